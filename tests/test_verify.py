@@ -33,7 +33,7 @@ def test_an_exported_card_matches(exported: Path, capsys: pytest.CaptureFixture[
     assert [line.split("(")[0] for line in lines[:-1]] == [
         f"epsilon asked {epsilon}, seed 0: matches " for epsilon in ("1", "8", "inf")
     ]
-    assert lines[-1] == card.SAID
+    assert lines[-1] == card.CHECK_FINDS
 
 
 def test_a_changed_card_differs_and_says_where(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,9 +59,7 @@ def test_an_unknown_event_ends_with_two(exported: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("content", [b"", b"no card", b"{}", b"\x89PNG"])
-def test_a_file_that_is_no_card_is_one_sentence(
-    content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_is_no_card_is_one_sentence(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "file"
     path.write_bytes(content)
     assert cli.main(["verify", str(path)]) == 2

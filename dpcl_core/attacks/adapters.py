@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import cast
 
 import numpy as np
@@ -66,18 +66,15 @@ def distinct_labels(spec: RunSpec, params: PeftParams) -> Game:
     pixels = np.random.default_rng(0).integers(0, 256, (_N_PERSONS, _SIDE, _SIDE, 3))
     pictures, labels = pixels.astype(np.uint8), np.arange(_N_PERSONS, dtype=np.int64)
     changed = np.roll(labels, 1)
-    known, is_replaced = _known(spec, _N_PERSONS, _N_PERSONS), spec.privacy.adjacency == "replace"
+    known = _known(spec, _N_PERSONS, _N_PERSONS)
     directions = _gradients(params, pictures, labels, _N_PERSONS)
-    if is_replaced:
+    if spec.privacy.adjacency == "replace":
         directions = directions - _gradients(params, pictures, changed, _N_PERSONS)
 
-    def takes_part(seed: int) -> NDArray[np.bool_]:
-        return play.coins(seed, _N_PERSONS)
+    takes_part = partial(play.coins, n=_N_PERSONS)
 
     def tasks(seed: int, side: bool) -> Sequence[Task]:
-        present = takes_part(seed) == side
-        included = np.arange(_N_PERSONS) if is_replaced else np.flatnonzero(present)
-        targets = Examples(pictures[included], np.where(present, labels, changed)[included])
+        targets = play.targets(pictures, labels, changed, takes_part(seed) == side, spec)
         return play.stream(targets, Examples(pictures[:0], labels[:0]), known)
 
     def score(seed: int, seen: Released) -> Floats:
@@ -131,14 +128,8 @@ def _gradients(params: PeftParams, pictures: NDArray[np.uint8], labels: NDArray[
 
 
 def _known(spec: RunSpec, n_classes: int, task_size: int) -> PublicContext:
-    return PublicContext(
-        n_inputs=0,
-        n_classes=n_classes,
-        public=tuple(range(n_classes)),
-        n_people=task_size * (1 if spec.scenario.recurrence == "every" else _N_TASKS),
-        n_tasks=_N_TASKS,
-        recurrence=spec.scenario.recurrence,
-    )
+    n_people = task_size * (1 if spec.scenario.recurrence == "every" else _N_TASKS)
+    return play.context(spec, n_inputs=0, n_classes=n_classes, n_people=n_people, n_tasks=_N_TASKS)
 
 
 def _statistics(params: PeftParams, seen: Released, directions: Floats, n_classes: int) -> Floats:

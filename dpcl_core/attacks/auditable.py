@@ -21,13 +21,8 @@ REFUSED: Mapping[str, str] = {
 
 def refusal(spec: RunSpec) -> str | None:
     """Why these settings cannot be audited in one training, as the end of a sentence about the method; None if they can."""
-    methods.card(spec.method)
-    why = _of_settings(spec) or REFUSED.get(spec.method)
-    return None if why is None else f"cannot be audited in one training: {why}"
-
-
-def _of_settings(spec: RunSpec) -> str | None:
-    params = spec.params
+    methods.card(spec.method)  # raises BadInput for an unknown method
+    params, why = spec.params, REFUSED.get(spec.method)
     if isinstance(params, ReleaseParams) and params.slots == "even" and spec.method != "local-list":
-        return "with params.slots = even all clients share the same places in the sum"
-    return None
+        why = "with params.slots = even all clients share the same places in the sum"
+    return None if why is None else f"cannot be audited in one training: {why}"

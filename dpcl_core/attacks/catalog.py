@@ -24,7 +24,7 @@ MODULES: Mapping[str, str] = {
     "dp-coeff-memory": "dpcl_core.attacks.coefficients",
     "independent-laplace": "dpcl_core.attacks.records",
     "pecl-published": "dpcl_core.attacks.pecl_published",
-    "pecl": "dpcl_core.attacks.sculpting",
+    "pecl": "dpcl_core.attacks.pecl",
     **dict.fromkeys(("lm-seqft", "lm-er", "lm-ewc", "lm-gem", "lm-olora", "lm-mtl"), "dpcl_core.attacks.texts"),
     "cslr-published": "dpcl_core.attacks.cslr_published",
     "cslr-server-head": "dpcl_core.attacks.clients",

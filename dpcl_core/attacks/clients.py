@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
+from dataclasses import replace
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +17,10 @@ from numpy.typing import NDArray
 from dpcl_core.attacks import play
 from dpcl_core.attacks.play import Floats, Game, Released
 from dpcl_core.attacks.public import digits
-from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated.cards.federated_params import RehearsalParams, ReleaseParams, RoundParams, ServerParams
 from dpcl_core.methods.federated.public_context import PublicEmbeddings
 from dpcl_core.privacy.lower_bound import Audited
-from dpcl_core.scenarios.stream import Examples, Task, generator
+from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
 
 TRIALS = 6000  # target clients on each side
@@ -80,32 +80,18 @@ def game(spec: RunSpec, *, is_natural: bool, n_targets: int = _N_TARGETS) -> tup
     rows, other, anchors = _digits() if is_natural else _extreme(n_targets, max(24, params.dimensions + 1))
     played = _cheaper(spec, anchors)
     sides = {True: rows, False: other if spec.privacy.adjacency == "replace" else None}
-    known = PublicContext(
-        n_inputs=anchors.shape[1],
-        n_classes=n_labels,
-        public=tuple(range(n_labels)),
-        n_people=_N_TASKS * n_targets * _ROWS,
-        n_tasks=_N_TASKS,
-        recurrence=spec.scenario.recurrence,
-        n_users=2 * n_targets,
-        anchors=anchors,
-    )
-
-    def coins(seed: int) -> NDArray[np.bool_]:
-        return generator(seed, "who takes part").integers(0, 2, n_targets).astype(np.bool_)
+    n_inputs, n_people, coins = anchors.shape[1], _N_TASKS * n_targets * _ROWS, partial(play.coins, n=n_targets)
+    known = play.context(spec, n_inputs=n_inputs, n_classes=n_labels, n_people=n_people, n_tasks=_N_TASKS)
+    known = replace(known, n_users=2 * n_targets, anchors=anchors)
 
     def tasks(present: NDArray[np.bool_]) -> Sequence[Task]:
         empty = Examples(np.zeros((0, known.n_inputs)), np.zeros(0, np.int64), np.zeros(0, np.int64))
-        in_first, in_every = _held(sides, present, n_labels), spec.scenario.recurrence == "every"
-        train = [in_first if task == 0 or in_every else empty for task in range(_N_TASKS)]
-        return [Task(task, f"task {task + 1}", part, empty, known.public) for task, part in enumerate(train)]
+        return play.tasks_of(_held(sides, present, n_labels), empty, known)
 
     @lru_cache(maxsize=4096)
     def directions(seed: int) -> list[Floats]:
         """Effect of each target client on the releases, task by task [targets, D]: all clients minus none, without noise."""
-        clean = [
-            play.clean(played, seed, known, tasks(np.full(n_targets, present, np.bool_))) for present in (True, False)
-        ]
+        clean = [play.clean(played, seed, known, tasks(np.full(n_targets, present, np.bool_))) for present in (True, False)]
         return [_parts(one, n_targets) - _parts(other, n_targets) for one, other in zip(*clean, strict=True)]
 
     def score(seed: int, seen: Released) -> Floats:

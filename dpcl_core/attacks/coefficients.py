@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.attacks import play
-from dpcl_core.attacks.play import Floats, Game, Released
+from dpcl_core.attacks.play import Floats, Game, Released, Seen
 from dpcl_core.attacks.public import digits
 from dpcl_core.data.dataset import Form
 from dpcl_core.methods.common.learner import PublicContext
@@ -24,7 +24,8 @@ from dpcl_core.spec import RunSpec
 
 TRIALS = 4000
 _N_FEATURES = 8  # of examples' own values; the noise does not depend on the number of features
-TASKS_PLAYED = 4  # most tasks that are played if an example is in each; the budget is for that many
+N_ONE_HOT = 1024  # features of the one-hot examples
+_MOST_TASKS = 4  # most tasks that are played if an example is in each; the budget is for that many
 _CLASSES = (0, 1)
 _ADVERSARY = "sees the released sums of every task, knows every other example and the example in question"
 
@@ -55,23 +56,11 @@ def short(spec: RunSpec) -> RunSpec:
 def game(spec: RunSpec, *, is_natural: bool) -> Game:
     """The neighbours, and the attacker's statistics."""
     own_values = spec.data.backbone == "pixels"
-    is_in_every = spec.scenario.recurrence == "every"
-    n_tasks = min(spec.scenario.tasks, TASKS_PLAYED) if is_in_every and isinstance(spec.scenario, Permuted) else 2
     rows = _rows(spec.privacy.adjacency == "replace", own_values=own_values, is_natural=is_natural)
-    known = PublicContext(
-        n_inputs=rows.known.shape[1],
-        n_classes=len(_CLASSES),
-        public=_CLASSES,
-        n_people=(len(rows.known) + 1) * (1 if is_in_every else n_tasks),
-        n_tasks=n_tasks,
-        form=Form((rows.known.shape[1],), 0.0, 1.0) if own_values else None,
-        recurrence=spec.scenario.recurrence,
-    )
+    known = _known(spec, rows.known.shape[1], len(rows.known) + 1)
 
     def tasks(seed: int, side: bool) -> Sequence[Task]:
-        with_target, crowd = rows.examples(side), rows.examples(None)
-        train = [with_target if task == 0 or is_in_every else crowd for task in range(n_tasks)]
-        return [Task(task, f"task {task + 1}", part, crowd, _CLASSES) for task, part in enumerate(train)]
+        return play.tasks_of(rows.examples(side), rows.examples(None), known)
 
     @lru_cache(maxsize=1)
     def difference(seed: int) -> Floats:
@@ -84,11 +73,74 @@ def game(spec: RunSpec, *, is_natural: bool) -> Game:
         return apart
 
     def score(seed: int, seen: Released) -> Floats:
-        after = [float(_flat(one) @ difference(seed)) for one in seen]
+        after = [float(_coordinates(*_released_sums(one)) @ difference(seed)) for one in seen]
         return np.array([[after[0], sum(after), after[0] - after[1] if len(after) > 1 else 0.0]])
 
     example = "a real digit" if is_natural else "a worst-case example"
     return Game(known, tasks, score, f"projection of the sums on the example's own ({example})", _ADVERSARY)
+
+
+def one_hot(spec: RunSpec) -> Game:
+    """A game with many one-hot examples in one training, read off the sums of features, products and classes.
+
+    Under "replace" an example of the other label takes the place of one that does not take part. If the learner computes
+    random features of the values, these overlap: the attacker solves for all examples at once, by least squares.
+    """
+    is_own, is_replaced = spec.data.backbone == "pixels", spec.privacy.adjacency == "replace"
+    n_persons = N_ONE_HOT // 2 if is_replaced else N_ONE_HOT  # an axis for each person and each replacement
+    axes, labels = np.eye(N_ONE_HOT, dtype=np.float32), np.arange(n_persons, dtype=np.int64) % 2
+    rows = axes[:n_persons], axes[-n_persons:]
+    known, takes_part = _known(spec, N_ONE_HOT, n_persons), partial(play.coins, n=n_persons)
+
+    def tasks(seed: int, side: bool) -> Sequence[Task]:
+        present = takes_part(seed) == side
+        kept = np.arange(n_persons) if is_replaced else np.flatnonzero(present)
+        targets = Examples(np.where(present[:, None], rows[0], rows[1])[kept], np.where(present, labels, 1 - labels)[kept])
+        return play.tasks_of(targets, Examples(rows[0][:0], labels[:0]), known)
+
+    def score(seed: int, seen: Released) -> Floats:
+        read = RandomRelu(N_ONE_HOT, N_ONE_HOT, seed)
+        one, other = (unit_rows(read.of(side) if is_own else side) for side in rows)
+        overlap = _kernel(one, one, labels, labels)
+        evidence = [_projections(release, one, labels) for release in seen]
+        if is_replaced:
+            swapped, across = 1 - labels, _kernel(one, other, labels, 1 - labels)
+            inner = _kernel(other, other, swapped, swapped)
+            # Subtracts the sums of all replacements, which the attacker knows.
+            evidence = [
+                projection - _projections(release, other, swapped) - (across - inner).sum(axis=1)
+                for projection, release in zip(evidence, seen, strict=True)
+            ]
+            overlap = overlap - across - across.T + inner
+        solved = np.linalg.solve(overlap, np.stack(evidence, axis=1))
+        first, total = solved[:, 0], solved.sum(axis=1)
+        return np.stack([first, total, first - solved[:, 1] if known.n_tasks > 1 else first], axis=1)
+
+    attack = "least squares on the sums of features and of their products (examples with one value each)"
+    return Game(known, tasks, score, attack, _ADVERSARY, takes_part=takes_part)
+
+
+def _known(spec: RunSpec, n_inputs: int, task_size: int) -> PublicContext:
+    """The public facts of a game, with few tasks."""
+    is_in_every = spec.scenario.recurrence == "every"
+    n_tasks = min(spec.scenario.tasks, _MOST_TASKS) if is_in_every and isinstance(spec.scenario, Permuted) else 2
+    n_people = task_size * (1 if is_in_every else n_tasks)
+    known = play.context(spec, n_inputs=n_inputs, n_classes=len(_CLASSES), n_people=n_people, n_tasks=n_tasks)
+    return replace(known, form=Form((n_inputs,), 0.0, 1.0)) if spec.data.backbone == "pixels" else known
+
+
+def _kernel(one: Floats, other: Floats, labels: NDArray[np.int64], others: NDArray[np.int64]) -> Floats:
+    """Inner products [n, m] of the examples' contributions to the sums of features, products (symmetric) and classes."""
+    inner = one @ other.T
+    kernel: Floats = inner + inner**2 + inner * (labels[:, None] == others)
+    return kernel
+
+
+def _projections(seen: Seen, rows: Floats, labels: NDArray[np.int64]) -> Floats:
+    """Inner products [n] of released sums with each example's contribution."""
+    features, products, by_class = _released_sums(seen)
+    projections: Floats = rows @ features + ((rows @ products) * rows).sum(axis=1) + (by_class[labels] * rows).sum(axis=1)
+    return projections
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,9 +177,10 @@ def _sums(rows: Floats, labels: NDArray[np.int64]) -> Floats:
     return _coordinates(rows.sum(axis=0), rows.T @ rows, by_class)
 
 
-def _flat(seen: Mapping[str, NDArray[np.generic]]) -> Floats:
+def _released_sums(seen: Seen) -> tuple[Floats, Floats, Floats]:
+    """The released sums of features, of products and of each class."""
     features, products, by_class = (np.asarray(seen[name], np.float64) for name in ("features", "products", "by_class"))
-    return _coordinates(features, products, by_class)
+    return features, products, by_class
 
 
 def _coordinates(features: Floats, products: Floats, by_class: Floats) -> Floats:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +17,6 @@ from dpcl_core.attacks import play
 from dpcl_core.attacks.play import Floats, Game, Released
 from dpcl_core.backbones.language import causal
 from dpcl_core.data.texts import PLANES, TOKEN, TextForm
-from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.language import public_text
 from dpcl_core.methods.language.adapted_model import embedding_table, median_norm
 from dpcl_core.methods.language.cards.lm_params import BaselineParams
@@ -69,24 +70,14 @@ def game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
     rows = clipped(table, clip)
     pair = _sentences(params.length) if is_natural else _farthest(rows, params.length)
     one, other = (np.where(text[:, None] < 0, 0.0, rows[text]).astype(np.float64) for text in pair)
-    known = PublicContext(
-        n_inputs=0,
-        n_classes=len(_CLASSES),
-        public=(0, 1),
-        n_people=N_PERSONS,
-        n_tasks=1,
-        recurrence=spec.scenario.recurrence,
-        classes=_CLASSES,
-        texts=TextForm(params.length, may_show=False),
-    )
-
+    known = play.context(spec, n_inputs=0, n_classes=len(_CLASSES), n_people=N_PERSONS, n_tasks=1)
+    known = replace(known, classes=_CLASSES, texts=TextForm(params.length, may_show=False))
     ratio, epsilon_label = copy_noise(spec, known, epsilon)
     # Scores are log-likelihood ratios; without noise any positive unit gives the same order.
     variance, is_named = (clip * ratio) ** 2 or 1.0, params.label_share > 0
-    step = _log_odds(epsilon_label) if is_named else 0.0
+    step = play.label_log_odds(Randomiser(0, 0.0, epsilon_label), len(_CLASSES)) if is_named else 0.0
 
-    def takes_part(seed: int) -> NDArray[np.bool_]:
-        return play.coins(seed, N_PERSONS)
+    takes_part = partial(play.coins, n=N_PERSONS)
 
     def tasks(seed: int, side: bool) -> Sequence[Task]:
         which = (takes_part(seed) != side).astype(np.int64)
@@ -117,9 +108,3 @@ def _sentences(length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The first two public sentences, token by token."""
     one, other = public_text.encoded(BACKBONE, length)[:2, :, TOKEN].astype(np.int64)
     return one, other
-
-
-def _log_odds(epsilon: float) -> float:
-    """Log-likelihood ratio of a noisy label; 1 if the label is always the true one, where any value would do."""
-    kept, wrong = Randomiser(0, 0.0, epsilon).chances(len(_CLASSES))
-    return math.log(kept / wrong) if wrong > 0 else 1.0

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.attacks.play import Floats, Game, Released, audited, coins
+from dpcl_core.attacks import play
+from dpcl_core.attacks.play import Floats, Game, Released
 from dpcl_core.attacks.public import digits
-from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.privacy.labels import people_to_be_named
 from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.privacy.sums import unit_rows
@@ -34,7 +35,7 @@ def audit(spec: RunSpec, trials: int) -> list[Audited]:
     there the example shares its label with enough others for it to be listed. Args: trials: learners on each side.
     """
     return [
-        audited(spec, epsilon, trials, game(spec, epsilon, is_natural=is_natural))
+        play.audited(spec, epsilon, trials, game(spec, epsilon, is_natural=is_natural))
         for epsilon in spec.privacy.epsilons
         for is_natural in (False, True)
     ]
@@ -47,15 +48,13 @@ def axes(spec: RunSpec, epsilon: float, n_persons: int) -> Game:
     take part has the other label instead.
     """
     rows, labels = np.eye(n_persons, dtype=np.float32), np.arange(n_persons, dtype=np.int64) % 2
-    is_replaced, is_in_every = spec.privacy.adjacency == "replace", spec.scenario.recurrence == "every"
+    is_replaced, takes_part = spec.privacy.adjacency == "replace", partial(play.coins, n=n_persons)
+    n_people = n_persons * (1 if spec.scenario.recurrence == "every" else _N_TASKS)
+    known = play.context(spec, n_inputs=n_persons, n_classes=2, n_people=n_people, n_tasks=_N_TASKS)
 
     def tasks(seed: int, side: bool) -> Sequence[Task]:
-        present = coins(seed, n_persons) == side
-        included = np.arange(n_persons) if is_replaced else np.flatnonzero(present)
-        targets = Examples(rows[included], np.where(present, labels, 1 - labels)[included])
-        empty = Examples(rows[:0], labels[:0])
-        train = [targets if task == 0 or is_in_every else empty for task in range(_N_TASKS)]
-        return [Task(task, f"task {task + 1}", one, empty, (0, 1)) for task, one in enumerate(train)]
+        targets = play.targets(rows, labels, 1 - labels, takes_part(seed) == side, spec)
+        return play.tasks_of(targets, Examples(rows[:0], labels[:0]), known)
 
     def score(seed: int, seen: Released) -> Floats:
         places = np.arange(n_persons)
@@ -64,15 +63,8 @@ def axes(spec: RunSpec, epsilon: float, n_persons: int) -> Game:
         first, second = evidence[0], evidence[1] - evidence[0]
         return np.stack([first, first - second, first + second], axis=1)
 
-    known = PublicContext(
-        n_inputs=n_persons, n_classes=2, public=(0, 1), n_people=n_persons * (1 if is_in_every else _N_TASKS),
-        n_tasks=_N_TASKS, recurrence=spec.scenario.recurrence,
-    )  # fmt: skip
-    attack = "sums on the example's own axis (worst-case examples)"
-    return Game(
-        known, tasks, score, attack, _ADVERSARY, is_gaussian=spec.labels != "data",
-        takes_part=lambda seed: coins(seed, n_persons),
-    )  # fmt: skip
+    attack, is_gaussian = "sums on the example's own axis (worst-case examples)", spec.labels != "data"
+    return Game(known, tasks, score, attack, _ADVERSARY, is_gaussian=is_gaussian, takes_part=takes_part)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,22 +97,14 @@ class _Rows:
 def game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
     """The neighbours for a budget, and the attacker's statistics."""
     rows = _rows(spec, epsilon, is_natural=is_natural)
-    is_in_every = spec.scenario.recurrence == "every"
-    known = PublicContext(
-        n_inputs=rows.known.shape[1],
-        n_classes=len(_CLASSES),
-        public=_CLASSES,
-        n_people=_N_TASKS * (len(rows.known) + 1),
-        n_tasks=_N_TASKS,
-        recurrence=spec.scenario.recurrence,
-    )
+    n_people, n_inputs = _N_TASKS * (len(rows.known) + 1), rows.known.shape[1]
+    known = play.context(spec, n_inputs=n_inputs, n_classes=len(_CLASSES), n_people=n_people, n_tasks=_N_TASKS)
     direction = rows.difference()
     known_only = rows.examples(None)
     by_side = {side: rows.examples(side) for side in (True, False)}
 
     def tasks(seed: int, side: bool) -> Sequence[Task]:
-        train = [by_side[side] if task == 0 or is_in_every else known_only for task in range(_N_TASKS)]
-        return [Task(task, f"task {task + 1}", part, known_only, _CLASSES) for task, part in enumerate(train)]
+        return play.tasks_of(by_side[side], known_only, known)
 
     def score(seed: int, seen: Released) -> Floats:
         if spec.labels == "data":

@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.attacks.named import CONFIDENCE, Attack
 from dpcl_core.methods.federated.head import Head
 from dpcl_core.methods.federated.lists import ListLearner, Lists
 from dpcl_core.methods.federated.pooling import pooled
@@ -29,7 +30,6 @@ from dpcl_core.privacy.noise import Batches, Noise, ReleaseNoise
 
 Floats = NDArray[np.float64]
 Rule = Literal["nearest", "hungarian"]
-CONFIDENCE = 0.95
 _N_CLIENTS, _N_MODES, _WIDTH, _ROWS = 20, 4, 16, 40  # synthetic clients; their lists come from real fits
 _SETS = ((0, 0.35), (5, 0.5))  # seed and spread: worst of a dozen under one-to-one matching, and under nearest groups
 _BLOCK = 500  # releases simulated at once
@@ -55,24 +55,8 @@ class Setting:
     list_size: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Attack:
-    """One attack, and what its attacker is assumed to see and to know.
-
-    `play` gives a remark on the result, and how many of n releases with the client, and of n without, the attacker calls
-    "with". `times`: releases for each requested one; `most`: the largest number that does not take minutes.
-    """
-
-    title: str
-    attack: str
-    adversary: str
-    play: Callable[[Setting, Noise, int], tuple[str, int, int]]
-    times: int = 1
-    most: int | None = None
-
-    def n_releases(self, trials: int) -> int:
-        """Releases on each side for `trials` requested ones."""
-        return min(trials * self.times, self.most or trials * self.times)
+# Gives a remark on the result, and how many of n releases with the client, and of n without, the attacker calls "with".
+Play = Callable[[Setting, Noise, int], tuple[str, int, int]]
 
 
 def audited(setting: Setting, attack: str, trials: int) -> Audited:
@@ -234,7 +218,7 @@ def _flat(sums: SlotSums) -> Floats:
     return np.concatenate([part.ravel() for part in (sums.weights, sums.means, sums.seconds, sums.targets)])
 
 
-ATTACKS: Mapping[str, Attack] = {
+ATTACKS: Mapping[str, Attack[Play]] = {
     "rounds": Attack(
         "The noise over all rounds",
         "likelihood ratio of all rounds' noisy sums together, granting the printed sensitivity",

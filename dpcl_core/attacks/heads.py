@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.attacks.play import Floats, Game, Released, audited, coins, stream
+from dpcl_core.attacks import play
+from dpcl_core.attacks.play import Floats, Game, Released
 from dpcl_core.attacks.public import digits
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.features.cards.adaptation_params import PeftParams
@@ -48,9 +50,9 @@ def audit(spec: RunSpec, trials: int) -> list[Audited]:
     n_learners = math.ceil(trials / _N_PERSONS)
     results = []
     for epsilon in spec.privacy.epsilons:
-        results.append(audited(spec, epsilon, n_learners, axes(spec, spec.params, epsilon), _AT_ONCE))
+        results.append(play.audited(spec, epsilon, n_learners, axes(spec, spec.params, epsilon), _AT_ONCE))
         natural = digit(spec, spec.params, epsilon)
-        results.append(audited(spec, epsilon, min(trials, _MOST_NATURAL), natural, _AT_ONCE))
+        results.append(play.audited(spec, epsilon, min(trials, _MOST_NATURAL), natural, _AT_ONCE))
     return results
 
 
@@ -64,17 +66,12 @@ def axes(spec: RunSpec, params: PeftParams, epsilon: float, n_persons: int = _N_
     crowd = _crowd(spec, epsilon)
     others = np.zeros((len(crowd), n_persons), dtype=np.float32)
     known_only = Examples(others, crowd)
-    known, is_replaced = _known(spec, n_persons, n_persons + len(crowd)), spec.privacy.adjacency == "replace"
-
-    def takes_part(seed: int) -> NDArray[np.bool_]:
-        return coins(seed, n_persons)
+    known, takes_part = _known(spec, n_persons, n_persons + len(crowd)), partial(play.coins, n=n_persons)
 
     def tasks(seed: int, side: bool) -> Sequence[Task]:
-        present = takes_part(seed) == side
-        given_labels = np.where(present, labels, 1 - labels)
-        included = np.arange(n_persons) if is_replaced else np.flatnonzero(present)
-        targets = Examples(np.vstack([rows[included], others]), np.append(given_labels[included], crowd))
-        return stream(targets, known_only, known)
+        own = play.targets(rows, labels, 1 - labels, takes_part(seed) == side, spec)
+        train = Examples(np.vstack([own.table, others]), np.append(own.labels, crowd))
+        return play.stream(train, known_only, known)
 
     sign = np.where(labels == 0, 1.0, -1.0)
 
@@ -99,7 +96,7 @@ def digit(spec: RunSpec, params: PeftParams, epsilon: float) -> Game:
         if side or is_replaced:
             label = 0 if side else 1
             train = Examples(np.vstack([others, pools[label][0]]), np.append(crowd, label))
-        return stream(train, known_only, known)
+        return play.stream(train, known_only, known)
 
     # At zero weights an example's gradient is half its row for one class, and minus that for the other.
     towards = np.append(pools[0][0], 1.0) + (np.append(pools[1][0], 1.0) if is_replaced else 0)
@@ -120,14 +117,8 @@ def _crowd(spec: RunSpec, epsilon: float) -> NDArray[np.int64]:
 
 
 def _known(spec: RunSpec, n_inputs: int, task_size: int) -> PublicContext:
-    return PublicContext(
-        n_inputs=n_inputs,
-        n_classes=len(_CLASSES),
-        public=_CLASSES,
-        n_people=task_size * (1 if spec.scenario.recurrence == "every" else _N_TASKS),
-        n_tasks=_N_TASKS,
-        recurrence=spec.scenario.recurrence,
-    )
+    n_people = task_size * (1 if spec.scenario.recurrence == "every" else _N_TASKS)
+    return play.context(spec, n_inputs=n_inputs, n_classes=len(_CLASSES), n_people=n_people, n_tasks=_N_TASKS)
 
 
 def _contrast(released: Mapping[str, NDArray[np.generic]]) -> Floats:

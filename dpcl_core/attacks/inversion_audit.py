@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.attacks.embedding_inversion import nearest
+from dpcl_core.attacks.named import CONFIDENCE
 from dpcl_core.backbones.language import plain
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
@@ -25,13 +26,12 @@ from dpcl_core.privacy.embeddings import clipped, noisy_embeddings, published_em
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.lower_bound import Audited, one_way_bound
 from dpcl_core.privacy.noise import ReleaseNoise
-from dpcl_core.privacy.token_noise import printed_ratios
+from dpcl_core.privacy.token_noise import printed_ratio
 from dpcl_core.spec import RunSpec
 
 Table = NDArray[np.float32]
 Tokens = NDArray[np.int64]
 NAME = "inversion"
-CONFIDENCE = 0.95
 _ADVERSARY = (
     "sees the noisy embeddings of one token, of every epoch where each has fresh noise, and knows the public table and the "
     "two tokens that it may be"
@@ -71,7 +71,7 @@ def _release(spec: RunSpec, facts: PublicSizes, epsilon: float) -> _Release:
     params, privacy = spec.params, spec.privacy
     assert isinstance(params, LanguageParams)
     if methods.is_nominal(spec.method):
-        ratio = 0.0 if math.isinf(epsilon) else float(printed_ratios(np.array([epsilon]), privacy.delta)[0])
+        ratio = printed_ratio(epsilon, privacy.delta)
 
         def printed(table: Table, tokens: Tokens) -> Table:
             book, texts = Ledger(privacy.delta, "replace", "once"), tokens[:, None]

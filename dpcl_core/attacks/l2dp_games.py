@@ -16,6 +16,7 @@ import numpy as np
 
 from dpcl_core.attacks import shared_noise_games
 from dpcl_core.attacks.l2dp_likelihood import likelihood_game
+from dpcl_core.attacks.named import CONFIDENCE, Attack
 from dpcl_core.attacks.shared_noise_games import Floats, Game
 from dpcl_core.backbones import cache
 from dpcl_core.data import load
@@ -27,7 +28,6 @@ from dpcl_core.spec import DataSpec
 _N_MEMORY, _N_BATCH = 3, 50  # records in the games; the attacker knows all others, so more records are no harder
 _N_UNITS = 16
 _TOY_RECORDS, _TOY_UNITS, _TOY_WEIGHTS = 200, 4, 0.005
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,24 +43,13 @@ class Setting:
     output_scale: float
 
 
-@dataclass(frozen=True, slots=True)
-class Attack:
-    """One attack, and what its attacker is assumed to see and to know.
-
-    `play` takes a setting, noise and the number of releases on each side; more than `most` of them would take minutes.
-    """
-
-    title: str
-    attack: str
-    adversary: str
-    play: Callable[[Setting, Noise, int], Game]
-    most: int | None = None
+Play = Callable[[Setting, Noise, int], Game]
 
 
 def audited(setting: Setting, attack: str, trials: int, delta: float) -> Audited:
     """The result of one of the `ATTACKS` on this noise, from `trials` releases a side (at most the attack's `most`)."""
     chosen = ATTACKS[attack]
-    n = trials if chosen.most is None else min(trials, chosen.most)
+    n = chosen.n_releases(trials)
     game = chosen.play(setting, ReleaseNoise(), n)
     bound = game.lower_bound(delta, CONFIDENCE)
     return Audited(setting.epsilon, math.inf, bound, delta, CONFIDENCE, n, chosen.attack, chosen.adversary)
@@ -115,7 +104,7 @@ def _weights(n_inputs: int, n_units: int, std: float, seed: int = 0) -> Floats:
     return weights
 
 
-ATTACKS: Mapping[str, Attack] = {
+ATTACKS: Mapping[str, Attack[Play]] = {
     "differencing": Attack(
         "Subtract two records of the memory",
         "differencing the memory: one known record opens all others",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import partial
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from dpcl_core.methods.common.per_example_gradients import Gradients
 from dpcl_core.methods.lifelong import nets
 from dpcl_core.methods.lifelong.cards.dp_agem_params import DpAgemParams
 from dpcl_core.privacy.lower_bound import Audited
-from dpcl_core.scenarios.stream import Examples, Task, generator
+from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
 
 ATTACKS = ("learner", "life")
@@ -61,79 +61,61 @@ def audited(spec: RunSpec, trials: int, attack: str) -> list[Audited]:
     return results
 
 
-def distinct_labels(spec: RunSpec) -> Game:
+def distinct_labels(spec: RunSpec, n_persons: int = _N_PERSONS) -> Game:
     """A game with many persons of distinct labels. The two sides swap who takes part."""
     assert isinstance(spec.params, DpAgemParams)
-    features = np.random.default_rng(0).standard_normal((_N_PERSONS, 64)) * 8 * max(1.0, spec.params.clip_norm)
-    rows, labels = features.astype(np.float32), np.arange(_N_PERSONS, dtype=np.int64)
+    features = np.random.default_rng(0).standard_normal((n_persons, 64)) * 8 * max(1.0, spec.params.clip_norm)
+    rows, labels = features.astype(np.float32), np.arange(n_persons, dtype=np.int64)
     changed = np.roll(labels, 1)
-    is_replaced = spec.privacy.adjacency == "replace"
-
-    def takes_part(seed: int) -> NDArray[np.bool_]:
-        coins: NDArray[np.bool_] = generator(seed, "who takes part").permutation(np.arange(_N_PERSONS) % 2 == 0)
-        return coins
+    known, takes_part = _known(n_persons), partial(play.coins, n=n_persons)
 
     def tasks(seed: int, side: bool) -> Sequence[Task]:
-        present = takes_part(seed) == side
-        included = np.arange(_N_PERSONS) if is_replaced else np.flatnonzero(present)
-        targets = Examples(rows, np.where(present, labels, changed)[included], rows=included)
-        return [Task(0, "task 1", targets, targets, tuple(range(_N_PERSONS)))]
-
-    @lru_cache(maxsize=1)
-    def directions(seed: int) -> Floats:
-        grads = _gradients(spec, seed, rows, labels, _N_PERSONS)
-        return grads - _gradients(spec, seed, rows, changed, _N_PERSONS) if is_replaced else grads
+        targets = play.targets(rows, labels, changed, takes_part(seed) == side, spec)
+        return play.tasks_of(targets, targets, known)
 
     def score(seed: int, seen: Released) -> Floats:
-        return (directions(seed) @ _weight_change(seed, seen, _N_PERSONS))[:, None]
+        along = _projections(spec, seed, seen, rows, labels, n_persons)
+        if spec.privacy.adjacency == "replace":
+            along = along - _projections(spec, seed, seen, rows, changed, n_persons)
+        return along[:, None]
 
-    return Game(_known(_N_PERSONS), tasks, score, f"{_HOW} (worst-case examples)", _ADVERSARY, takes_part=takes_part)
+    return Game(known, tasks, score, f"{_HOW} (worst-case examples)", _ADVERSARY, takes_part=takes_part)
 
 
 def digit(spec: RunSpec) -> Game:
     """A game on one real digit among others; under "replace" a digit of the next class takes its place."""
     pixels, classes = digits()
     n_classes = int(classes.max()) + 1
-    crowd = Examples(pixels[1 : 1 + _N_CROWD], classes[1 : 1 + _N_CROWD])
+    known, crowd = _known(n_classes), Examples(pixels[1 : 1 + _N_CROWD], classes[1 : 1 + _N_CROWD])
     other = int(np.flatnonzero(classes == (classes[0] + 1) % n_classes)[-1])
     is_replaced = spec.privacy.adjacency == "replace"
 
     def tasks(seed: int, side: bool) -> Sequence[Task]:
         extra = [0] if side else [other] if is_replaced else []
         train = Examples(np.vstack([crowd.table, pixels[extra]]), np.append(crowd.labels, classes[extra]))
-        return [Task(0, "task 1", train, crowd, tuple(range(n_classes)))]
+        return play.tasks_of(train, crowd, known)
 
     def score(seed: int, seen: Released) -> Floats:
-        target, replacement = _gradients(spec, seed, pixels[[0, other]], classes[[0, other]], n_classes)
-        return np.array([[(target - replacement if is_replaced else target) @ _weight_change(seed, seen, n_classes)]])
+        target, replacement = _projections(spec, seed, seen, pixels[[0, other]], classes[[0, other]], n_classes)
+        return np.array([[target - replacement if is_replaced else target]])
 
-    return Game(_known(n_classes), tasks, score, f"{_HOW} (a real digit)", _OF_A_DIGIT)
+    return Game(known, tasks, score, f"{_HOW} (a real digit)", _OF_A_DIGIT)
 
 
 def _known(n_classes: int) -> PublicContext:
-    return PublicContext(
-        n_inputs=64,
-        n_classes=n_classes,
-        public=tuple(range(n_classes)),
-        n_people=_N_NOMINAL,
-        n_tasks=1,
-        form=_FORM,
-    )
+    public = tuple(range(n_classes))
+    return PublicContext(n_inputs=64, n_classes=n_classes, public=public, n_people=_N_NOMINAL, n_tasks=1, form=_FORM)
 
 
-def _gradients(spec: RunSpec, seed: int, rows: NDArray[np.float32], labels: NDArray[np.int64], n_classes: int) -> Floats:
-    """Every example's clipped gradient [n, weights] at the initial weights of this seed's learner."""
+def _projections(
+    spec: RunSpec, seed: int, seen: Released, rows: NDArray[np.float32], labels: NDArray[np.int64], n_classes: int
+) -> Floats:
+    """Initial minus released weights, projected on every example's clipped gradient at the initial weights [n]."""
     assert isinstance(spec.params, DpAgemParams)
-    clipped = Gradients(nets.build(_FORM, n_classes, seed), spec.params.clip_norm)
-    inputs, columns = nets.tensor(rows, _FORM), torch.arange(n_classes)
-    return np.stack([
-        torch.cat([part.flatten() for part in clipped.of(inputs[[place]], torch.tensor([label]), columns)]).double().numpy()
-        for place, label in enumerate(labels)
-    ])  # fmt: skip
-
-
-def _weight_change(seed: int, seen: Released, n_classes: int) -> Floats:
-    """Initial weights minus released weights [weights]: the direction of the summed gradients."""
-    before = nets.released(nets.build(_FORM, n_classes, seed))
+    start = nets.build(_FORM, n_classes, seed)
+    before = nets.released(start)
     differences = [np.asarray(before[name], np.float64) - np.asarray(seen[0][name], np.float64) for name in before]
-    return np.concatenate([part.ravel() for part in differences])
+    change = torch.from_numpy(np.concatenate([part.ravel() for part in differences]))
+    clipped, inputs, columns = Gradients(start, spec.params.clip_norm), nets.tensor(rows, _FORM), torch.arange(n_classes)
+    gradients = (clipped.of(inputs[[place]], torch.tensor([label]), columns) for place, label in enumerate(labels))
+    return np.array([float(torch.cat([part.flatten() for part in parts]).double() @ change) for parts in gradients])

@@ -6,7 +6,7 @@ import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,9 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from dpcl_core.attacks import auditable, clients, copies, cosine, crowds, heads, one_step, records, rounds
-from dpcl_core.attacks.play import CONFIDENCE, SURELY, Floats, Game, coins, released
+from dpcl_core.attacks import auditable, clients, coefficients, copies, cosine, heads, networks, one_step, records, rounds
+from dpcl_core.attacks.named import CONFIDENCE
+from dpcl_core.attacks.play import SURELY, Floats, Game, coins, released
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.features.cards.adaptation_params import PeftParams
 from dpcl_core.methods.language.cards.lm_params import BaselineParams
@@ -72,12 +73,13 @@ def _clients(spec: RunSpec, epsilon: float) -> _Play:
 
 def _coefficients(spec: RunSpec, epsilon: float) -> _Play:
     assert isinstance(spec.params, CoeffMemoryParams)
-    params = spec.params.model_copy(update={"steps": 1, "features": crowds.N_FEATURES, "solution": "steps"})
-    return _Play(spec.model_copy(update={"params": params}), crowds.coefficients(spec))
+    params = spec.params.model_copy(update={"steps": 1, "features": coefficients.N_ONE_HOT, "solution": "steps"})
+    return _Play(spec.model_copy(update={"params": params}), coefficients.one_hot(spec))
 
 
 def _network(spec: RunSpec, epsilon: float) -> _Play:
-    return _Play(spec, crowds.distinct_labels(spec, N_LABELS))
+    attack = "how far the weights moved along the example's gradient (examples with labels of their own)"
+    return _Play(spec, replace(networks.distinct_labels(spec, N_LABELS), attack=attack))
 
 
 def _rounds(spec: RunSpec, epsilon: float) -> _Play:
@@ -147,17 +149,14 @@ def audited(spec: RunSpec, epsilon: float) -> Audited:
     return _played(spec, epsilon, SURELY) if first.exceeds else first
 
 
-def _with_coins(game: Game, seed: int) -> Sequence[Task]:
-    return game.tasks(seed, True)
-
-
 def _played(spec: RunSpec, epsilon: float, confidence: float) -> Audited:
     play = GAMES[spec.method](spec, epsilon)
     game, first = play.game, secrets.randbelow(2**31)
     scores, took_part, accounted = [], [], math.nan
     seeds = range(first, first + play.n_learners)
-    streams = partial(_with_coins, game)
-    for seed, seen, ledger in released(play.spec, epsilon, seeds, game.known, streams, game.start):
+    for seed, seen, ledger in released(
+        play.spec, epsilon, seeds, game.known, lambda seed: game.tasks(seed, True), game.start
+    ):
         scores.append(game.score(seed, seen))
         took_part.append(game.takes_part(seed))
         accounted = ledger.epsilon() if math.isnan(accounted) else accounted

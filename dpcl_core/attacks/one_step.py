@@ -90,13 +90,8 @@ def sentences(spec: RunSpec, epsilon: float, n_candidates: int) -> tuple[RunSpec
     params = spec.params
     assert isinstance(params, BaselineParams | PeclParams)
     context = _context(spec, epsilon, params.clip_norm, 0)
-    changed = {
-        "epochs": 1,
-        "batch_size": int(context.n_people),
-        "length": _LONGEST,
-        "lora_rank": min(_RANK, params.lora_rank),
-    }
-    params = params.model_copy(update=changed | {"learning_rate": 1.0})
+    sizes = {"batch_size": int(context.n_people), "length": _LONGEST, "lora_rank": min(_RANK, params.lora_rank)}
+    params = params.model_copy(update={"epochs": 1, "learning_rate": 1.0, **sizes})
     data = spec.data.model_copy(update={"backbone": texts.BACKBONE})
     played = spec.model_copy(update={"params": params, "data": data})
     is_replaced = spec.privacy.adjacency == "replace"

@@ -1,4 +1,4 @@
-"""Attacks on the repaired PeCL through its mechanisms: on a canary text under DP-SGD, and on a noisy copy."""
+"""Attacks on the repaired PeCL: on its learner, like its baselines, or on all steps through the mechanisms alone."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.attacks import dpsgd_trace
+from dpcl_core.attacks import dpsgd_trace, play, texts
 from dpcl_core.attacks.dpsgd_trace import StepGroup
 from dpcl_core.methods.common.public_sizes import PublicSizes, of_spec
 from dpcl_core.methods.language import pecl_costs
 from dpcl_core.methods.language.cards.pecl import PeclParams, check
-from dpcl_core.methods.language.pecl_costs import Noises
 from dpcl_core.privacy.accounting import Pld
 from dpcl_core.privacy.embeddings import noisy_embeddings
 from dpcl_core.privacy.ledger import Ledger
@@ -22,6 +21,8 @@ from dpcl_core.privacy.mechanisms import noisy_mean
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.spec import RunSpec
 
+ATTACKS = ("learner", "life")
+TRIALS = texts.TRIALS
 _CENTRAL = (
     "sees every noisy gradient and mean score, and knows all other texts and their coins; the text's gradient is as long as "
     "clipping lets it be, at a right angle to all others"
@@ -31,15 +32,22 @@ _SPACE = tuple(range(4))
 
 
 def audit(spec: RunSpec, trials: int) -> list[Audited]:
-    """One attack per budget of the spec, by the likelihood ratio of all observations of one text, the most powerful test.
+    """The first of the `ATTACKS`. Args: trials: texts on each side."""
+    return texts.audit(spec, trials)
 
+
+def audited(spec: RunSpec, trials: int, attack: str) -> list[Audited]:
+    """One of the `ATTACKS`: on the learner itself, or ("life") on all steps and mean scores through its mechanisms.
+
+    "life" makes one attack per budget, by the likelihood ratio of all observations of one text, the most powerful test.
     central: decides whether the text is in the data (under "replace": or one with the opposite gradient). local: decides
     which of two texts that differ in every token it is. Args: trials: simulated trainings on each side. Raises BadInput as
     the method's card does.
     """
-    params = spec.params
+    if attack == "learner":
+        return audit(spec, trials)
+    params, facts = spec.params, of_spec(spec)
     assert isinstance(params, PeclParams)
-    facts = of_spec(spec)
     check(spec, facts)
     attacked = _noisy_copy if params.is_local else _canary
     return [attacked(spec, params, facts, epsilon, trials) for epsilon in spec.privacy.epsilons]
@@ -68,13 +76,9 @@ def _mean_scores(params: PeclParams, size: float, sign: float, spec: RunSpec, tr
     """Log-likelihood ratio of a released mean score, with a text of score 1 against without it (or with score 0)."""
     others, book = np.full(int(size) - 1, 0.5), Ledger(spec.privacy.delta, spec.privacy.adjacency, "every")
     values = np.append(others, 1.0) if sign > 0 else others
-    seen = np.array(
-        [
-            noisy_mean(values, size, params.mean_score_std, ReleaseNoise(), book, task=0, what="mean score")
-            for _ in range(trials)
-        ]
-    )
     shift, std = 1 / size, params.mean_score_std
+    means = (noisy_mean(values, size, std, ReleaseNoise(), book, task=0, what="mean score") for _ in range(trials))
+    seen = np.fromiter(means, np.float64)
     ratio: NDArray[np.float64] = ((seen - others.sum() / size) * shift - shift**2 / 2) / std**2
     return ratio
 
@@ -92,19 +96,13 @@ def _noisy_copy(spec: RunSpec, params: PeclParams, facts: PublicSizes, epsilon: 
             if params.label_share > 0:
                 labels = np.full(trials, which, dtype=np.int64)
                 answers = noisy_labels(labels, _SPACE, noise.labels, ReleaseNoise(), book, task=task)
-                ratios += _label_odds(noise, answers)
+                size = play.label_log_odds(Randomiser(0, 0.0, noise.labels), len(_SPACE))
+                ratios += size * ((answers == 0) * 1.0 - (answers == 1))
         return ratios
 
     first = scores(0)
     accounted = book.epsilon()
     return _audited(spec, epsilon, accounted, first, scores(1), "matched filter on the noisy text, and its label", _LOCAL)
-
-
-def _label_odds(noise: Noises, answers: NDArray[np.int64]) -> NDArray[np.float64]:
-    kept, other = Randomiser(0, 0.0, noise.labels).chances(len(_SPACE))
-    step = math.log(kept / other) if other > 0 else 1.0
-    odds: NDArray[np.float64] = step * ((answers == 0) * 1.0 - (answers == 1))
-    return odds
 
 
 def _n_tasks(facts: PublicSizes) -> int:

@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from dpcl_core.attacks.named import CONFIDENCE
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.local import Randomiser
 from dpcl_core.privacy.lower_bound import Area, Audited, Bound, detectable, gaussian_bound, lower_bound
 from dpcl_core.scenarios.stream import Examples, Task, generator
 from dpcl_core.spec import Cell, RunSpec
@@ -22,7 +24,6 @@ from dpcl_core.spec import Cell, RunSpec
 Seen = Mapping[str, NDArray[np.generic]]  # what a learner released after a task, by name
 Released = Sequence[Seen]  # one learner's releases, task by task
 Floats = NDArray[np.float64]
-CONFIDENCE = 0.95
 START = 0  # seed of the initial adapters, which are public: shared by all trainings, so common parts are computed once
 SURELY = 0.999  # confidence of the second audit, on fresh releases, without which no method is called wrong
 _CHOOSING = 0.1  # share of the releases used to choose among an attack's statistics; the rest measures the chosen one
@@ -84,22 +85,51 @@ def clean(spec: RunSpec, seed: int, known: PublicContext, tasks: Sequence[Task])
     return seen
 
 
-def stream(
-    targets: Examples, crowd: Examples, known: PublicContext, names: Sequence[str] = ("task 1", "task 2")
-) -> list[Task]:
-    """A stream with `targets` in the first task, or in every task if people recur, and only the `crowd` in the others."""
-    is_in_every = known.recurrence == "every"
-    table = np.concatenate([part.table for part in (targets, crowd)])  # one for all tasks, as in a run
+def context(spec: RunSpec, *, n_inputs: int, n_classes: int, n_people: int, n_tasks: int) -> PublicContext:
+    """The public facts of a game whose classes are all public."""
+    recurrence, public = spec.scenario.recurrence, tuple(range(n_classes))
+    return PublicContext(
+        n_inputs=n_inputs, n_classes=n_classes, public=public, n_people=n_people, n_tasks=n_tasks, recurrence=recurrence
+    )
+
+
+def tasks_of(first: Examples, others: Examples, known: PublicContext, names: Sequence[str] = ()) -> list[Task]:
+    """A stream with the examples `first` in the first task, or in every task if people recur, and `others` elsewhere."""
+    train = [first if task == 0 or known.recurrence == "every" else others for task in range(known.n_tasks)]
+    shown = names or [f"task {task + 1}" for task in range(known.n_tasks)]
+    return [Task(task, shown[task], part, others, known.public) for task, part in enumerate(train)]
+
+
+def stream(targets: Examples, crowd: Examples, known: PublicContext, names: Sequence[str] = ()) -> list[Task]:
+    """The stream of `tasks_of`, with all examples in one table, as in a run."""
+    table = np.concatenate([part.table for part in (targets, crowd)])
     first = Examples(table, targets.labels, rows=np.arange(len(targets)))
     others = Examples(table, crowd.labels, rows=len(targets) + np.arange(len(crowd)))
-    train = [first if task == 0 or is_in_every else others for task in range(len(names))]
-    return [Task(task, name, train[task], train[-1], known.public) for task, name in enumerate(names)]
+    return tasks_of(first, others, known, names)
+
+
+def targets(
+    rows: NDArray[np.generic],
+    labels: NDArray[np.int64],
+    changed: NDArray[np.int64],
+    present: NDArray[np.bool_],
+    spec: RunSpec,
+) -> Examples:
+    """The examples of persons who take part; under "replace" also those of the others, with their `changed` labels."""
+    included = np.arange(len(labels)) if spec.privacy.adjacency == "replace" else np.flatnonzero(present)
+    return Examples(rows[included], np.where(present, labels, changed)[included])
 
 
 def coins(seed: int, n: int) -> NDArray[np.bool_]:
     """One fair coin for each of n persons: whether he takes part, bool [n]."""
     draws: NDArray[np.bool_] = generator(seed, "who takes part").integers(0, 2, n).astype(np.bool_)
     return draws
+
+
+def label_log_odds(local: Randomiser, n_labels: int) -> float:
+    """Log-likelihood ratio of a noisy label; 1 if the label is always the true one, where any value would do."""
+    kept, other = local.chances(n_labels)
+    return math.log(kept / other) if other > 0 else 1.0
 
 
 def _side(game: Game, side: bool, seed: int) -> Sequence[Task]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -12,7 +13,6 @@ from dpcl_core.attacks import play
 from dpcl_core.attacks.play import Floats, Game, Released
 from dpcl_core.attacks.public import digits
 from dpcl_core.data.dataset import Form
-from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.lifelong.cards.coefficient_params import IndependentLaplaceParams
 from dpcl_core.methods.lifelong.cards.independent_laplace import check
@@ -68,7 +68,7 @@ def game(spec: RunSpec, params: IndependentLaplaceParams, epsilon: float, *, is_
     def tasks(seed: int, side: bool) -> Sequence[Task]:
         values, label = (pair(seed)[0], labels[0]) if side else (pair(seed)[1], labels[1])
         record = Examples(values[None].astype(np.float32), np.array([label]))
-        return [Task(task, f"task {task + 1}", record, record, tuple(range(_N_CLASSES))) for task in range(n_tasks)]
+        return play.tasks_of(record, record, known)
 
     def noised(seed: int, values: Floats) -> Floats:
         """The representation of a record to which noise is added."""
@@ -84,18 +84,12 @@ def game(spec: RunSpec, params: IndependentLaplaceParams, epsilon: float, *, is_
         for release in seen:
             copy = np.asarray(release["features"], dtype=np.float64)[:-1] / unit
             answer = int(np.argmax(np.asarray(release["by_class"], dtype=np.float64)[:, -1]))
-            total += _log_ratio(local, copy, one, other) + _label_log_ratio(local, answer, labels)
+            total += _log_ratio(local, copy, one, other)
+            total += play.label_log_odds(local, _N_CLASSES) * ((answer == labels[0]) - (answer == labels[1]))
         return np.array([[total]])
 
-    known = PublicContext(
-        n_inputs=n_values,
-        n_classes=_N_CLASSES,
-        public=tuple(range(_N_CLASSES)),
-        n_people=1,
-        n_tasks=n_tasks,
-        form=Form((n_values,), 0.0, 1.0),
-        recurrence=spec.scenario.recurrence,
-    )
+    known = play.context(spec, n_inputs=n_values, n_classes=_N_CLASSES, n_people=1, n_tasks=n_tasks)
+    known = replace(known, form=Form((n_values,), 0.0, 1.0))
     examples = "two real digits" if is_natural else "worst-case records"
     return Game(known, tasks, score, f"likelihood ratio of one record's copy ({examples})", _ADVERSARY, is_gaussian=False)
 
@@ -116,10 +110,3 @@ def _log_ratio(local: Randomiser, copy: Floats, one: Floats, other: Floats) -> f
     """Log-likelihood ratio of a copy's values, for `one` against `other`."""
     away, near = np.abs(copy - other).sum(), np.abs(copy - one).sum()
     return float((away - near) / local.scale) if local.scale > 0 else float(away - near)
-
-
-def _label_log_ratio(local: Randomiser, answer: int, labels: tuple[int, int]) -> float:
-    """Log-likelihood ratio of a copy's noisy label, for the first of two labels against the second."""
-    kept, other = local.chances(_N_CLASSES)
-    size = math.log(kept / other) if other > 0 else 1.0
-    return size * ((answer == labels[0]) - (answer == labels[1]))

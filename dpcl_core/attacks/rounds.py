@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,6 @@ from dpcl_core.attacks import play
 from dpcl_core.attacks.clients import ADVERSARY
 from dpcl_core.attacks.play import Floats, Game, Released, Seen
 from dpcl_core.attacks.public import digits
-from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated.cards.fedcil_dp import FedCilDpParams
 from dpcl_core.methods.federated.cards.federated_params import ClippedParams
 from dpcl_core.privacy.lower_bound import Audited
@@ -85,23 +85,16 @@ def _game(
     spec: RunSpec, rows: NDArray[np.float32], users: NDArray[np.int64], labels: NDArray[np.int64], *, is_natural: bool
 ) -> Game:
     n_targets = int(users.max()) + 1
-    known = PublicContext(
-        n_inputs=rows.shape[1],
-        n_classes=2,
-        public=(0, 1),
-        n_people=_N_TASKS * _N_USERS * _ROWS,
-        n_tasks=_N_TASKS,
-        recurrence=spec.scenario.recurrence,
-        n_users=_N_USERS,
-    )
+    n_people = _N_TASKS * _N_USERS * _ROWS
+    known = play.context(spec, n_inputs=rows.shape[1], n_classes=2, n_people=n_people, n_tasks=_N_TASKS)
+    known = replace(known, n_users=_N_USERS)
     empty = Examples(rows[:0], labels[:0], users[:0])
 
     def tasks(present: NDArray[np.bool_], negated: NDArray[np.bool_]) -> Sequence[Task]:
         """Tasks of the clients in `present`, and of those in `negated` with their rows negated."""
         included = (present | negated)[users]
         targets = Examples(np.where(negated[users, None], -rows, rows)[included], labels[included], users[included])
-        train = [targets if task == 0 or known.recurrence == "every" else empty for task in range(_N_TASKS)]
-        return [Task(task, f"task {task + 1}", part, empty, (0, 1)) for task, part in enumerate(train)]
+        return play.tasks_of(targets, empty, known)
 
     def takes_part(seed: int) -> NDArray[np.bool_]:
         return play.coins(seed, n_targets) if n_targets > 1 else np.ones(1, np.bool_)

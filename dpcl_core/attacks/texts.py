@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,18 +71,12 @@ def distinct_answers(spec: RunSpec, n_persons: int = _N_PERSONS) -> Game:
     """A game with many persons who have one-token texts and distinct answers. The two sides swap who takes part."""
     rows, labels, directions = _least_alike(spec, n_persons)
     changed = np.roll(labels, 1)
-    is_replaced = spec.privacy.adjacency == "replace"
-    known = _known(spec, _words(n_persons))
-    if is_replaced:
+    known, takes_part = _known(spec, _words(n_persons)), partial(play.coins, n=n_persons)
+    if spec.privacy.adjacency == "replace":
         directions = directions - gradients(spec, known, rows, changed)
 
-    def takes_part(seed: int) -> NDArray[np.bool_]:
-        return play.coins(seed, n_persons)
-
     def tasks(seed: int, side: bool) -> Sequence[Task]:
-        present = takes_part(seed) == side
-        included = np.arange(n_persons) if is_replaced else np.flatnonzero(present)
-        targets = Examples(rows[included], np.where(present, labels, changed)[included])
+        targets = play.targets(rows, labels, changed, takes_part(seed) == side, spec)
         return play.stream(targets, Examples(rows[:0], labels[:0]), known, NAMES)
 
     def score(seed: int, seen: Released) -> Floats:
@@ -171,16 +167,9 @@ def _words(n: int) -> tuple[str, ...]:
 
 
 def _known(spec: RunSpec, classes: tuple[str, ...]) -> PublicContext:
-    return PublicContext(
-        n_inputs=0,
-        n_classes=len(classes),
-        public=tuple(range(len(classes))),
-        n_people=len(NAMES) * _N_NOMINAL,
-        n_tasks=len(NAMES),
-        recurrence=spec.scenario.recurrence,
-        classes=classes,
-        texts=TextForm(_LENGTH, may_show=False),
-    )
+    n_people, n_tasks = len(NAMES) * _N_NOMINAL, len(NAMES)
+    known = play.context(spec, n_inputs=0, n_classes=len(classes), n_people=n_people, n_tasks=n_tasks)
+    return replace(known, classes=classes, texts=TextForm(_LENGTH, may_show=False))
 
 
 def _statistics(spec: RunSpec, known: PublicContext, seen: Released, directions: Floats) -> Floats:

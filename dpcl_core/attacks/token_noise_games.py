@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from dpcl_core.attacks.named import CONFIDENCE, Attack
 from dpcl_core.attacks.shared_noise_games import Game
 from dpcl_core.backbones.language import plain, tokenizer
 from dpcl_core.methods.language import sensitivity
@@ -27,7 +28,6 @@ from dpcl_core.privacy.statement import shown
 from dpcl_core.privacy.token_noise import printed_ratios
 
 Floats = NDArray[np.float64]
-CONFIDENCE = 0.95
 _WIDTH = 64  # of the embeddings, where the game can choose: small; wider ones reveal more
 _TEXTS = (
     "The committee said that inflation was below target and that rates would stay low for longer.",
@@ -58,19 +58,7 @@ class Setting:
         return np.zeros(budgets.shape) if math.isinf(self.upper) else printed_ratios(budgets, self.delta)
 
 
-@dataclass(frozen=True, slots=True)
-class Attack:
-    """One attack, and what its attacker is assumed to see and to know.
-
-    `play` takes a setting, noise and the number of releases on each side, and gives the game and the claimed budget of the
-    token in question. `times`: releases for each requested one, for attacks whose releases are cheap and reveal little.
-    """
-
-    title: str
-    attack: str
-    adversary: str
-    play: Callable[[Setting, Noise, int], tuple[Game, float]]
-    times: int = 1
+Play = Callable[[Setting, Noise, int], tuple[Game, float]]  # the game and the claimed budget of the token in question
 
 
 def audited(setting: Setting, attack: str, trials: int) -> Audited:
@@ -80,7 +68,7 @@ def audited(setting: Setting, attack: str, trials: int) -> Audited:
     """
     chosen = ATTACKS[attack]
     is_noisy = math.isfinite(setting.upper)
-    n = trials * chosen.times if is_noisy else trials
+    n = chosen.n_releases(trials) if is_noisy else trials
     game, claimed = (chosen.play if is_noisy else _exact)(setting, ReleaseNoise(), n)
     bound = one_way_bound(game.hits, n, game.false_alarms, n, setting.delta, CONFIDENCE)
     description = f"{chosen.attack}; nominal ε of the token: {shown(claimed)}"
@@ -128,14 +116,6 @@ def _exact(setting: Setting, noise: Noise, n: int) -> tuple[Game, float]:
         return int((seen != stop_word).any(axis=1).sum())
 
     return Game(guesses(0), guesses(1), n), setting.lower
-
-
-def _distance(setting: Setting, noise: Noise, n: int) -> tuple[Game, float]:
-    return _opposite(setting, noise, n, 1)
-
-
-def _epochs(setting: Setting, noise: Noise, n: int) -> tuple[Game, float]:
-    return _opposite(setting, noise, n, setting.n_epochs)
 
 
 def _opposite(setting: Setting, noise: Noise, n: int, n_releases: int) -> tuple[Game, float]:
@@ -220,7 +200,7 @@ def _neighbours() -> tuple[NDArray[np.int64], NDArray[np.float32], int]:
     return texts, log_p, place
 
 
-ATTACKS: Mapping[str, Attack] = {
+ATTACKS: Mapping[str, Attack[Play]] = {
     "level": Attack(
         "The noise level alone",
         "length of one noisy vector: the noise level tells the token",
@@ -244,14 +224,14 @@ ATTACKS: Mapping[str, Attack] = {
         "Twice the distance",
         "threshold on one coordinate: two embeddings are 2C apart, the noise is made for C",
         "sees one noisy embedding, and knows the two opposite ones that it may belong to",
-        _distance,
+        lambda setting, noise, n: _opposite(setting, noise, n, 1),
         times=4000,
     ),
     "epochs": Attack(
         "Fresh noise in every epoch",
         "mean over the epochs: fresh noise averages out",
         "sees one token's noisy embedding of every epoch, and knows the two opposite ones that it may belong to",
-        _epochs,
+        lambda setting, noise, n: _opposite(setting, noise, n, setting.n_epochs),
         times=100,
     ),
 }

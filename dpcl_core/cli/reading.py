@@ -107,7 +107,7 @@ def verify(options: argparse.Namespace) -> int:
     if options.json:
         print_json(card.checked_document(results))
     else:
-        print("\n".join([*map(card.sentence, results), card.SAID]))
+        print("\n".join([*map(card.sentence, results), card.CHECK_FINDS]))
     return card.exit_status(results)
 
 
@@ -133,9 +133,7 @@ def account(options: argparse.Namespace) -> int:
     if options.accountants:
         from dpcl_core.privacy import cross_check
 
-        accounts = cross_check.accounts(
-            answer.sigma, answer.delta, options.sample_rate, options.steps, options.adjacency
-        )
+        accounts = cross_check.accounts(answer.sigma, answer.delta, options.sample_rate, options.steps, options.adjacency)
         document["accountants"] = accounts.document()
     if options.json:
         print_json(document)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,6 +17,7 @@ from scipy.optimize import brentq
 
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy import gaussian
+from dpcl_core.privacy.allowed import check_counts, check_delta, check_finite, check_positive, check_rate
 from dpcl_core.spec import Adjacency
 
 # Grid of the privacy loss. The accountant rounds up, so a coarser grid only reports more; at 1e-3 one Gaussian's epsilon
@@ -26,10 +28,7 @@ _POINTS_PER_EPSILON = 20_000
 _STEPS_OF_A_LIST = 20  # at least: a small epsilon must not be rounded up to a grid wider than itself
 _ROUGH_ORDERS = (2, 3, 4, 8, 16, 32, 64, 128, 256)  # whole orders only: fractional ones may not converge
 
-RELATIONS = {
-    "add-remove": dp.NeighboringRelation.ADD_OR_REMOVE_ONE,
-    "replace": dp.NeighboringRelation.REPLACE_ONE,
-}
+RELATIONS = {"add-remove": dp.NeighboringRelation.ADD_OR_REMOVE_ONE, "replace": dp.NeighboringRelation.REPLACE_ONE}
 
 # Number of label counts that one person changes by one: the old label's, and under "replace" the new one's as well.
 LABELS_CHANGED: dict[Adjacency, int] = {"add-remove": 1, "replace": 2}
@@ -66,8 +65,13 @@ class SampledGroupDpEvent(dp.DpEvent):  # type: ignore[misc]  # the library has 
     def all_at_once(self) -> dp.DpEvent:
         """A step that costs no less: all of the examples are in the batch whenever one is."""
         rate = 1 - math.prod(1 - rate for rate in self.rates)
-        step = dp.GaussianDpEvent(self.noise_multiplier / len(self.rates))
-        return step if rate == 1 else dp.PoissonSampledDpEvent(rate, step)
+        return gaussian_step(self.noise_multiplier / len(self.rates), rate)
+
+
+def gaussian_step(noise_multiplier: float, sample_rate: float) -> dp.DpEvent:
+    """One Gaussian release on a Poisson batch; without sampling where everyone is in the batch."""
+    step = dp.GaussianDpEvent(noise_multiplier)
+    return step if sample_rate == 1 else dp.PoissonSampledDpEvent(sample_rate, step)
 
 
 class Unaccountable(ValueError):
@@ -75,7 +79,7 @@ class Unaccountable(ValueError):
 
 
 class Accountant(Protocol):
-    """Turns events into an epsilon; keeps nothing between calls. Raises Unaccountable."""
+    """Computes the epsilon of events; keeps no state between calls. Raises Unaccountable."""
 
     def epsilon(self, events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency) -> float: ...
 
@@ -92,10 +96,7 @@ class Pld:
 
 def _merged(events: Sequence[dp.DpEvent]) -> tuple[dp.DpEvent, ...]:
     """The events with equal ones counted, so that twenty equal releases cost the accountant one composition."""
-    counts: dict[dp.DpEvent, int] = {}
-    for event in events:
-        counts[event] = counts.get(event, 0) + 1
-    return tuple(event if n == 1 else dp.SelfComposedDpEvent(event, n) for event, n in counts.items())
+    return tuple(event if n == 1 else dp.SelfComposedDpEvent(event, n) for event, n in Counter(events).items())
 
 
 @lru_cache(maxsize=4096)
@@ -131,31 +132,26 @@ class _PldAccountant(PLDAccountant):  # type: ignore[misc]  # the library has no
     def __init__(self, adjacency: Adjacency, interval: float) -> None:
         super().__init__(RELATIONS[adjacency], interval)
         self._pld: privacy_loss_distribution.PrivacyLossDistribution  # set by the library
-        self._labels_changed, self._interval = LABELS_CHANGED[adjacency], interval
-        self._adjacency = adjacency
+        self._adjacency, self._interval = adjacency, interval
 
     def _maybe_compose(self, event: dp.DpEvent, count: int, do_compose: bool) -> Any:
-        if isinstance(event, SampledGroupDpEvent):
-            if self._adjacency == "replace":  # examples leave and others join: no mixture of one kind
+        match event:
+            case SampledGroupDpEvent() if self._adjacency == "replace":  # examples leave and others join: no single mixture
                 return super()._maybe_compose(event.all_at_once, count, do_compose)
-            if do_compose:
-                self._pld = self._pld.compose(_step_of_group(event, self._interval).self_compose(count))
-            return None
-        if isinstance(event, LocalDpEvent) and self._adjacency == "replace":
-            if do_compose:
-                self._pld = self._pld.compose(_decision(event.epsilon, 0.0, self._interval).self_compose(count))
-            return None
-        if not isinstance(event, LabelListDpEvent):
-            return super()._maybe_compose(event, count, do_compose)
+            case SampledGroupDpEvent():
+                losses = _step_of_group(event, self._interval)
+            case LocalDpEvent(epsilon) if self._adjacency == "replace":
+                losses = _decision(epsilon, 0.0, self._interval)
+            case LabelListDpEvent(epsilon, delta):
+                losses, count = _decision(epsilon, delta, self._interval), count * LABELS_CHANGED[self._adjacency]
+            case _:
+                return super()._maybe_compose(event, count, do_compose)
         if do_compose:
-            decision = _decision(event.epsilon, event.delta, self._interval)
-            self._pld = self._pld.compose(decision.self_compose(count * self._labels_changed))
+            self._pld = self._pld.compose(losses.self_compose(count))
         return None
 
 
-def _decision(
-    epsilon: float, delta: float, interval: float
-) -> privacy_loss_distribution.PrivacyLossDistribution:
+def _decision(epsilon: float, delta: float, interval: float) -> privacy_loss_distribution.PrivacyLossDistribution:
     """Privacy loss of the worst (epsilon, delta)-DP mechanism (Kairouz et al. 2015), epsilon rounded up to the grid.
 
     The loss is infinite with probability delta; else plus or minus epsilon, plus being e^epsilon times as likely.
@@ -263,21 +259,16 @@ def of_part(event: dp.DpEvent, part: int) -> dp.DpEvent:
         case dp.SelfComposedDpEvent(inner, count):
             return dp.SelfComposedDpEvent(of_part(inner, part), count)
         case SampledGroupDpEvent(sigma, rates):
-            step = dp.GaussianDpEvent(sigma)
-            return step if rates[part] == 1 else dp.PoissonSampledDpEvent(rates[part], step)
+            return gaussian_step(sigma, rates[part])
     return event
 
 
 def subsampled_gaussian(noise_multiplier: float, sample_rate: float, n_steps: int) -> dp.DpEvent:
     """The event of DP-SGD: `n_steps` Poisson-sampled Gaussian steps. Raises BadInput for impossible settings."""
-    if not noise_multiplier > 0:
-        raise BadInput("noise_multiplier", noise_multiplier, "must be a number above 0")
-    if not 0 < sample_rate <= 1:
-        raise BadInput("sample_rate", sample_rate, "must lie in (0, 1]")
-    if n_steps < 1:
-        raise BadInput("n_steps", n_steps, "must be at least 1")
-    step = dp.GaussianDpEvent(noise_multiplier)
-    return dp.SelfComposedDpEvent(step if sample_rate == 1 else dp.PoissonSampledDpEvent(sample_rate, step), n_steps)
+    check_positive(noise_multiplier=noise_multiplier)
+    check_rate(sample_rate)
+    check_counts(n_steps=n_steps)
+    return dp.SelfComposedDpEvent(gaussian_step(noise_multiplier, sample_rate), n_steps)
 
 
 def noise_multiplier(epsilon: float, delta: float, sample_rate: float, n_steps: int, adjacency: Adjacency) -> float:
@@ -285,22 +276,22 @@ def noise_multiplier(epsilon: float, delta: float, sample_rate: float, n_steps: 
 
     Without sampling, n steps of noise sigma are one of sigma / sqrt(n), and the closed form answers.
     """
-    _refuse_impossible(epsilon, delta)
+    check_finite(epsilon=epsilon)
+    check_delta(delta)
     subsampled_gaussian(1.0, sample_rate, n_steps)  # refuses impossible rates and steps before the search
     if sample_rate == 1:
         return math.ceil(gaussian.sigma(epsilon, delta, gaussian.SENSITIVITY[adjacency] * math.sqrt(n_steps)) * 1e4) / 1e4
     return calibrated(lambda value: [subsampled_gaussian(value, sample_rate, n_steps)], epsilon, delta, adjacency)
 
 
-def calibrated(
-    events: Callable[[float], Sequence[dp.DpEvent]], epsilon: float, delta: float, adjacency: Adjacency
-) -> float:
+def calibrated(events: Callable[[float], Sequence[dp.DpEvent]], epsilon: float, delta: float, adjacency: Adjacency) -> float:
     """Smallest noise multiplier for which the composition of `events(noise multiplier)` stays within (epsilon, delta).
 
     More noise must cost less. Rounded up to four digits. Raises BadInput where no amount of noise is enough: the accountant
     rounds up, by an amount that does not shrink with the noise.
     """
-    _refuse_impossible(epsilon, delta)
+    check_finite(epsilon=epsilon)
+    check_delta(delta)
 
     def excess(value: float) -> float:
         return Pld().epsilon(events(value), delta, adjacency) - epsilon
@@ -314,10 +305,3 @@ def calibrated(
     while low == high or excess(low) <= 0:
         low, high = low / 2, low
     return math.ceil(float(brentq(excess, low, high, xtol=1e-5)) * 1e4 + 0.5) / 1e4
-
-
-def _refuse_impossible(epsilon: float, delta: float) -> None:
-    if not (epsilon > 0 and math.isfinite(epsilon)):
-        raise BadInput("epsilon", epsilon, "must be a finite number above 0")
-    if not 0 < delta < 1:
-        raise BadInput("delta", delta, "must lie between 0 and 1, both excluded")

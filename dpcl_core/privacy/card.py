@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, ValidationError
@@ -31,7 +31,7 @@ _HOW_TO_CHECK = (
     "Each epsilon follows from the events beside it. Check them with any accountant, or with: python -m dpcl_core verify "
     "privacy_card.json. That finds inconsistency, not forgery."
 )
-SAID = "This finds inconsistency, not forgery: whether the events are what was done, no card can show."
+CHECK_FINDS = "This finds inconsistency, not forgery: whether the events are what was done, no card can show."
 _LARGEST_FILE = 16_000_000  # bytes
 _WIDEST = 0.05  # of epsilon: a wider interval checks nothing
 _ROUNDING = 1e-6  # of epsilon: rounding in either accountant
@@ -164,11 +164,10 @@ def _event(entry: Spending, adjacency: Adjacency) -> dict[str, JsonValue]:
 
 def _numbers(one: Mechanism) -> dict[str, JsonValue]:
     """A mechanism on a card, with only the numbers that its kind has."""
+    numbers: dict[str, JsonValue] = {"epsilon": one.epsilon, "delta": one.delta}
     if one.kind == "gaussian":
-        gaussian: dict[str, JsonValue] = {"noise_multiplier": one.noise_multiplier, "sample_rates": list(one.sample_rates)}
-        return {"mechanism": one.kind, **gaussian, "steps": one.steps}
-    named: dict[str, JsonValue] = {"epsilon": one.epsilon, "delta": one.delta}
-    return {"mechanism": one.kind, **{name: value for name, value in named.items() if value is not None}}
+        numbers = {"noise_multiplier": one.noise_multiplier, "sample_rates": list(one.sample_rates), "steps": one.steps}
+    return {"mechanism": one.kind, **{name: value for name, value in numbers.items() if value is not None}}
 
 
 def verify(content: bytes) -> list[Checked]:
@@ -201,7 +200,7 @@ def checked_document(checks: Sequence[Checked]) -> dict[str, JsonValue]:
     """The check as JSON; the exact number is between `low` and `high`."""
     return {
         "exit_status": exit_status(checks),
-        "finds": SAID,
+        "finds": CHECK_FINDS,
         "cells": [
             {
                 "asked": plain_number(one.cell.epsilon),
@@ -209,13 +208,7 @@ def checked_document(checks: Sequence[Checked]) -> dict[str, JsonValue]:
                 "verdict": one.verdict,
                 "why": one.why or None,
                 "numbers": [
-                    {
-                        "name": number.name,
-                        "stated": plain_number(number.stated),
-                        "low": plain_number(number.low),
-                        "high": plain_number(number.high),
-                        "verdict": number.verdict,
-                    }
+                    {name: plain_number(x) if isinstance(x, float) else x for name, x in asdict(number).items()}
                     for number in one.numbers
                 ],
             }

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import dp_accounting as dp
 
-from dpcl_core.errors import BadInput
 from dpcl_core.events import JsonValue, plain_number
 from dpcl_core.privacy import accounting, gaussian
+from dpcl_core.privacy.allowed import check_delta
 from dpcl_core.spec import Adjacency
 
 _PRV_ERROR = 2e-3  # of epsilon, relative above 1: the accountant adds it to what it reports
@@ -66,8 +66,7 @@ def accounts(noise_multiplier: float, delta: float, sample_rate: float, n_steps:
 
     Raises BadInput for impossible settings, Unaccountable where even the first accountant has no bound.
     """
-    if not 0 < delta < 1:
-        raise BadInput("delta", delta, "must lie between 0 and 1, both excluded")
+    check_delta(delta)
     event = accounting.subsampled_gaussian(noise_multiplier, sample_rate, n_steps)
     pld = accounting.Pld().epsilon([event], delta, adjacency)
     error = _PRV_ERROR * max(1.0, pld)

@@ -21,10 +21,10 @@ from scipy.optimize import brentq
 from scipy.special import gammaln, logsumexp
 from scipy.stats import binom
 
-from dpcl_core.errors import BadInput
 from dpcl_core.events import Claim
 from dpcl_core.privacy import accounting
-from dpcl_core.privacy.accounting import Pld
+from dpcl_core.privacy.accounting import Pld, gaussian_step
+from dpcl_core.privacy.allowed import check_counts, check_delta, check_finite, check_rate
 from dpcl_core.privacy.cross_check import quiet
 from dpcl_core.privacy.cslr_claim import SOURCE
 from dpcl_core.privacy.gaussian import SENSITIVITY
@@ -78,7 +78,12 @@ class Reading:
 
     def events(self) -> list[dp.DpEvent]:
         """All rounds as ledger events, with add/remove multipliers. Raises BadInput for impossible numbers."""
-        _refuse(self)
+        check_finite(noise_multiplier=self.noise_multiplier, sensitivity=self.sensitivity)
+        if self.head_multiplier is not None:
+            check_finite(head_multiplier=self.head_multiplier)
+        check_counts(n_rounds=self.n_rounds, n_statistics=self.n_statistics, n_clients=self.n_clients)
+        check_rate(self.sample_rate)
+        check_delta(self.delta)
         if self.one_coin:
             return [self._rounds(self.joint_multiplier, self.n_rounds)]
         n_statistics = self.n_statistics * (2 if self.with_list else 1)
@@ -86,10 +91,8 @@ class Reading:
         return events if self.head_multiplier is None else [*events, self._rounds(self.head_multiplier, self.n_rounds)]
 
     def _rounds(self, multiplier: float, count: int) -> dp.DpEvent:
-        step = dp.GaussianDpEvent(multiplier)
-        if self.sampling == "poisson" and self.sample_rate < 1:
-            step = dp.PoissonSampledDpEvent(self.sample_rate, step)
-        elif self.sampling == "fixed":
+        step = gaussian_step(multiplier, self.sample_rate if self.sampling == "poisson" else 1.0)
+        if self.sampling == "fixed":
             step = dp.SampledWithoutReplacementDpEvent(self.n_clients, self.n_sampled, step)
         return dp.SelfComposedDpEvent(step, count)
 
@@ -117,11 +120,6 @@ def costs(reading: Reading) -> Costs:
     """Costs of a reading by all three accountants, cached. Raises BadInput for impossible numbers."""
     events = reading.events()
     return Costs(*_renyi(events, reading.delta, reading.adjacency), _pld(events, reading.delta, reading.adjacency))
-
-
-def costs_of_events(events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency = "add-remove") -> Costs:
-    """Costs of any events, such as a replay release of every task and rounds of a private head."""
-    return Costs(*_renyi(events, delta, adjacency), _pld(events, delta, adjacency))
 
 
 def nominal_claim(epsilon: float, reading: Reading) -> Claim:
@@ -178,9 +176,7 @@ def participations(n_rounds: int, sample_rate: float) -> tuple[int, int]:
     return round(n_rounds * sample_rate), int(binom.ppf(0.999, n_rounds, sample_rate))
 
 
-def _renyi(
-    events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency
-) -> tuple[float | None, float | None]:
+def _renyi(events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency) -> tuple[float | None, float | None]:
     """Eq. 9 and dp_accounting's conversion at orders 2 to 64; the former where the divergences have a closed form."""
     single: list[dp.DpEvent] = list(events) if adjacency == "add-remove" else [_half(event) for event in events]
     if any(map(_is_fixed, events)):
@@ -231,30 +227,10 @@ def _half(event: dp.DpEvent) -> dp.DpEvent:
         case dp.GaussianDpEvent(multiplier):
             return dp.SelfComposedDpEvent(dp.GaussianDpEvent(multiplier / SENSITIVITY["replace"]), event.count)
         case dp.SampledWithoutReplacementDpEvent(of, size, dp.GaussianDpEvent(multiplier)):
-            step = dp.GaussianDpEvent(multiplier / SENSITIVITY["replace"])
-            return dp.SelfComposedDpEvent(dp.SampledWithoutReplacementDpEvent(of, size, step), event.count)
+            step = dp.SampledWithoutReplacementDpEvent(of, size, dp.GaussianDpEvent(multiplier / SENSITIVITY["replace"]))
+            return dp.SelfComposedDpEvent(step, event.count)
     return dp.UnsupportedDpEvent()  # Poisson: the replacement is drawn by the same coin as the client
 
 
 def _pld(events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency) -> float | None:
-    if any(map(_is_fixed, events)):
-        return None
-    return Pld().epsilon(events, delta, adjacency)
-
-
-def _refuse(reading: Reading) -> None:
-    positive = {"noise_multiplier": reading.noise_multiplier, "sensitivity": reading.sensitivity}
-    if reading.head_multiplier is not None:
-        positive["head_multiplier"] = reading.head_multiplier
-    for name, value in positive.items():
-        if not (value > 0 and math.isfinite(value)):
-            raise BadInput(name, value, "must be a finite number above 0")
-    counts = {"n_rounds": reading.n_rounds, "n_statistics": reading.n_statistics, "n_clients": reading.n_clients}
-    for name, count in counts.items():
-        if count < 1:
-            raise BadInput(name, count, "must be at least 1")
-    if not 0 < reading.sample_rate <= 1:
-        raise BadInput("sample_rate", reading.sample_rate, "must lie in (0, 1]")
-    if not 0 < reading.delta < 1:
-        raise BadInput("delta", reading.delta, "must lie between 0 and 1, both excluded")
-
+    return None if any(map(_is_fixed, events)) else Pld().epsilon(events, delta, adjacency)

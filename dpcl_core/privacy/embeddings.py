@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise
-from dpcl_core.privacy.sums import row_blocks
+from dpcl_core.privacy.sums import finite_rows, row_blocks
 
 # Rows are made this much shorter: rounding to single precision (2^-24) never leaves the ball, and the rest exceeds the
 # rounding of the multiplier in the ledger.
@@ -21,8 +21,7 @@ _CAUTION = 1 - 2.0**-22
 
 def clipped(rows: NDArray[np.floating], clip_norm: float) -> NDArray[np.float32]:
     """Rows e · min(1, C / ||e||), of length at most C; non-finite rows become zero. Args: rows [..., d]."""
-    clean = np.asarray(rows, np.float64)
-    clean = np.where(np.isfinite(clean).all(axis=-1, keepdims=True), clean, 0.0)
+    clean = finite_rows(rows)
     with np.errstate(over="ignore"):  # a row of infinite length becomes zero
         norms = np.linalg.norm(clean, axis=-1, keepdims=True)
     cut: NDArray[np.float32] = (clean * np.minimum(1.0, _CAUTION * clip_norm / np.maximum(norms, 1e-300))).astype(np.float32)

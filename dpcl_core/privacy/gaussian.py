@@ -9,6 +9,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
 from dpcl_core.errors import BadInput
+from dpcl_core.privacy.allowed import check_delta, check_positive
 from dpcl_core.spec import Adjacency
 
 # L2 sensitivity of a sum of vectors of length at most 1: one vector, and under "replace" a vector against its opposite.
@@ -19,7 +20,7 @@ _ROUND_UP = 1 + 1e-6
 
 def delta(epsilon: float, sigma: float, sensitivity: float = 1.0) -> float:
     """Smallest delta for which Gaussian noise of standard deviation `sigma` is (epsilon, delta)-DP."""
-    _positive(sigma=sigma, sensitivity=sensitivity)
+    check_positive(sigma=sigma, sensitivity=sensitivity)
     if not epsilon >= 0:
         raise BadInput("epsilon", epsilon, "must be a number of at least 0")
     if math.isinf(epsilon) or math.isinf(sigma):
@@ -32,8 +33,8 @@ def sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
 
     `sensitivity`: largest L2 change by one person under the adjacency in use.
     """
-    _positive(epsilon=epsilon, sensitivity=sensitivity)
-    _between(delta)
+    check_positive(epsilon=epsilon, sensitivity=sensitivity)
+    check_delta(delta)
     if math.isinf(epsilon):
         return 0.0
     return math.exp(_root(lambda u: _delta_of(epsilon, math.exp(u)) - delta, -14.0, 21.0)) * sensitivity * _ROUND_UP
@@ -41,10 +42,10 @@ def sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
 
 def epsilon(sigma: float, delta: float, sensitivity: float = 1.0) -> float:
     """Smallest epsilon for which Gaussian noise of standard deviation `sigma` is (epsilon, delta)-DP; inf without noise."""
-    _between(delta)
+    check_delta(delta)
     if sigma == 0:
         return math.inf
-    _positive(sigma=sigma, sensitivity=sensitivity)
+    check_positive(sigma=sigma, sensitivity=sensitivity)
     ratio = sigma / sensitivity
     if _delta_of(0.0, ratio) <= delta:
         return 0.0
@@ -61,14 +62,3 @@ def _delta_of(epsilon: float, ratio: float) -> float:
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
     return float(brentq(function, low, high, xtol=1e-13, rtol=8.9e-16, maxiter=500))
-
-
-def _positive(**named: float) -> None:
-    for name, value in named.items():
-        if not value > 0:
-            raise BadInput(name, value, "must be a number above 0")
-
-
-def _between(delta: float) -> None:
-    if not 0 < delta < 1:
-        raise BadInput("delta", delta, "must lie between 0 and 1, both excluded")

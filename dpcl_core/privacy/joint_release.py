@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import dp_accounting as dp
 
-from dpcl_core.privacy.accounting import Unaccountable, has_lists
+from dpcl_core.privacy.accounting import Unaccountable, gaussian_step, has_lists
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.spec import Cell
 
@@ -63,8 +63,7 @@ def joint(events: Iterable[dp.DpEvent]) -> dp.DpEvent:
     (rate, count), *others = {(rate, count) for rate, _, count in noisy}
     if others:
         raise Unaccountable("trainings on the same batches must have the same steps")
-    step: dp.DpEvent = dp.GaussianDpEvent(1 / math.sqrt(sum(sigma**-2 for _, sigma, _ in noisy)))
-    return dp.SelfComposedDpEvent(step if rate == 1 else dp.PoissonSampledDpEvent(rate, step), count)
+    return dp.SelfComposedDpEvent(gaussian_step(1 / math.sqrt(sum(sigma**-2 for _, sigma, _ in noisy)), rate), count)
 
 
 def _as_training(event: dp.DpEvent) -> tuple[float, float, int] | None:

@@ -77,11 +77,11 @@ class Ledger:
         They do not sum to the total: privacy losses add up, epsilons do not.
         """
         names = dict.fromkeys(name for entry in self.entries for name in entry.channels)
-        return {name: self._of_channel(name).epsilon() for name in names}
-
-    def _of_channel(self, name: str) -> Ledger:
-        entries = [replace(entry, event=entry.channels[name]) for entry in self.entries if name in entry.channels]
-        return Ledger(self.delta, self.adjacency, self.recurrence, self.accountant, entries)
+        alone = {
+            name: [replace(entry, event=entry.channels[name]) for entry in self.entries if name in entry.channels]
+            for name in names
+        }
+        return {name: replace(self, entries=entries).epsilon() for name, entries in alone.items()}
 
     def by_people(self) -> dict[str, float]:
         """Epsilon of every group of people; the entries of one group compose in sequence."""
@@ -102,8 +102,7 @@ class Ledger:
         groups: dict[int, list[dp.DpEvent]] = {}
         for entry in self.entries:
             if entry.task in entry.people_of:
-                share = of_part(entry.event, entry.people_of.index(entry.task))
-                groups.setdefault(entry.task, []).append(share)
+                groups.setdefault(entry.task, []).append(of_part(entry.event, entry.people_of.index(entry.task)))
         return {task: self._composed(events) for task, events in groups.items()}
 
     def if_in_every_task(self) -> float:

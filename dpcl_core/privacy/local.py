@@ -14,7 +14,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.privacy.accounting import LocalDpEvent, calibrated
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise
-from dpcl_core.privacy.sums import row_blocks
+from dpcl_core.privacy.sums import finite_rows, row_blocks
 
 # A true label is kept this much more rarely. That covers the error of 64-bit words in a ratio of probabilities (n 2^-64 of
 # it by the remainder of n labels, n below 16 million) and the last bits of exp: no answer reveals more than accounted.
@@ -116,8 +116,7 @@ def noisy_labels(
 
 
 def _bounded(values: NDArray[np.generic], l1_clip: float | None) -> NDArray[np.float64]:
-    rows = np.asarray(values, dtype=np.float64)
-    rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
+    rows = finite_rows(values)
     if l1_clip is None:
         return np.clip(rows, -1, 1)
     largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
@@ -130,11 +129,7 @@ def _bounded(values: NDArray[np.generic], l1_clip: float | None) -> NDArray[np.f
 
 
 def _answers(
-    labels: NDArray[np.int64],
-    listed: NDArray[np.bool_],
-    space: NDArray[np.int64],
-    randomiser: Randomiser,
-    noise: Noise,
+    labels: NDArray[np.int64], listed: NDArray[np.bool_], space: NDArray[np.int64], randomiser: Randomiser, noise: Noise
 ) -> NDArray[np.int64]:
     """Labels by randomised response, drawn with integers, so that probabilities are exact."""
     n_labels = len(space)

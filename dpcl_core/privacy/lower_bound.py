@@ -29,6 +29,7 @@ ASSUMES_OF_COINS: Mapping[Bound, str] = {
     "Gaussian noise lets through",
 }
 _NAMES = {"claimed": "claimed_epsilon", "accounted": "accounted_epsilon", "lower_bound": "audited_lower_bound"}
+_PLAIN = ("delta", "confidence", "trials", "unit", "attack", "adversary", "through", "detects", "bound")  # as in JSON
 _POWER = 0.9  # probability with which the smallest reported fault would have been caught
 
 
@@ -79,15 +80,7 @@ class Audited:
         """The result as JSON; infinity is the string "inf"."""
         return {
             **{key: plain_number(getattr(self, name)) for name, key in _NAMES.items()},
-            "delta": self.delta,
-            "confidence": self.confidence,
-            "trials": self.trials,
-            "unit": self.unit,
-            "attack": self.attack,
-            "adversary": self.adversary,
-            "through": self.through,
-            "detects": self.detects,
-            "bound": self.bound,
+            **{name: getattr(self, name) for name in _PLAIN},
             "bounds": {name: plain_number(value) for name, value in (self.bounds or {self.bound: self.lower_bound}).items()},
             "assumes": self.assumes,
             "guessed": self.guessed,

@@ -10,6 +10,7 @@ import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.privacy.accounting import gaussian_step
 from dpcl_core.privacy.gaussian import SENSITIVITY, sigma
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise
@@ -119,15 +120,9 @@ def noisy_client_sums(
     draw decides for all parts, so the event is amplified once. A round without clients runs the same way.
     """
     for release, ledger in enumerate(ledgers):
-        by_channel: dict[str, list[ClientVectors]] = {}
-        for part in parts:
-            by_channel.setdefault(part.channel, []).append(part)
-        ledger.spend(
-            _joint(parts, release, sample_rate),
-            task=task,
-            what=what,
-            channels={name: _joint(members, release, sample_rate) for name, members in by_channel.items()},
-        )
+        names = dict.fromkeys(part.channel for part in parts)
+        channels = {name: _joint([part for part in parts if part.channel == name], release, sample_rate) for name in names}
+        ledger.spend(_joint(parts, release, sample_rate), task=task, what=what, channels=channels)
     return [_noised(part, clipped_rows(part.vectors, part.bound).sum(axis=-2), noises) for part in parts]
 
 
@@ -151,8 +146,7 @@ def _joint(parts: Sequence[ClientVectors], release: int, sample_rate: float) -> 
     if any(part.stds[release] == 0 for part in parts):
         return dp.NonPrivateDpEvent()
     # hypot of a single part is that part itself: the recorded multiplier is the one that scaled the noise.
-    event = dp.GaussianDpEvent(1 / math.hypot(*(part.bound / part.stds[release] for part in parts)))
-    return event if sample_rate == 1 else dp.PoissonSampledDpEvent(sample_rate, event)
+    return gaussian_step(1 / math.hypot(*(part.bound / part.stds[release] for part in parts)), sample_rate)
 
 
 def _noised(part: ClientVectors, clean: NDArray[np.float64], noises: Sequence[Noise]) -> NDArray[np.float64]:

@@ -24,13 +24,7 @@ COSTLY = 1.0
 
 
 def noise_to_signal(
-    noise_multiplier: float,
-    n_features: int,
-    class_size: float,
-    *,
-    uses: int = 1,
-    sample_rate: float = 1.0,
-    n_steps: int = 1,
+    noise_multiplier: float, n_features: int, class_size: float, *, uses: int = 1, sample_rate: float = 1.0, n_steps: int = 1
 ) -> float:
     """Length of the noise on one class's weights over the largest length that the class's examples can give them.
 

@@ -12,6 +12,7 @@ number of guessed coins is fixed before the run.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -23,7 +24,6 @@ from scipy.stats import binom
 from dpcl_core.privacy import gaussian
 
 Floats = NDArray[np.float64]
-Image = Callable[[Floats], Floats]  # the least P'[E] that allows P[E] = x, for each x
 
 _STEPS = 40  # halvings of an interval: exact to 1e-10
 _MOST_EPSILON, _MOST_MU = 24.0, 16.0
@@ -78,11 +78,16 @@ def counting_bound(coins: Coins, delta: float, confidence: float = 0.95) -> floa
 
 
 def gaussian_bound(coins: Coins, confidence: float = 0.95) -> float:
-    """Lower confidence bound on mu, assuming that the run is mu-Gaussian-DP for some mu. Never below 0.
+    """Lower confidence bound on mu, to one part in 1e6, assuming that the run is mu-Gaussian-DP for some mu. Never below 0.
 
-    Epsilon at a delta follows by `epsilon_of`.
+    Epsilon at a delta follows by `epsilon_of`. If a mu is excluded, so are all smaller ones.
     """
-    return _lowest(lambda mus: lambda x: ndtr(ndtri(x) - mus), _MOST_MU, coins, 1 - confidence)
+    low, high = 0.0, _MOST_MU
+    while high - low > 1e-6 * high:
+        tried = np.linspace(low, high, _GRID + 1)[1:]
+        n_excluded = int(np.argmin(np.append(_is_excluded(tried, coins, 1 - confidence), False)))
+        low, high = (float(tried[n_excluded - 1]) if n_excluded else low), float(tried[min(n_excluded, _GRID - 1)])
+    return low
 
 
 def epsilon_of(mu: float, delta: float) -> float:
@@ -92,11 +97,7 @@ def epsilon_of(mu: float, delta: float) -> float:
 
 def least_right(n: int, guessed: int, proves: Callable[[Coins], bool]) -> int:
     """The fewest right guesses for which `proves` holds (monotone in their number); `guessed` + 1 where none do."""
-    low, high = 0, guessed + 1
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if proves(Coins(n, guessed, middle)) else (middle + 1, high)
-    return low
+    return bisect_left(range(guessed + 1), True, key=lambda right: proves(Coins(n, guessed, right)))
 
 
 def _marked(coins: Coins, q: float) -> float:
@@ -109,22 +110,8 @@ def _marked(coins: Coins, q: float) -> float:
     return coins.n * min(1 - q, published)
 
 
-def _lowest(image: Callable[[Floats], Image], most: float, coins: Coins, error: float) -> float:
-    """The largest excluded parameter of a family of trade-off functions, to one part in 1e6; 0 if none.
-
-    Families are monotone: if a parameter is excluded, so are all smaller ones.
-    """
-    low, high = 0.0, most
-    while high - low > 1e-6 * high:
-        tried = np.linspace(low, high, _GRID + 1)[1:]
-        excluded = _is_excluded(image(tried), coins, error, len(tried))
-        n_excluded = int(np.argmin(np.append(excluded, False)))
-        low, high = (float(tried[n_excluded - 1]) if n_excluded else low), float(tried[min(n_excluded, _GRID - 1)])
-    return low
-
-
-def _is_excluded(image: Image, coins: Coins, error: float, n_tried: int) -> NDArray[np.bool_]:
-    """Whether this many right guesses have probability at most `error` under each of the trade-off functions tried.
+def _is_excluded(mus: Floats, coins: Coins, error: float) -> NDArray[np.bool_]:
+    """Whether this many right guesses have probability at most `error` under the trade-off function f of each mu.
 
     Let p_j be the chance of exactly j right ones of r, A_i = sum of j p_j / n over j >= i, B_i = sum of (r - j) p_j / n
     over j >= i. For the coin k let E be "k is guessed rightly, and at least i are": turning k alone makes it "wrongly, and
@@ -137,10 +124,11 @@ def _is_excluded(image: Image, coins: Coins, error: float, n_tried: int) -> NDAr
     with j, so by induction no other choice has less. Where this least mass exceeds 1 the probability is below t.
     """
     n, r = coins.n, coins.guessed
-    mass = np.full(n_tried, error)
+    mass = np.full(len(mus), error)
     above, below = mass * coins.right / n, mass * (r - coins.right) / n
     for level in range(coins.right - 1, -1, -1):
-        lacking = np.maximum(image(np.minimum(above, 1.0)) - below, 0.0)
+        needed = ndtr(ndtri(np.minimum(above, 1.0)) - mus)  # the least x with fbar(x) = A
+        lacking = np.maximum(needed - below, 0.0)
         added = lacking * n / (r - level)
         below, above, mass = below + lacking, above + added * level / n, mass + added
         if (mass > 1).all():

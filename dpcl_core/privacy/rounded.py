@@ -197,7 +197,7 @@ class Ahead32:
         return released.reshape(np.shape(clean))
 
     def _next(self, clean: NDArray[np.float32], block: _Block, released: NDArray[np.float32]) -> None:
-        """The next block, written into `found`."""
+        """Adds noise to the next block and writes the result into `released`."""
         if self._n_drawn == 0:
             self._draw(block)
         self._n_drawn -= 1

@@ -11,6 +11,7 @@ cut off or rounded included in eta, the exact epsilon is between epsilon(delta +
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -80,21 +81,18 @@ class _Parts:
     """A composition by kind: mu squared of all Gaussians, counts of sampled steps, counts of (epsilon, delta) choices."""
 
     mu_squared: float
-    steps: dict[_Mixture, int]
-    choices: dict[tuple[float, float], int]
+    steps: Counter[_Mixture]
+    choices: Counter[tuple[float, float]]
 
 
 def interval(events: Iterable[dp.DpEvent], delta: float, adjacency: Adjacency) -> Interval:
     """The interval of the exact epsilon of all these events. Raises Unaccountable."""
-    counts: dict[dp.DpEvent, int] = {}
-    for event in events:
-        counts[event] = counts.get(event, 0) + 1
-    return _interval(tuple(sorted(counts.items(), key=repr)), delta, adjacency)
+    return _interval(tuple(sorted(Counter(events).items(), key=repr)), delta, adjacency)
 
 
 @lru_cache(maxsize=1024)
 def _interval(counts: tuple[tuple[dp.DpEvent, int], ...], delta: float, adjacency: Adjacency) -> Interval:
-    parts = _Parts(0.0, {}, {})
+    parts = _Parts(0.0, Counter(), Counter())
     for event, count in counts:
         if not _sorted_in(event, count, adjacency, parts):
             return Interval(math.inf, math.inf)
@@ -122,21 +120,18 @@ def _sorted_in(event: dp.DpEvent, count: int, adjacency: Adjacency, parts: _Part
         case dp.GaussianDpEvent(sigma):
             parts.mu_squared += count * (SENSITIVITY[adjacency] / sigma) ** 2
         case dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(sigma)):
-            step = _step(sigma, (1 - rate, rate), adjacency)
-            parts.steps[step] = parts.steps.get(step, 0) + count
+            parts.steps[_step(sigma, (1 - rate, rate), adjacency)] += count
         case SampledGroupDpEvent(sigma, rates):
             if adjacency == "replace":  # bounded by all members joining at once
                 return _sorted_in(event.all_at_once, count, adjacency, parts)
             chances = np.ones(1)
             for rate in rates:
                 chances = np.convolve(chances, [1 - rate, rate])
-            step = _step(sigma, tuple(map(float, chances)), adjacency)
-            parts.steps[step] = parts.steps.get(step, 0) + count
+            parts.steps[_step(sigma, tuple(map(float, chances)), adjacency)] += count
         case LabelListDpEvent(epsilon, delta):
-            choice = (epsilon, delta)
-            parts.choices[choice] = parts.choices.get(choice, 0) + count * LABELS_CHANGED[adjacency]
+            parts.choices[epsilon, delta] += count * LABELS_CHANGED[adjacency]
         case LocalDpEvent(epsilon) if adjacency == "replace":
-            parts.choices[epsilon, 0.0] = parts.choices.get((epsilon, 0.0), 0) + count
+            parts.choices[epsilon, 0.0] += count
         case _:
             raise Unaccountable(f"no epsilon under {adjacency} adjacency is known for {event}")
     return True

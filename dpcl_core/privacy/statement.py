@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from dpcl_core.events import AuditNote, Guarantee
@@ -133,18 +133,15 @@ def guarantee(
     best = tradeoff.of_ledger(ledger)
     words_of = {"noun": protected.noun, "article": protected.article}
     epsilon = ledger.epsilon()
-    composition = _COMPOSITION[ledger.recurrence].format(**words_of)
-    if _reuses(ledger):
-        composition = _REUSED.format(**words_of)
+    composition = _REUSED if _reuses(ledger) else _COMPOSITION[ledger.recurrence]
     parts = parts_of(ledger, one=protected.one, has_list=spec.labels == "dp-learned", n_tasks=n_tasks)
-    is_subset = spec.data.is_subset
     n_models = len(spec.privacy.epsilons) * len(spec.seeds)
     assumptions = [
         *([_LABELS[spec.labels].format(**words_of)] if spec.labels != "data" else []),
         *(assumed or [_RULE.format(**words_of)]),
         f"the number of {protected.several} is public, and so is {_NETWORK[spec.params.inputs]}",
         *([] if spec.data.dataset.startswith("own:") else [_COUNTED]),
-        *(["which examples are in the subset is a public coin of each one's own bytes"] if is_subset else []),
+        *(["which examples are in the subset is a public coin of each one's own bytes"] if spec.data.is_subset else []),
         *([_TUNED_ON_PUBLIC] if spec.tuned == "public" else []),
     ]
     not_covered = [_NOT_COVERED[spec.tuned], "the test examples, taken as public", _TIMES]
@@ -164,7 +161,7 @@ def guarantee(
         delta=spec.privacy.delta,
         unit=protected.unit,
         adjacency=f"{spec.privacy.adjacency}: {protected.neighbours[spec.privacy.adjacency]}",
-        composition=composition,
+        composition=composition.format(**words_of),
         scope=f"{_SCOPE}, with its list of labels" if spec.labels == "dp-learned" else _SCOPE,
         claimed_epsilon=cell.epsilon,
         noise=spec.privacy.noise,
@@ -273,14 +270,11 @@ def standing(given: Guarantee) -> Standing:
 
 def words(given: Guarantee) -> Words:
     """The guarantee in words, for every surface. With several channels each headline gives their epsilons."""
-    covered = (given.scope, f"any {given.unit}, under {given.adjacency}")
     channels = f" {three_numbers(given)}".rstrip()
     layer = None if given.layer is None else given.layer.words
-    if is_nominal(given):
-        return _claimed_alone(given, channels)
     if not given.is_private:
         reason = given.caveats[0] if given.caveats else "It contains a step without a bound."
-        return Words(
+        unbounded = Words(
             headline=f"Not differentially private: there is no bound on what a release tells about one person.{channels}",
             covered=(),
             not_covered=("everything: no bound holds", *given.not_covered),
@@ -291,11 +285,12 @@ def words(given: Guarantee) -> Words:
             is_private=False,
             layer=layer,
         )
+        return _with_claim(unbounded, given, channels) if is_nominal(given) else unbounded
     factor = shown(math.exp(given.epsilon)) if given.epsilon < 20 else f"e^{shown(given.epsilon)}"
     return Words(
         headline=f"For any {given.unit}, taking part makes any outcome at most {factor} times as likely "
         f"(epsilon {shown(given.epsilon)}), plus {given.delta:g} (delta).{channels}",
-        covered=covered,
+        covered=(given.scope, f"any {given.unit}, under {given.adjacency}"),
         not_covered=given.not_covered,
         assumptions=given.assumptions,
         caveats=given.caveats,
@@ -306,7 +301,7 @@ def words(given: Guarantee) -> Words:
     )
 
 
-def _claimed_alone(given: Guarantee, channels: str) -> Words:
+def _with_claim(unbounded: Words, given: Guarantee, channels: str) -> Words:
     """The words for an epsilon that a publication claims and the method's mechanism does not deliver."""
     assert given.claim is not None
     claimed = f"Claimed ε = {shown(given.claim.epsilon)} ({given.claim.source}, not verified)."
@@ -320,20 +315,8 @@ def _claimed_alone(given: Guarantee, channels: str) -> Words:
             f"({given.audit.attack}). The attacker {given.audit.adversary}."
         )
         proof = f"an audit proved at least {least}."
-    return Words(
-        headline=f"{claimed} Not differentially private: there is no bound on what a release tells about one person."
-        f"{channels}",
-        covered=(),
-        not_covered=("everything: no bound holds", *given.not_covered),
-        assumptions=given.assumptions,
-        caveats=given.caveats,
-        odds=NO_ODDS,
-        banner=f"{claimed} No bound: {proof}{channels}",
-        is_private=False,
-        claimed=claimed,
-        audited=audited,
-        layer=None if given.layer is None else given.layer.words,
-    )
+    headline, banner = f"{claimed} {unbounded.headline}", f"{claimed} No bound: {proof}{channels}"
+    return replace(unbounded, headline=headline, banner=banner, claimed=claimed, audited=audited)
 
 
 def odds_bound(epsilon: float, delta: float) -> float:

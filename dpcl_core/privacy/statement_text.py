@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import groupby
 
 from dpcl_core.events import Guarantee
 from dpcl_core.privacy.statement import Words, is_nominal, shown, standing, words
@@ -53,11 +54,9 @@ def _lists(given: Guarantee, statement: Words) -> list[str]:
 
 def _parts(parts: Mapping[str, float]) -> str:
     """Parts with their epsilons, consecutive tasks of equal epsilon merged: "task 1 to task 5: epsilon 1"."""
-    groups: list[tuple[list[str], str]] = []
-    for name, value in parts.items():
-        if groups and name.startswith("task ") and groups[-1][1] == shown(value):
-            groups[-1][0].append(name)
-        else:
-            groups.append(([name], shown(value)))
-    spans = [names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}" for names, _ in groups]
-    return "; ".join(f"{span}: epsilon {value}" for span, (_, value) in zip(spans, groups, strict=True))
+    spans = []
+    for _, group in groupby(parts, key=lambda name: shown(parts[name]) if name.startswith("task ") else name):
+        first, *others = group
+        span = f"{first} to {others[-1]}" if others else first
+        spans.append(f"{span}: epsilon {shown(parts[first])}")
+    return "; ".join(spans)

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import gammaln, log_ndtr, ndtr
 
-from dpcl_core.errors import BadInput
 from dpcl_core.events import Claim
 from dpcl_core.privacy import gaussian
+from dpcl_core.privacy.allowed import check_delta, check_positive
 
 Floats = NDArray[np.floating]
 PAPER = "Zhan et al., Theorem 1"
@@ -36,7 +36,7 @@ def printed_ratio(epsilon: float, delta: float) -> float:
 
 def printed_ratios(epsilons: Floats, delta: float) -> NDArray[np.float64]:
     """The same for many nominal budgets, of any shape."""
-    _between(delta)
+    check_delta(delta)
     ratios: NDArray[np.float64] = math.sqrt(2 * math.log(1.25 / delta)) / np.asarray(epsilons, np.float64)
     return ratios
 
@@ -52,7 +52,7 @@ def true_epsilon(ratio: float, delta: float, n_releases: int = 1) -> float:
 
 def true_epsilons(ratios: Floats, delta: float, n_releases: int = 1) -> NDArray[np.float64]:
     """The same for many tokens at once, of any shape, to twelve digits. A ratio of 0 gives inf."""
-    _between(delta)
+    check_delta(delta)
     ratio_array = np.asarray(ratios, np.float64)
     mu = DISTANCE * math.sqrt(n_releases) / np.where(ratio_array > 0, ratio_array, 1.0)
     low = np.zeros(mu.shape)
@@ -87,7 +87,7 @@ def remark_1(epsilons: Sequence[float], delta: float) -> float:
     The paper calls it advanced composition; it would hold at L delta + delta', not at the printed delta. Args: nominal
     budgets of the L tokens (none: 0), delta' in (0, 1), else BadInput.
     """
-    _between(delta)
+    check_delta(delta)
     return sum(epsilons) + math.sqrt(2 * len(epsilons) * math.log(1 / delta)) * max(epsilons, default=0.0)
 
 
@@ -108,7 +108,7 @@ def scale_epsilon(first: float, second: float, n_values: int, delta: float) -> f
     One noisy vector of `n_values` coordinates reveals which, because its squared length hardly varies. Args: two standard
     deviations, in any unit. Exact but for the integration.
     """
-    _between(delta)
+    check_delta(delta)
     return max(_one_way(first, second, n_values, delta), _one_way(second, first, n_values, delta))
 
 
@@ -130,9 +130,8 @@ def _one_way(first: float, second: float, n_values: int, delta: float) -> float:
 
 def _losses(first: float, second: float, n_values: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Privacy loss of N(0, first^2 I) against N(0, second^2 I) on a grid of squared lengths, and the grid's chances."""
-    for value in (first, second):
-        if not value > 0:
-            raise BadInput("sigma", value, "must be a number above 0")
+    for std in (first, second):
+        check_positive(sigma=std)
     # The squared length over first^2 has a chi-squared law; its cube root is nearly normal (Wilson and Hilferty).
     spread = math.sqrt(2 / (9 * n_values))
     roots = np.linspace(max(1e-9, 1 - spread * spread - _WIDTH * spread), 1 - spread * spread + _WIDTH * spread, _POINTS)
@@ -161,8 +160,3 @@ def nominal_claim(lower: float, upper: float, delta: float, n_tokens: int, n_epo
             f"true ε of a text of the {name} noised tokens, all epochs": true_epsilon(ratio, delta, n_tokens * n_epochs),
         }
     return Claim(upper, SOURCE, terms, numbers)
-
-
-def _between(delta: float) -> None:
-    if not 0 < delta < 1:
-        raise BadInput("delta", delta, "must lie between 0 and 1, both excluded")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
+from itertools import groupby
 
 import dp_accounting as dp
 
@@ -14,31 +14,31 @@ from dpcl_core.privacy.accounting import (
     LocalDpEvent,
     SampledGroupDpEvent,
     Unaccountable,
+    gaussian_step,
 )
 from dpcl_core.privacy.ledger import Entry, Ledger
 
 
 def written(ledger: Ledger) -> Written:
     """The ledger's entries in order, equal consecutive ones counted. Raises Unaccountable for an unknown mechanism."""
-    spendings: list[Spending] = []
-    for entry in ledger.entries:
-        channels = {name: mechanism(event) for name, event in entry.channels.items()}
-        one = Spending(entry.what, entry.task, entry.people_of, 1, mechanism(entry.event), entry.shares_batches, channels)
-        if spendings and replace(spendings[-1], count=1) == one:
-            spendings[-1] = replace(one, count=spendings[-1].count + 1)
-        else:
-            spendings.append(one)
-    return Written(ledger.adjacency, ledger.recurrence, tuple(spendings))
+    spendings = tuple(replace(one, count=len(list(equal))) for one, equal in groupby(map(_spending, ledger.entries)))
+    return Written(ledger.adjacency, ledger.recurrence, spendings)
+
+
+def _spending(entry: Entry) -> Spending:
+    channels = {name: mechanism(event) for name, event in entry.channels.items()}
+    return Spending(entry.what, entry.task, entry.people_of, 1, mechanism(entry.event), entry.shares_batches, channels)
 
 
 def read(ledger: Written, delta: float, accountant: Accountant) -> Ledger:
     """The ledger of a `Written` record, with this accountant."""
-    entries = [
-        Entry(event(one.mechanism), one.task, one.what, one.people_of, one.shares_batches, _events(one.channels))
-        for one in ledger.entries
-        for _ in range(one.count)
-    ]
+    entries = [_entry(one) for one in ledger.entries for _ in range(one.count)]
     return Ledger(delta, ledger.adjacency, ledger.recurrence, accountant, entries)
+
+
+def _entry(one: Spending) -> Entry:
+    channels = {name: event(channel) for name, channel in one.channels.items()}
+    return Entry(event(one.mechanism), one.task, one.what, one.people_of, one.shares_batches, channels)
 
 
 def mechanism(event: dp.DpEvent) -> Mechanism:
@@ -74,8 +74,7 @@ def event(given: Mechanism) -> dp.DpEvent:
 def _once(given: Mechanism) -> dp.DpEvent:
     match given:
         case Mechanism("gaussian", float(sigma), (rate,)):
-            step = dp.GaussianDpEvent(sigma)
-            return step if rate == 1 else dp.PoissonSampledDpEvent(rate, step)
+            return gaussian_step(sigma, rate)
         case Mechanism("gaussian", float(sigma), rates) if rates:
             return SampledGroupDpEvent(sigma, rates)
         case Mechanism("label-list", _, _, _, float(epsilon), float(delta)):
@@ -87,7 +86,3 @@ def _once(given: Mechanism) -> dp.DpEvent:
         case Mechanism("nothing"):
             return dp.NoOpDpEvent()
     raise Unaccountable(f"a mechanism of kind {given.kind!r} lacks its numbers")
-
-
-def _events(channels: Mapping[str, Mechanism]) -> Mapping[str, dp.DpEvent]:
-    return {name: event(one) for name, one in channels.items()}

@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from scipy.special import log_ndtr, ndtr
 
 from dpcl_core.attacks import embedding_inversion
 from dpcl_core.explorers.detection import auroc
@@ -22,19 +24,33 @@ def printed(epsilon: float) -> float:
     return token_noise.printed_ratio(epsilon, DELTA)
 
 
+def expected_recovery(ratio: float, n_rows: int, n_releases: int = 1) -> float:
+    """Expected share for a table of orthogonal rows of length C: E[Phi(z + sqrt(n) C / sigma)^(N - 1)]."""
+    z, step = np.linspace(-9, 9, 201, retstep=True)
+    density = np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+    return float((density * np.exp((n_rows - 1) * log_ndtr(z + math.sqrt(n_releases) / ratio))).sum() * step)
+
+
+def share_recovered(table: NDArray[np.float64], tokens: NDArray[np.int64], ratio: float, n_releases: int) -> float:
+    """Share of tokens that a nearest-row attacker identifies, for rows clipped to length 2."""
+    rows = clipped(table, 2.0)
+    seen = embedding_inversion.seen(rows[tokens], np.full(len(tokens), 2 * ratio), n_releases, SeededNoise(CELL, "1"))
+    return float((embedding_inversion.nearest(rows, seen)[0] == tokens).mean())
+
+
 @pytest.mark.parametrize(
     ("epsilon", "n", "share"), [(1, 1, 7e-5), (5, 1, 1.0e-3), (10, 1, 0.015), (10, 3, 0.20), (10, 10, 0.96)]
 )
 def test_recovery_of_the_specification(epsilon: float, n: int, share: float) -> None:
     """32,000 words, nominal budgets, epochs with fresh noise: as rounded there."""
-    assert embedding_inversion.expected_recovery(printed(epsilon), 32_000, n) == pytest.approx(share, rel=0.05)
+    assert expected_recovery(printed(epsilon), 32_000, n) == pytest.approx(share, rel=0.05)
 
 
 @pytest.mark.parametrize(
     ("epsilon", "n", "share"), [(1, 1, 55), (5, 1, 75), (10, 1, 91), (1, 3, 59), (5, 3, 88), (10, 3, 99)]
 )
 def test_two_candidates_of_the_specification(epsilon: float, n: int, share: float) -> None:
-    assert 100 * embedding_inversion.pairwise_accuracy(printed(epsilon), n) == pytest.approx(share, abs=0.51)
+    assert 100 * ndtr(math.sqrt(n / 2) / printed(epsilon)) == pytest.approx(share, abs=0.51)
 
 
 @pytest.mark.parametrize(("epsilon", "ratio_1", "ratio_2", "ratio_3"), [(1, 339, 147, 42), (10, 34, 14.7, 4.2)])
@@ -50,13 +66,12 @@ def test_noise_is_longer_than_the_signal_by_the_root_of_the_width(
 def test_simulation_agrees_with_the_closed_form(epsilon: float, n: int) -> None:
     """300 orthogonal rows, 3,000 tokens: five standard errors (false alarm 6e-7). A tenth less noise is told apart at 10."""
     table, tokens = 7 * np.eye(300), np.arange(300).repeat(10)
-    ratios = np.full(len(tokens), printed(epsilon))
-    found = embedding_inversion.share_recovered(table, tokens, ratios, 2.0, n, SeededNoise(CELL, "1"))
-    exact = embedding_inversion.expected_recovery(printed(epsilon), 300, n)
+    found = share_recovered(table, tokens, printed(epsilon), n)
+    exact = expected_recovery(printed(epsilon), 300, n)
     error = 5 * math.sqrt(exact * (1 - exact) / len(tokens))
     assert abs(found - exact) < error
     if epsilon == 10:
-        assert abs(embedding_inversion.expected_recovery(0.8 * printed(epsilon), 300, n) - exact) > error
+        assert abs(expected_recovery(0.8 * printed(epsilon), 300, n) - exact) > error
 
 
 def test_the_mean_of_releases_has_the_noise_it_says() -> None:
@@ -68,12 +83,9 @@ def test_the_mean_of_releases_has_the_noise_it_says() -> None:
     assert (once / std[:, None]).std() == pytest.approx(1, abs=5 / math.sqrt(2 * once.size))
 
 
-def test_without_noise_every_token_is_read_and_no_tokens_give_no_share() -> None:
+def test_without_noise_every_token_is_read() -> None:
     table = np.random.default_rng(0).standard_normal((50, 8))
-    tokens = np.arange(50)
-    assert embedding_inversion.share_recovered(table, tokens, np.zeros(50), 2.0, 1, SeededNoise(CELL, "0")) == 1
-    assert math.isnan(embedding_inversion.share_recovered(table, tokens[:0], np.zeros(0), 2.0, 1, SeededNoise(CELL, "0")))
-    assert embedding_inversion.expected_recovery(0.0, 100) == embedding_inversion.pairwise_accuracy(0.0) == 1
+    assert share_recovered(table, np.arange(50), 0.0, 1) == 1
 
 
 def test_nearest_equals_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,27 +100,15 @@ def test_nearest_equals_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_published_noise_gives_stop_words_away_and_one_noise_for_all_does_not() -> None:
-    """As published, ROC has one corner: all stop words, no other. Equal noise, on rows of equal length: chance, 0.5."""
+    """As published, stop words alone have distance 0. Equal noise, on rows of equal length: chance, 0.5."""
     generator = np.random.default_rng(4)
     table = clipped(10 * generator.standard_normal((400, 64)), 1.0)
     tokens = np.arange(400)
     is_stop = tokens % 4 == 0
     published = np.where(is_stop, 0.0, printed(10.0))
     noisy = embedding_inversion.seen(table[tokens], published, 1, SeededNoise(CELL, "2"))
-    alarms, hits = embedding_inversion.roc(embedding_inversion.stop_evidence(table, noisy), is_stop)
-    assert (alarms[1], hits[1]) == (0, 1)
+    np.testing.assert_array_equal(embedding_inversion.nearest(table, noisy)[1] == 0, is_stop)
     even = embedding_inversion.seen(table[tokens], np.full(400, printed(10.0)), 1, SeededNoise(CELL, "2"))
-    evidence = embedding_inversion.stop_evidence(table, even)
+    evidence = -embedding_inversion.nearest(table, even)[1]
     # 100 against 300: the standard error of a chance AUROC is sqrt(401 / (12 * 100 * 300)) = 0.0334.
     assert auroc(evidence, is_stop) == pytest.approx(0.5, abs=5 * 0.0334)
-
-
-def test_the_curve_is_the_share_above_every_cut() -> None:
-    scores, is_hit = np.array([3.0, 2.0, 2.0, 1.0, 0.0]), np.array([True, True, False, False, True])
-    alarms, hits = embedding_inversion.roc(scores, is_hit)
-    cuts = (np.inf, 3, 2, 1, 0)
-    assert alarms == pytest.approx(np.array([(scores[~is_hit] >= cut).mean() for cut in cuts]))
-    assert hits == pytest.approx(np.array([(scores[is_hit] >= cut).mean() for cut in cuts]))
-    assert np.trapezoid(hits, alarms) == pytest.approx(auroc(scores, is_hit))
-    with pytest.raises(ValueError, match="hits"):
-        embedding_inversion.roc(scores, np.ones(5, np.bool_))

@@ -9,11 +9,12 @@ import pytest
 
 from dpcl_core import checks
 from dpcl_core.attacks import inversion_audit
-from dpcl_core.attacks.embedding_inversion import share_recovered
+from dpcl_core.attacks.embedding_inversion import nearest, seen
 from dpcl_core.backbones.language import plain
 from dpcl_core.errors import BadInput
+from dpcl_core.privacy.embeddings import clipped
 from dpcl_core.privacy.noise import ReleaseNoise
-from dpcl_core.privacy.token_noise import printed_ratios
+from dpcl_core.privacy.token_noise import printed_ratio
 from dpcl_core.spec import RunSpec
 
 DELTA = 1e-5
@@ -40,9 +41,9 @@ def test_published_noise_is_read_through_as_often_as_the_simulation_says() -> No
     """Least noised token, three epochs. Two shares of 1,536 tokens are 0.09 apart with a chance below 1e-8."""
     (found,) = inversion_audit.audited(spec("pecl-published", [10.0], epochs=3), 500)
     table = plain.load().embeddings
-    clip_norm, tokens = float(np.median(np.linalg.norm(table, axis=1))), np.arange(len(table))
-    ratios = np.repeat(printed_ratios(np.array([10.0]), DELTA), len(table))
-    expected = share_recovered(table, tokens, ratios, clip_norm, 3, ReleaseNoise())
+    clip_norm = float(np.median(np.linalg.norm(table, axis=1)))
+    rows, stds = clipped(table, clip_norm), np.full(len(table), clip_norm * printed_ratio(10.0, DELTA))
+    expected = float((nearest(rows, seen(rows, stds, 3, ReleaseNoise()))[0] == np.arange(len(rows))).mean())
     assert share(found.attack) == pytest.approx(expected, abs=0.09)
     assert expected > 0.1
     assert "from 3 noisy embeddings" in found.attack

@@ -105,7 +105,7 @@ LOCAL = {"params": {"mechanism": "fn"}, "privacy": {"epsilons": [4.0], "adjacenc
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, size in SMALL.items():
         monkeypatch.setattr(one_run, name, size)
-    monkeypatch.setattr("dpcl_core.attacks.crowds.N_FEATURES", 64)
+    monkeypatch.setattr("dpcl_core.attacks.coefficients.N_ONE_HOT", 64)
 
 
 def a_run(method: str) -> RunSpec:

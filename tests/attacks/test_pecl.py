@@ -42,7 +42,7 @@ def audited(
         method="pecl", params=PeclParams.model_validate(params), data=DataSpec(dataset="digits"), scenario=scenario,
         privacy=PrivacySpec(epsilons=epsilons, delta=1e-6, adjacency=adjacency),
     )  # fmt: skip
-    return pecl.audit(spec, trials)
+    return pecl.audited(spec, trials, "life")
 
 
 def test_a_published_run_exceeds_its_claim() -> None:

@@ -126,7 +126,7 @@ def test_four_statistics_of_a_round_are_one_event_of_half_the_multiplier() -> No
     ],
 )
 def test_joint_multipliers(multiplier: float, rate: float, rounds: int, epsilon: float) -> None:
-    found = claims.costs_of_events([subsampled_gaussian(multiplier, rate, rounds)], DELTA)
+    found = costs(Reading(multiplier, rounds, n_statistics=1, sample_rate=rate, delta=DELTA))
     assert found.pld == pytest.approx(epsilon, rel=0.01)
     assert None not in (found.rdp, found.eq_9)
     assert found.pld <= found.rdp <= found.eq_9  # type: ignore[operator]
@@ -153,8 +153,8 @@ def test_a_private_head_beside_the_replay_is_composed_and_not_added(
     epsilon: float, replay: float, head: float, summed: float
 ) -> None:
     events = [subsampled_gaussian(replay, 1, 4), subsampled_gaussian(head, 0.3, 200)]
-    parts = [claims.costs_of_events([event], DELTA).pld or 0.0 for event in events]
-    total = claims.costs_of_events(events, DELTA).pld or 0.0
+    parts = [Pld().epsilon([event], DELTA, "add-remove") for event in events]
+    total = Pld().epsilon(events, DELTA, "add-remove")
     assert total == pytest.approx(epsilon, rel=0.01)
     assert parts[0] == pytest.approx(epsilon / 2, rel=0.01)
     assert sum(parts) == pytest.approx(summed, rel=0.01)
@@ -217,9 +217,7 @@ def test_four_statistics_need_twice_the_joint_noise_and_modes_sqrt_k_times_that(
         (81, ((39.1, 110), (129, 413), (259, 880))),
     ],
 )
-def test_what_a_clients_own_list_tells_a_server_that_sees_it(
-    count: int, numbers: tuple[tuple[float, float], ...]
-) -> None:
+def test_what_a_clients_own_list_tells_a_server_that_sees_it(count: int, numbers: tuple[tuple[float, float], ...]) -> None:
     for sigma, (removed, replaced) in zip(SIGMAS, numbers, strict=True):
         assert claims.per_client(Reading(sigma), count).pld == pytest.approx(removed, rel=0.01, abs=0.051)
         found = claims.per_client(Reading(sigma, adjacency="replace"), count)

@@ -51,7 +51,7 @@ def _shown(content: bytes) -> None:
     for model in models:
         if model.verdict != "matches":
             st.markdown(plain(card.sentence(model)))
-    st.caption(card.SAID)
+    st.caption(card.CHECK_FINDS)
 
 
 @st.cache_data(max_entries=20, show_spinner=False)

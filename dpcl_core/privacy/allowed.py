@@ -1,0 +1,40 @@
+"""Checks of privacy numbers: each raises BadInput with the field, its value and what is allowed."""
+
+from __future__ import annotations
+
+import math
+
+from dpcl_core.errors import BadInput
+
+
+def check_positive(**named: float) -> None:
+    """Each must be above 0; infinity is allowed."""
+    for name, value in named.items():
+        if not value > 0:
+            raise BadInput(name, value, "must be a number above 0")
+
+
+def check_finite(**named: float) -> None:
+    """Each must be above 0 and finite."""
+    for name, value in named.items():
+        if not 0 < value < math.inf:
+            raise BadInput(name, value, "must be a finite number above 0")
+
+
+def check_counts(**named: int) -> None:
+    """Each must be at least 1."""
+    for name, count in named.items():
+        if count < 1:
+            raise BadInput(name, count, "must be at least 1")
+
+
+def check_delta(delta: float) -> None:
+    """Delta must be a probability other than 0 and 1."""
+    if not 0 < delta < 1:
+        raise BadInput("delta", delta, "must lie between 0 and 1, both excluded")
+
+
+def check_rate(sample_rate: float) -> None:
+    """A sampling rate must be above 0 and at most 1."""
+    if not 0 < sample_rate <= 1:
+        raise BadInput("sample_rate", sample_rate, "must lie in (0, 1]")
