@@ -9,6 +9,7 @@ from dpcl_core import checks
 from dpcl_core.data import load
 from dpcl_core.data.dataset import Dataset, Source, Split
 from dpcl_core.data.images import Images
+from dpcl_core.methods.common.public_sizes import of_spec
 from dpcl_core.spec import DataSpec, RunSpec
 from dpcl_core.tuning import examples, search, settings
 from dpcl_core.tuning.settings import TuneSpec
@@ -51,7 +52,7 @@ def test_a_public_stand_in_gives_no_more_examples_than_a_task_has() -> None:
     """The digits as stand-in for themselves, which `settings.check` would refuse: this room does not ask."""
     tune = TuneSpec(base=a_base(tasks=10), on="public", proxy="digits")
     found = examples.chosen(tune, DIGITS)
-    assert len(found.train) + len(found.held_out) == round(settings.task_size(tune.base))
+    assert len(found.train) + len(found.held_out) == round(of_spec(tune.base).task_size)
     assert len(found.prior) == 2  # a task of one class would be no task
 
 
