@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -58,8 +60,9 @@ def test_a_public_stand_in_gives_no_more_examples_than_a_task_has() -> None:
 
 def test_of_a_combined_dataset_a_tenth_of_a_task_is_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:
     n_task = 1000
-    monkeypatch.setattr(settings, "is_combined", lambda name: True)
-    monkeypatch.setattr(settings, "task_size", lambda spec: float(n_task))
+    combined = SimpleNamespace(members=("first", "second"))
+    monkeypatch.setattr(examples, "datasets", SimpleNamespace(card=lambda name: combined))
+    monkeypatch.setattr(examples, "of_spec", lambda spec: SimpleNamespace(task_size=float(n_task)))
     base = checks.parse(
         {"method": "naive", "privacy": {"epsilons": [1.0]}, "seeds": [0], "scenario": {"kind": "source-incremental"}}
     )
