@@ -1,9 +1,9 @@
 """Differentially private continual learning: the engine behind the app, the command line and notebooks.
 
-    import dpcl_core as dpcl
+import dpcl_core as dpcl
 
-    result = dpcl.run("digits-cosine", epsilons=[1.0])
-    result.figure("accuracy").figure
+result = dpcl.run("digits-cosine", epsilons=[1.0])
+result.figure("accuracy").figure
 """
 
 from importlib import import_module
@@ -17,12 +17,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = ["BadInput", "Result", "RunFailed", "RunSpec", "account", "audit", "load", "preset", "run", "sweep"]
-_PLACES = {
-    "BadInput": "errors",
-    "RunFailed": "errors",
-    "Result": "results",
-    "RunSpec": "spec",
-}
+_PLACES = {"BadInput": "errors", "RunFailed": "errors", "Result": "results", "RunSpec": "spec"}
 
 
 def __getattr__(name: str) -> object:

@@ -174,4 +174,4 @@ def _spec(
 
 def _result(store: Store, run_id: str) -> Result:
     stored = store.get(run_id)
-    return Result(run_id, stored.name, stored.spec, tuple(event for _, event in store.events_after(run_id)))
+    return Result(run_id, stored.name, stored.spec, store.events(run_id))

@@ -74,7 +74,7 @@ def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
         recurrence=first.recurrence,
         n_users=spec.scenario.n_users,
         source_sizes=source_sizes(spec),
-        n_inputs=_n_features(table),
+        n_inputs=table.train.table.shape[1] if table.train.table.ndim == 2 else 0,
         public=tuple(public),
         device=device,
         form=table.form,
@@ -178,11 +178,6 @@ def _audits(spec: RunSpec) -> dict[float, AuditNote]:
     return dict(zip(spec.privacy.epsilons, notes, strict=True))
 
 
-def _n_features(table: Table) -> int:
-    """Feature dimension; 0 where the method reads the examples themselves."""
-    return table.train.table.shape[1] if table.train.table.ndim == 2 else 0
-
-
 def _groups(spec: RunSpec) -> list[list[Cell]]:
     """The cells grouped by learner, as the method's card says."""
     shares = methods.card(spec.method).shares
@@ -202,6 +197,9 @@ def _table(spec: RunSpec, dataset: Dataset, device: str) -> Generator[Event, Non
         read = yield from inputs(spec, split.images, device, span=(*span, n_train + n_test))
         words = split.images.sentence_of if isinstance(split.images, Sentences) else None
         examples.append(Examples(read, split.labels, sentences=words, keys=split.keys))
+    texts = None  # the form of encoded texts, for methods that read texts
+    if spec.params.inputs == "text":
+        texts = TextForm(spec.params.text_length, may_show=datasets.card(spec.data.dataset).may_show)
     return Table(
         train=examples[0],
         test=examples[1],
@@ -210,17 +208,10 @@ def _table(spec: RunSpec, dataset: Dataset, device: str) -> Generator[Event, Non
         test_sources=dataset.test.sources,
         sources=dataset.sources,
         form=pixels.form(dataset.train.images) if spec.data.backbone == "pixels" else None,
-        texts=_text_form(spec),
+        texts=texts,
         n_people=dataset.n_people,
         undeclared=dataset.undeclared,
     )
-
-
-def _text_form(spec: RunSpec) -> TextForm | None:
-    """The form of encoded texts in the table, for methods that read texts."""
-    if spec.params.inputs != "text":
-        return None
-    return TextForm(spec.params.text_length, may_show=datasets.card(spec.data.dataset).may_show)
 
 
 def inputs(
@@ -231,11 +222,8 @@ def inputs(
     `span`: first, last and total count for progress events, all public numbers (None: only these examples).
     """
     span = span or (0, len(images), len(images))
-    text = f"computing features with {spec.data.backbone}"
-    if spec.params.inputs == "images":
-        text = f"decoding pictures for {spec.data.backbone}"
-    if spec.params.inputs == "text":
-        text = f"reading texts for {spec.data.backbone}"
+    doing = {"features": "computing features with", "images": "decoding pictures for", "text": "reading texts for"}
+    text = f"{doing[spec.params.inputs]} {spec.data.backbone}"
     yield Progress("backbone", span[0], span[2], None, text)
     if spec.params.inputs == "text":
         from dpcl_core.backbones.language import reader

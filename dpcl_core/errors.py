@@ -8,9 +8,7 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-FailureKind = Literal[
-    "wrong-input", "out-of-memory", "diverged", "data-missing", "worker-died", "store", "internal"
-]
+FailureKind = Literal["wrong-input", "out-of-memory", "diverged", "data-missing", "worker-died", "store", "internal"]
 
 
 INPUT: tuple[FailureKind, ...] = ("wrong-input", "data-missing")  # failures that a changed input repairs

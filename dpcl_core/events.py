@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Literal, cast
+from typing import Literal, TypeVar, cast, get_args
 
 from pydantic import TypeAdapter
 
@@ -384,15 +384,18 @@ class Note:
 
 # A closed list: adding a kind is a design decision.
 Event = Started | Progress | TaskLearned | TokensScored | Retained | Leaks | Signatures | CellFinished | Note
-_READERS: Mapping[str, TypeAdapter[Event]] = {
-    kind.__name__: TypeAdapter(kind)
-    for kind in (Started, Progress, TaskLearned, TokensScored, Retained, Leaks, Signatures, CellFinished, Note)
-}
+Kind = TypeVar("Kind", bound=Event)
+_READERS: Mapping[str, TypeAdapter[Event]] = {kind.__name__: TypeAdapter(kind) for kind in get_args(Event)}
+
+
+def of_kind(events: Iterable[Event], kind: type[Kind]) -> Iterator[Kind]:
+    """The events of one kind, in order."""
+    return (event for event in events if isinstance(event, kind))
 
 
 def to_json(event: Event) -> dict[str, JsonValue]:
     """The event as a JSON document; infinity is the string "inf", the kind is under "event"."""
-    return {"event": type(event).__name__, **cast(dict[str, JsonValue], _plain(asdict(event)))}
+    return {"event": type(event).__name__, **cast(dict[str, JsonValue], plain(asdict(event)))}
 
 
 def from_json(document: Mapping[str, JsonValue]) -> Event:
@@ -406,11 +409,12 @@ def plain_number(value: float) -> float | str:
     return value if math.isfinite(value) else ("inf" if value > 0 else "-inf")
 
 
-def _plain(value: object) -> JsonValue:
+def plain(value: object) -> JsonValue:
+    """A record's fields (by `asdict`) as strict JSON: tuples as lists, infinity as the string "inf"."""
     if isinstance(value, float):
         return plain_number(value)
     if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
+        return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, (tuple, list)):
-        return [_plain(inner) for inner in value]
+        return [plain(inner) for inner in value]
     return cast(JsonValue, value)

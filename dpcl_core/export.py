@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from statistics import fmean
 from typing import TYPE_CHECKING, cast
 
 from dpcl_core import checks
@@ -18,9 +19,10 @@ from dpcl_core.events import (
     Leaks,
     Retained,
     Signatures,
-    Started,
     TaskLearned,
     TokensScored,
+    of_kind,
+    plain,
     plain_number,
     to_json,
 )
@@ -28,6 +30,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import card, statement_text
 from dpcl_core.privacy.statement import kind, shown, standing, ways_out
 from dpcl_core.results import FIGURES, Result
+from dpcl_core.runs import frames
 from dpcl_core.spec import Cell, RunSpec
 
 if TYPE_CHECKING:
@@ -61,37 +64,34 @@ def document(run_id: str, status: str, spec: RunSpec, events: Sequence[Event]) -
     the events about a language model's texts, "signatures" those about matched client lists.
     """
     learned: dict[Cell, list[TaskLearned]] = {}
-    for event in events:
-        if isinstance(event, TaskLearned):
-            learned.setdefault(event.cell, []).append(event)
-    cells: list[JsonValue] = []
-    for event in events:
-        if isinstance(event, CellFinished):
-            steps = learned[event.cell]
-            rules: dict[str, JsonValue] = {rule: _square([one.by_rule[rule] for one in steps]) for rule in steps[0].by_rule}
-            ahead: list[JsonValue] = [one.ahead for one in steps]
-            cells.append(
-                {
-                    "epsilon": plain_number(event.cell.epsilon),
-                    "seed": event.cell.seed,
-                    "accuracy": _square([one.accuracy for one in steps]),
-                    **({"ahead": ahead} if any(value is not None for value in ahead) else {}),
-                    **({"untrained": list(event.untrained)} if event.untrained else {}),
-                    **({"by_rule": rules} if rules else {}),
-                    "metrics": dict(event.metrics),
-                    "guarantee": guarantee_document(event.guarantee, spec),
-                    "seconds": event.seconds,
-                }
-            )
+    for event in of_kind(events, TaskLearned):
+        learned.setdefault(event.cell, []).append(event)
     return {
         "run_id": run_id,
         "status": status,
         "spec": json.loads(spec.model_dump_json()),
         "score": datasets.score(spec.data.dataset),
         "budgets": methods.standing(spec),
-        "layer": layer_document(methods.layer(spec)),
-        "cells": cells,
+        "layer": _layer(methods.layer(spec)),
+        "cells": [_cell(event, learned[event.cell], spec) for event in of_kind(events, CellFinished)],
         **{name: records for name, of in _DETAILS.items() if (records := _records(events, of))},
+    }
+
+
+def _cell(finished: CellFinished, steps: Sequence[TaskLearned], spec: RunSpec) -> dict[str, JsonValue]:
+    """One model as JSON: `steps` are its accuracies after each task."""
+    rules: dict[str, JsonValue] = {rule: _square([one.by_rule[rule] for one in steps]) for rule in steps[0].by_rule}
+    ahead: list[JsonValue] = [one.ahead for one in steps]
+    return {
+        "epsilon": plain_number(finished.cell.epsilon),
+        "seed": finished.cell.seed,
+        "accuracy": _square([one.accuracy for one in steps]),
+        **({"ahead": ahead} if any(value is not None for value in ahead) else {}),
+        **({"untrained": list(finished.untrained)} if finished.untrained else {}),
+        **({"by_rule": rules} if rules else {}),
+        "metrics": dict(finished.metrics),
+        "guarantee": guarantee_document(finished.guarantee, spec),
+        "seconds": finished.seconds,
     }
 
 
@@ -99,12 +99,11 @@ def document_of(store: Store, run: Run) -> dict[str, JsonValue]:
     """The document of a stored run, with `audits`: the results of its audits so far, the newest audit first."""
     from dpcl_core.runs.audits import Audits
 
-    events = [event for _, event in store.events_after(run.id)]
     results: list[JsonValue] = [result.document() for audit in Audits(store).of_run(run.id) for result in audit.results]
-    return {**document(run.id, run.status, run.spec, events), "audits": results}
+    return {**document(run.id, run.status, run.spec, store.events(run.id)), "audits": results}
 
 
-def layer_document(layer: Layer | None) -> JsonValue:
+def _layer(layer: Layer | None) -> JsonValue:
     """A layer as JSON: its name, the publication, the differences from print, and the settings left open; null for None."""
     return None if layer is None else cast(JsonValue, json.loads(json.dumps({**asdict(layer), "words": layer.words})))
 
@@ -113,8 +112,7 @@ def _records(events: Sequence[Event], of: type[_Detail]) -> list[JsonValue]:
     """All events of a kind as JSON, without the kind's name and without the inputs that only serve to re-match lists."""
     return [
         {name: value for name, value in to_json(event).items() if name not in ("event", "lists", "public")}
-        for event in events
-        if isinstance(event, of)
+        for event in of_kind(events, of)
     ]
 
 
@@ -125,15 +123,7 @@ def _square(rows: Sequence[tuple[float | None, ...]]) -> list[JsonValue]:
 
 def guarantee_document(given: Guarantee, spec: RunSpec) -> dict[str, JsonValue]:
     """A guarantee as JSON, with the evidence for its epsilon as flat fields; infinity is the string "inf"."""
-    return {**cast(dict[str, JsonValue], _plain(asdict(given))), **_backing(given, spec)}
-
-
-def _plain(value: object) -> JsonValue:
-    if isinstance(value, float):
-        return plain_number(value)
-    if isinstance(value, Mapping):
-        return {str(name): _plain(inner) for name, inner in value.items()}
-    return [_plain(inner) for inner in value] if isinstance(value, tuple) else cast(JsonValue, value)
+    return {**cast(dict[str, JsonValue], plain(asdict(given))), **_backing(given, spec)}
 
 
 def _backing(given: Guarantee, spec: RunSpec) -> dict[str, JsonValue]:
@@ -165,86 +155,69 @@ def bundle(store: Store, run_id: str) -> dict[str, bytes]:
 
     Raises BadInput for an unknown run.
     """
-    from dpcl_core.runs import frames, matching  # loads pandas and plotly: a second that `run --json` does not need
+    from dpcl_core.runs import matching  # loads pandas: a second that `run --json` does not need
 
     run = store.get(run_id)
-    events = [event for _, event in store.events_after(run_id)]
-    by_rule = {
-        f"{name}-{rule}.csv": table.to_csv(index=False).encode()
-        for rule in frames.rules(events)
-        for name, table in (("accuracy", scores(events, run.spec, rule)), ("metrics", frames.metrics(events, rule)))
-    }
-    tables = {
+    events = store.events(run_id)
+    result = Result(run.id, run.name, run.spec, events)
+    tables = {"accuracy": result.scores, "metrics": result.metrics, "spent": result.spent}
+    tables["guarantees"] = _guarantees(result)
+    for of_rule in (replace(result, rule=rule) for rule in result.rules):
+        tables |= {f"accuracy-{of_rule.rule}": of_rule.scores, f"metrics-{of_rule.rule}": of_rule.metrics}
+    details = {
         "tokens": frames.tokens, "retained": frames.retained, "leaks": frames.leaks, "list-entries": matching.entries,
         "list-groups": matching.prototypes, "list-agreement": matching.agreement, "list-anchors": matching.anchors,
         "list-statistics": matching.statistics,
     }  # fmt: skip
-    details = {
-        f"{name}.csv": frame.to_csv(index=False).encode()
-        for name, table in tables.items()
-        if not (frame := table(events)).empty
+    tables |= {name: frame for name, table in details.items() if not (frame := table(events)).empty}
+    dataset = run.spec.data.dataset if result.started is None else result.started.dataset_title
+    privacy_card = card.document(run.id, run.spec.method, dataset, list(of_kind(events, CellFinished)))
+    guarantees = [
+        {"asked": plain_number(requested), **guarantee_document(given, run.spec)}
+        for requested, given in result.guarantees.items()
+    ]
+    texts = {
+        **{f"{name}.csv": table.to_csv(index=False) for name, table in tables.items()},
+        "result.json": json.dumps(document_of(store, run), indent=1) + "\n",
+        "spec.toml": checks.to_toml(run.spec),
+        "command.txt": checks.command_line(run.spec) + "\n",
+        "privacy.json": json.dumps(guarantees, indent=1, ensure_ascii=False) + "\n",
+        "privacy.txt": privacy_text(events),
+        # The privacy card, which anyone can check: every epsilon with the events it follows from.
+        card.FILE: json.dumps(privacy_card, indent=1, ensure_ascii=False) + "\n",
+        **_figures(result),
     }
-    files = by_rule | details | {
-        "accuracy.csv": scores(events, run.spec).to_csv(index=False).encode(),
-        "metrics.csv": frames.metrics(events).to_csv(index=False).encode(),
-        "spent.csv": frames.spent(events).to_csv(index=False).encode(),
-        "result.json": (json.dumps(document_of(store, run), indent=1) + "\n").encode(),
-        "spec.toml": checks.to_toml(run.spec).encode(),
-        "command.txt": (checks.command_line(run.spec) + "\n").encode(),
-        "guarantees.csv": _guarantees(events, run.spec).to_csv(index=False).encode(),
-        "privacy.json": (json.dumps(_cards(events, run.spec), indent=1, ensure_ascii=False) + "\n").encode(),
-        "privacy.txt": privacy_text(events).encode(),
-        card.FILE: (json.dumps(_card(run, events), indent=1, ensure_ascii=False) + "\n").encode(),
-    }
-    return files | {f"{name}.html": page for name, page in _figures(run, events).items()}
+    return {name: content.encode() for name, content in texts.items()}
 
 
-def _card(run: Run, events: Sequence[Event]) -> dict[str, JsonValue]:
-    """The privacy card, which anyone can check: every epsilon with the events it follows from."""
-    started = next((event for event in events if isinstance(event, Started)), None)
-    dataset = run.spec.data.dataset if started is None else started.dataset_title
-    finished = [event for event in events if isinstance(event, CellFinished)]
-    return card.document(run.id, run.spec.method, dataset, finished)
-
-
-def scores(events: Sequence[Event], spec: RunSpec, rule: str | None = None) -> pd.DataFrame:
-    """`frames.accuracy`, with its value column named after the measure, such as entity_f1."""
-    from dpcl_core.runs import frames
-
-    name = datasets.score(spec.data.dataset).lower().replace(" ", "_")
-    return frames.accuracy(events, rule).rename(columns={"accuracy": name})
+def text(events: Sequence[Event], spec: RunSpec) -> str:
+    """The result of a run for a terminal: accuracies, leaks of planted secrets, the privacy statement."""
+    return f"{accuracy_text(events, spec)}\n{leaks_text(events, spec)}{privacy_text(events)}"
 
 
 def accuracy_text(events: Sequence[Event], spec: RunSpec) -> str:
     """Mean accuracy on the tasks seen so far: one line per budget, one column per task, a dash if nothing was tested."""
-    sums: dict[float, dict[int, list[float]]] = {}
-    finished = [event for event in events if isinstance(event, CellFinished)]
-    standings = {event.cell.epsilon: standing(event.guarantee) for event in finished}
-    for event in events:
-        if isinstance(event, TaskLearned):
-            known = [value for value in event.accuracy if value is not None]
-            means = sums.setdefault(event.cell.epsilon, {}).setdefault(event.task, [])
-            means += [sum(known) / len(known)] if known else []
+    means: dict[float, dict[int, list[float]]] = {}
+    standings = {event.cell.epsilon: standing(event.guarantee) for event in of_kind(events, CellFinished)}
+    for event in of_kind(events, TaskLearned):
+        known = [value for value in event.accuracy if value is not None]
+        means.setdefault(event.cell.epsilon, {}).setdefault(event.task, []).extend([fmean(known)] if known else [])
     lines = [f"{datasets.score(spec.data.dataset)} on the tasks seen so far, mean over seeds"]
     remarks = {
         "bound": "",
         "claimed": "  (epsilon claimed, not verified)",
         "replay": "  (epsilon of the replay alone, head not private)",
     }
-    for epsilon, by_task in sums.items():
-        cells = "  ".join(
-            f"{100 * sum(values) / len(values):5.1f}" if values else "    –" for _, values in sorted(by_task.items())
-        )
+    for epsilon, by_task in means.items():
+        cells = "  ".join(f"{100 * fmean(values):5.1f}" if values else "    –" for _, values in sorted(by_task.items()))
         lines.append(f"epsilon {epsilon:<6g} {cells}{remarks[standings.get(epsilon, 'bound')]}")
     return "\n".join(lines)
 
 
 def leaks_text(events: Sequence[Event], spec: RunSpec) -> str:
     """What the models leak of the secrets planted most often, one line per budget; empty if none were planted."""
-    from dpcl_core.runs import frames
-
-    if not any(isinstance(event, Leaks) for event in events):
-        return ""
+    if next(of_kind(events, Leaks), None) is None:
+        return ""  # before pandas is loaded
     table = frames.leaks(events)
     lines = []
     for epsilon, rows in table.groupby("epsilon"):
@@ -266,40 +239,26 @@ def leaks_text(events: Sequence[Event], spec: RunSpec) -> str:
 
 def privacy_text(events: Sequence[Event]) -> str:
     """The privacy statement of a run, as in the app: each budget, then what holds for all of them."""
-    from dpcl_core.runs import frames
-
     return statement_text.text(frames.guarantees(events))
 
 
-def _cards(events: Sequence[Event], spec: RunSpec) -> list[JsonValue]:
-    from dpcl_core.runs import frames
-
-    return [
-        {"asked": plain_number(requested), **guarantee_document(given, spec)}
-        for requested, given in frames.guarantees(events).items()
-    ]
-
-
-def _guarantees(events: Sequence[Event], spec: RunSpec) -> pd.DataFrame:
+def _guarantees(result: Result) -> pd.DataFrame:
     """One row per budget: asked, accounted (inf: no bound), delta, and the evidence; the claim's terms as text."""
     import pandas as pd
 
-    from dpcl_core.runs import frames
-
     rows = []
-    for requested, given in frames.guarantees(events).items():
-        backing = _backing(given, spec)
+    for requested, given in result.guarantees.items():
+        backing = _backing(given, result.spec)
         terms = {} if given.claim is None else given.claim.terms
         backing["eps_terms"] = "; ".join(f"{name} = {term:.6g}" for name, term in terms.items()) or None
         rows.append({"asked": requested, "accounted": given.epsilon, "delta": given.delta, **backing})
     return pd.DataFrame(rows)
 
 
-def _figures(run: Run, events: Sequence[Event]) -> dict[str, bytes]:
+def _figures(result: Result) -> dict[str, str]:
     """Self-contained HTML pages: each figure with its finding and its provenance."""
     from dpcl_core.figures import html
 
-    result = Result(run.id, run.name, run.spec, tuple(events))
     if result.started is None:
         return {}  # a run that ended before its stream was open has nothing to draw
-    return {name: html.page(result.figure(name), result.provenance).encode() for name in FIGURES}
+    return {f"{name}.html": html.page(result.figure(name), result.provenance) for name in FIGURES}

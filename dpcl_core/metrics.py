@@ -16,7 +16,7 @@ Since = Literal["learned", "start"]
 
 def average_accuracy(matrix: Matrix) -> list[float | None]:
     """AA_k: mean accuracy on tasks 0..k after task k, for every k (Tobaben et al., Eq. A38)."""
-    return [_mean(_entry(matrix, k, i) for i in range(k + 1)) for k in range(len(matrix))]
+    return [mean(_entry(matrix, k, i) for i in range(k + 1)) for k in range(len(matrix))]
 
 
 def forgetting(matrix: Matrix, since: Since = "learned") -> list[list[float | None]]:
@@ -36,13 +36,13 @@ def forgetting(matrix: Matrix, since: Since = "learned") -> list[list[float | No
 
 def average_forgetting(matrix: Matrix, since: Since = "learned") -> list[float | None]:
     """AF_k: mean forgetting over tasks 0..k-1; None at k = 0, where it is not defined (Eq. A40)."""
-    return [_mean(row) for row in forgetting(matrix, since)]
+    return [mean(row) for row in forgetting(matrix, since)]
 
 
 def backward_transfer(matrix: Matrix) -> float | None:
     """BWT: mean over tasks i < T of final accuracy minus accuracy right after learning it; None for one task."""
     last = len(matrix) - 1
-    return _mean(_minus(_entry(matrix, last, i), _entry(matrix, i, i)) for i in range(last))
+    return mean(_minus(_entry(matrix, last, i), _entry(matrix, i, i)) for i in range(last))
 
 
 def forward_transfer(matrix: Matrix, baseline: Sequence[float | None] | None = None) -> float | None:
@@ -52,7 +52,7 @@ def forward_transfer(matrix: Matrix, baseline: Sequence[float | None] | None = N
     """
     before = [row[i] if i < len(row) else None for i, row in enumerate(matrix[:-1], start=1)]
     gains = [_minus(value, base) for value, base in zip(before, (baseline or [None] * len(matrix))[1:], strict=True)]
-    return None if None in gains else _mean(gains)
+    return None if None in gains else mean(gains)
 
 
 def right_after_learning(average: float, backward: float, n_tasks: int) -> float:
@@ -73,7 +73,7 @@ def summary(matrix: Matrix, baseline: Sequence[float | None] | None = None) -> d
         "BWT": backward_transfer(matrix),
         "FWT": forward_transfer(matrix, baseline),
         "Last": _entry(matrix, last, last),
-        "Avg": _mean(averages),
+        "Avg": mean(averages),
     }
 
 
@@ -89,7 +89,8 @@ def _before(matrix: Matrix, k: int, i: int, since: Since) -> list[float | None]:
     return early + [_entry(matrix, j, i) for j in range(i, k)]
 
 
-def _mean(values: Iterable[float | None]) -> float | None:
+def mean(values: Iterable[float | None]) -> float | None:
+    """The mean of the values that exist; None without any."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
 

@@ -39,7 +39,8 @@ class Also(Spec):
 def names() -> list[str]:
     """The names of the presets: live demos first, then by expected duration, unmeasured ones last."""
     descriptions = [about(path.stem) for path in _folder().glob("*.toml")]
-    return [preset.name for preset in sorted(descriptions, key=_place)]
+    descriptions.sort(key=lambda one: (not one.live_demo, one.seconds is None, one.seconds or 0.0, one.name))
+    return [preset.name for preset in descriptions]
 
 
 def load(name: str) -> RunSpec:
@@ -66,10 +67,6 @@ def raw(name: str) -> dict[str, object]:
 def about(name: str) -> Preset:
     """The description of a preset. Raises BadInput naming the known presets."""
     return Preset.model_validate({"seconds": None, "name": name, **cast("dict[str, object]", _read(name)["about"])})
-
-
-def _place(preset: Preset) -> tuple[bool, bool, float, str]:
-    return not preset.live_demo, preset.seconds is None, preset.seconds or 0.0, preset.name
 
 
 def _read(name: str) -> dict[str, object]:

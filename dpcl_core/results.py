@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import unknown
-from dpcl_core.events import CellFinished, Event, Guarantee, Started
+from dpcl_core.events import CellFinished, Event, Guarantee, Started, of_kind
 from dpcl_core.figures.picture import Provenance
 from dpcl_core.methods import catalog as methods
+from dpcl_core.runs import frames
 from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
@@ -38,14 +39,12 @@ class Result:
     @cached_property
     def rules(self) -> tuple[str, ...]:
         """The prediction rules with recorded accuracies, the run's own first; empty if there is only one."""
-        from dpcl_core.runs import frames
-
         return frames.rules(self.events)
 
     @cached_property
     def started(self) -> Started | None:
         """The event that opened the stream; None before that."""
-        return next((event for event in self.events if isinstance(event, Started)), None)
+        return next(of_kind(self.events, Started), None)
 
     @property
     def n_tasks(self) -> int:
@@ -70,43 +69,33 @@ class Result:
     @cached_property
     def cells(self) -> pd.DataFrame:
         """One row per finished model: epsilon (requested), seed, accounted_epsilon (inf: no bound), delta, seconds."""
-        from dpcl_core.runs import frames
-
         return frames.cells(self.events)
 
     @cached_property
     def accuracy(self) -> pd.DataFrame:
         """Columns epsilon, seed, after_task, on_task, accuracy (in [0, 1]), pooled (of all tasks seen)."""
-        from dpcl_core.runs import frames
-
         return frames.accuracy(self.events, self.rule)
 
     @cached_property
     def finished_accuracy(self) -> pd.DataFrame:
         """As `accuracy`, but only of models that have learned all their tasks."""
-        done = {(event.cell.epsilon, event.cell.seed) for event in self.events if isinstance(event, CellFinished)}
+        done = {(event.cell.epsilon, event.cell.seed) for event in of_kind(self.events, CellFinished)}
         cells = zip(self.accuracy["epsilon"], self.accuracy["seed"], strict=True)
         return self.accuracy[[cell in done for cell in cells]]
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
         """Columns epsilon, seed, metric (AA, AF, BWT, FWT, Last, Avg), value (NaN: undefined); finished models only."""
-        from dpcl_core.runs import frames
-
         return frames.metrics(self.events, self.rule)
 
     @cached_property
     def spent(self) -> pd.DataFrame:
         """Columns epsilon (requested), seed, after_task, accounted_epsilon (of the ledger so far; inf: no bound)."""
-        from dpcl_core.runs import frames
-
         return frames.spent(self.events)
 
     @cached_property
     def guarantees(self) -> dict[float, Guarantee]:
         """The guarantee of the finished models by requested epsilon; the worst one where seeds spend differently."""
-        from dpcl_core.runs import frames
-
         return frames.guarantees(self.events)
 
     def guarantee(self, epsilon: float) -> Guarantee:

@@ -114,27 +114,20 @@ class DataSpec(Spec):
         return value
 
 
-def _number(value: object) -> object:
-    """Accepts the usual spellings of infinity; raises ValueError for anything that is not a number."""
-    if isinstance(value, str):
-        if value.strip().lower() in {"inf", "infinity", "∞"}:
-            return math.inf
-        try:
-            return float(value)
-        except ValueError:
-            raise ValueError("must be a number above 0, or inf for no noise") from None
-    if isinstance(value, bool):
+def _budget(value: object) -> float:
+    """A number above 0; infinity may also be spelled ∞. Raises ValueError for anything else."""
+    try:
+        number = (
+            math.inf if str(value).strip() == "∞" else float(cast("float | str", value))
+        )  # reads "inf" and "infinity" in any case
+    except (TypeError, ValueError):
+        number = math.nan
+    if isinstance(value, bool) or not number > 0:  # also refuses NaN
         raise ValueError("must be a number above 0, or inf for no noise")
-    return value
+    return number
 
 
-def _positive(value: float) -> float:
-    if not value > 0:  # also refuses NaN
-        raise ValueError("must be a number above 0, or inf for no noise")
-    return value
-
-
-Epsilon = Annotated[float, BeforeValidator(_number), AfterValidator(_positive)]
+Epsilon = Annotated[float, BeforeValidator(_budget)]
 
 
 def _distinct(values: tuple[float, ...]) -> tuple[float, ...]:

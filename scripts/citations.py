@@ -39,7 +39,7 @@ def _entry(cited: Entry) -> str:
 
 
 def _name(author: Mapping[str, str]) -> str:
-    """As BibTeX sorts it; a group in braces, so that it is taken as one name."""
+    """The name as BibTeX sorts it; a group's in braces, so that BibTeX reads it as one name."""
     if "name" in author:
         return f"{{{author['name']}}}"
     return f"{author['family-names']}, {author['given-names']}"

@@ -1,4 +1,4 @@
-"""Pages of the documentation that are made from cards and records, so that none can drift: methods, results, and more.
+"""Documentation pages generated from cards and records, so that they stay true: methods, results, and more.
 
 Run by the documentation's build, and alone with `--readme` to update the README's results.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -18,6 +17,7 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.figures.picture import epsilon_label
 from dpcl_core.lessons import glossary
+from dpcl_core.lessons.text import edges
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import catalog, comparison, measured, report
 from dpcl_core.papers.comparison import Row
@@ -28,8 +28,8 @@ from dpcl_core.spec import RunSpec
 ROOT = Path(__file__).resolve().parent.parent
 START, END = "<!-- results: written by scripts/docs_pages.py --readme -->", "<!-- end of results -->"
 _GUARANTEES = {
-    "proved": "proved: the ledger bounds what a release tells",
-    "nominal": "claimed: the publication's ε, which the ledger does not bear out",
+    "proved": "proved: the ledger bounds what a release reveals",
+    "nominal": "claimed: the publication's ε, which the ledger does not confirm",
     "none": "none: no noise is added",
 }
 _STATES = {
@@ -41,7 +41,7 @@ _STATES = {
 _METHODS = "# Methods\n\nMade from the cards of the methods. `dpcl list methods --json` prints the same.\n"
 _DATA = """# Data
 
-Made from the cards of the datasets. A set lies in `DPCL_DATA` as `NAME/train.parquet` and `NAME/test.parquet` unless it is
+Made from the cards of the datasets. A set is in `DPCL_DATA` as `NAME/train.parquet` and `NAME/test.parquet` unless it is
 bundled, made here, or fetched from the Hugging Face hub. A subset or a stand-in is never shown under the full set's name.
 For data of your own see [the guide](guides/own_data.md).
 """
@@ -150,10 +150,9 @@ def _deviations() -> str:
 
 
 def _edges() -> str:
-    edges = tomllib.loads((paths.assets_dir() / "edges.toml").read_text(encoding="utf-8"))["edges"]
     lines = [_EDGES]
-    for edge in edges:
-        lines += [f"## {edge['title']}", "", _flat(edge["wrong"]), "", f"**Prevented.** {_flat(edge['prevented'])}", ""]
+    for edge in edges():
+        lines += [f"## {edge.title}", "", _flat(edge.wrong), "", f"**Prevented.** {_flat(edge.prevented)}", ""]
     return "\n".join(lines)
 
 

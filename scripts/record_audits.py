@@ -2,8 +2,8 @@
 
     python -m scripts.record_audits [NAME ...]
 
-With names only these are played anew; the others keep the figures of docs/audits.json. Release noise comes from the
-operating system: figures differ from one recording to the next.
+With names, only these audits are repeated; the others keep their figures from docs/audits.json. Release noise comes from
+the operating system, so figures differ between recordings.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _alarms() -> int:
 
 
 def _played(name: str) -> dict[str, Any]:
-    """Figures of one line, with what they took."""
+    """The figures of one row of the table, with date and CPU time."""
     started, date = time.process_time(), datetime.now(UTC).date().isoformat()
     if name == ALARMS:
         return {"date": date, "alarms": _alarms(), "cpu_seconds": round(time.process_time() - started)}

@@ -33,7 +33,7 @@ from dpcl_core.methods.language.losses import Form, Unlearning
 
 COMMAND = "python scripts/record_unlearning.py"
 SETTINGS = Settings()
-# Loss, term, weight of the term, what finds sensitive tokens.
+# Loss, term, weight of the term, detector of sensitive tokens.
 VARIANTS: tuple[tuple[Loss, Form, float, Score], ...] = (
     ("full", "none", 1.0, "score"),
     ("full", "printed", 10.0, "oracle"),
@@ -55,7 +55,7 @@ Json = dict[str, object]
 
 
 def main() -> None:
-    """The script."""
+    """Carries out the missing trainings and writes the record after each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=2, help="trainings at a time (default 2)")
     parser.add_argument("--out", type=Path, default=paths.assets_dir() / "lessons" / "sign.json", metavar="FILE")

@@ -1,7 +1,7 @@
 """Runs the suite as other processors would: `make test-elsewhere`, at most 90 minutes; its result is docs/elsewhere.md.
 
-Kernels of linear algebra and networks are chosen by environment variables before the libraries load. One that the processor
-at hand lacks is named and skipped. The browser tests come first, once, beside two busy loops.
+Environment variables choose the kernels of linear algebra and networks before the libraries load. A setting with a kernel
+that this processor cannot run is skipped. The browser tests run first, once, beside two busy loops.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MINUTES = 90.0
 QUICK = ["--ignore", "tests/benchmarks", "-m", "not slow and not browser", "-n", "2", "--dist", "loadfile"]
 BROWSER = ["tests/browser", "-m", "not slow"]
-# What a processor must be able to do for a kernel to run on it, as the system lists its abilities.
+# The processor flags that a kernel needs, by the names that Linux lists.
 NEEDS = {
     "Haswell": {"avx2", "fma"}, "SkylakeX": {"avx512f", "avx512dq", "avx512vl"}, "Sandybridge": {"avx"}, "avx2": {"avx2"},
 }  # fmt: skip
@@ -32,7 +32,7 @@ _COUNTS = re.compile(r"(\d+) (passed|failed|error|errors|skipped)")
 
 @dataclass(frozen=True)
 class Setting:
-    """One way to run the suite: `environment` chooses kernels and threads, `tests` what is run."""
+    """One way to run the suite: `environment` chooses kernels and threads, `tests` are the arguments of pytest."""
 
     environment: Mapping[str, str]
     tests: tuple[str, ...] = tuple(QUICK)
@@ -40,17 +40,17 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """As a row of the table begins."""
+        """The first cell of its row in the table."""
         chosen = ", ".join(f"{key}={value}" for key, value in self.environment.items())
         return chosen or f"browser tests beside {self.busy_loops} busy loops"
 
     def lacking(self, able: set[str]) -> str:
-        """The first kernel that a processor with these abilities lacks; empty where it has all."""
+        """The first kernel that a processor with these flags cannot run; empty if it can run all."""
         return next((kernel for kernel in self.environment.values() if not NEEDS.get(kernel, set()) <= able), "")
 
 
 def kernels(blas: str, aten: str, threads: int, onednn: str = "") -> Setting:
-    """The suite with these kernels, on so many threads a process."""
+    """The suite with these kernels and this many threads per process."""
     chosen = {"OPENBLAS_CORETYPE": blas, "ATEN_CPU_CAPABILITY": aten, "OMP_NUM_THREADS": str(threads)}
     return Setting({**chosen, **({"ONEDNN_MAX_CPU_ISA": onednn} if onednn else {})})
 
@@ -65,7 +65,7 @@ SETTINGS = (
 
 
 def main() -> int:
-    """Runs every setting and gives 1 where a test failed or time ran out."""
+    """Runs every setting; returns 1 if a test failed or time ran out."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tests", nargs="+", default=[], help="only these test files, and no browser (writes no result)")
     parser.add_argument(
@@ -85,11 +85,11 @@ def main() -> int:
         if not options.tests:
             rows[setting.name] = (fresh[setting.name], f"{datetime.now(UTC):%Y-%m-%d}", _commit())
             document.write_text(_document(rows), encoding="utf-8")
-    return int(any(not _is_green(said) for said in fresh.values()))
+    return int(any(not _is_green(result) for result in fresh.values()))
 
 
 def _commit() -> str:
-    """The commit that is checked out, in short; empty outside a repository."""
+    """The short hash of the checked-out commit; empty outside a repository."""
     command = ["git", "rev-parse", "--short", "HEAD"]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
@@ -118,13 +118,13 @@ def _result(setting: Setting, tests: tuple[str, ...], able: set[str], seconds_le
     return f"{counts or f'ended with status {done.returncode}'} in {minutes:.1f} minutes{named}"
 
 
-def _is_green(said: str) -> bool:
-    return said.startswith("skipped") or ("passed" in said and "failed" not in said and "error" not in said)
+def _is_green(result: str) -> bool:
+    return result.startswith("skipped") or ("passed" in result and "failed" not in result and "error" not in result)
 
 
 @contextmanager
 def _busy(loops: int) -> Iterator[None]:
-    """Keeps so many cores busy with nothing."""
+    """Keeps this many cores busy."""
     started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(loops)]
     try:
         yield
@@ -135,7 +135,7 @@ def _busy(loops: int) -> Iterator[None]:
 
 
 def _abilities() -> set[str]:
-    """What the processor can do, as Linux lists it; empty where nobody says."""
+    """The processor's flags, as Linux lists them; empty on other systems."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:

@@ -48,6 +48,11 @@ def build() -> Parser:
             sub.add_argument("--store", metavar="URL", help=f"where {kept} are kept (default: DPCL_STORE, else the home)")
         return sub
 
+    def add_settings(sub: Parser, text: str) -> None:
+        sub.add_argument("spec", nargs="?", metavar="SPEC.toml", help=text)
+        sub.add_argument("--preset", metavar="NAME", help="settings of a preset")
+        sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting, TOML value")
+
     choices = ("methods", "datasets", "backbones", "scenarios", "presets")
     add("list", reading.list_choices, "list the methods, datasets, networks, scenarios or presets").add_argument(
         "what", choices=choices
@@ -57,9 +62,7 @@ def build() -> Parser:
         ("audit", training.audit, "attack a method: a lower bound on its epsilon; status 1 if that exceeds the ledger's"),
     ):
         sub = add(name, command, text, kept="runs" if name == "run" else "")
-        sub.add_argument("spec", nargs="?", metavar="SPEC.toml", help="settings as TOML")
-        sub.add_argument("--preset", metavar="NAME", help="settings of a preset")
-        sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting, TOML value")
+        add_settings(sub, "settings as TOML")
         if name == "audit":
             sub.add_argument("--trials", type=int, help="releases per side (default: as many as the attack needs)")
             several = (
@@ -72,9 +75,7 @@ def build() -> Parser:
             sub.add_argument("--run", metavar="RUN_ID", help=repeat)
             sub.add_argument("--store", metavar="URL", help="store of that run (default: DPCL_STORE, else the home)")
     tune = add("tune", training.tune, "search for learning rate, batch size and clipping norm", kept="trials")
-    tune.add_argument("spec", nargs="?", metavar="SPEC.toml", help="settings as TOML, with one epsilon and one seed")
-    tune.add_argument("--preset", metavar="NAME", help="settings of a preset")
-    tune.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting, TOML value")
+    add_settings(tune, "settings as TOML, with one epsilon and one seed")
     tune.add_argument("--trials", type=int, help="number of trainings, each with its own settings (default 20)")
     tune.add_argument("--on", choices=("public", "private"), help="private: on the private data, covered by no epsilon")
     tune.add_argument("--proxy", metavar="DATASET", help="the public dataset to tune on")

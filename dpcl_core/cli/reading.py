@@ -49,14 +49,13 @@ def show(options: argparse.Namespace) -> int:
     if run.readable_spec is None:  # written by a newer version or for a removed method: show what can be read
         print_json({"run_id": run.id, "status": run.status, "spec": run.raw_spec, "error": run.spec_trouble})
         return 0
-    events = [event for _, event in store.events_after(run.id)]
+    events = store.events(run.id)
     if options.json:
         print_json({**export.document_of(store, run), "error": run.error})
         return 0
     print(f"{run.id}  {run.name}  {run.status}" + (f"  {run.error}" if run.error else ""))
     print(checks.command_line(run.spec))
-    print(export.accuracy_text(events, run.spec))
-    print(export.leaks_text(events, run.spec) + export.privacy_text(events), end="")
+    print(export.text(events, run.spec), end="")
     return 0
 
 
@@ -65,12 +64,11 @@ def list_runs(options: argparse.Namespace) -> int:
 
     runs = Store(options.store).list_runs()
     if options.json:
-        print_json(
-            [
-                {"run_id": run.id, "name": run.name, "status": run.status, "created": run.created, "error": run.error}
-                for run in runs
-            ]
+        rows = (
+            {"run_id": run.id} | {name: getattr(run, name) for name in ("name", "status", "created", "error")}
+            for run in runs
         )
+        print_json(list(rows))
         return 0
     for run in runs:
         print(f"{run.id}  {run.status:<9}  {run.name}")

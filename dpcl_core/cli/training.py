@@ -32,12 +32,11 @@ def run(options: argparse.Namespace) -> int:
     # A changed preset loses the preset's name: even the data may differ.
     run = trained(store, spec, None if options.set else options.preset, options.device)
     if run.status == "finished" or options.json:
-        events = [event for _, event in store.events_after(run.id)]
+        events = store.events(run.id)
         if options.json:
             print_json(export.document_of(store, run))
         else:
-            print(export.accuracy_text(events, spec))
-            print(export.leaks_text(events, spec) + export.privacy_text(events), end="")
+            print(export.text(events, spec), end="")
     return exit_status(run)
 
 
@@ -74,15 +73,14 @@ class Reporter:
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, Progress):
-            line = event.text if event.task is None else f"task {event.task + 1}: {event.text}"
-            if line != self._last:
-                say(line)
-            self._last = line
+            self._say_once(event.text if event.task is None else f"task {event.task + 1}: {event.text}")
         if isinstance(event, Note):
             say(f"{event.level}: {event.text}")
 
     def queued(self, place: int) -> None:
-        line = f"waiting for the device: place {place} in the queue"
+        self._say_once(f"waiting for the device: place {place} in the queue")
+
+    def _say_once(self, line: str) -> None:
         if line != self._last:
             say(line)
         self._last = line
@@ -109,7 +107,7 @@ def reproduce(options: argparse.Namespace) -> int:
             run = trained(store, spec, name, options.device)
             status = max(status, exit_status(run))
             if run.status == "finished":
-                events = [event for _, event in store.events_after(run.id)]
+                events = store.events(run.id)
                 done[experiment.name][label] = measured.of_run(run, events)
     if options.record:
         measured.write(Path(options.record), paper.name, [run for runs in done.values() for run in runs.values()])

@@ -20,13 +20,13 @@ Way = Literal["naive", "rounded"]
 N_NUMBERS = 512
 DELTA = 1e-5
 _ROUNDS_AT_ONCE = 200
-# What the attacker says, as evidence for "took part": he has no other than a digit that her numbers cannot have.
+# The attacker's evidence for "took part". His only test: a digit that her numbers cannot produce.
 _IMPOSSIBLE, _NOTHING_SEEN = -1.0, 1.0
 
 
 @lru_cache(maxsize=1)
 def person() -> NDArray[np.float64]:
-    """Her numbers [N_NUMBERS], a made-up vector of length 1. The attacker has them; he decides only whether she is in."""
+    """Her numbers [N_NUMBERS], an invented vector of length 1. The attacker has them and decides only if she took part."""
     random = np.random.default_rng(7)
     numbers = random.choice([-1.0, 1.0], N_NUMBERS) * (1 + 0.1 * random.random(N_NUMBERS))
     unit_vector: NDArray[np.float64] = numbers / np.linalg.norm(numbers)

@@ -1,4 +1,4 @@
-"""Pitfalls of private continual learning: each goes wrong in a small computation on invented numbers, then is done right."""
+"""Pitfalls of private continual learning: each as a small computation on invented numbers, done wrong and then right."""
 
 from __future__ import annotations
 
@@ -185,6 +185,6 @@ def huge_number() -> Shown:
 
 
 def demonstration(key: str) -> Shown:
-    """What the mistake with this key in `assets/edges.toml` gives away: the result of the function of that name."""
+    """The demonstration of the pitfall with this key in `assets/edges.toml`, by the function of that name."""
     show: Callable[[], Shown] = globals()[key.replace("-", "_")]
     return show()

@@ -28,15 +28,11 @@ class Word(Spec):
         return (self.word, *self.also)
 
 
-class _Glossary(Spec):
-    words: tuple[Word, ...]
-
-
 @lru_cache(maxsize=1)
 def words() -> tuple[Word, ...]:
     """The glossary in its own order."""
     text = (paths.assets_dir() / "glossary.toml").read_text(encoding="utf-8")
-    return _Glossary.model_validate(tomllib.loads(text)).words
+    return tuple(map(Word.model_validate, tomllib.loads(text)["words"]))
 
 
 @lru_cache(maxsize=512)

@@ -18,7 +18,6 @@ from dpcl_core.backbones import cache
 from dpcl_core.data import load
 from dpcl_core.events import Guarantee
 from dpcl_core.lessons.duel import Duel
-from dpcl_core.methods.features.cards.cosine import CosineParams
 from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
@@ -76,7 +75,7 @@ class Releases:
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """Something visible from outside: its value without the person, and with."""
+    """Something that an outsider can observe: its value without the person, and with."""
 
     name: str
     without: str
@@ -137,8 +136,8 @@ def _released(
 def evidence(pair: Neighbours, releases: Releases, listing: Listing, epsilon: float) -> NDArray[np.float64]:
     """Log-likelihood ratio [n] of each release, with the person against without, given all pictures.
 
-    The list decides alone where it can: under the rule that made it, it is possible on one side only. Where it is the same
-    on both sides the sum of the person's label is all there is, and its projection on her picture the best test.
+    If the list depends on the data, it decides alone: each list is possible on one side only. If it is the same on both
+    sides, only the sum of the person's label differs, and its projection on her picture is the best test.
     """
     if pair.label not in releases.labels:
         return np.full(len(releases.sums), -np.inf)
@@ -187,23 +186,21 @@ def play_empty(pair: Neighbours, rule: EmptyRule, epsilon: float, n: int) -> Due
 
 
 def doors(pair: Neighbours, listing: Listing, epsilon: float) -> tuple[Door, ...]:
-    """Four things that depend on the list of labels, as seen from outside."""
-    observations = []
+    """Four observable things that depend on the list of labels."""
+    observations: list[dict[str, str]] = []
     for has_person in (False, True):
         noise = _Counting()
         released = _released(pair, has_person, listing, epsilon, [noise], 1)
         file = io.BytesIO()
         np.save(file, released.sums[0, list(released.labels)])
-        names = [pair.classes[label] for label in released.labels]
-        observations.append(
-            (
-                ("outputs of the classifier", f"{len(released.labels)}"),
-                ("length of the saved file", f"{len(file.getvalue()):,} bytes"),
-                ("legend of a chart", " ".join(names)),
-                ("work done: numbers of noise drawn", f"{noise.drawn:,}"),
-            )
-        )
-    return tuple(Door(name, without, with_person) for (name, without), (_, with_person) in zip(*observations, strict=True))
+        observations.append({
+            "outputs of the classifier": f"{len(released.labels)}",
+            "length of the saved file": f"{len(file.getvalue()):,} bytes",
+            "legend of a chart": " ".join(pair.classes[label] for label in released.labels),
+            "work done: numbers of noise drawn": f"{noise.drawn:,}",
+        })  # fmt: skip
+    without, with_person = observations
+    return tuple(Door(name, without[name], with_person[name]) for name in without)
 
 
 class _Counting(ReleaseNoise):
@@ -222,7 +219,6 @@ def promise(pair: Neighbours, listing: Listing, epsilon: float, ledger: Ledger) 
     """The guarantee of one release's ledger, as the app states it everywhere."""
     spec = RunSpec(
         method="cosine",
-        params=CosineParams(),
         scenario=ClassIncremental(tasks=1),
         labels=listing,
         privacy=PrivacySpec(epsilons=(epsilon,), delta=DELTA, noise="release"),

@@ -31,10 +31,10 @@ from dpcl_core.spec import Cell
 
 Kind = Literal["exact", "fitted"]
 N_MODES, N_AXES = 4, 8
-SHORT, LONG = 32, 384  # numbers in a vector: those that say something, and as many as a sentence embedding has
+SHORT, LONG = 32, 384  # vector lengths: the informative coordinates alone, and that of a sentence embedding
 N_CLIENTS, N_ROWS, N_ANCHORS = 20, 60, 200
 N_ROUNDS, DELTA = 4, 1e-5
-RADIUS = 0.5  # what nine of ten groups of public digits keep within
+RADIUS = 0.5  # nine of ten groups of public digits lie within it
 _LEAST = 5  # rows of every mode that a client with exact lists has, so that each has all of them
 _MIX = 0.5  # of the Dirichlet that deals rows to clients
 _RIDGE = 1e-3
@@ -46,8 +46,8 @@ class World:
 
     `public` [p, d]: digits 4 to 9 on their own 32 principal axes, unit length before; with d = 384 the other numbers are 0
     in every digit, and only noise reaches them. `anchors` [200, d] are drawn from the public ones;
-    `lists`: exact ones hold each mode once, fitted ones what EM finds; `modes` int64 [n, L]: what an entry really is of, the
-    most frequent digit among its rows. `order` int64 [n, L]: the place at which each client sends an entry.
+    `lists`: exact ones hold each mode once, fitted ones what EM finds; `modes` int64 [n, L]: an entry's true mode, the most
+    frequent digit among its rows.
     """
 
     names: tuple[str, ...]
@@ -91,7 +91,7 @@ def world(kind: Kind = "exact", n_inputs: int = SHORT, n_clients: int = N_CLIENT
         counts = np.maximum(counts, _LEAST) if kind == "exact" else counts
         rows = [pool[generator.integers(len(pool), size=count)] for pool, count in zip(pools, counts, strict=True)]
         entries = _exact(rows) if kind == "exact" else _fitted(rows, generator)
-        order = generator.permutation(len(entries))  # a list is unordered: its places say nothing
+        order = generator.permutation(len(entries))  # a list is unordered: positions carry no information
         all_lists.append([entries[place] for place in order])
         modes[client] = [int(entries[place].target.argmax()) for place in order]
     view = PublicView.of(public, N_AXES, RADIUS)
@@ -147,7 +147,7 @@ def client_side(of: World, matcher: str, n_anchors: int, epsilon: float, n_round
 
 
 def noise_multiplier(epsilon: float) -> float:
-    """Of one of `N_ROUNDS` releases of all clients that cost epsilon together: rounds under one Gaussian add up exactly."""
+    """Noise multiplier of each of `N_ROUNDS` releases that together cost epsilon; Gaussian rounds compose exactly."""
     return math.sqrt(N_ROUNDS) * gaussian.sigma(epsilon, DELTA)
 
 

@@ -12,7 +12,6 @@ from dpcl_core import engine
 from dpcl_core.backbones import cache
 from dpcl_core.data import load
 from dpcl_core.events import Guarantee
-from dpcl_core.methods.features.cards.cosine import CosineParams
 from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
@@ -86,7 +85,6 @@ def learned(
     """Real runs of the cosine classifier with fresh noise: accuracies as `runs.frames.accuracy`, and their guarantees."""
     spec = RunSpec(
         method="cosine",
-        params=CosineParams(),
         data=DataSpec(dataset="digits"),
         scenario=ClassIncremental(tasks=n_tasks),
         labels=setting,

@@ -15,7 +15,7 @@ from dpcl_core.methods.lifelong.cards.coefficient_params import CoeffMemoryParam
 from dpcl_core.methods.lifelong.cards.l2dp_ml import L2dpMlParams
 from dpcl_core.runs import frames
 from dpcl_core.scenarios.catalog import ClassIncremental, Permuted
-from dpcl_core.spec import DataSpec, Params, PrivacySpec, RunSpec
+from dpcl_core.spec import DataSpec, Params, PrivacySpec, RunSpec, ScenarioSpec
 
 DELTA = 1e-5
 SEEDS = (0, 1, 2)
@@ -44,15 +44,8 @@ class Repaired:
 
 def spec(method: str, epsilon: float) -> RunSpec:
     """The run of one of `METHODS`: all digits in one task, so that nothing can be forgotten and only the noise matters."""
-    return RunSpec(
-        method=method,
-        params=METHODS[method],
-        data=DataSpec(dataset="digits", backbone="pixels"),
-        scenario=ClassIncremental(tasks=1),
-        labels="prior-const",
-        privacy=PrivacySpec(epsilons=(epsilon,), delta=DELTA, adjacency="replace", noise="release"),
-        seeds=SEEDS,
-    )
+    privacy = PrivacySpec(epsilons=(epsilon,), delta=DELTA, adjacency="replace", noise="release")
+    return _on_digits(method, METHODS[method], ClassIncremental(tasks=1), privacy)
 
 
 def repaired(epsilon: float) -> dict[str, Repaired]:
@@ -67,12 +60,12 @@ def repaired(epsilon: float) -> dict[str, Repaired]:
 
 def to_train(method: str, epsilon: float) -> RunSpec:
     """A run of one of `TO_TRAIN` for the Train page: three tasks of permuted digits, where a memory helps."""
+    return _on_digits(method, TO_TRAIN[method], Permuted(tasks=3), PrivacySpec(epsilons=(epsilon,), delta=DELTA))
+
+
+def _on_digits(method: str, params: Params, scenario: ScenarioSpec, privacy: PrivacySpec) -> RunSpec:
+    """A run on the bundled digits, whose labels are public."""
+    data = DataSpec(dataset="digits", backbone="pixels")
     return RunSpec(
-        method=method,
-        params=TO_TRAIN[method],
-        data=DataSpec(dataset="digits", backbone="pixels"),
-        scenario=Permuted(tasks=3),
-        labels="prior-const",
-        privacy=PrivacySpec(epsilons=(epsilon,), delta=DELTA),
-        seeds=SEEDS,
+        method=method, params=params, data=data, scenario=scenario, labels="prior-const", privacy=privacy, seeds=SEEDS
     )

@@ -1,8 +1,8 @@
 """Lesson 3: one noise vector for all pictures against a fresh one for each: results of an attacker and of a learner.
 
 L2DP-ML (Lai et al. 2022, Algorithm 2) draws its Laplace noise once and adds it to every record. Everything here is played on
-public pictures, with noise from the operating system; nothing of it may be shown of private data. The attack of one who
-knows a picture is `methods.lifelong.attacks.difference`.
+public pictures, with noise from the operating system; nothing of it may be shown of private data. An attacker who already
+has one of the pictures uses `attacks.shared_noise_games.difference`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from dpcl_core.privacy.noise import Noise, ReleaseNoise
 from dpcl_core.spec import DataSpec
 
 Sharing = Literal["shared", "independent"]
-SHARINGS: dict[Sharing, str] = {"shared": "one noise for all", "independent": "fresh noise for each"}
 _RIDGE = 1.0
 _BATCH = 500  # λ; the claim does not depend on it
 _BLOCK = 250  # releases of a duel made at once
@@ -150,8 +149,8 @@ def accuracies(data: Pictures, scale: float, *, noise: Noise | None = None, filt
 def play(data: Pictures, scale: float, sharing: Sharing, n: int, *, noise: Noise | None = None) -> Duel:
     """n releases of noisy pictures in which she brought one picture, and n in which she brought another.
 
-    The attacker knows both pictures, and one more person's, and sees the noisy pictures. Shared: he subtracts, and one of
-    the two pictures fits exactly. Independent: the likelihood ratio of her own row, which is the best test there is.
+    The attacker has both pictures and one more person's, and sees the noisy pictures. Shared: he subtracts the noise, and
+    one of the two pictures fits exactly. Independent: he uses the likelihood ratio of her own row, the best possible test.
     """
     noise = noise if noise is not None else ReleaseNoise()
     known, first, second = data.train[data.one_of_each()[:3]]
@@ -173,14 +172,8 @@ def play(data: Pictures, scale: float, sharing: Sharing, n: int, *, noise: Noise
     return Duel(*sides)
 
 
-def pair_epsilon(data: Pictures, scale: float) -> float:
-    """Epsilon of independent noise for the person of `play`: L1 distance of her two pictures over its scale."""
-    _, first, second = data.train[data.one_of_each()[:3]]
-    return float(np.abs(first - second).sum()) / scale
-
-
 def worst_epsilon(data: Pictures, scale: float) -> float:
-    """The same for the two most distant pictures possible: K pixels of range 2."""
+    """Epsilon of independent noise for the two most distant pictures: their L1 distance (2 a pixel) over its scale."""
     return 2.0 * data.n_pixels / scale
 
 

@@ -32,8 +32,6 @@ FORMS: dict[Form, str] = {
 THETA = sensitivity.THRESHOLD
 MARGIN = 1.0  # nats, of the hinge
 BETA = 0.5  # of NPO
-N_CODES = 10_000
-NEVER_SEEN = 1.44  # bits of a code that was never seen, on average
 _DIGITS, _LENGTH = 10, 4
 _WORDS, _CONTEXTS, _WIDTH = 20, 12, 12
 

@@ -37,7 +37,7 @@ class Step(Spec):
 class Control(Spec):
     """A number that a lesson's steps share and its links contain, from `least` to `most`, both allowed.
 
-    `name` is what a link hides it by; `key` is the letter that stands for it there.
+    `name` identifies it in the code of the steps, `key` in links.
     """
 
     name: _Words
@@ -85,11 +85,8 @@ class Edge(Spec):
     lesson: str | None = None
 
 
-class _Edges(Spec):
-    edges: tuple[Edge, ...]
-
-
 @lru_cache(maxsize=1)
 def edges() -> tuple[Edge, ...]:
     """All pitfalls, in the order in which they are shown."""
-    return _Edges.model_validate(tomllib.loads((paths.assets_dir() / "edges.toml").read_text(encoding="utf-8"))).edges
+    text = (paths.assets_dir() / "edges.toml").read_text(encoding="utf-8")
+    return tuple(map(Edge.model_validate, tomllib.loads(text)["edges"]))

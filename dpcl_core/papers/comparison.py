@@ -12,7 +12,7 @@ from dpcl_core import published
 from dpcl_core.data import catalog as datasets
 from dpcl_core.figures.statistics import Interval
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import effects, remarks
+from dpcl_core.papers import effects
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.orderings import Ordering
 from dpcl_core.papers.paper import Experiment, Paper, Size
@@ -99,14 +99,18 @@ def rows(paper: Paper, experiment: Experiment, runs: Mapping[str, Measured]) -> 
     for label, run in runs.items():
         method, variant = (label, "") if experiment.table is None else paper.printed_as(run.spec)
         for epsilon, metric, ours in _figures(run, paper.metrics):
-            row, spent = Row(method, variant, epsilon, metric), run.channel_epsilons(epsilon)
-            layer = methods.layer(run.spec)
+            row, layer = Row(method, variant, epsilon, metric), methods.layer(run.spec)
             name = "" if layer is None else layer.name
             by_layer.pop((_key(row), ""), None)
             published_row = printed.get(_key(row), row)
             remarks = (*published_row.remarks, *run.made_before)
             by_layer[_key(row), name] = replace(
-                published_row, ours=ours, remarks=remarks, is_comparable=comparable, channel_epsilons=spent, layer=name
+                published_row,
+                ours=ours,
+                remarks=remarks,
+                is_comparable=comparable,
+                channel_epsilons=run.channel_epsilons(epsilon),
+                layer=name,
             )
     several = Counter(key for key, _ in by_layer)
     by_layer = {place: replace(row, is_one_of_several=several[place[0]] > 1) for place, row in by_layer.items()}
@@ -149,9 +153,7 @@ def printed_difference(
     sides = (ordering.first, ordering.second)
     if any(side.rule is not None for side in sides):
         return None
-    first, second = (
-        usable.get((*paper.printed_as(specs[side.run]), side.epsilon, ordering.metric)) for side in sides
-    )
+    first, second = (usable.get((*paper.printed_as(specs[side.run]), side.epsilon, ordering.metric)) for side in sides)
     return first - second if first is not None and second is not None else None
 
 
@@ -194,7 +196,7 @@ def _printed_rows(paper: Paper, experiment: Experiment) -> Iterator[Row]:
         metric = row.shared_metric or ""
         if metric not in paper.metrics or row.epsilon is None or not experiment.prints(row):
             continue
-        notes = remarks.about(row, paper.remarks)
+        notes = [remark for remark in paper.remarks if remark.touches(row)]
         made = Row(
             *paper.named(row), row.epsilon, metric, row,
             remarks=tuple(note.text for note in notes), is_doubtful=any(note.is_doubtful for note in notes),
@@ -215,11 +217,7 @@ def _figures(run: Measured, metrics: Sequence[str]) -> Iterator[tuple[float, str
             values = [100 * value for value in run.by_seed(epsilon, metric).values()]
             # A method whose only model comes last has no accuracy along the way, though a mean over one task can be formed.
             if values and (metric != "Avg" or run.by_seed(epsilon, "BWT")):
-                yield epsilon, metric, _summary(values)
-
-
-def _summary(values: Sequence[float]) -> Ours:
-    return Ours(fmean(values), stdev(values) if len(values) > 1 else None, len(values))
+                yield epsilon, metric, Ours(fmean(values), stdev(values) if len(values) > 1 else None, len(values))
 
 
 def _is_its_data(name: str, experiment: Experiment) -> bool:

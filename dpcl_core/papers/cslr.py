@@ -53,12 +53,8 @@ def departs(run: Measured) -> list[str]:
     """The differences of a run from the paper, and its choices where the paper specifies none; one sentence each."""
     spec, sentences = run.spec, differences.of_data(run)
     if isinstance(spec.scenario, Federated):
-        sentences.append(f"Protocol: {spec.scenario.protocol}, the task {_known(spec.scenario)} when tested. {_PROTOCOL}")
+        protocol = spec.scenario.protocol
+        known = "known" if protocol == "one-vs-rest" else "not known"
+        paper = "The paper's own does not follow from its text."
+        sentences.append(f"Protocol: {protocol}, the task {known} when tested. {paper}")
     return [*sentences, *methods.card(spec.method).differences(spec)]
-
-
-def _known(scenario: Federated) -> str:
-    return "known" if scenario.protocol == "one-vs-rest" else "not known"
-
-
-_PROTOCOL = "The paper's own does not follow from its text."

@@ -12,14 +12,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import cast
+from typing import Annotated, cast
+
+from pydantic import Field, TypeAdapter
 
 from dpcl_core import checks, paths
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, JsonValue, Started, TaskLearned, plain_number
+from dpcl_core.metrics import mean
 from dpcl_core.privacy.statement import ways_out
 from dpcl_core.runs.store import Run
-from dpcl_core.spec import RunSpec
+from dpcl_core.spec import Cell, RunSpec
 
 EDITION = 2  # version of what settings mean: raised when the same settings select other rows or equations than before
 _MADE_BEFORE = {
@@ -44,11 +47,14 @@ class Model:
     accounted_epsilon: float
     metrics: Mapping[str, float | None]
     by_rule: Mapping[str, float]
-    channel_epsilons: Mapping[str, float] = field(default_factory=dict)
+    channel_epsilons: Annotated[Mapping[str, float], Field(validation_alias="ways")] = field(default_factory=dict)
 
     def value(self, metric: str, rule: str | None = None) -> float | None:
         """A metric, or the average accuracy (AA) of one prediction rule; None where it is not defined."""
         return self.metrics.get(metric) if rule is None else self.by_rule.get(rule)
+
+
+_MODELS = TypeAdapter(tuple[Model, ...])
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,23 +98,21 @@ def of_run(run: Run, events: Iterable[Event]) -> Measured:
     """The results of a stored run that has ended, from its events; unfinished models are left out."""
     spec, title, models = run.spec, run.spec.data.dataset, list[Model]()
     started, finished = run.started or run.created, run.finished or run.created
-    last: dict[tuple[float, int], Mapping[str, float]] = {}
-    ends: dict[tuple[float, int], dict[str, float | None]] = {}
+    last: dict[Cell, Mapping[str, float]] = {}
+    ends: dict[Cell, dict[str, float | None]] = {}
     for event in events:
         if isinstance(event, Started):
             title = event.dataset_title
         elif isinstance(event, TaskLearned):
             by_task = {f"task{k}": value for k, value in enumerate(event.accuracy, start=1)}
-            ends[event.cell.epsilon, event.cell.seed] = {"pooled": event.pooled, **by_task}
-            last[event.cell.epsilon, event.cell.seed] = {
-                rule: mean for rule, values in event.by_rule.items() if (mean := _mean(values)) is not None
+            ends[event.cell] = {"pooled": event.pooled, **by_task}
+            last[event.cell] = {
+                rule: average for rule, values in event.by_rule.items() if (average := mean(values)) is not None
             }
         elif isinstance(event, CellFinished):
-            cell = event.cell
-            rules = last.get((cell.epsilon, cell.seed), {})
-            metrics = {**event.metrics, **ends.get((cell.epsilon, cell.seed), {"pooled": None})}
-            bound = event.guarantee
-            models.append(Model(cell.epsilon, cell.seed, bound.epsilon, metrics, rules, ways_out(bound)))
+            cell, bound = event.cell, event.guarantee
+            metrics = {**event.metrics, **ends.get(cell, {"pooled": None})}
+            models.append(Model(cell.epsilon, cell.seed, bound.epsilon, metrics, last.get(cell, {}), ways_out(bound)))
     date = time.strftime("%Y-%m-%d", time.localtime(finished))
     return Measured(spec, title, date, finished - started, run.device, run.id, tuple(models))
 
@@ -146,11 +150,6 @@ def find(spec: RunSpec, among: Iterable[Measured]) -> Measured | None:
     return next((run for run in among if run.spec == spec), None)
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    defined = [value for value in values if value is not None]
-    return sum(defined) / len(defined) if defined else None
-
-
 def _to_json(run: Measured) -> dict[str, JsonValue]:
     return {
         "date": run.date,
@@ -179,7 +178,6 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _from_json(document: Mapping[str, object]) -> Measured:
-    models = cast("list[Mapping[str, object]]", document["models"])
     return Measured(
         spec=checks.parse(cast("Mapping[str, object]", document["spec"])),
         dataset_title=str(document["dataset"]),
@@ -187,18 +185,6 @@ def _from_json(document: Mapping[str, object]) -> Measured:
         seconds=float(cast(float, document["seconds"])),
         device=str(document["device"]),
         run_id=None,
-        models=tuple(
-            Model(
-                epsilon=float(cast(float, model["epsilon"])),
-                seed=int(cast(int, model["seed"])),
-                accounted_epsilon=float(cast(float, model["accounted_epsilon"])),
-                metrics=cast("Mapping[str, float | None]", model["metrics"]),
-                by_rule=cast("Mapping[str, float]", model["by_rule"]),
-                channel_epsilons={
-                    name: float(value) for name, value in cast("Mapping[str, float]", model.get("ways", {})).items()
-                },
-            )
-            for model in models
-        ),
+        models=_MODELS.validate_python(document["models"]),
         edition=int(cast(int, document.get("edition", 1))),
     )

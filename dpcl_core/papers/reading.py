@@ -156,7 +156,7 @@ def _experiment(one: _Experiment, of: _File, file: str) -> Experiment:
         title=one.title,
         question=one.question,
         table=one.table,
-        prints=_nowhere if one.prints is None else one.prints.has,
+        prints=(lambda row: False) if one.prints is None else one.prints.has,
         n_classes=one.n_classes,
         orderings=tuple(ordering for claimed in of.orderings[one.orderings] for ordering in claimed.orderings()),
         departures=tuple(of.words[word] for word in one.departures),
@@ -164,7 +164,3 @@ def _experiment(one: _Experiment, of: _File, file: str) -> Experiment:
         has_match_rates=one.has_match_rates,
         earlier=one.earlier,
     )
-
-
-def _nowhere(row: Published) -> bool:
-    return False

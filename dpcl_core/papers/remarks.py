@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpcl_core.published import Published
+
+_FIELDS = ("dataset", "method", "variant", "epsilon", "metric")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,23 +28,10 @@ class Remark:
 
     @property
     def is_about_the_table(self) -> bool:
-        return (self.method, self.variant, self.epsilon, self.metric, self.dataset) == (None,) * 5
+        return all(getattr(self, name) is None for name in _FIELDS)
 
     def touches(self, row: Published) -> bool:
         """Whether the remark is about this number."""
-        if self.is_about_the_table:
+        if self.is_about_the_table or self.table != row.table:
             return False
-        pairs = (
-            (self.table, row.table),
-            (self.dataset, row.dataset),
-            (self.method, row.method),
-            (self.variant, row.variant),
-            (self.epsilon, row.epsilon),
-            (self.metric, row.metric),
-        )
-        return all(wanted is None or wanted == value for wanted, value in pairs)
-
-
-def about(row: Published, remarks: Sequence[Remark]) -> tuple[Remark, ...]:
-    """The remarks on this number."""
-    return tuple(remark for remark in remarks if remark.touches(row))
+        return all(getattr(self, name) in (None, getattr(row, name)) for name in _FIELDS)

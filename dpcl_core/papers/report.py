@@ -31,13 +31,10 @@ def planned(experiments: Sequence[Experiment], size: Size, sets: Sequence[str], 
     if not having:
         what = experiments[0].name if named else "all"
         raise BadInput("--experiment", what, f"has no {size} form; there are {', '.join(experiments[0].sizes)}")
-    by_experiment: dict[Experiment, Mapping[str, RunSpec]] = {}
-    for experiment in having:
-        runs = presets.variants(experiment.preset(size))
-        if sets:
-            runs = {label: _changed(spec, sets) for label, spec in runs.items()}
-        by_experiment[experiment] = runs
-    return by_experiment
+    specs = {experiment: presets.variants(experiment.preset(size)) for experiment in having}
+    if not sets:
+        return specs
+    return {of: {label: _changed(spec, sets) for label, spec in runs.items()} for of, runs in specs.items()}
 
 
 def document(paper: Paper, size: Size, plan: Planned, done: Done) -> dict[str, JsonValue]:
@@ -146,12 +143,6 @@ def ours_text(row: Row) -> str:
     return f"{row.ours.mean:.1f}" if row.ours.std is None else f"{row.ours.mean:.1f} ± {row.ours.std:.1f}"
 
 
-def layer_words(spec: RunSpec) -> str | None:
-    """The layer of a run (its relation to the publication) with all differences; None where there is no publication."""
-    layer = methods.layer(spec)
-    return None if layer is None else layer.words
-
-
 def _changed(spec: RunSpec, sets: Sequence[str]) -> RunSpec:
     return checks.parse(checks.apply_sets(checks.read_toml(checks.to_toml(spec)), sets))
 
@@ -159,10 +150,11 @@ def _changed(spec: RunSpec, sets: Sequence[str]) -> RunSpec:
 def _run(label: str, run: Measured | None) -> JsonValue:
     if run is None:
         return {"label": label, "run_id": None}
+    layer = methods.layer(run.spec)
     return {
         "label": label,
         "run_id": run.run_id,
-        "layer": layer_words(run.spec),
+        "layer": None if layer is None else layer.words,
         "digest": run.spec.digest(),
         "dataset": run.dataset_title,
         "date": run.date,

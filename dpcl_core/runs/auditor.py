@@ -30,16 +30,12 @@ def engine_of(store: Store, run_id: str, *, play: Play | None = None) -> Engine 
         budgets = spec.privacy.epsilons
         yield Started(1, ("audit",), "planted examples", 0, 0)
         yield Progress("training", 0, len(budgets), None, "planting examples")
-        audit = play or _one_run_audit()
+        from dpcl_core.attacks import one_run  # loads the learners, torch included
+
+        audit = play or one_run.audited
         for done, epsilon in enumerate(budgets):
             yield Progress("training", done, len(budgets), None, f"a training with planted examples at epsilon {epsilon:g}")
             audits.add(run_id, audit(spec, epsilon))
             yield Progress("training", done + 1, len(budgets), None, f"audited at epsilon {epsilon:g}")
 
     return engine
-
-
-def _one_run_audit() -> Play:
-    from dpcl_core.attacks import one_run  # loads the learners, torch included
-
-    return one_run.audited

@@ -6,16 +6,18 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from dpcl_core import metrics as measures
-from dpcl_core.events import CellFinished, Event, Guarantee, Leaks, Retained, TaskLearned, TokensScored
+from dpcl_core.events import CellFinished, Event, Guarantee, Leaks, Retained, TaskLearned, TokensScored, of_kind
 from dpcl_core.spec import Cell
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_CELL = {"epsilon": "float64", "seed": "int64"}  # the first columns of every table
+
 
 def rules(events: Iterable[Event]) -> tuple[str, ...]:
     """The prediction rules that a run reports accuracies for, its own first; empty where its method has only one rule."""
-    return next((tuple(event.by_rule) for event in events if isinstance(event, TaskLearned) and event.by_rule), ())
+    return next((tuple(event.by_rule) for event in of_kind(events, TaskLearned) if event.by_rule), ())
 
 
 def accuracy(events: Iterable[Event], rule: str | None = None) -> pd.DataFrame:
@@ -25,16 +27,14 @@ def accuracy(events: Iterable[Event], rule: str | None = None) -> pd.DataFrame:
     for the run's own rule only). Raises KeyError where the run has no accuracies under the rule.
     """
     return table(
-        {"epsilon": "float64", "seed": "int64", "after_task": "int64", "on_task": "int64", "accuracy": "float64",
-         "pooled": "float64"},
+        _CELL | {"after_task": "int64", "on_task": "int64", "accuracy": "float64", "pooled": "float64"},
         [
             (event.cell.epsilon, event.cell.seed, event.task, on_task, value, event.pooled if rule is None else None)
-            for event in events
-            if isinstance(event, TaskLearned)
+            for event in of_kind(events, TaskLearned)
             for on_task, value in enumerate(_row(event, rule))
             if value is not None
         ],
-    )  # fmt: skip
+    )
 
 
 def metrics(events: Sequence[Event], rule: str | None = None) -> pd.DataFrame:
@@ -43,15 +43,13 @@ def metrics(events: Sequence[Event], rule: str | None = None) -> pd.DataFrame:
     With `rule`: computed from the accuracies under that rule, as in `accuracy`.
     """
     matrices: dict[Cell, list[tuple[float | None, ...]]] = {}
-    for event in events:
-        if isinstance(event, TaskLearned):
-            matrices.setdefault(event.cell, []).append(_row(event, rule))
+    for event in of_kind(events, TaskLearned):
+        matrices.setdefault(event.cell, []).append(_row(event, rule))
     return table(
-        {"epsilon": "float64", "seed": "int64", "metric": "str", "value": "float64"},
+        _CELL | {"metric": "str", "value": "float64"},
         [
             (event.cell.epsilon, event.cell.seed, name, value)
-            for event in events
-            if isinstance(event, CellFinished)
+            for event in of_kind(events, CellFinished)
             for name, value in (event.metrics if rule is None else measures.summary(matrices[event.cell])).items()
         ],
     )
@@ -60,11 +58,10 @@ def metrics(events: Sequence[Event], rule: str | None = None) -> pd.DataFrame:
 def cells(events: Iterable[Event]) -> pd.DataFrame:
     """Columns epsilon (requested), seed, accounted_epsilon (inf: no bound), delta, seconds: one row per finished cell."""
     return table(
-        {"epsilon": "float64", "seed": "int64", "accounted_epsilon": "float64", "delta": "float64", "seconds": "float64"},
+        _CELL | dict.fromkeys(("accounted_epsilon", "delta", "seconds"), "float64"),
         [
             (event.cell.epsilon, event.cell.seed, event.guarantee.epsilon, event.guarantee.delta, event.seconds)
-            for event in events
-            if isinstance(event, CellFinished)
+            for event in of_kind(events, CellFinished)
         ],
     )
 
@@ -72,12 +69,8 @@ def cells(events: Iterable[Event]) -> pd.DataFrame:
 def spent(events: Iterable[Event]) -> pd.DataFrame:
     """Columns epsilon (requested), seed, after_task, accounted_epsilon (of the ledger by then; inf: no bound)."""
     return table(
-        {"epsilon": "float64", "seed": "int64", "after_task": "int64", "accounted_epsilon": "float64"},
-        [
-            (event.cell.epsilon, event.cell.seed, event.task, event.epsilon)
-            for event in events
-            if isinstance(event, TaskLearned)
-        ],
+        _CELL | {"after_task": "int64", "accounted_epsilon": "float64"},
+        [(event.cell.epsilon, event.cell.seed, event.task, event.epsilon) for event in of_kind(events, TaskLearned)],
     )
 
 
@@ -86,13 +79,12 @@ def tokens(events: Iterable[Event]) -> pd.DataFrame:
     is_stop, probability (in (0, 1]), commonness (Score2 of PeCL): one row per token of a synthetic or public text.
     """
     return table(
-        {"epsilon": "float64", "seed": "int64", "task": "int64", "model": "str", "text": "int64", "label": "str",
-         "place": "int64", "token": "str", "kind": "str", "is_stop": "bool", "probability": "float64",
-         "commonness": "float64"},
+        _CELL
+        | {"task": "int64", "model": "str", "text": "int64", "label": "str", "place": "int64", "token": "str", "kind": "str",
+           "is_stop": "bool", "probability": "float64", "commonness": "float64"},
         [
             (event.cell.epsilon, event.cell.seed, event.task, event.model, number, text.label, place, *row)
-            for event in events
-            if isinstance(event, TokensScored)
+            for event in of_kind(events, TokensScored)
             for number, text in enumerate(event.texts)
             for place, row in enumerate(
                 zip(text.tokens, text.kinds, text.is_stop, text.probability, text.commonness, strict=True)
@@ -107,15 +99,13 @@ def retained(events: Iterable[Event]) -> pd.DataFrame:
     `private` is NaN where no private span is marked in the task.
     """
     return table(
-        {"epsilon": "float64", "seed": "int64", "after_task": "int64", "of_task": "int64", "ordinary": "float64",
-         "private": "float64"},
+        _CELL | {"after_task": "int64", "of_task": "int64", "ordinary": "float64", "private": "float64"},
         [
             (event.cell.epsilon, event.cell.seed, event.task, of_task, ordinary, private)
-            for event in events
-            if isinstance(event, Retained)
+            for event in of_kind(events, Retained)
             for of_task, (ordinary, private) in enumerate(zip(event.ordinary, event.private, strict=True))
         ],
-    )  # fmt: skip
+    )
 
 
 def leaks(events: Iterable[Event]) -> pd.DataFrame:
@@ -123,18 +113,17 @@ def leaks(events: Iterable[Event]) -> pd.DataFrame:
     below (bits), first, extracted (shares), epsilon_at_least (of the whole model, with `confidence`): one row per level.
     """
     return table(
-        {"epsilon": "float64", "seed": "int64", "after_task": "int64", "planted": "int64", "codes": "int64",
-         "exposure": "float64", "below": "float64", "first": "float64", "extracted": "float64",
-         "epsilon_at_least": "float64", "confidence": "float64"},
+        _CELL
+        | dict.fromkeys(("after_task", "planted", "codes"), "int64")
+        | dict.fromkeys(("exposure", "below", "first", "extracted", "epsilon_at_least", "confidence"), "float64"),
         [
             (event.cell.epsilon, event.cell.seed, event.task, *level, event.epsilon_at_least, event.confidence)
-            for event in events
-            if isinstance(event, Leaks)
+            for event in of_kind(events, Leaks)
             for level in zip(
                 event.levels, event.codes, event.exposure, event.below, event.first, event.extracted, strict=True
             )
         ],
-    )  # fmt: skip
+    )
 
 
 def guarantees(events: Iterable[Event]) -> dict[float, Guarantee]:
@@ -142,13 +131,10 @@ def guarantees(events: Iterable[Event]) -> dict[float, Guarantee]:
 
     Where there is no bound but a claim, the largest claim: it depends on what was learned.
     """
-    worst: dict[float, Guarantee] = {}
-    for event in events:
-        if isinstance(event, CellFinished):
-            previous = worst.get(event.cell.epsilon)
-            if previous is None or _size(event.guarantee) > _size(previous):
-                worst[event.cell.epsilon] = event.guarantee
-    return worst
+    of_seeds: dict[float, list[Guarantee]] = {}
+    for event in of_kind(events, CellFinished):
+        of_seeds.setdefault(event.cell.epsilon, []).append(event.guarantee)
+    return {epsilon: max(given, key=_size) for epsilon, given in of_seeds.items()}
 
 
 def _size(guarantee: Guarantee) -> tuple[float, float]:

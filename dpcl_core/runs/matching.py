@@ -8,25 +8,20 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from dpcl_core.events import Event, Signatures
+from dpcl_core.events import Event, Signatures, of_kind
 from dpcl_core.explorers import rand_index as agreeing
 from dpcl_core.runs.frames import table
 
 _ROUND = {"epsilon": "float64", "seed": "int64", "task": "int64", "round": "int64"}
 
 
-def signature_events(events: Iterable[Event]) -> tuple[Signatures, ...]:
-    """The `Signatures` events of a run, in order."""
-    return tuple(event for event in events if isinstance(event, Signatures))
-
-
 def entries(events: Iterable[Event]) -> pd.DataFrame:
     """Columns epsilon, seed, task, round, client, weight, mean_x, mean_y, signature_x, signature_y, group (-1: none), name
-    (of the group), margin, regret (NaN: not one to one), mode (-1: unknown), is_right (in the group that stands for its
-    mode, one group a mode; False where the mode is unknown): one row per entry.
+    (of the group), margin, regret (NaN: not one to one), mode (-1: unknown), is_right (in the group assigned to its
+    mode, one group per mode; False where the mode is unknown): one row per entry.
     """
     rows: list[tuple[object, ...]] = []
-    for event in signature_events(events):
+    for event in of_kind(events, Signatures):
         of, names = event.entries, event.prototypes.name
         groups, modes = np.array(of.group, dtype=np.int64), np.array(of.mode, dtype=np.int64)
         is_right = agreeing.is_correct(groups, modes, len(names), int(modes.max(initial=-1)) + 1)
@@ -52,15 +47,13 @@ def prototypes(events: Iterable[Event]) -> pd.DataFrame:
         {**_ROUND, "group": "int64", "name": "str", **spaces},
         [
             (*_round_key(event), group, name, *mean, *mean_spread, *signature, *signature_spread)
-            for event in signature_events(events)
-            for group, (name, mean, signature, mean_spread, signature_spread) in enumerate(
-                zip(
-                    event.prototypes.name, event.prototypes.mean, event.prototypes.signature,
-                    event.prototypes.mean_spread, event.prototypes.signature_spread, strict=True,
-                )
+            for event in of_kind(events, Signatures)
+            if (of := event.prototypes)
+            for group, (name, mean, mean_spread, signature, signature_spread) in enumerate(
+                zip(of.name, of.mean, of.mean_spread, of.signature, of.signature_spread, strict=True)
             )
         ],
-    )  # fmt: skip
+    )
 
 
 def agreement(events: Iterable[Event]) -> pd.DataFrame:
@@ -69,12 +62,11 @@ def agreement(events: Iterable[Event]) -> pd.DataFrame:
     a subsample of long lists).
     """
     rows: list[tuple[object, ...]] = []
-    for event in signature_events(events):
-        for matcher, value in event.agreement.items():
-            rows.append((*_round_key(event), matcher, matcher == event.matcher, math.nan, value, _n_compared(event)))
-        for matcher, values in event.agreement_at.items():
-            for level, value in zip(event.noise_levels, values, strict=True):
-                rows.append((*_round_key(event), matcher, matcher == event.matcher, level, value, _n_compared(event)))
+    for event in of_kind(events, Signatures):
+        values = [(matcher, math.nan, value) for matcher, value in event.agreement.items()]
+        for matcher, at_levels in event.agreement_at.items():
+            values += [(matcher, level, value) for level, value in zip(event.noise_levels, at_levels, strict=True)]
+        rows += [(*_round_key(event), name, name == event.matcher, *rest, _n_compared(event)) for name, *rest in values]
     columns = {"matcher": "str", "is_own": "bool", "noise": "float64", "agreement": "float64", "n_entries": "int64"}
     return table({**_ROUND, **columns}, rows)
 
@@ -88,7 +80,7 @@ def anchors(events: Iterable[Event]) -> pd.DataFrame:
         {**_ROUND, "m": "int64", **dict.fromkeys(columns, "float64"), "n_entries": "int64"},
         [
             (*_round_key(event), m, of.gap, *rest, _n_compared(event))
-            for event in signature_events(events)
+            for event in of_kind(events, Signatures)
             if (of := event.anchors) is not None
             for m, *rest in zip(
                 of.m, of.mean_rate, of.least_rate, of.least_gap, of.needed, of.agreement, strict=True
@@ -103,7 +95,7 @@ def statistics(events: Iterable[Event]) -> pd.DataFrame:
         {**_ROUND, "statistic": "str", "signal": "float64", "noise": "float64"},
         [
             (*_round_key(event), name, signal, event.noise.get(name, math.nan))
-            for event in signature_events(events)
+            for event in of_kind(events, Signatures)
             for name, signal in event.signal.items()
         ],
     )

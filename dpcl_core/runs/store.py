@@ -16,7 +16,7 @@ import sqlite3
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from hashlib import sha256
 from statistics import median
 from typing import Literal, cast, get_args
@@ -173,6 +173,10 @@ class Store:
         query = select(events.c.seq, events.c.payload).where(events.c.run_id == checked_id(run_id), events.c.seq > seq)
         with self.reading() as connection:
             return [(row.seq, _read_event(row.payload)) for row in connection.execute(query.order_by(events.c.seq))]
+
+    def events(self, run_id: str) -> tuple[Event, ...]:
+        """All events of a run so far, in order."""
+        return tuple(event for _, event in self.events_after(run_id))
 
     def results(self, run_ids: Sequence[str]) -> dict[str, list[CellFinished]]:
         """The finished cells of many runs by run id, in order of budget and seed, without reading their events."""
@@ -359,9 +363,7 @@ def _applied(connection: Connection, change: Update) -> bool:
 
 
 def _columns(process: Process | None) -> dict[str, str | int | None]:
-    if process is None:
-        return {"machine": None, "pid": None, "ticks": None}
-    return {"machine": process.machine, "pid": process.pid, "ticks": process.ticks}
+    return {name: getattr(process, name, None) for name in ("machine", "pid", "ticks")}
 
 
 def _cell_row(run_id: str, document: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
@@ -409,23 +411,11 @@ def _estimate(past: _Durations, n_cells: int) -> float | None:
 def _run(row: Row[*tuple[object, ...]], place: int | None, estimate: float | None) -> Run:
     raw, spec, spec_trouble = _read_spec(row.spec)
     return Run(
-        id=row.id,
-        name=row.name,
+        **{field.name: row._mapping[field.name] for field in fields(Run) if field.name in row._mapping},
         raw_spec=raw,
         readable_spec=spec,
         spec_trouble=spec_trouble,
-        digest=row.digest,
-        status=row.status,
-        device=row.device,
-        created=row.created,
-        started=row.started,
-        finished=row.finished,
-        heartbeat=row.heartbeat,
-        deleted=row.deleted,
         place_in_queue=place,
-        error_kind=row.error_kind,
-        error=row.error,
-        error_log=row.error_log,
         estimate_seconds=estimate,
         process=Process(row.machine, row.pid, row.ticks) if row.pid is not None else None,
     )

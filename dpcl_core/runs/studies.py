@@ -43,9 +43,7 @@ class Studies:
         """Puts a tuning at the end of its device's queue and gives its id. Raises BadInput for a bad device."""
         with self.store.writing() as connection:
             study_id = _enqueue_turn(connection, tune, tune.n_trials, device)
-            connection.execute(
-                insert(tables.studies).values(id=study_id, settings=json.loads(tune.model_dump_json()))
-            )
+            connection.execute(insert(tables.studies).values(id=study_id, settings=json.loads(tune.model_dump_json())))
             connection.execute(insert(tables.turns).values(run_id=study_id, study_id=study_id))
         return study_id
 

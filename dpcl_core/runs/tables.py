@@ -240,6 +240,6 @@ def _check_layout(engine: Engine, url: str) -> None:
             connection.execute(update(layout).values(version=LAYOUT))
     elif version != LAYOUT:
         raise StoreTrouble(
-            f"store {shown(url)}: was written in layout {version}, this program knows layout {LAYOUT}: "
+            f"store {shown(url)}: was written in layout {version}, but this program reads layout {LAYOUT}: "
             "use the version of the program that wrote it, or name another store"
         )

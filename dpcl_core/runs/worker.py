@@ -170,11 +170,6 @@ def _generator(engine: Engine, spec: RunSpec, device: str) -> Generator[Event]:
     yield from engine(spec, device)
 
 
-def _line(event: Progress) -> tuple[int | None, str]:
-    """The message shown to the user."""
-    return event.task, event.text
-
-
 class _Recorder:
     """Background writer: flushes events and heartbeats to the store and polls for stop requests.
 
@@ -198,10 +193,13 @@ class _Recorder:
         with self._lock:
             # Newer progress replaces an unwritten older one on the same line: which lines there are depends on no time.
             last = self._waiting[-1] if self._waiting else None
-            if isinstance(event, Progress) and isinstance(last, Progress) and _line(last) == _line(event):
-                self._waiting[-1] = event
-            else:
-                self._waiting.append(event)
+            if (
+                isinstance(event, Progress)
+                and isinstance(last, Progress)
+                and (last.task, last.text) == (event.task, event.text)
+            ):
+                self._waiting.pop()
+            self._waiting.append(event)
 
     def __enter__(self) -> None:
         self._tick()

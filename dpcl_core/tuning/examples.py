@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core import engine
+from dpcl_core.data import catalog as datasets
 from dpcl_core.data.dataset import Dataset
+from dpcl_core.methods.common.public_sizes import of_spec
 from dpcl_core.scenarios.stream import Examples, Table, generator
 from dpcl_core.tuning import settings
 from dpcl_core.tuning.settings import TuneSpec
@@ -32,11 +34,11 @@ def chosen(tune: TuneSpec, dataset: Dataset) -> Chosen:
     spec = settings.searched(tune)
     task = engine.open_stream(spec, _places(dataset), tune.seed).tasks[0]
     order = generator(tune.seed, "tuning examples").permutation(len(task.train))
-    wanted = len(order)
-    if settings.is_combined(tune.base.data.dataset):
-        wanted = round(settings.COMBINED_SHARE * settings.task_size(tune.base))
+    wanted, task_size = len(order), of_spec(tune.base).task_size  # nominal and public: tasks count as equal
+    if datasets.card(tune.base.data.dataset).members:
+        wanted = round(settings.COMBINED_SHARE * task_size)
     elif tune.on == "public":
-        wanted = round(settings.task_size(tune.base))
+        wanted = round(task_size)
     places = task.train.take(order[:wanted]).inputs[:, 0].astype(np.int64)
     n_train = settings.n_train_of(len(places))
     return Chosen(places[:n_train], places[n_train:], task.prior)

@@ -139,22 +139,10 @@ def searched(tune: TuneSpec) -> RunSpec:
     )
 
 
-def task_size(spec: RunSpec) -> float:
-    """Nominal number of training examples of a task: a public number, tasks count as equal."""
-    return of_spec(spec).task_size
-
-
 def final_size(spec: RunSpec) -> float:
     """Nominal number of examples of a run's largest training: of one task, or of all tasks where examples are kept."""
-    if methods.card(spec.method).trains_on == "all":
-        sizes = of_spec(spec)
-        return sizes.n_tasks * sizes.task_size
-    return task_size(spec)
-
-
-def is_combined(dataset: str) -> bool:
-    """Whether the dataset combines others."""
-    return bool(datasets.card(dataset).members)
+    sizes = of_spec(spec)
+    return sizes.task_size * (sizes.n_tasks if methods.card(spec.method).trains_on == "all" else 1)
 
 
 def _members(dataset: str) -> set[str]:

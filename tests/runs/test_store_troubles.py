@@ -64,7 +64,7 @@ def test_a_store_of_another_layout_is_refused_and_left_alone(store, home, versio
     run_id = store.create(replay.a_spec())
     with sqlite3.connect(home / "store.sqlite") as connection:
         connection.execute("UPDATE dpcl_layout SET version = ?", (version,))
-    with pytest.raises(StoreTrouble, match=f"layout {version}, this program knows layout {tables.LAYOUT}"):
+    with pytest.raises(StoreTrouble, match=f"layout {version}, but this program reads layout {tables.LAYOUT}"):
         Store()
     with sqlite3.connect(home / "store.sqlite") as connection:
         connection.execute("UPDATE dpcl_layout SET version = ?", (tables.LAYOUT,))

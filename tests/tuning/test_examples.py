@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from dpcl_core import checks
 from dpcl_core.data import load
 from dpcl_core.data.dataset import Dataset, Source, Split
 from dpcl_core.data.images import Images
+from dpcl_core.methods.common.public_sizes import of_spec
 from dpcl_core.spec import DataSpec, RunSpec
 from dpcl_core.tuning import examples, search, settings
 from dpcl_core.tuning.settings import TuneSpec
@@ -51,14 +54,15 @@ def test_a_public_stand_in_gives_no_more_examples_than_a_task_has() -> None:
     """The digits as stand-in for themselves, which `settings.check` would refuse: this room does not ask."""
     tune = TuneSpec(base=a_base(tasks=10), on="public", proxy="digits")
     found = examples.chosen(tune, DIGITS)
-    assert len(found.train) + len(found.held_out) == round(settings.task_size(tune.base))
+    assert len(found.train) + len(found.held_out) == round(of_spec(tune.base).task_size)
     assert len(found.prior) == 2  # a task of one class would be no task
 
 
 def test_of_a_combined_dataset_a_tenth_of_a_task_is_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:
     n_task = 1000
-    monkeypatch.setattr(settings, "is_combined", lambda name: True)
-    monkeypatch.setattr(settings, "task_size", lambda spec: float(n_task))
+    combined = SimpleNamespace(members=("first", "second"))
+    monkeypatch.setattr(examples, "datasets", SimpleNamespace(card=lambda name: combined))
+    monkeypatch.setattr(examples, "of_spec", lambda spec: SimpleNamespace(task_size=float(n_task)))
     base = checks.parse(
         {"method": "naive", "privacy": {"epsilons": [1.0]}, "seeds": [0], "scenario": {"kind": "source-incremental"}}
     )

@@ -35,7 +35,7 @@ def of(run: Run) -> Result:
 @st.cache_resource(max_entries=50, show_spinner=False)
 def _over(where: tuple[str, str], run_id: str, name: str) -> Result:
     run = state.store().get(run_id)
-    return Result(run.id, name, run.spec, tuple(event for _, event in state.store().events_after(run_id)))
+    return Result(run.id, name, run.spec, state.store().events(run_id))
 
 
 @st.cache_resource(show_spinner=False)

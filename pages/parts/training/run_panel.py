@@ -276,13 +276,14 @@ def _file(run_id: str, name: str) -> str:
     """One file of the export as text."""
     from dpcl_core import export as files
 
-    spec = state.store().get(run_id).spec
+    run = state.store().get(run_id)
+    spec = run.spec
     if name == "spec.toml":
         return checks.to_toml(spec)
     if name == "command.txt":
         return checks.command_line(spec) + "\n"
-    events = [event for _, event in state.store().events_after(run_id)]
-    return files.privacy_text(events) if name == "privacy.txt" else files.scores(events, spec).to_csv(index=False)
+    result = Result(run_id, run.name, spec, state.store().events(run_id))
+    return files.privacy_text(result.events) if name == "privacy.txt" else result.scores.to_csv(index=False)
 
 
 def _archive(run_id: str) -> bytes:
