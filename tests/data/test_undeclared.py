@@ -55,7 +55,7 @@ def asked(method: str = "cosine", **changes: object) -> RunSpec:
 
 
 def played(spec: RunSpec) -> tuple[list[dict[str, object]], Learner]:
-    """What a run says, without its seconds, and its learner."""
+    """What a run says, without its seconds and how often training says how far it is, and its learner."""
     learners: list[Learner] = []
     maker = methods.maker(spec.method)
 
@@ -67,7 +67,8 @@ def played(spec: RunSpec) -> tuple[list[dict[str, object]], Learner]:
         patch.setattr(methods, "maker", lambda _: make)
         events: list[Event] = list(engine.run(spec))
     assert isinstance(events[-1], CellFinished)
-    return [{key: value for key, value in to_json(one).items() if key != "seconds"} for one in events], learners[0]
+    said = [{key: value for key, value in to_json(one).items() if key != "seconds"} for one in events]
+    return [one for one in said if one.get("phase") != "training" or one["done"] == one["total"]], learners[0]
 
 
 @pytest.mark.parametrize("method", ["cosine", "peft-ensemble", "non-cl"])

@@ -129,7 +129,9 @@ class _InThread:
                     if failed := next((f for f in futures.values() if f.done() and f.exception()), None):
                         failed.result()
                     yield sum(done.values())
-                return {seed: future.result() for seed, future in futures.items()}
+                heads = {seed: future.result() for seed, future in futures.items()}
+                yield sum(done.values())  # its end is reported however short a round was
+                return heads
             finally:
                 stopped.append(True)  # after a close or a divergence the others stop at their next step
 

@@ -115,16 +115,13 @@ class Trainer:
         """`train`, with its progress as events."""
         steps = self.train(works, ledgers)
         task = _task(works)
-        text, is_reported = f"steps of DP-SGD ({self._params.adapter})", False
+        text = f"steps of DP-SGD ({self._params.adapter})"
         while True:
             try:
                 done, total = next(steps)
             except StopIteration as ended:
-                if not is_reported:  # processes may finish before they report a step
-                    yield Progress("training", 1, 1, task, text)
                 return cast("dict[int, Model]", ended.value)
             yield Progress("training", done, total, task, text)
-            is_reported = True
 
     def released(self, model: Model, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """The cell's own part of its seed's model, by name."""
