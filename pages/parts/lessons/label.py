@@ -184,9 +184,9 @@ def _guessing(stage: Stage, listing: Listing) -> int:
         with st.container(key=stage.key("guess"), horizontal=True, gap="small"):
             st.button("She is in", key=stage.key("in"), on_click=guess, args=(True,))
             st.button("She is out", key=stage.key("out"), on_click=guess, args=(False,))
-    for number, (is_in, guessed_in) in enumerate(rounds, start=1):
-        verdict = "right" if is_in == guessed_in else "wrong"
-        st.markdown(f"Round {number}: you guessed {_side(guessed_in)}, she was {_side(is_in)}: **{verdict}**.")
+    for number, (was_in, guess_was_in) in enumerate(rounds, start=1):  # `is_in` belongs to the callback above
+        verdict = "right" if was_in == guess_was_in else "wrong"
+        st.markdown(f"Round {number}: you guessed {_side(guess_was_in)}, she was {_side(was_in)}: **{verdict}**.")
     if len(rounds) < N_GUESSES:
         raise Waiting
     stage.see()
