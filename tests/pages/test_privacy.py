@@ -181,4 +181,4 @@ def test_a_dropped_card_is_checked_and_a_changed_one_named(open_page: Open, home
     assert "A number on this card does not follow from its events." in said[1]
     assert "epsilon is stated as 0.5, and the events give [0.9" in said[1]
     assert "must be the privacy_card.json of an export" in said[2]
-    assert all(card.SAID in one for one in said[:2])
+    assert all(card.CHECK_FINDS in one for one in said[:2])
