@@ -31,7 +31,7 @@ def fresh_accountant() -> Shown:
     """Ten tasks of epsilon 1 each, and one person in all of them."""
     total = composition.in_every_task([1.0] * 10, DELTA)[-1]
     rows = (("a new accountant each task", "1"), ("one ledger for life", shown(total)))
-    finding = f"Whoever is in all ten tasks has spent ε = {shown(total)}, not 1."
+    finding = f"A person in all ten tasks has spent ε = {shown(total)}, not 1."
     return Shown(("who counts", "ε after ten tasks"), rows, finding)
 
 

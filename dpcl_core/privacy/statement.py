@@ -216,7 +216,7 @@ def _caveats(
     else:
         caveats += notes
     if math.isfinite(cell.epsilon) and spec.privacy.noise == "seeded":
-        caveats.append("The noise is seeded so that the run can be repeated: whoever knows the seed can subtract it.")
+        caveats.append("The noise is seeded so that the run can be repeated: anyone who knows the seed can subtract it.")
     if spec.tuned == "private":
         caveats.append("Settings were tuned on the private data, which is not accounted: the bound is not the whole story.")
     if math.isfinite(epsilon) and epsilon >= WEAK_EPSILON:

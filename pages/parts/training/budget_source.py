@@ -44,7 +44,7 @@ def words(what: str, badge: str, badge_help: str, *, odds: str) -> dict[str, str
     return {
         "bounded": f"At ε = {{epsilon}}, {right}; without noise {{clean}} %.",
         "bounded_alone": f"At ε = {{epsilon}}, {right}.",
-        "noiseless": f"Without noise, {right}, and nobody is protected.",
+        "noiseless": f"Without noise, {right}, and no one is protected.",
         "lost": "Old tasks lost {lost} points since their best.",
         "gained": "Old tasks gained {lost} points since their best.",
         "odds": odds,

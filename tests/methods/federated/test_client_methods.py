@@ -246,7 +246,7 @@ FACTS = PublicSizes(4000, 4, 4, "every", 20)
 @pytest.mark.parametrize(
     ("method", "params", "facts", "said"),
     [
-        ("cslr-server-head", {}, replace(FACTS, n_users=1), r"scenario\.clients = 1: must be at least 2: with one client"),
+        ("cslr-server-head", {}, replace(FACTS, n_users=1), r"scenario\.clients = 1: must be at least 2: one client alone"),
         ("label-means", {}, replace(FACTS, n_users=1), r"scenario\.clients = 1"),
         ("label-means", {}, replace(FACTS, n_users=7, recurrence="once"), r"scenario\.clients = 7: must be at least 8"),
         ("dp-fedavg", {}, replace(FACTS, n_users=1), r"scenario\.clients = 1"),

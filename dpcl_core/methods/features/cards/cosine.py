@@ -14,8 +14,8 @@ class CosineParams(Params):
 CARD = adaptation_params.card(
     name="cosine",
     title="DP cosine classifier",
-    summary="Adds up the unit-length features of each class, once per task, with Gaussian noise; a test example gets the "
-    "class whose noisy sum points most nearly its way. Nothing is trained, so nothing is forgotten but what noise hides.",
+    summary="Sums the unit-length features of each class once per task, with Gaussian noise. A test example gets the class "
+    "whose noisy sum is closest in direction. Nothing is trained, so a later task cannot overwrite an earlier one.",
     source="Tobaben et al. 2025, Algorithm 1",
     params=CosineParams,
     module="dpcl_core.methods.features.cosine",

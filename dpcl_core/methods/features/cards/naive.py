@@ -8,8 +8,8 @@ from dpcl_core.methods.features.cards import adaptation_params, printed
 CARD = adaptation_params.trained_card(
     name="naive",
     title="Naive fine-tuning",
-    summary="One model that is simply trained on, task after task, by DP-SGD. Nothing keeps it from forgetting: a lower "
-    "bound for everything else. Needs one list of all labels, for it has one last layer.",
+    summary="One model, trained by DP-SGD on one task after another. Nothing protects it from forgetting: a lower bound for "
+    "the other methods. It has a single last layer, so it needs one list of all labels.",
     source="Tobaben et al. 2025, Algorithm A2",
     params=adaptation_params.PeftParams,
     module="dpcl_core.methods.features.naive",

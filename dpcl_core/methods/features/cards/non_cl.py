@@ -23,8 +23,9 @@ class NonClParams(adaptation_params.PeftParams):
 CARD = adaptation_params.trained_card(
     name="non-cl",
     title="All data at once",
-    summary="Keeps every example and trains a fresh model on all of them together. No continual learning, but an upper "
-    "bound for it. Released after every task, it uses early examples again each time, and their guarantee is weaker.",
+    summary="Keeps every example and trains a fresh model on all of them together. This is not continual learning, but an "
+    "upper bound for it. If it is released after every task, early examples are used again each time, and their guarantee "
+    "is weaker.",
     source="Tobaben et al. 2025, Algorithm A3",
     params=NonClParams,
     module="dpcl_core.methods.features.non_cl",

@@ -21,8 +21,8 @@ class EnsembleParams(adaptation_params.PeftParams):
 CARD = adaptation_params.trained_card(
     name="peft-ensemble",
     title="PEFT ensemble",
-    summary="Trains a new last layer, or a small adapter with one, for every task, from the same frozen network and by "
-    "DP-SGD; keeps them all, and lets them vote on a test example. No task can overwrite what another has learned.",
+    summary="For each task, DP-SGD trains a new last layer, or a small adapter with one, on the same frozen network. All "
+    "are kept, and they vote on a test example. No task can overwrite what another has learned.",
     source="Tobaben et al. 2025, Algorithm 2",
     params=EnsembleParams,
     module="dpcl_core.methods.features.peft_ensemble",

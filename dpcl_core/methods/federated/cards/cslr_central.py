@@ -59,9 +59,9 @@ def table_names(spec: RunSpec) -> tuple[str, str]:
 CARD = federated_params.card(
     name="cslr-central",
     title="CSLR, trusted sum",
-    summary="Every client matches its texts to public groups and sends one clipped vector; the sum gets noise once and "
-    "becomes a mixture of Gaussians. Clients train the head in rounds on their own texts and rehearse invented ones. "
-    "Replay and head are paid for separately, and together.",
+    summary="Every client matches its texts to public groups and sends one clipped vector. The sum gets noise once and "
+    "becomes a mixture of Gaussians. Clients train the head in rounds on their own texts and rehearse generated ones. "
+    "Replay and head are accounted for separately, and together.",
     source=f"{federated_params.SOURCE}, repaired: matched on the client, one noise on the joint vector, accounted",
     params=CslrCentralParams,
     module="dpcl_core.methods.federated.cslr_central",

@@ -55,8 +55,8 @@ class CslrPublishedParams(federated_params.ListParams, federated_params.Rehearsa
     )
     noisy_lists: bool = Field(
         False,
-        description="Whether clients noise the four statistics of every entry before lists are matched, by Table 5 and anew "
-        "in every round, as printed (Algorithm 1, line 2).",
+        description="Whether clients noise the four statistics of every entry before lists are matched, by Table 5 and "
+        "again in every round, as printed (Algorithm 1, line 2).",
     )
     aggregation: Literal["shares", "entries"] = Field(
         "shares",
@@ -152,8 +152,8 @@ def differences(spec: RunSpec) -> tuple[str, ...]:
 CARD = federated_params.card(
     name="cslr-published",
     title="CSLR as published",
-    summary="In every round some clients send lists of Gaussians, which the server clusters by their log-densities at "
-    "public sentences and averages group by group with the paper's noise; clients rehearse texts invented from it. The "
+    summary="In every round some clients send lists of Gaussians. The server clusters them by their log-densities at public "
+    "sentences and averages each group with the paper's noise; clients rehearse texts generated from the averages. The "
     "claimed epsilon leaves out the head, and its noise costs more than it claims.",
     source=federated_params.SOURCE,
     params=CslrPublishedParams,

@@ -12,9 +12,9 @@ class CslrServerHeadParams(federated_params.ListParams, federated_params.Release
 CARD = federated_params.card(
     name="cslr-server-head",
     title="CSLR, head on the server",
-    summary="Every client matches its texts to public groups and sends one clipped vector a task; the sum gets noise once "
-    "and becomes a mixture of Gaussians. The server trains the head on texts invented from it alone, of all tasks: the head "
-    "costs nothing beyond the release.",
+    summary="Every client matches its texts to public groups and sends one clipped vector per task. The sum gets noise once "
+    "and becomes a mixture of Gaussians. The server trains the head on texts generated from these mixtures alone, for all "
+    "tasks: the head costs nothing beyond the release.",
     source=f"{federated_params.SOURCE}, repaired: matched on the client, released once a task, head from the release",
     params=CslrServerHeadParams,
     module="dpcl_core.methods.federated.cslr_server_head",

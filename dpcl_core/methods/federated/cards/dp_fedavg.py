@@ -12,8 +12,8 @@ class DpFedAvgParams(federated_params.ClippedParams):
 CARD = federated_params.card(
     name="dp-fedavg",
     title="DP-FedAvg, no replay",
-    summary="Clients train the head in rounds, task after task; every client's change is clipped and the sum gets noise. "
-    "Nothing keeps it from forgetting.",
+    summary="Clients train the head in rounds, one task after another; each client's update is clipped, and the sum gets "
+    "noise. Nothing protects it from forgetting.",
     source="McMahan et al. 2018; DP-SGD (no replay) of Shihab et al. 2026",
     params=DpFedAvgParams,
     module="dpcl_core.methods.federated.dp_fedavg",

@@ -19,8 +19,8 @@ CARD = replace(
     cslr_central.CARD,
     name="dp-stat-share",
     title="DP-Stat-Share",
-    summary="CSLR with one Gaussian a client and label in place of a list: nothing is matched, and all else is the same. "
-    "The paper names no source that describes it; this is what its numbers say.",
+    summary="CSLR with one Gaussian for each client and label in place of a list: nothing is matched, and the rest is the "
+    "same. The paper names no source that describes it; this version follows its numbers.",
     source=f"Baseline of {federated_params.SOURCE}, read as lists of one entry",
     params=DpStatShareParams,
     module="dpcl_core.methods.federated.dp_stat_share",

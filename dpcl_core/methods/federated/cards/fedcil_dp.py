@@ -26,9 +26,9 @@ class FedCilDpParams(federated_params.ClippedParams):
 CARD = federated_params.card(
     name="fedcil-dp",
     title="FedCIL with noise",
-    summary="Clients train a generator of embeddings and a classifier that tells real ones from invented ones; their joint "
-    "change is clipped and the sum gets noise. The generator of the last round replays earlier classes. Clients' own "
-    "generators never reach the server, as they do in the original.",
+    summary="Clients train a generator of embeddings and a classifier that tells real from generated ones; their joint "
+    "update is clipped, and the sum gets noise. The generator of the last round replays earlier classes. Unlike in the "
+    "original, clients' own generators never reach the server.",
     source="Qi, Zhao and Li 2023 (FedCIL), on embeddings and under user-level privacy",
     params=FedCilDpParams,
     module="dpcl_core.methods.federated.fedcil_dp",

@@ -133,10 +133,10 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
     if isinstance(params, ReleaseParams):
         check_axes(spec, params.dimensions)
     if n_users < 2:
-        allowed = "must be at least 2: with one client there is nobody to be hidden among"
+        allowed = "must be at least 2: one client alone cannot hide"
         raise BadInput("scenario.clients", n_users, allowed)
     if facts.recurrence == "once" and n_users < 2 * facts.n_tasks:
-        allowed = f"must be at least {2 * facts.n_tasks}: each task has clients of its own, and one has nobody to hide among"
+        allowed = f"must be at least {2 * facts.n_tasks}: each task has its own clients, and one alone cannot hide"
         raise BadInput("scenario.clients", n_users, allowed)
     if isinstance(params, RoundParams) and params.participation * n_users < 1:
         allowed = f"must be at least {1 / n_users:.3g}, one of the {n_users} clients in a round on average"

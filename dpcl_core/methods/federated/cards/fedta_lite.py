@@ -33,8 +33,8 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
 CARD = federated_params.card(
     name="fedta-lite",
     title="FedTA-lite, no privacy",
-    summary="Every class has a trained anchor that is mixed into the embeddings near it; the server keeps of each class the "
-    "prototype least like those of the others. A simplified reading of its source, without noise: an upper line.",
+    summary="Every class has a trained anchor, which is mixed into the embeddings near it. For each class the server keeps "
+    "the prototype least like those of other classes. A simplified reading of its source, without noise: an upper line.",
     source="After Yu et al., CVPR 2025 (FedTA); its mixing equations were not at hand",
     params=FedTaLiteParams,
     module="dpcl_core.methods.federated.fedta_lite",

@@ -13,9 +13,9 @@ class LabelMeansParams(federated_params.ReleaseParams):
 CARD = federated_params.card(
     name="label-means",
     title="Noisy class means",
-    summary="Labels are known when a client computes: it sends the mean of each class, clipped, once a task, and the sum "
-    "gets noise. A text gets the class whose mean is nearest. No lists, nothing matched or trained: what a method with "
-    "lists must beat.",
+    summary="Each client sends the clipped mean of each of its classes once per task, and the sum gets noise. A text gets "
+    "the class with the nearest mean. No lists, no matching, no training: the baseline that a method with lists must "
+    "beat.",
     source="Nearest class mean, released once a task under user-level privacy",
     params=LabelMeansParams,
     module="dpcl_core.methods.federated.label_means",

@@ -12,9 +12,9 @@ class LocalListParams(federated_params.ListParams, federated_params.ReleaseParam
 
 CARD = federated_params.card(
     name="local-list",
-    title="Noisy lists, nobody trusted",
-    summary="Every client adds noise to its own list of Gaussians, once a task, and sends it; the server clusters the lists "
-    "it got and trains the head on texts invented from their averages. Shows what it costs to trust nobody.",
+    title="Noisy lists, no trusted server",
+    summary="Every client adds noise to its own list of Gaussians once per task and sends it. The server clusters the noisy "
+    "lists and trains the head on texts generated from their averages. Shows what it costs to trust no one.",
     source=f"{federated_params.SOURCE}, under local trust",
     params=LocalListParams,
     module="dpcl_core.methods.federated.local_list",
@@ -25,6 +25,6 @@ CARD = federated_params.card(
     assumes=federated_params.SIMULATED[:1],
     needs_anchors=True,
     printed=ADDED,
-    table_names=lambda spec: ("Added: noisy lists, nobody trusted", federated_params.axes(spec)),
+    table_names=lambda spec: ("Added: noisy lists, no trusted server", federated_params.axes(spec)),
     reference="CSLR",
 )

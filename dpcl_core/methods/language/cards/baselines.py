@@ -11,7 +11,7 @@ from dpcl_core.methods.language.cards import network_params, printed
 from dpcl_core.methods.language.cards.lm_params import BaselineParams, ErParams, EwcParams, GemParams, MtlParams, OloraParams
 from dpcl_core.spec import Params, RunSpec
 
-RAW_BUFFER = "Texts kept for later tasks are held as they are by whoever trains: the bound is about what is released."
+RAW_BUFFER = "Texts kept for later tasks are stored unprotected by the trainer: the bound covers what is released."
 NOISY_BUFFER = "Texts kept for later tasks are noisy copies; their labels are as the setting on labels says."
 
 
@@ -95,8 +95,8 @@ def differences(spec: RunSpec) -> tuple[str, ...]:
 SEQFT = network_params.language_card(
     name="lm-seqft",
     title="SeqFT: fine-tuning in sequence",
-    summary="Trains one set of low-rank adapters of a language model on task after task and does nothing against "
-    "forgetting. Nobody's texts are read again once their task is over.",
+    summary="Trains one set of low-rank adapters of a language model on one task after another and does nothing against "
+    "forgetting. No text is read again once its task is over.",
     source="Baseline of PeCL (Zhan et al.), DP-SGD (Abadi et al. 2016) or noisy embeddings",
     params=BaselineParams,
     module="dpcl_core.methods.language.baselines",

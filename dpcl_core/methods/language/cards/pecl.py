@@ -128,9 +128,9 @@ def table_names(spec: RunSpec) -> tuple[str, str]:
 CARD = network_params.language_card(
     name="pecl",
     title="PeCL, repaired",
-    summary="PeCL with noise that keeps its promise. central: DP-SGD on a language model's adapters, tokens unlearned by a "
-    "bounded hinge against the public model, and a memory that is held by released or public numbers. local: the same noise "
-    "on every token of a text, stop words included, drawn once.",
+    summary="PeCL with a guarantee that holds. central: DP-SGD on a language model's adapters; a bounded hinge against the "
+    "public model unlearns tokens, and the memory penalty uses released or public numbers only. local: the same noise on "
+    "every token of a text, stop words included, drawn once.",
     source="A repair of Zhan et al., Forget What's Sensitive, Remember What Matters",
     params=PeclParams,
     module="dpcl_core.methods.language.pecl",

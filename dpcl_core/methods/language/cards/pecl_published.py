@@ -98,18 +98,19 @@ def differences(spec: RunSpec) -> tuple[str, ...]:
     scored_by = "public" if spec.params.score_model == "base" else "trained"
     return (
         *network_params.differences(spec),
-        "Not given either: the clipping norm C of embeddings, which model scores a token, whether noise is drawn anew. "
+        "Not given either: the clipping norm C of embeddings, which model scores a token, whether noise is drawn again. "
         f"Ours: the median embedding's length, the {scored_by} model, and "
-        "noise drawn anew in every pass; tokens of prompts and answers are neither clipped nor noised.",
+        "noise drawn again in every pass; tokens of prompts and answers are neither clipped nor noised.",
     )
 
 
 CARD = network_params.language_card(
     name="pecl-published",
     title="PeCL as published",
-    summary="Trains a language model's adapters on texts whose embeddings get noise, more of it the more surprising a token "
-    "is and none on stop words; unlearns surprising tokens, and holds what earlier tasks left. Its paper claims a budget "
-    "for every token. The noise depends on the text and the loss reads the text itself, so that no guarantee holds.",
+    summary="Trains a language model's adapters on texts with noisy embeddings: the more surprising a token, the more "
+    "noise, and none on stop words. It unlearns surprising tokens and stays close to what earlier tasks learned. Its "
+    "paper claims a budget for every token. But the noise depends on the text, and the loss reads the text itself, so no "
+    "guarantee holds.",
     source="Zhan et al., Forget What's Sensitive, Remember What Matters",
     params=PublishedParams,
     module="dpcl_core.methods.language.pecl_published",

@@ -26,8 +26,8 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
 CARD = network_params.network_card(
     name="agem",
     title="A-GEM without noise",
-    summary="A whole network learns one task after the other and keeps one batch of each. A step that would make it worse "
-    "on the batches it kept is bent until it does not. Adds no noise: an upper bound for its private relatives.",
+    summary="A whole network learns one task after another and keeps one batch of each. A step that would make it worse on "
+    "the kept batches is projected until it does not. Adds no noise: an upper bound for the private versions.",
     source="Chaudhry et al. 2019; the noiseless baseline of Lai et al. 2022",
     params=AgemParams,
     module="dpcl_core.methods.lifelong.agem",

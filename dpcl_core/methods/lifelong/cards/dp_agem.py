@@ -65,7 +65,7 @@ def notes(params: Params) -> tuple[str, ...]:
     assert isinstance(params, DpAgemParams)
     if params.projection == "never":
         return (ROUNDING_ASSUMED,)
-    on_memory = "Examples kept for replay are held as they are by whoever trains: the bound is about what is released."
+    on_memory = "Examples kept for replay are stored unprotected by the trainer: the bound covers what is released."
     return on_memory, ROUNDING_ASSUMED
 
 
@@ -87,9 +87,9 @@ def differences(spec: RunSpec) -> tuple[str, ...]:
 CARD = network_params.network_card(
     name="dp-agem",
     title="DP-A-GEM",
-    summary="Trains one network from task to task. Each step is kept from pointing against the gradient on a sample of an "
-    "earlier task; both gradients are clipped example by example and get fresh noise. Whoever is in a kept sample pays "
-    "for every replay, and the ledger adds that up.",
+    summary="Trains one network from task to task. No step may point against the gradient on a sample of an earlier task; "
+    "both gradients are clipped example by example and get fresh noise. An example in a kept sample is charged for every "
+    "replay, and the ledger adds that up.",
     source="NaiveGaussian of Lai et al. 2022 (Desai et al. 2021), repaired: per-example clipping, replays accounted for",
     params=DpAgemParams,
     module="dpcl_core.methods.lifelong.dp_agem",

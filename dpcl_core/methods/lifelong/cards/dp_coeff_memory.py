@@ -21,8 +21,8 @@ def derived(params: Params, facts: PublicSizes) -> str:
 CARD = MethodCard(
     name="dp-coeff-memory",
     title="Coefficient memory (repair of L2DP-ML)",
-    summary="Releases three noisy sums of each task's features, once: all that L2DP-ML's second-order loss needs. Memory "
-    "holds these sums instead of examples, so any number of epochs, orders of tasks and replays costs nothing more.",
+    summary="Releases three noisy sums of each task's features, once: all that L2DP-ML's second-order loss needs. The "
+    "memory holds these sums instead of examples, so more epochs, other orders of tasks and replays cost nothing more.",
     source="A repair of Lai et al. 2022, section 4: one release with a proof in place of one noise for all",
     params=CoeffMemoryParams,
     module="dpcl_core.methods.lifelong.dp_coeff_memory",

@@ -38,8 +38,9 @@ def derived(params: Params, facts: PublicSizes) -> str:
 CARD = MethodCard(
     name="independent-laplace",
     title="Noise for every record (repair of L2DP-ML)",
-    summary="Every example is stored with noise of its own: Laplace noise on each value, and a label that is true with some "
-    "chance only. The copies may be used without limit. Local privacy: nobody need be trusted, at a high price.",
+    summary="Stores every example with its own noise: Laplace noise on each value, and a label that is true only with some "
+    "probability. The copies may be used without limit. This is local privacy: no one has to be trusted, but the price is "
+    "high.",
     source="A repair of Lai et al. 2022, section 4: fresh noise for each record in place of one noise for all",
     params=IndependentLaplaceParams,
     module="dpcl_core.methods.lifelong.independent_laplace",

@@ -77,8 +77,8 @@ class L2dpMlParams(BatchParams):
     first_layer: FirstLayer = Field(
         "recentred",
         description="What the classifier reads. recentred: units less what noise alone gives them, so that no data is read "
-        "to bring the noise down. plain: units as they are. batch-norm: as in the predecessor's code; nobody "
-        "accounts for its statistics.",
+        "to bring the noise down. plain: units as they are. batch-norm: as in the predecessor's code; its statistics are "
+        "not accounted for.",
     )
     output_noise: OutputNoise = Field(
         "per-class",
@@ -115,7 +115,7 @@ def derived(params: Params, facts: PublicSizes) -> str:
 def notes(params: Params) -> tuple[str, ...]:
     """The reasons why its epsilon is no bound, and the place of the noise."""
     assert isinstance(params, L2dpMlParams)
-    inside = "The noise is inside the model file: test examples get the same, so whoever has the model has the noise."
+    inside = "The noise is inside the model file: test examples get the same, so anyone who has the model has the noise."
     one_row = "One noise vector is shared by all classes, too: the difference of two classes' weights has none of it."
     return (
         "One noise vector is shared by all records. Subtracting two noisy records removes it.",
@@ -139,8 +139,8 @@ def differences(spec: RunSpec) -> tuple[str, ...]:
 CARD = network_params.network_card(
     name="l2dp-ml",
     title="L2DP-ML",
-    summary="A-GEM whose losses are cut off after a few terms and perturbed: one Laplace noise for all inputs, one for all "
-    "hidden units, one for the output layer, drawn once and used for every example, step and task. Theorem 2 of its paper "
+    summary="A-GEM whose losses are cut off after a few terms and perturbed by Laplace noise: one draw for all inputs, one "
+    "for all hidden units and one for the output layer, used for every example, step and task. Theorem 2 of its paper "
     "claims one epsilon for any number of tasks. It does not hold: subtracting two examples removes the noise.",
     source="Lai et al. 2022, Algorithms 1 and 2",
     params=L2dpMlParams,
