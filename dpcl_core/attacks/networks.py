@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -19,7 +18,7 @@ from dpcl_core.methods.common.per_example_gradients import Gradients
 from dpcl_core.methods.lifelong import nets
 from dpcl_core.methods.lifelong.cards.dp_agem_params import DpAgemParams
 from dpcl_core.privacy.lower_bound import Audited
-from dpcl_core.scenarios.stream import Examples, Task
+from dpcl_core.scenarios.stream import Examples, Task, generator
 from dpcl_core.spec import RunSpec
 
 ATTACKS = ("learner", "life")
@@ -61,13 +60,20 @@ def audited(spec: RunSpec, trials: int, attack: str) -> list[Audited]:
     return results
 
 
-def distinct_labels(spec: RunSpec, n_persons: int = _N_PERSONS) -> Game:
+def half(seed: int) -> NDArray[np.bool_]:
+    """Who takes part, bool [_N_PERSONS]: a random half, as a fixed number adds no variance to the scores."""
+    drawn: NDArray[np.bool_] = generator(seed, "who takes part").permutation(np.arange(_N_PERSONS) % 2 == 0)
+    return drawn
+
+
+def distinct_labels(
+    spec: RunSpec, n_persons: int = _N_PERSONS, takes_part: Callable[[int], NDArray[np.bool_]] = half
+) -> Game:
     """A game with many persons of distinct labels. The two sides swap who takes part."""
     assert isinstance(spec.params, DpAgemParams)
     features = np.random.default_rng(0).standard_normal((n_persons, 64)) * 8 * max(1.0, spec.params.clip_norm)
     rows, labels = features.astype(np.float32), np.arange(n_persons, dtype=np.int64)
-    changed = np.roll(labels, 1)
-    known, takes_part = _known(n_persons), partial(play.coins, n=n_persons)
+    changed, known = np.roll(labels, 1), _known(n_persons)
 
     def tasks(seed: int, side: bool) -> Sequence[Task]:
         targets = play.targets(rows, labels, changed, takes_part(seed) == side, spec)

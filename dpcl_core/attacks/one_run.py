@@ -6,7 +6,7 @@ import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,7 +79,8 @@ def _coefficients(spec: RunSpec, epsilon: float) -> _Play:
 
 def _network(spec: RunSpec, epsilon: float) -> _Play:
     attack = "how far the weights moved along the example's gradient (examples with labels of their own)"
-    return _Play(spec, replace(networks.distinct_labels(spec, N_LABELS), attack=attack))
+    game = networks.distinct_labels(spec, N_LABELS, partial(coins, n=N_LABELS))  # its bound needs independent coins
+    return _Play(spec, replace(game, attack=attack))
 
 
 def _rounds(spec: RunSpec, epsilon: float) -> _Play:
