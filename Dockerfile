@@ -8,6 +8,8 @@ COPY requirements.txt .
 RUN if [ "$DEVICE" = cpu ] && [ -n "$TORCH_INDEX" ]; then export PIP_EXTRA_INDEX_URL="$TORCH_INDEX"; fi \
     && pip install --no-cache-dir -r requirements.txt
 COPY . .
+# Public networks that see and read, inside the image.
+RUN python -m dpcl_core fetch --environment lite0 smollm2
 # What people bring and what runs leave behind live outside the image.
 ENV DPCL_HOME=/state DPCL_DATA=/data
 VOLUME ["/state", "/data"]

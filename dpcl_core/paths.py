@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from pathlib import Path
 
 from dpcl_core.errors import BadInput
@@ -20,6 +21,16 @@ def home() -> Path:
 def features_dir() -> Path:
     """Cached backbone features, addressed by content."""
     return home() / "features"
+
+
+def network_cache() -> Path:
+    """The user's cache of fetched networks, whatever the home is: `~/.cache/dpcl/networks`, or below `XDG_CACHE_HOME`."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dpcl" / "networks"
+
+
+def network_dirs() -> tuple[Path, Path]:
+    """Where fetched networks are looked for: in this Python's environment, then in the user's cache."""
+    return Path(sys.prefix) / "share" / "dpcl" / "networks", network_cache()
 
 
 def data_dir() -> Path | None:

@@ -100,6 +100,12 @@ class DataSpec(Spec):
         None, description="Keep at most this many test examples of each class; empty: all."
     )
     backbone: str = Field("pixels", description="Frozen public network that turns an example into features.")
+    resolution: int | None = Field(
+        None,
+        ge=1,
+        description="Side in pixels at which the network reads pictures, where it has a choice; empty: as it was trained. "
+        "Fewer pixels are quicker and show less.",
+    )
 
     @property
     def is_subset(self) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from pydantic import ConfigDict, TypeAdapter
 
-from dpcl_core.backbones import weights
+from dpcl_core.backbones import packaged, weights
 from dpcl_core.backbones.encoders import files as encoders
 from dpcl_core.backbones.language import files as language
 from dpcl_core.data import card_files, hub
@@ -34,6 +34,7 @@ _OTHERS = (
     f"{TIMM}MODEL for another image model of timm, {encoders.LIBRARY}NAME for another encoder of sentence-transformers, or "
     f"{language.HUB}NAME for a causal language model of the Hugging Face hub"
 )
+_VISION = ("torch", "timm", "torchvision")
 _TAGS = {"in1k": "imagenet-1k", "in12k": "imagenet-12k", "in21k": "imagenet-21k", "in22k": "imagenet-22k"}
 
 
@@ -45,7 +46,9 @@ class BackboneCard:
     on; for a timm model as far as its name says. `reads`: kinds of data it can turn into features. `module` has
     `make(card, device)`. `size_mb`: size of the weights in MB, None if unknown here. `is_language_model`: it gives no
     features but is trained itself, by methods that read texts; then `module` has `load(name, device)`. `context`: length of
-    a language model's context in tokens, None if unknown here.
+    a language model's context in tokens, None if unknown here. `package`: where a network that comes with pip is fetched
+    from. `resolutions`: sides in pixels that it can read pictures at, the one it was trained at first; empty: only one, and
+    `make` takes no other.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -61,6 +64,8 @@ class BackboneCard:
     saw: tuple[str, ...] = ()
     is_language_model: bool = False
     context: int | None = None
+    package: packaged.Package | None = None
+    resolutions: tuple[int, ...] = ()
 
 
 def read() -> dict[str, BackboneCard]:
@@ -124,6 +129,14 @@ def refuses(card: BackboneCard, dataset_name: str) -> str | None:
     return f"was trained on {', '.join(trained_on)}, whose {what} are then no longer private; take {' or '.join(fitting)}"
 
 
+def refuse_resolution(card: BackboneCard, resolution: int | None) -> None:
+    """Raises BadInput for a resolution that the network cannot read pictures at; None is its own."""
+    if resolution is None or resolution in card.resolutions:
+        return
+    offered = f"must be one of {', '.join(map(str, card.resolutions))}" if card.resolutions else "must be left out"
+    raise BadInput("data.resolution", resolution, f"{offered} with data.backbone = {card.name}")
+
+
 def available(card: BackboneCard) -> str | None:
     """None if the backbone can be used; else one sentence with the files to add and their folder. Opens no weights.
 
@@ -132,14 +145,18 @@ def available(card: BackboneCard) -> str | None:
     if card.size_mb == 0:  # there are no weights
         return None
     prefix, model = _parted(card.name)
+    packages = ("torch", "transformers", "peft") if card.is_language_model else ("torch", "sentence_transformers")
+    if card.package:
+        needed = packages if card.is_language_model else _VISION
+        is_here = packaged.folder(card.name, card.package)
+        return lacking(needed) or (None if is_here else packaged.wish(card.name, card.package))
     if prefix == TIMM:
-        if absent := lacking(("torch", "timm", "torchvision")):
+        if absent := lacking(_VISION):
             return absent
         is_here = weights.local(model) or weights.in_hub_cache(f"timm/{model}")
         return None if is_here or hub.is_reachable() else weights.wish(model, weights.UNREACHABLE)
     if card.name == encoders.MINILM:
         return lacking(("torch",)) or encoders.minilm_missing()
-    packages = ("torch", "transformers", "peft") if card.is_language_model else ("torch", "sentence_transformers")
     if prefix:
         return lacking(packages) or _FOLDERS[prefix].missing(model)
     try:

@@ -35,18 +35,23 @@ class Extractor(Protocol):
 
 
 class Make(Protocol):
-    """`make` of a card's module."""
+    """`make` of a card's module; only a card with `resolutions` is made at one."""
 
-    def __call__(self, card: BackboneCard, device: str) -> Extractor: ...
+    def __call__(self, card: BackboneCard, device: str, **resolution: int) -> Extractor: ...
 
 
-def load(name: str, device: str = "cpu") -> Extractor:
-    """The named extractor on a torch device. Raises BadInput for unknown names and damaged weights, DataMissing for missing
-    weights or packages."""
+def load(name: str, device: str = "cpu", resolution: int | None = None) -> Extractor:
+    """The named extractor on a torch device, reading pictures at a resolution (None: its own).
+
+    Raises BadInput for unknown names, damaged weights and a resolution that it does not have, DataMissing for missing
+    weights or packages.
+    """
     card = catalog.card(name)
     if card.is_language_model:
         raise BadInput(catalog.FIELD, name, "must be a backbone that gives features: a language model is trained itself")
-    return cast(Make, import_module(card.module).make)(card, device)
+    catalog.refuse_resolution(card, resolution)
+    make = cast(Make, import_module(card.module).make)
+    return make(card, device) if resolution is None else make(card, device, resolution=resolution)
 
 
 def pictures(content: Content, name: str) -> Images:

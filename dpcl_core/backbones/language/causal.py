@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from dpcl_core.backbones import weights
-from dpcl_core.backbones.language import files
+from dpcl_core.backbones.language import files, folders
 from dpcl_core.backbones.language.plain import EPSILON
 from dpcl_core.backbones.torchvision_shim import ensure_torchvision
 from dpcl_core.backbones.weights import FIELD
@@ -148,7 +148,7 @@ def _bundled() -> PreTrainedModel:
 def _of_hub(backbone: str, device: str) -> PreTrainedModel:
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    folder = files.folder(backbone.removeprefix(files.HUB))
+    folder = folders.folder(backbone)
     try:
         config = AutoConfig.from_pretrained(folder)
         kinds = tuple(config.architectures or ())

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from dpcl_core.backbones.language import files
+from dpcl_core.backbones.language import files, folders
 from dpcl_core.backbones.torchvision_shim import ensure_torchvision
 from dpcl_core.backbones.weights import FIELD
 from dpcl_core.errors import BadInput
@@ -63,7 +63,7 @@ def load(backbone: str) -> Tokenizer:
         assert bos is not None
         assert eos is not None
         return Tokenizer(inner, bos, eos)
-    folder = files.folder(backbone.removeprefix(files.HUB))
+    folder = folders.folder(backbone)
     ensure_torchvision()  # before the library, which imports it for some families of models
     from transformers import AutoTokenizer
 

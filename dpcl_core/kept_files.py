@@ -1,0 +1,51 @@
+"""Files that are kept to save time, and that can be deleted at any time: fetched networks, computed features."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from dpcl_core import paths
+from dpcl_core.backbones import catalog, packaged
+from dpcl_core.errors import unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One kind of kept files. `size`: bytes; `clean`: deletes them all."""
+
+    name: str
+    title: str
+    size: int
+    place: Path
+    clean: Callable[[], object]
+
+
+def listed() -> list[Kept]:
+    """All kinds, empty ones too. Networks that were stored inside the environment belong to the installation, and are not
+    listed."""
+    networks = [
+        Kept(name, card.title, packaged.size(name), paths.network_cache() / name, partial(packaged.clean, name))
+        for name, card in catalog.CARDS.items()
+        if card.package
+    ]
+    folder = paths.features_dir()
+    delete = partial(shutil.rmtree, folder, ignore_errors=True)
+    features = Kept("features", "features of your examples", _size(folder), folder, delete)
+    return [*networks, features]
+
+
+def clean(name: str) -> Kept:
+    """Deletes the kept files of this name; gives what there was. Raises BadInput for an unknown name."""
+    known = {kept.name: kept for kept in listed()}
+    if name not in known:
+        raise unknown("--clean", name, known)
+    known[name].clean()
+    return known[name]
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())

