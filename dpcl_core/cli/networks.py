@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from dpcl_core import kept_files, paths
-from dpcl_core.backbones import catalog, packaged
+from dpcl_core import paths
+from dpcl_core.backbones import catalog, kept_files, packaged
 from dpcl_core.cli.output import print_json, say
 from dpcl_core.errors import unknown
 
