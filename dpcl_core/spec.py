@@ -106,6 +106,12 @@ class DataSpec(Spec):
         description="Side in pixels at which the network reads pictures, where it has a choice; empty: as it was trained. "
         "Fewer pixels are quicker and show less.",
     )
+    axes: int | None = Field(
+        None,
+        ge=0,
+        description="Features are taken along this many public axes, where the network has some; empty: by a public rule of "
+        "ε and of the size of a class; 0: as the network gives them.",
+    )
 
     @property
     def is_subset(self) -> bool:

@@ -11,7 +11,6 @@ from typing import cast
 import streamlit as st
 
 from dpcl_core import checks
-from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import files, own
 from dpcl_core.errors import BadInput
@@ -24,7 +23,7 @@ from pages.parts.claims import privacy_bar
 from pages.parts.shell import fields, link, pickers
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
-from pages.parts.training import label_form
+from pages.parts.training import label_form, network_form
 
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, math.inf)
 SEED_COUNTS = (1, 3, 5, 10)
@@ -32,10 +31,6 @@ _OWN_HELP = (
     "Your own: a folder NAME with train.parquet and test.parquet (columns image and label, text and label, or window, "
     "rate_hz and label), with train.csv and test.csv of texts (first line text,label), or with folders train/CLASS and "
     "test/CLASS of images, in the folder that DPCL_DATA names. Type own:NAME if it is not on the list."
-)
-_TIMM_HELP = (
-    "Any image model of timm: type timm:MODEL; any causal language model of the Hugging Face hub: hf:NAME. Weights come "
-    "from the hub or from the folder DPCL_WEIGHTS."
 )
 _SAME_EXAMPLES = (
     "Every task has the same examples. If a method spends this ε on each task, as the cosine classifier does, the total ε "
@@ -78,6 +73,8 @@ def codec(method: str, scenario: str) -> link.Codec:
             field("method", "m", "method", link.Choice(tuple(methods.CARDS)), checks.DEFAULT_METHOD),
             field("dataset", "d", "dataset", link.Text(), data["dataset"].default),
             field("backbone", "bb", "network", link.Text(), data["backbone"].default),
+            field("resolution", "px", "resolution", link.Maybe(link.Whole(1, 4096)), None),
+            field("axes", "ax", "number of axes", link.Maybe(link.Whole(0, 4096)), None),
             field("train_per_class", "tr", "training examples per class", link.Maybe(link.Whole(1, 10**7)), None),
             field("train_per_source", "ts", "training examples per source", link.Maybe(link.Whole(1, 10**7)), None),
             field("test_per_class", "te", "test examples per class", link.Maybe(link.Whole(1, 10**7)), None),
@@ -180,9 +177,7 @@ def form(view: View) -> Values:
     values |= _widgets(view, "s", _scenario_settings(str(values["scenario"])))
     values["method"] = pickers.select(view, "method", "Method", {name: one.title for name, one in methods.CARDS.items()})
     values |= _widgets(view, "p", _method_settings(str(values["method"])))
-    values["backbone"] = _typed(
-        view, "backbone", "Network for the features", list(backbones.CARDS), _backbone_title, _TIMM_HELP
-    )
+    values |= network_form.draw(view, _typed)
     values["labels"] = label_form.setting(view, methods.CARDS[str(values["method"])])
     list_line = st.container()
     values["epsilons"] = _epsilons(view, str(values["method"]), repeats_examples=_repeats_examples(values))
@@ -215,13 +210,6 @@ def _typed(view: View, name: str, title: str, options: list[str], shown: Callabl
 def _own() -> list[str]:
     """The names of the user's own datasets."""
     return own.names()
-
-
-def _backbone_title(name: str) -> str:
-    try:
-        return backbones.card(name).title
-    except BadInput:
-        return name  # typed and unknown: the checks report it
 
 
 def _dataset_title(name: str) -> str:
