@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from dpcl_core import checks, metrics
 from dpcl_core.attacks import catalog as attacks
+from dpcl_core.backbones import axes as public_axes
 from dpcl_core.backbones import cache, pixels
+from dpcl_core.backbones import catalog as backbones
 from dpcl_core.backbones.extractor import pictures as as_pictures
 from dpcl_core.data import anchors, load
 from dpcl_core.data import catalog as datasets
@@ -23,6 +25,7 @@ from dpcl_core.data.sentences import Sentences
 from dpcl_core.data.texts import TextForm, Texts
 from dpcl_core.events import AuditNote, CellFinished, Event, Note, Progress, Started, TaskLearned
 from dpcl_core.explorers.catalog import Observer
+from dpcl_core.methods import axes
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.evaluation import evaluated, untrained
 from dpcl_core.methods.common.learner import Learner, Prefetching, PublicContext, Surveying
@@ -93,7 +96,13 @@ def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
     if warning := noise_forecast.note(forecast(spec, n_features=context.n_inputs, classes_per_task=n_home, facts=context)):
         yield Note("warning", warning)
     context = replace(context, anchors=(yield from _anchors(spec, dataset, device)))
-    for cells in _groups(spec):
+    counts = axes.numbers(spec, context)
+    for cells in _groups(spec, counts):
+        if counts:
+            n_axes = counts[cells[0].epsilon]
+            narrow = table.along_first(n_axes)
+            streams = {seed: open_stream(spec, narrow, seed) for seed in dict.fromkeys(cell.seed for cell in cells)}
+            context = replace(context, n_inputs=n_axes)
         yield from _learn(spec, cells, streams, context)
 
 
@@ -178,12 +187,13 @@ def _audits(spec: RunSpec) -> dict[float, AuditNote]:
     return dict(zip(spec.privacy.epsilons, notes, strict=True))
 
 
-def _groups(spec: RunSpec) -> list[list[Cell]]:
-    """The cells grouped by learner, as the method's card says."""
+def _groups(spec: RunSpec, n_axes: Mapping[float, int]) -> list[list[Cell]]:
+    """The cells grouped by learner, as the method's card says; one learner takes cells of one number of axes."""
     shares = methods.card(spec.method).shares
     cells = list(spec.cells())
     if shares == "all":
-        return [cells]
+        counts = dict.fromkeys(n_axes.get(cell.epsilon, 0) for cell in cells)
+        return [[cell for cell in cells if n_axes.get(cell.epsilon, 0) == count] for count in counts]
     if shares == "epsilons":
         return [[cell for cell in cells if cell.seed == seed] for seed in spec.seeds]
     return [[cell] for cell in cells]
@@ -196,6 +206,8 @@ def _table(spec: RunSpec, dataset: Dataset, device: str) -> Generator[Event, Non
     for split, span in ((dataset.train, (0, n_train)), (dataset.test, (n_train, n_train + n_test))):
         read = yield from inputs(spec, split.images, device, span=(*span, n_train + n_test))
         words = split.images.sentence_of if isinstance(split.images, Sentences) else None
+        if spec.params.inputs == "features":
+            read = _along_axes(spec, read)
         examples.append(Examples(read, split.labels, sentences=words, keys=split.keys))
     texts = None  # the form of encoded texts, for methods that read texts
     if spec.params.inputs == "text":
@@ -212,6 +224,15 @@ def _table(spec: RunSpec, dataset: Dataset, device: str) -> Generator[Event, Non
         n_people=dataset.n_people,
         undeclared=dataset.undeclared,
     )
+
+
+def _along_axes(spec: RunSpec, features: NDArray[np.generic]) -> NDArray[np.generic]:
+    """The features along the network's public axes, where it has some and the run does not turn them off."""
+    network = backbones.card(spec.data.backbone)
+    public = public_axes.public_part(network, spec.data.dataset)
+    if spec.data.axes == 0 or public is None:
+        return features
+    return public_axes.load(network.name, public).along(features)
 
 
 def inputs(

@@ -48,7 +48,8 @@ class BackboneCard:
     features but is trained itself, by methods that read texts; then `module` has `load(name, device)`. `context`: length of
     a language model's context in tokens, None if unknown here. `package`: where a network that comes with pip is fetched
     from. `resolutions`: sides in pixels that it can read pictures at, the one it was trained at first; empty: only one, and
-    `make` takes no other.
+    `make` takes no other. `axes`: public datasets that its public axes were made from; for data, the first that is not part
+    of them serves.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -66,6 +67,7 @@ class BackboneCard:
     context: int | None = None
     package: packaged.Package | None = None
     resolutions: tuple[int, ...] = ()
+    axes: tuple[str, ...] = ()
 
 
 def read() -> dict[str, BackboneCard]:

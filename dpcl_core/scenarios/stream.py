@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Literal, Protocol
 
@@ -104,6 +104,11 @@ class Table:
     texts: TextForm | None = None
     n_people: int = 0
     undeclared: tuple[str, ...] = ()
+
+    def along_first(self, n_inputs: int) -> Table:
+        """The table with only the first inputs of every row."""
+        train, test = (replace(part, table=part.table[:, :n_inputs]) for part in (self.train, self.test))
+        return replace(self, train=train, test=test)
 
     def homes(self, n_tasks: int, seed: int) -> NDArray[np.int64]:
         """The task of each undeclared label, by a public coin of its own name, so that no other label affects it."""

@@ -1,0 +1,82 @@
+"""Public axes: features are centred, turned and scaled by constants of public pictures, most telling directions first.
+
+Noise on K numbers has length sigma sqrt(K), whatever they tell. Most of a large network's features tell little that the
+first few directions do not: with fewer of them there is less noise. The constants come from public pictures alone
+(scripts/make_axes.py), so they cost no privacy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+
+from dpcl_core import paths
+from dpcl_core.backbones import weights
+from dpcl_core.backbones.catalog import BackboneCard
+from dpcl_core.data import catalog as datasets
+from dpcl_core.errors import BadInput, DataMissing
+
+_ROWS = 256  # multiplied at once
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Axes:
+    """Axes of one network. `centre` float32 [K]; `directions` float32 [K, A], scaled, in order of falling variance.
+
+    `public`: the public dataset that they were made from.
+    """
+
+    public: str
+    centre: NDArray[np.float32]
+    directions: NDArray[np.float32]
+
+    def along(self, features: NDArray[np.generic]) -> NDArray[np.float32]:
+        """Coordinates float32 [n, A] of features [n, K].
+
+        Rows are multiplied in blocks of one shape: kernels order their additions by shape, and a row may not depend on how
+        many others there are.
+        """
+        found = np.empty((len(features), self.directions.shape[1]), np.float32)
+        block = np.zeros((_ROWS, len(self.centre)), np.float32)
+        for start in range(0, len(features), _ROWS):
+            rows = features[start : start + _ROWS]
+            block[: len(rows)] = rows.astype(np.float32) - self.centre
+            block[len(rows) :] = 0
+            found[start : start + _ROWS] = (block @ self.directions)[: len(rows)]
+        return found
+
+
+def public_part(card: BackboneCard, dataset_name: str) -> str | None:
+    """The public dataset whose axes serve this one: the first of the network's that shares no picture with it.
+
+    None where the network has no axes, or all of them were made from this dataset.
+    """
+    try:
+        members = {member.name for member in datasets.members(datasets.card(dataset_name))}
+    except BadInput:  # the user's own data
+        members = set()
+    return next((name for name in card.axes if name not in {dataset_name, *members}), None)
+
+
+@lru_cache(maxsize=4)
+def load(backbone: str, public: str) -> Axes:
+    """The axes of a network made from a public dataset. Raises DataMissing where the file is missing or damaged."""
+    path = paths.assets_dir() / "axes" / f"{backbone}-{public}.safetensors"
+    try:
+        with safe_open(path, "numpy") as file:
+            centre, directions = (file.get_tensor(name).astype(np.float32) for name in ("centre", "directions"))
+    except (OSError, SafetensorError) as error:
+        wanted = f"needs its axes {path}: make them with scripts/make_axes.py"
+        raise DataMissing(weights.FIELD, backbone, wanted) from error
+    return Axes(public, centre, directions)
+
+
+def written(centre: NDArray[np.floating], directions: NDArray[np.floating]) -> Mapping[str, NDArray[np.floating]]:
+    """The arrays of a file that `load` reads: half precision is exact enough for constants."""
+    # The format writes memory as it lies: arrays must be in C order.
+    return {"centre": centre.astype(np.float32, order="C"), "directions": directions.astype(np.float16, order="C")}
