@@ -5,8 +5,6 @@ The files hold features of possibly private images; only their owner can read th
 
 from __future__ import annotations
 
-import shutil
-import time
 import warnings
 import zipfile
 from collections.abc import Generator
@@ -21,9 +19,6 @@ from dpcl_core import paths
 from dpcl_core.backbones.extractor import Extractor, load
 from dpcl_core.data.atomic import replacing
 from dpcl_core.data.dataset import Content
-
-_PART = 1000  # images whose features are kept together while others are still being computed
-_LONG_SECONDS = 5.0  # below, parts are not worth their files
 
 
 def features(backbone: str, images: Content, device: str = "cpu", resolution: int | None = None) -> NDArray[np.float32]:
@@ -44,42 +39,28 @@ def computed(
 ) -> Generator[int, None, NDArray[np.float32]]:
     """The same in steps: yields the number of images done, returns the features.
 
-    What takes long is kept part by part, so that a stopped run goes on where it was. Recomputes a damaged file. If the cache
-    cannot be written, warns and returns the features all the same. Raises what `extractor.load` raises, and BadInput naming
-    an image that cannot be decoded.
+    Recomputes a damaged file. If the cache cannot be written, warns and returns the features all the same. Raises what
+    `extractor.load` raises, and BadInput naming an image that cannot be decoded.
     """
     extractor = load(backbone, device, resolution)
     path = paths.features_dir() / f"{key(extractor, images)}.npz"
-    if (cached := _read(path, len(images))) is not None:
+    cached = _read(path, len(images))
+    if cached is not None:
         return cached
-    unfinished, began = path.with_suffix(""), time.monotonic()
-    parts: list[NDArray[np.float32]] = []
-    for start in range(0, max(1, len(images)), _PART):
-        rows = np.arange(start, min(start + _PART, len(images)))
-        place = unfinished / f"{start}.npz"
-        part = _read(place, len(rows))
-        if part is None:
-            batches = []
-            for batch in extractor.batches(images.take(rows)):
-                batches.append(batch)
-                yield start + sum(map(len, batches))
-            part = np.concatenate(batches)
-            if time.monotonic() - began > _LONG_SECONDS:
-                _keep(place, part)
+    parts = []
+    done = 0
+    for part in extractor.batches(images):
         parts.append(part)
+        done += len(part)
+        yield done
     fresh = np.concatenate(parts)
-    _keep(path, fresh)
-    shutil.rmtree(unfinished, ignore_errors=True)
-    return fresh
-
-
-def _keep(path: Path, computed_features: NDArray[np.float32]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as file:
-            np.savez(file, features=computed_features)
+            np.savez(file, features=fresh)
     except OSError as error:
         warnings.warn(f"features could not be kept in {path.parent}: {error.strerror or error}", stacklevel=2)
+    return fresh
 
 
 def key(extractor: Extractor, images: Content) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 
 import numpy as np
@@ -13,14 +14,17 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from dpcl_core.backbones import weights
+from dpcl_core.backbones import vector_cache, weights
 from dpcl_core.backbones.adaptable import Network, Pictures
 from dpcl_core.backbones.batches import Input, in_batches
 from dpcl_core.backbones.catalog import TIMM, BackboneCard
 from dpcl_core.backbones.extractor import pictures, precision
 from dpcl_core.backbones.torchvision_shim import ensure_torchvision
 from dpcl_core.data.dataset import Content
+from dpcl_core.data.images import Images
 from dpcl_core.errors import BadInput, DataMissing
+
+_KEPT_AT_ONCE = 256  # pictures
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,14 +40,23 @@ class TimmExtractor:
     device: str
 
     def batches(self, images: Content) -> Iterator[NDArray[np.float32]]:
-        """float32 [b, K], pooled as for the model's own classifier."""
+        """float32 [b, K], pooled as for the model's own classifier. Each picture's are kept: a stopped run goes on."""
+        given = pictures(images, self.identity)
+        yield np.zeros((0, self.feature_dim), np.float32)
+        for start in range(0, len(given), _KEPT_AT_ONCE):
+            part = given.take(np.arange(start, min(start + _KEPT_AT_ONCE, len(given))))
+            compute = partial(self._computed, part)
+            yield vector_cache.cached("pictures", self.identity, self.feature_dim, part.contents(), compute)
+
+    def _computed(self, images: Images, rows: Sequence[int]) -> NDArray[np.float32]:
         mean, std = (torch.tensor(values, device=self.device) * 255 for values in (self.mean, self.std))
 
         def forward(pixels: Tensor) -> Tensor:
             pooled: Tensor = self.network(((pixels.float() - mean) / std).permute(0, 3, 1, 2))
             return pooled
 
-        return in_batches(forward, self.input_format, pictures(images, self.identity), self.feature_dim, self.device)
+        given = images.take(np.asarray(rows, dtype=np.int64))
+        return np.concatenate(list(in_batches(forward, self.input_format, given, self.feature_dim, self.device)))
 
 
 def make(card: BackboneCard, device: str) -> TimmExtractor:

@@ -80,6 +80,13 @@ class Images:
                 content.update(row)
         return content.hexdigest()
 
+    def contents(self) -> list[bytes]:
+        """The content of each row, with its shape where it is raw: two rows of one content are the same picture."""
+        if isinstance(self.content, np.ndarray):
+            shape = repr(self.content.shape[1:]).encode()
+            return [shape + row.tobytes() for row in self.content]
+        return list(self.content)
+
     def encoded(self) -> Sequence[bytes]:
         """One image file per row; raw pixels become PNG, which is lossless."""
         return [_png(pixels) for pixels in self.content] if isinstance(self.content, np.ndarray) else self.content

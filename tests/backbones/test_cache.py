@@ -59,18 +59,6 @@ def test_steps_say_how_many_images_are_done(counting: Counting) -> None:
     assert list(cache.computed("any", IMAGES)) == [], "what is kept takes no steps"
 
 
-def test_stopped_computation_goes_on_where_it_was(counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "_PART", 2)
-    monkeypatch.setattr(cache, "_LONG_SECONDS", -1.0)
-    steps = cache.computed("any", IMAGES)
-    assert [next(steps) for _ in range(3)] == [2, 4, 6]
-    steps.close()  # stopped in the third part, before it was kept
-    assert list(cache.computed("any", IMAGES)) == [6]
-    assert counting.n_calls == 4, "the first two parts were kept, the third was computed twice"
-    np.testing.assert_array_equal(cache.features("any", IMAGES), RAW.reshape(6, 4))
-    assert only_file().suffix == ".npz", "the parts are gone"
-
-
 def test_images_shape_and_extractor_each_have_part_in_the_address() -> None:
     other = RAW.copy()
     other[3, 1, 0, 0] ^= 1

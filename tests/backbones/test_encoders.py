@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from dpcl_core import paths
-from dpcl_core.backbones import cache, catalog, extractor
-from dpcl_core.backbones.encoders import files, reading, vector_cache
+from dpcl_core.backbones import cache, catalog, extractor, vector_cache
+from dpcl_core.backbones.encoders import files, reading
 from dpcl_core.backbones.hub_folders import HubFolders
 from dpcl_core.data.images import Images
 from dpcl_core.data.sentences import Sentences
@@ -168,24 +168,24 @@ CALLS: list[list[str]] = []
 
 def test_texts_are_computed_once_whatever_set_they_come_in() -> None:
     CALLS.clear()
-    first = vector_cache.cached("encoder 1", 2, ["a", "bb", "a"], spell)
-    second = vector_cache.cached("encoder 1", 2, ["ccc", "bb"], spell)
+    first = vector_cache.of_texts("encoder 1", 2, ["a", "bb", "a"], spell)
+    second = vector_cache.of_texts("encoder 1", 2, ["ccc", "bb"], spell)
     assert CALLS == [["a", "bb"], ["ccc"]]
     np.testing.assert_array_equal(first, [[1, 97], [2, 98], [1, 97]])
     np.testing.assert_array_equal(second, [[3, 99], [2, 98]])
-    vector_cache.cached("encoder 2", 2, ["a"], spell)
+    vector_cache.of_texts("encoder 2", 2, ["a"], spell)
     assert CALLS[-1] == ["a"], "another encoder shares nothing"
-    assert vector_cache.cached("encoder 1", 2, [], spell).shape == (0, 2)
+    assert vector_cache.of_texts("encoder 1", 2, [], spell).shape == (0, 2)
     (file, *_) = paths.features_dir().glob("texts-*.sqlite")
     assert file.stat().st_mode & 0o077 == 0
 
 
 def test_a_file_of_vectors_that_cannot_be_used_costs_a_warning_only() -> None:
-    vector_cache.cached("encoder 1", 2, ["a"], spell)
+    vector_cache.of_texts("encoder 1", 2, ["a"], spell)
     (file,) = paths.features_dir().glob("texts-*.sqlite")
     file.write_bytes(b"no database at all, but long enough to be looked at" * 20)
     with pytest.warns(UserWarning, match="could not be kept"):
-        found = vector_cache.cached("encoder 1", 2, ["a"], spell)
+        found = vector_cache.of_texts("encoder 1", 2, ["a"], spell)
     np.testing.assert_array_equal(found, [[1, 97]])
 
 

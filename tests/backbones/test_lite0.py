@@ -7,7 +7,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from dpcl_core.backbones import catalog, extractor, lite0
+from dpcl_core.backbones import catalog, extractor, lite0, timm_models
 from dpcl_core.backbones.timm_models import TimmExtractor
 from dpcl_core.data.images import Images
 from dpcl_core.errors import BadInput
@@ -61,6 +61,24 @@ def test_features_do_not_depend_on_the_pictures_beside_them() -> None:
     given = pictures(20)
     alone = np.concatenate([features(given[row : row + 1], 96) for row in (0, 7, 19)])
     np.testing.assert_array_equal(features(given, 96)[[0, 7, 19]], alone)
+
+
+def test_pictures_are_kept_as_they_are_computed_and_shared_by_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timm_models, "_KEPT_AT_ONCE", 4)
+    computed: list[int] = []
+    honest = TimmExtractor._computed
+    monkeypatch.setattr(
+        TimmExtractor, "_computed", lambda self, images, rows: (computed.append(len(rows)), honest(self, images, rows))[1]
+    )
+    given = pictures(11)
+    opened = extractor.load("lite0", resolution=96)
+    stopped = opened.batches(Images(given, (48, 48, 3)))
+    assert [len(next(stopped)) for _ in range(3)] == [0, 4, 4]
+    stopped.close()  # type: ignore[attr-defined]
+    whole = features(given, 96)
+    assert computed == [4, 4, 3], "what was done when it stopped is not done again"
+    np.testing.assert_array_equal(features(given[::2], 96), whole[::2])
+    assert computed == [4, 4, 3], "a part of the pictures needs nothing new"
 
 
 @pytest.mark.parametrize("resolution", CARD.resolutions)

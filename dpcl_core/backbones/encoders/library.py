@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from dpcl_core.backbones import weights
+from dpcl_core.backbones import vector_cache, weights
 from dpcl_core.backbones.catalog import BackboneCard
-from dpcl_core.backbones.encoders import files, reading, vector_cache
+from dpcl_core.backbones.encoders import files, reading
 from dpcl_core.backbones.encoders.reading import Floats
 from dpcl_core.data.dataset import Content
 from dpcl_core.errors import BadInput
@@ -43,7 +43,7 @@ class OfLibrary:
         n_features = cast(int, self._model().get_embedding_dimension())
 
         def texts(strings: Sequence[str]) -> Floats:
-            return vector_cache.cached(self.identity, n_features, strings, self._of_texts)
+            return vector_cache.of_texts(self.identity, n_features, strings, self._of_texts)
 
         return reading.in_batches(content, self.name, n_features, texts, self._of_words)
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.backbones import weights
+from dpcl_core.backbones import vector_cache, weights
 from dpcl_core.backbones.catalog import BackboneCard
-from dpcl_core.backbones.encoders import files, reading, vector_cache
+from dpcl_core.backbones.encoders import files, reading
 from dpcl_core.backbones.encoders.reading import Floats
 from dpcl_core.data.dataset import Content
 
@@ -44,7 +44,7 @@ class MiniLM:
         return reading.in_batches(content, files.MINILM, FEATURE_DIM, self._cached, self._of_words)
 
     def _cached(self, strings: Sequence[str]) -> Floats:
-        return vector_cache.cached(self.identity, FEATURE_DIM, strings, self._of_texts)
+        return vector_cache.of_texts(self.identity, FEATURE_DIM, strings, self._of_texts)
 
     def _of_texts(self, strings: Sequence[str]) -> Floats:
         tokenizer, network = _opened(self.device)

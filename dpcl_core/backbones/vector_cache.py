@@ -1,6 +1,6 @@
-"""Cache of text vectors, one by one: a subset, a larger set and an interrupted run share them.
+"""Cache of the vectors of texts and pictures, one by one: a subset, a larger set and a stopped run share them.
 
-The file holds features of possibly private texts under the texts' hashes; only its owner can read it.
+The file holds features of possibly private examples under the examples' hashes; only its owner can read it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,19 +25,26 @@ _KEYS_PER_QUERY = 500  # hashes in one query
 _WAITS_SECONDS = 10.0  # for another process that writes
 
 
-def cached(identity: str, feature_dim: int, strings: Sequence[str], compute: Callable[[Sequence[str]], Floats]) -> Floats:
-    """The vectors [n, feature_dim] of the strings; computes only those that the cache lacks, each once.
+def cached(
+    kind: Literal["texts", "pictures"],
+    identity: str,
+    feature_dim: int,
+    contents: Sequence[bytes],
+    compute: Callable[[Sequence[int]], Floats],
+) -> Floats:
+    """The vectors [n, feature_dim] of examples with these contents; computes only those that the cache lacks, each once.
 
-    `identity`: of the encoder, as in `Extractor`. If the file cannot be used, warns and computes all.
+    `identity`: of the network, as in `Extractor`. `compute`: the vectors of the examples at these places. If the file cannot
+    be used, warns and computes all.
     """
-    keys = [sha256(string.encode("utf-8", "surrogatepass")).digest() for string in strings]
-    path = paths.features_dir() / f"texts-{sha256(identity.encode()).hexdigest()}.sqlite"
+    keys = [sha256(content).digest() for content in contents]
+    path = paths.features_dir() / f"{kind}-{sha256(identity.encode()).hexdigest()}.sqlite"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(path, os.O_CREAT, 0o600))
         with closing(_opened(path)) as file:
             stored = _read(file, keys, feature_dim)
-            fresh = {key: string for key, string in zip(keys, strings, strict=True) if key not in stored}
+            fresh = {key: place for place, key in enumerate(keys) if key not in stored}
             if fresh:
                 computed = dict(zip(fresh, compute(list(fresh.values())), strict=True))
                 rows = [(key, np.ascontiguousarray(row, np.float32).tobytes()) for key, row in computed.items()]
@@ -45,8 +53,16 @@ def cached(identity: str, feature_dim: int, strings: Sequence[str], compute: Cal
                 stored |= computed
     except (OSError, sqlite3.Error) as error:
         warnings.warn(f"features could not be kept in {path.parent}: {error}", stacklevel=2)
-        return compute(strings)
+        return compute(range(len(contents)))
     return np.stack([stored[key] for key in keys]) if keys else np.zeros((0, feature_dim), np.float32)
+
+
+def of_texts(
+    identity: str, feature_dim: int, strings: Sequence[str], compute: Callable[[Sequence[str]], Floats]
+) -> Floats:
+    """`cached` for texts, which are computed from strings."""
+    contents = [string.encode("utf-8", "surrogatepass") for string in strings]
+    return cached("texts", identity, feature_dim, contents, lambda rows: compute([strings[row] for row in rows]))
 
 
 def _opened(path: Path) -> sqlite3.Connection:
