@@ -149,7 +149,7 @@ def load(run_id: str, *, store: str | None = None) -> Result:
 
 def preset(name: str) -> RunSpec:
     """The settings of a preset. Raises BadInput naming the known presets."""
-    return presets.load(name)
+    return presets.startable(name)
 
 
 def _spec(
@@ -166,7 +166,7 @@ def _spec(
         changes["seeds"] = list(seeds)
     raw: Mapping[str, object]
     if isinstance(preset_or_spec, str):
-        raw = presets.raw(preset_or_spec)
+        raw = presets.raw_startable(preset_or_spec)
     else:
         raw = preset_or_spec.model_dump() if isinstance(preset_or_spec, RunSpec) else preset_or_spec
     return checks.parse(checks.changed(raw, changes))

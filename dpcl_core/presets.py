@@ -1,7 +1,8 @@
 """Presets by name: each a question, an expected duration and a complete spec, in `assets/presets/NAME.toml`.
 
 An experiment of a paper has several runs: `[spec]` holds the first, each `[[also]]` another one as a label and its changed
-settings. `run --preset` carries out the first, `reproduce` all of them.
+settings. `run --preset` carries out the first, `reproduce` all of them. `[without.NETWORK]` holds the changed settings of
+the first for a computer that lacks a network which is fetched.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from dpcl_core import checks, paths
+from dpcl_core.backbones import catalog as backbones
 from dpcl_core.errors import BadInput, unknown
 from dpcl_core.spec import RunSpec, Spec
 
@@ -46,6 +48,18 @@ def names() -> list[str]:
 def load(name: str) -> RunSpec:
     """The spec of a preset. Raises BadInput naming the known presets."""
     return checks.parse(raw(name))
+
+
+def startable(name: str) -> RunSpec:
+    """The spec of a preset with the networks of this computer. Raises BadInput naming the known presets."""
+    return checks.parse(raw_startable(name))
+
+
+def raw_startable(name: str) -> dict[str, object]:
+    """The raw settings of `startable`, which `--set` can change. Raises BadInput naming the known presets."""
+    changes = cast("dict[str, dict[str, list[str]]]", _read(name).get("without", {}))
+    lacking = [one["set"] for network, one in changes.items() if backbones.available(backbones.card(network)) is not None]
+    return checks.apply_sets(raw(name), lacking[0]) if lacking else raw(name)
 
 
 def variants(name: str) -> dict[str, RunSpec]:

@@ -72,7 +72,7 @@ def _questions() -> None:
             st.markdown(preset.question)
             st.caption(f"About {preset.seconds:.0f} s on two processor cores" + (", live" if preset.live_demo else "") + ".")
             st.page_link(
-                "pages/train.py", label=":primary[Open it →]", query_params=train_form.parameters_of(presets.load(name))
+                "pages/train.py", label=":primary[Open it →]", query_params=train_form.parameters_of(presets.startable(name))
             )
 
 

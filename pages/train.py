@@ -55,7 +55,7 @@ def page() -> None:
 
 def _first_view() -> dict[str, str]:
     """The form of a first visit without a link: the first preset."""
-    return train_form.parameters_of(presets.load(presets.names()[0]))
+    return train_form.parameters_of(presets.startable(presets.names()[0]))
 
 
 def _apply_pending() -> None:
@@ -112,7 +112,7 @@ def _preset(view: View) -> None:
     def load() -> None:
         picked = st.session_state[key]
         if picked is not None:
-            view.go(train_form.parameters_of(presets.load(picked)))
+            view.go(train_form.parameters_of(presets.startable(picked)))
 
     st.selectbox(
         "Preset", list(about), index=None, placeholder="Start from a question …",
@@ -159,7 +159,7 @@ def _seconds(spec: RunSpec) -> float | None:
 
 def _preset_of(spec: RunSpec) -> presets.Preset | None:
     """The preset with this very spec."""
-    return next((presets.about(name) for name in presets.names() if presets.load(name).digest() == spec.digest()), None)
+    return next((presets.about(name) for name in presets.names() if presets.startable(name).digest() == spec.digest()), None)
 
 
 def _start(spec: RunSpec) -> None:

@@ -18,7 +18,7 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
         raise BadInput("command line", options.spec, "give either a SPEC.toml or --preset NAME, not both")
     raw: Mapping[str, object] = {}
     if options.preset is not None:
-        raw = presets.raw(options.preset)
+        raw = presets.raw_startable(options.preset)
     elif options.spec is None:  # settings alone are enough: the command printed with every result has only these
         if not options.set:
             raise BadInput("command line", "", "give a SPEC.toml, --preset NAME, or settings as --set KEY=VALUE")
