@@ -52,6 +52,11 @@ class Params(Spec):
         """Maximum tokens of each text, for methods that read texts; 0 for others."""
         return 0
 
+    @property
+    def is_task_given(self) -> bool:
+        """Whether a test example comes with its task, so that only the task's own labels compete for it."""
+        return False
+
 
 class ScenarioSpec(Spec):
     """Base of every scenario's own settings; the scenario's card names the subclass."""
