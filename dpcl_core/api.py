@@ -173,5 +173,8 @@ def _spec(
 
 
 def _result(store: Store, run_id: str) -> Result:
+    from dpcl_core.papers import ceilings
+
     stored = store.get(run_id)
-    return Result(run_id, stored.name, stored.spec, store.events(run_id))
+    events, ceiling = store.events(run_id), ceilings.known(stored.spec, store=store)
+    return Result(run_id, stored.name, stored.spec, events, ceiling=ceiling)

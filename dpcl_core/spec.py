@@ -82,6 +82,10 @@ class ScenarioSpec(Spec):
         """The dataset's sources whose examples occur in a task."""
         return sources
 
+    def pooled(self, n_classes: int, sources: tuple[str, ...]) -> ScenarioSpec | None:
+        """The same tasks for someone who holds all examples, in any order; None where there is no such stream."""
+        return self
+
     def label_names(self, classes: tuple[str, ...]) -> tuple[str, ...]:
         """The label names of the tasks, on a dataset with these classes."""
         return classes
@@ -163,6 +167,12 @@ class PrivacySpec(Spec):
         allow_inf_nan=False,
         description="Share of epsilon that pays for the list of labels, where labels = dp-learned.",
     )
+
+    @property
+    def usual_epsilon(self) -> float:
+        """The budget that is shown first: 1, else the largest finite one."""
+        finite = [epsilon for epsilon in self.epsilons if math.isfinite(epsilon)]
+        return 1.0 if 1.0 in finite else max(finite or self.epsilons)
 
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]

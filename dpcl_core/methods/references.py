@@ -12,11 +12,12 @@ from dpcl_core.backbones import cache
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.texts import Texts
+from dpcl_core.errors import BadInput
 from dpcl_core.events import References
 from dpcl_core.methods.common.evaluation import zero_shot
 from dpcl_core.methods.common.learner import Answering, Learner
 from dpcl_core.privacy.sums import unit_rows
-from dpcl_core.scenarios import chance
+from dpcl_core.scenarios import chance, preview
 from dpcl_core.scenarios.stream import Task, TaskStream
 from dpcl_core.spec import RunSpec
 
@@ -30,11 +31,10 @@ def before_training(spec: RunSpec, streams: Sequence[TaskStream], public: Sequen
     """
     is_given = spec.params.is_task_given
     known = References(chance.chance(streams, public, is_task_given=is_given), n_tested=chance.n_tested(streams))
-    network = backbones.card(spec.data.backbone)
-    if network.is_language_model:
-        return known
     if datasets.card(spec.data.dataset).kind != "text":
-        return known if network.size_mb == 0 else replace(known, untrained=known.chance)
+        return _guessing(known, spec)
+    if backbones.card(spec.data.backbone).is_language_model:
+        return known
     names = [name.replace("_", " ") for name in streams[0].classes]
     directions = unit_rows(cache.features(spec.data.backbone, Texts(names), device))
 
@@ -45,6 +45,32 @@ def before_training(spec: RunSpec, streams: Sequence[TaskStream], public: Sequen
         return scores
 
     return replace(known, untrained=zero_shot(streams, nearest))
+
+
+def of_labels(spec: RunSpec) -> References:
+    """Chance from the label columns alone, for runs that were stored before it was.
+
+    Where the files are gone, one over the number of classes that the dataset's card gives; where that is gone too, 0.
+    """
+    try:
+        streams = [preview.tested(spec.data, spec.scenario, seed) for seed in spec.seeds]
+        opened = [stream for stream in streams if stream is not None]
+        card = datasets.card(spec.data.dataset)
+    except BadInput:
+        return References(0.0)
+    if not opened:
+        n_classes = 0 if card.kind == "tagged" else card.n_classes
+        return References(1 / n_classes if n_classes else 0.0)
+    classes = opened[0].classes
+    public = [place for place, name in enumerate(classes) if spec.public_labels is None or name in spec.public_labels]
+    level = chance.chance(opened, public, is_task_given=spec.params.is_task_given)
+    known = References(level, n_tested=chance.n_tested(opened))
+    return known if card.kind == "text" else _guessing(known, spec)
+
+
+def _guessing(known: References, spec: RunSpec) -> References:
+    """With a network that has never heard of the labels: it can only guess. Without one, there is nothing to ask."""
+    return known if backbones.card(spec.data.backbone).size_mb == 0 else replace(known, untrained=known.chance)
 
 
 def answered(known: References, streams: Sequence[TaskStream], fresh: Learner) -> References:
