@@ -203,9 +203,16 @@ def bundle(store: Store, run_id: str) -> dict[str, bytes]:
     return {name: content.encode() for name, content in texts.items()}
 
 
-def text(events: Sequence[Event], spec: RunSpec) -> str:
-    """The result of a run for a terminal: accuracies, leaks of planted secrets, the privacy statement."""
-    return f"{accuracy_text(events, spec)}\n{leaks_text(events, spec)}{privacy_text(events)}"
+def text(events: Sequence[Event], spec: RunSpec, ceiling: float | None = None) -> str:
+    """The result of a run for a terminal: accuracies, where it ended, leaks of planted secrets, the privacy statement."""
+    placed = placement_text(events, spec, ceiling)
+    return f"{accuracy_text(events, spec)}\n{placed}{leaks_text(events, spec)}{privacy_text(events)}"
+
+
+def placement_text(events: Sequence[Event], spec: RunSpec, ceiling: float | None = None) -> str:
+    """Where the run ended between chance and the ceiling, and which budgets cannot be told from chance; a line each."""
+    result = Result(None, "", spec, tuple(events), ceiling=ceiling)
+    return "".join(f"{line}\n" for line in (result.placed(spec.privacy.usual_epsilon), result.lost) if line)
 
 
 def accuracy_text(events: Sequence[Event], spec: RunSpec) -> str:

@@ -142,8 +142,11 @@ class Result:
     @cached_property
     def finals(self) -> dict[float, list[float]]:
         """Final scores by budget, one per seed, in [0, 1]: means over the tasks; finished models alone."""
-        rows = self.metrics[(self.metrics["metric"] == "AA") & self.metrics["value"].notna()]
-        return {float(epsilon): of_budget.tolist() for epsilon, of_budget in rows.groupby("epsilon")["value"]}
+        finals: dict[float, list[float]] = {}
+        for cell, average in frames.averages(self.events, self.rule).items():
+            if average is not None:
+                finals.setdefault(cell.epsilon, []).append(average)
+        return finals
 
     def placed(self, epsilon: float) -> str:
         """One sentence: where the run ended at this budget between chance and the ceiling; empty before it has ended."""

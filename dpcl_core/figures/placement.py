@@ -20,7 +20,6 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import rel_entr, stdtrit
 
 from dpcl_core.events import References
@@ -40,7 +39,11 @@ def lucky(chance: float, n_tested: float, alpha: float = ALPHA) -> float:
         return 0.0  # whoever is never right by luck is told from chance by one right answer
     if chance >= 1 or _divergence(1.0, chance) <= wanted:
         return 1.0
-    return float(brentq(lambda q: _divergence(q, chance) - wanted, chance, 1.0, xtol=1e-12))
+    low, high = chance, 1.0
+    for _ in range(50):  # halvings
+        middle = (low + high) / 2
+        low, high = (middle, high) if _divergence(middle, chance) < wanted else (low, middle)
+    return high
 
 
 def is_told_from_chance(values: Sequence[float], references: References) -> bool | None:
