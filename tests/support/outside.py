@@ -76,7 +76,8 @@ def _called(arguments: list[str]) -> tuple[int, str, str]:
     with redirect_stdout(out), redirect_stderr(err):
         status = cli.main(arguments)
     table, statement, rest = out.getvalue().partition("Asked for epsilon")
-    return status, re.sub(r" +", " ", _NUMBER.sub("#", _PLACED.sub("", table))) + _AUDITED.sub("", statement + rest), err.getvalue()
+    numbers = re.sub(r" +", " ", _NUMBER.sub("#", _PLACED.sub("", table)))
+    return status, numbers + _AUDITED.sub("", statement + rest), err.getvalue()
 
 
 def _file(path: Path) -> JsonValue:
