@@ -198,7 +198,7 @@ def series_line(
 def add_references(drawn: go.Figure, references: References, *, dark: bool, is_rising: bool = False) -> None:
     """Adds chance, the untrained network and the ceiling as thin lines with names, in percent, to the first panel.
 
-    They differ by dash and name, not by colour. Names stand where curves seldom are: the ceiling's at the right, the others'
+    They differ by dash and name, not by colour. Names stand where curves seldom are: above the ceiling at the right, others
     at the left; the other way round where curves rise from left to right (`is_rising`).
     """
     low_x, high_x = (1.0, 0.0) if is_rising else (0.0, 1.0)
@@ -210,7 +210,7 @@ def add_references(drawn: go.Figure, references: References, *, dark: bool, is_r
         named.append((100 * untrained, f"untrained {100 * untrained:.0f} %", "dashdot", low_x, 100 * untrained > chance))
     if references.ceiling is not None:
         top = 100 * references.ceiling
-        named.append((top, f"at once, no noise {top:.0f} %", "dash", high_x, top <= 100 - _LABEL_ROOM))
+        named.append((top, f"at once, no noise {top:.0f} %", "dash", high_x, True))
     for height, text, dash, x, is_above in named:
         drawn.add_shape(
             type="line", xref="paper", x0=0, x1=1, yref="y", y0=height, y1=height, layer="below",

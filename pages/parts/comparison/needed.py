@@ -20,7 +20,7 @@ TITLE = "Which ε do I need?"
 FIELD = link.Field("wanted", "want", "wanted accuracy in percent", link.Maybe(link.Whole(1, 100)), None)
 _NO_BUDGET = "None of these runs has a finite ε, so there is nothing to choose from."
 _HOW = """The line is the mean over seeds, made to rise with ε: where a larger ε came out worse by luck, neighbours share
-their mean. The diamond is where it meets the wanted accuracy; the bar through it is what the 95 % intervals over seeds allow.
+their mean. The diamond is where it meets the wanted accuracy, the bar through it what the 95 % intervals over seeds allow.
 Nothing is extrapolated beyond the budgets tried. On your own data, choosing ε by results spends privacy too."""
 
 

@@ -28,12 +28,12 @@ def panel(result: Result, chosen: float) -> None:
     said = result.placed(chosen)
     if not said:
         return
-    if result.lost:
-        st.warning(plain(result.lost))
     with st.container(key="references-row", horizontal=True, vertical_alignment="center", gap="small"):
         st.markdown(f"**{plain(said)}**", help=HELP, width="stretch")
         if result.run_id is not None and result.references.ceiling is None:
             _button(result)
+    if result.lost:
+        st.warning(plain(result.lost))
 
 
 def _button(result: Result) -> None:
