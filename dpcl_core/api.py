@@ -31,6 +31,7 @@ def run(
     on_event: Callable[[Event], None] | None = None,
     device: str | None = None,
     store: str | None = None,
+    ceiling: bool = False,
 ) -> Result:
     """Carries out one run in this process, keeps it in the app's store, and returns its result.
 
@@ -42,6 +43,7 @@ def run(
         on_event: called with every event as it happens.
         device: "cpu" or "cuda:N"; None: the first GPU, else the CPU.
         store: database URL; None: `DPCL_STORE`, else a file in the home.
+        ceiling: first train on all tasks at once without noise, unless that is known; refused on your own data.
 
     When interrupted, returns the result so far. Raises BadInput for unusable settings, RunFailed if the run fails.
 
@@ -51,6 +53,7 @@ def run(
     >>> sorted(result.accuracy.columns)
     ['accuracy', 'after_task', 'epsilon', 'on_task', 'pooled', 'seed']
     """
+    from dpcl_core.papers import ceilings
     from dpcl_core.runs import worker
     from dpcl_core.runs.store import Store
 
@@ -61,11 +64,19 @@ def run(
         preset_or_spec if isinstance(preset_or_spec, str) and epsilons is None and seeds is None and not settings else None
     )
     stored = Store(store)
-    run_id = stored.create(spec, name=name, device=device or worker.default_device())
-    finished = worker.run_here(stored, run_id, on_event=on_event)
-    if finished.status == "failed":
-        raise RunFailed(finished.id, finished.error or "the run failed")
-    return _result(stored, finished.id)
+
+    def carried_out(spec: RunSpec, name: str | None) -> str:
+        run_id = stored.create(spec, name=name, device=device or worker.default_device())
+        finished = worker.run_here(stored, run_id, on_event=on_event)
+        if finished.status == "failed":
+            raise RunFailed(finished.id, finished.error or "the run failed")
+        return finished.id
+
+    if ceiling and ceilings.known(spec, store=stored) is None:
+        wanted = ceilings.settings(spec)
+        checks.check(wanted)
+        carried_out(wanted, f"ceiling of {spec.method}")
+    return _result(stored, carried_out(spec, name))
 
 
 def sweep(
@@ -173,5 +184,8 @@ def _spec(
 
 
 def _result(store: Store, run_id: str) -> Result:
+    from dpcl_core.papers import ceilings
+
     stored = store.get(run_id)
-    return Result(run_id, stored.name, stored.spec, store.events(run_id))
+    events, ceiling = store.events(run_id), ceilings.known(stored.spec, store=store)
+    return Result(run_id, stored.name, stored.spec, events, ceiling=ceiling)

@@ -23,10 +23,11 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.data.dataset import Content, Dataset
 from dpcl_core.data.sentences import Sentences
 from dpcl_core.data.texts import TextForm, Texts
-from dpcl_core.events import AuditNote, CellFinished, Event, Note, Progress, Started, TaskLearned
+from dpcl_core.events import AuditNote, CellFinished, Event, Note, Progress, References, Started, TaskLearned
 from dpcl_core.explorers.catalog import Observer
 from dpcl_core.methods import axes
 from dpcl_core.methods import catalog as methods
+from dpcl_core.methods import references
 from dpcl_core.methods.common.evaluation import evaluated, untrained
 from dpcl_core.methods.common.learner import Learner, Prefetching, PublicContext, Surveying
 from dpcl_core.methods.common.public_sizes import source_sizes
@@ -68,6 +69,8 @@ def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
         n_train=dataset.n_people,
         n_test=len(dataset.test),
     )
+    known = references.before_training(spec, list(streams.values()), public, device)
+    yield known
     if first.metric == "entity-f1":
         yield Note("info", _ENTITIES)
     context = PublicContext(
@@ -97,13 +100,30 @@ def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
         yield Note("warning", warning)
     context = replace(context, anchors=(yield from _anchors(spec, dataset, device)))
     counts = axes.numbers(spec, context)
-    for cells in _groups(spec, counts):
+    for place, cells in enumerate(_groups(spec, counts)):
         if counts:
             n_axes = counts[cells[0].epsilon]
             narrow = table.along_first(n_axes)
             streams = {seed: open_stream(spec, narrow, seed) for seed in dict.fromkeys(cell.seed for cell in cells)}
             context = replace(context, n_inputs=n_axes)
-        yield from _learn(spec, cells, streams, context)
+        learned = _learn(spec, cells, streams, context)
+        yield from learned if place else _with_untrained(learned, known, spec, streams, context)
+
+
+def _with_untrained(
+    events: Iterator[Event], known: References, spec: RunSpec, streams: Mapping[int, TaskStream], context: PublicContext
+) -> Iterator[Event]:
+    """The first learner's events; if it is a language model, what it answers untrained follows its first task.
+
+    Not before: opening a model takes seconds, and its texts are shown first.
+    """
+    is_asked = not backbones.card(spec.data.backbone).is_language_model
+    for event in events:
+        yield event
+        if isinstance(event, TaskLearned) and not is_asked:
+            is_asked = True
+            fresh = methods.maker(spec.method)(spec, list(spec.cells())[:1], context)
+            yield references.answered(known, list(streams.values()), fresh)
 
 
 def _learn(

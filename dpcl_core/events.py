@@ -375,6 +375,22 @@ class CellFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class References:
+    """Scores between which a run is read: mean accuracy over its tasks, in [0, 1], from public facts alone.
+
+    `chance`: what the best single answer reaches, whatever the example (`scenarios.chance`). `untrained`: the public network
+    as it came; None for a network trained from scratch, and for a language model until it has been asked: a later event of
+    this kind then replaces the first. `n_tested`: how many equally weighted test examples stand behind the mean, None for
+    entity F1. `ceiling`: all tasks learned at once without noise; None in stored events, filled in by `results`.
+    """
+
+    chance: float
+    untrained: float | None = None
+    n_tested: float | None = None
+    ceiling: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """Information or a warning for readers of the result."""
 
@@ -383,7 +399,7 @@ class Note:
 
 
 # A closed list: adding a kind is a design decision.
-Event = Started | Progress | TaskLearned | TokensScored | Retained | Leaks | Signatures | CellFinished | Note
+Event = Started | References | Progress | TaskLearned | TokensScored | Retained | Leaks | Signatures | CellFinished | Note
 Kind = TypeVar("Kind", bound=Event)
 _READERS: Mapping[str, TypeAdapter[Event]] = {kind.__name__: TypeAdapter(kind) for kind in get_args(Event)}
 

@@ -17,6 +17,7 @@ from dpcl_core.events import (
     Guarantee,
     JsonValue,
     Leaks,
+    References,
     Retained,
     Signatures,
     TaskLearned,
@@ -27,9 +28,10 @@ from dpcl_core.events import (
     to_json,
 )
 from dpcl_core.methods import catalog as methods
+from dpcl_core.papers import ceilings
 from dpcl_core.privacy import card, statement_text
 from dpcl_core.privacy.statement import kind, shown, standing, ways_out
-from dpcl_core.results import FIGURES, Result
+from dpcl_core.results import FIGURES, Result, references
 from dpcl_core.runs import frames
 from dpcl_core.spec import Cell, RunSpec
 
@@ -49,13 +51,18 @@ _DETAILS: Mapping[str, type[_Detail]] = {
 }
 
 
-def document(run_id: str, status: str, spec: RunSpec, events: Sequence[Event]) -> dict[str, JsonValue]:
+def document(
+    run_id: str, status: str, spec: RunSpec, events: Sequence[Event], ceiling: float | None = None
+) -> dict[str, JsonValue]:
     """The result of a run as one JSON document; `accuracy[k][i]` is on task i after task k, null if not evaluated.
 
     `score`: the measure, "accuracy" or "entity F1"; `budgets`: the meaning of the requested epsilons, bounds on the whole
     release ("bound"), a publication's claim ("claimed") or bounds on the replay alone ("replay").
 
     `layer`: how the settings relate to the method's publication; null if its printed settings are not recorded.
+
+    `references`, in [0, 1]: `chance`; `untrained`, the public network as it came, null for a network trained from scratch;
+    `ceiling`, all tasks learned at once without noise, null if neither a record nor the store (`ceiling`) has it.
 
     `ahead[k]`: accuracy on task k + 1, not learned yet, if the stream looks ahead; `untrained[i]`: on task i before any
     training. FWT is the mean of ahead[i - 1] - untrained[i].
@@ -73,6 +80,7 @@ def document(run_id: str, status: str, spec: RunSpec, events: Sequence[Event]) -
         "score": datasets.score(spec.data.dataset),
         "budgets": methods.standing(spec),
         "layer": _layer(methods.layer(spec)),
+        "references": _references(references(spec, events, ceiling)),
         "cells": [_cell(event, learned[event.cell], spec) for event in of_kind(events, CellFinished)],
         **{name: records for name, of in _DETAILS.items() if (records := _records(events, of))},
     }
@@ -100,7 +108,12 @@ def document_of(store: Store, run: Run) -> dict[str, JsonValue]:
     from dpcl_core.runs.audits import Audits
 
     results: list[JsonValue] = [result.document() for audit in Audits(store).of_run(run.id) for result in audit.results]
-    return {**document(run.id, run.status, run.spec, store.events(run.id)), "audits": results}
+    ceiling = ceilings.known(run.spec, store=store)
+    return {**document(run.id, run.status, run.spec, store.events(run.id), ceiling), "audits": results}
+
+
+def _references(known: References) -> dict[str, JsonValue]:
+    return {"chance": known.chance, "untrained": known.untrained, "ceiling": known.ceiling}
 
 
 def _layer(layer: Layer | None) -> JsonValue:
@@ -159,7 +172,7 @@ def bundle(store: Store, run_id: str) -> dict[str, bytes]:
 
     run = store.get(run_id)
     events = store.events(run_id)
-    result = Result(run.id, run.name, run.spec, events)
+    result = Result(run.id, run.name, run.spec, events, ceiling=ceilings.known(run.spec, store=store))
     tables = {"accuracy": result.scores, "metrics": result.metrics, "spent": result.spent}
     tables["guarantees"] = _guarantees(result)
     for of_rule in (replace(result, rule=rule) for rule in result.rules):
@@ -190,9 +203,16 @@ def bundle(store: Store, run_id: str) -> dict[str, bytes]:
     return {name: content.encode() for name, content in texts.items()}
 
 
-def text(events: Sequence[Event], spec: RunSpec) -> str:
-    """The result of a run for a terminal: accuracies, leaks of planted secrets, the privacy statement."""
-    return f"{accuracy_text(events, spec)}\n{leaks_text(events, spec)}{privacy_text(events)}"
+def text(events: Sequence[Event], spec: RunSpec, ceiling: float | None = None) -> str:
+    """The result of a run for a terminal: accuracies, where it ended, leaks of planted secrets, the privacy statement."""
+    placed = placement_text(events, spec, ceiling)
+    return f"{accuracy_text(events, spec)}\n{placed}{leaks_text(events, spec)}{privacy_text(events)}"
+
+
+def placement_text(events: Sequence[Event], spec: RunSpec, ceiling: float | None = None) -> str:
+    """Where the run ended between chance and the ceiling, and which budgets cannot be told from chance; a line each."""
+    result = Result(None, "", spec, tuple(events), ceiling=ceiling)
+    return "".join(f"{line}\n" for line in (result.placed(spec.privacy.usual_epsilon), result.lost) if line)
 
 
 def accuracy_text(events: Sequence[Event], spec: RunSpec) -> str:

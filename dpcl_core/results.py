@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import unknown
-from dpcl_core.events import CellFinished, Event, Guarantee, Started, of_kind
+from dpcl_core.events import CellFinished, Event, Guarantee, References, Started, of_kind
 from dpcl_core.figures.picture import Provenance
 from dpcl_core.methods import catalog as methods
 from dpcl_core.runs import frames
@@ -27,7 +28,8 @@ FIGURES = ("accuracy", "forgetting", "tradeoff")
 class Result:
     """The result of a run so far: its settings `spec` and the `events` recorded. `run_id` is None for the bundled example.
 
-    `rule`: the prediction rule under which accuracies are shown, None for the run's own.
+    `rule`: the prediction rule under which accuracies are shown, None for the run's own. `ceiling`: what a finished run of
+    the same store reaches that learned all tasks at once without noise, if there is one (`papers.ceilings`).
     """
 
     run_id: str | None
@@ -35,6 +37,7 @@ class Result:
     spec: RunSpec
     events: tuple[Event, ...]
     rule: str | None = None
+    ceiling: float | None = None
 
     @cached_property
     def rules(self) -> tuple[str, ...]:
@@ -104,6 +107,11 @@ class Result:
             raise unknown("epsilon", f"{epsilon:g}", (f"{requested:g}" for requested in self.guarantees))
         return self.guarantees[epsilon]
 
+    @cached_property
+    def references(self) -> References:
+        """Chance, the untrained public network and the ceiling, in [0, 1]; chance is computed now for an older run."""
+        return references(self.spec, self.events, self.ceiling)
+
     def figure(self, name: str, *, dark: bool = False) -> Picture:
         """The figure of this name, one of `FIGURES`, with its finding in words. Raises BadInput for another name."""
         from dpcl_core.figures import curves, theme, tradeoff
@@ -112,8 +120,9 @@ class Result:
         match name:
             case "accuracy":
                 return curves.accuracy_over_tasks(
-                    self.accuracy, n_tasks=self.n_tasks, labels=labels, score=self.score, standing=standing, dark=dark
-                )
+                    self.accuracy, n_tasks=self.n_tasks, labels=labels, score=self.score, standing=standing,
+                    references=self.references, dark=dark,
+                )  # fmt: skip
             case "forgetting":
                 return curves.forgetting_over_tasks(
                     self.accuracy, n_tasks=self.n_tasks, labels=labels, standing=standing, dark=dark
@@ -125,17 +134,44 @@ class Result:
                     labels=[labels],
                     score=self.score,
                     standings={self.name: standing},
+                    references=self.references,
                     dark=dark,
                 )
         raise unknown("figure", name, FIGURES)
 
+    @cached_property
+    def finals(self) -> dict[float, list[float]]:
+        """Final scores by budget, one per seed, in [0, 1]: means over the tasks; finished models alone."""
+        finals: dict[float, list[float]] = {}
+        for cell, average in frames.averages(self.events, self.rule).items():
+            if average is not None:
+                finals.setdefault(cell.epsilon, []).append(average)
+        return finals
+
+    def placed(self, epsilon: float) -> str:
+        """One sentence: where the run ended at this budget between chance and the ceiling; empty before it has ended."""
+        from dpcl_core.figures import placement
+
+        if epsilon not in self.finals:
+            return ""
+        standing = self.standing
+        return placement.sentence(epsilon, self.finals[epsilon], self.references, score=self.score, standing=standing)
+
+    @property
+    def lost(self) -> str:
+        """A warning that names the budgets which cannot be told from chance, and the rule; empty if there are none."""
+        from dpcl_core.figures import placement
+
+        return placement.warning(self.finals, self.references, score=self.score, standing=self.standing)
+
     def to_html(self) -> str:
-        """A self-contained HTML page: the figures with their findings, and the privacy statement."""
+        """A self-contained HTML page: the figures with their findings, where the run ended, and the privacy statement."""
         from dpcl_core.figures import html
         from dpcl_core.privacy import statement_text
 
         title, statement = self.name or method_title(self.spec), statement_text.text(self.guarantees)
-        return html.report(title, [self.figure(name) for name in FIGURES], self.provenance, statement)
+        said = [self.placed(self.spec.privacy.usual_epsilon), self.lost]
+        return html.report(title, [self.figure(name) for name in FIGURES], self.provenance, statement, said)
 
     @cached_property
     def provenance(self) -> Provenance:
@@ -157,6 +193,16 @@ class Result:
             standings=(self.standing,),
             spent=spent(self.guarantees),
         )
+
+
+def references(spec: RunSpec, events: Sequence[Event], ceiling: float | None = None) -> References:
+    """The scores between which a run is read; `ceiling`: one found in a store, beside what records and the run say."""
+    from dpcl_core.methods.references import of_labels
+    from dpcl_core.papers import ceilings  # loads the store, which tables and figures do not need
+
+    found = [*of_kind(events, References)] or [of_labels(spec)]
+    known = (ceiling, ceilings.known(spec, of_kind(events, CellFinished)))
+    return replace(found[-1], ceiling=max((value for value in known if value is not None), default=None))
 
 
 def rule_title(rule: str) -> str:

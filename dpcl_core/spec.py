@@ -52,6 +52,11 @@ class Params(Spec):
         """Maximum tokens of each text, for methods that read texts; 0 for others."""
         return 0
 
+    @property
+    def is_task_given(self) -> bool:
+        """Whether a test example comes with its task, so that only the task's own labels compete for it."""
+        return False
+
 
 class ScenarioSpec(Spec):
     """Base of every scenario's own settings; the scenario's card names the subclass."""
@@ -76,6 +81,10 @@ class ScenarioSpec(Spec):
     def sources_used(self, sources: tuple[str, ...]) -> tuple[str, ...]:
         """The dataset's sources whose examples occur in a task."""
         return sources
+
+    def pooled(self, n_classes: int, sources: tuple[str, ...]) -> ScenarioSpec | None:
+        """The same tasks for someone who holds all examples, in any order; None where there is no such stream."""
+        return self
 
     def label_names(self, classes: tuple[str, ...]) -> tuple[str, ...]:
         """The label names of the tasks, on a dataset with these classes."""
@@ -170,6 +179,12 @@ class PrivacySpec(Spec):
         allow_inf_nan=False,
         description="Share of epsilon that pays for the list of labels, where labels = dp-learned.",
     )
+
+    @property
+    def usual_epsilon(self) -> float:
+        """The budget that is shown first: 1, else the largest finite one."""
+        finite = [epsilon for epsilon in self.epsilons if math.isfinite(epsilon)]
+        return 1.0 if 1.0 in finite else max(finite or self.epsilons)
 
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]

@@ -12,7 +12,7 @@ from dpcl_core.figures.picture import Provenance, epsilon_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.results import Result
 from pages.parts.claims import privacy_bar
-from pages.parts.comparison import pairs, pvalues
+from pages.parts.comparison import needed, pairs, pvalues
 from pages.parts.shell import link, pickers, state, stored_results, style
 from pages.parts.shell.figure_card import show
 from pages.parts.shell.header import actions, heading
@@ -36,6 +36,7 @@ CODEC = link.Codec(
         link.Field("first", "a", "first of the pair", link.Maybe(link.Choice(tuple(LETTERS))), None),
         link.Field("second", "b", "second of the pair", link.Maybe(link.Choice(tuple(LETTERS))), None),
         *pvalues.fields(tuple(LETTERS)),
+        needed.FIELD,
     ]
 )
 
@@ -57,7 +58,8 @@ def page() -> None:
         placeholder="Pick up to six finished runs",
     )  # fmt: skip
     results = {LETTERS[i]: stored_results.of(state.store().get(run_id)) for i, run_id in enumerate(picked)}
-    values: dict[str, object] = {"runs": tuple(picked), "focus": None, "first": None, "second": None, **pvalues.NOT_CHOSEN}
+    nothing = {"focus": None, "first": None, "second": None, "wanted": None}
+    values: dict[str, object] = {"runs": tuple(picked), **nothing, **pvalues.NOT_CHOSEN}
     if not results:
         st.info("Pick at least one run above. Two runs on the same data and stream can be compared seed by seed.")
     else:
@@ -114,9 +116,10 @@ def _comparison(view: View, results: dict[str, Result]) -> dict[str, object]:
         _curves(results, chosen)
     else:
         st.info("These runs share no ε, so their curves cannot be compared. Their trade-offs below can.")
-    names = ["Paired difference", "What privacy costs", "p values", "Settings"]
-    opened = names[2] if view["t_first"] is not None else names[0]  # a link holds a t-test only while its tab is open
-    pair, cost, tests, settings = st.tabs(names, default=opened, key=view.key("tabs"), on_change="rerun")
+    names = ["Paired difference", "What privacy costs", "p values", needed.TITLE, "Settings"]
+    # A link holds a t-test, or a wanted accuracy, only while its tab is open.
+    opened = names[2] if view["t_first"] is not None else names[3] if view["wanted"] is not None else names[0]
+    pair, cost, tests, needs, settings = st.tabs(names, default=opened, key=view.key("tabs"), on_change="rerun")
     values: dict[str, object] = {"focus": chosen}
     if cost.open:
         with cost:
@@ -127,6 +130,9 @@ def _comparison(view: View, results: dict[str, Result]) -> dict[str, object]:
     if tests.open:
         with tests:
             values |= pvalues.p_value_curve(view, results, chosen, _provenance)
+    if needs.open:
+        with needs:
+            values["wanted"] = _needed(view, results)
     if settings.open:
         with settings:
             _settings(results)
@@ -203,7 +209,8 @@ def _curves(results: dict[str, Result], chosen: float) -> None:
     picture = curves.compared_over_tasks(
         frames, n_tasks=max(result.n_tasks for result in results.values()), colours=_colours(results),
         labels=[result.spec.labels for result in results.values()], score=_score(results),
-        standings=_standings(results) if math.isfinite(chosen) else None, dark=style.is_dark(),
+        standings=_standings(results) if math.isfinite(chosen) else None,
+        references=pairs.shared_references([result.references for result in results.values()]), dark=style.is_dark(),
     )  # fmt: skip
     show(
         picture, _provenance(results), key="compared", title=f"{capital(_score(results))} on the tasks seen so far",
@@ -225,13 +232,23 @@ def _trade_off(results: dict[str, Result]) -> None:
     frames = {letter: result.accuracy for letter, result in results.items()}
     picture = tradeoff.trade_off(
         frames, colours=_colours(results), labels=[r.spec.labels for r in results.values()], score=_score(results),
-        standings=_standings(results), dark=style.is_dark(),
+        standings=_standings(results),
+        references=pairs.shared_references([result.references for result in results.values()]), dark=style.is_dark(),
     )  # fmt: skip
     show(
         picture, _provenance(results), key="compared-cost",
         title=f"Final {_score(results)} and forgetting against the budget",
         note="dots: trained models; bars: 95 % interval over seeds", table=_table(frames, results),
     )  # fmt: skip
+
+
+def _needed(view: View, results: dict[str, Result]) -> int | None:
+    """Draws the ε that a wanted accuracy needs, for each run; returns the wanted accuracy."""
+    if warning := pairs.different_tests({letter: result.spec for letter, result in results.items()}):
+        st.warning(plain(warning))
+    runs = {letter: needed.Budgets(result.finals, result.standing) for letter, result in results.items()}
+    score, colours = _score(results), _colours(results)
+    return needed.panel(view, runs, colours=colours, provenance=_provenance(results), score=score)
 
 
 def _pair(view: View, results: dict[str, Result]) -> dict[str, object]:

@@ -17,6 +17,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.results import Result
 from dpcl_core.spec import LabelSetting
 from pages.parts.claims.privacy_bar import privacy_bar
+from pages.parts.comparison import needed
 from pages.parts.shell import drag, figure_card, layout, link, state, stored_results, style
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.text import plain
@@ -43,6 +44,7 @@ CODEC = link.Codec(
         link.Field("epsilon", "e", "ε", link.BUDGET, 1.0),
         link.Field("pins", "p", "pinned states", link.Many(link.Text(60), MOST_PINS), ()),
         link.Field("plain", "plain", "plain slider", link.Flag(), False),
+        needed.FIELD,
     ]
 )
 HELP = """Move ε and let go: all figures follow. **exact**: computed for exactly this budget. **looked up**: the slider steps
@@ -93,8 +95,8 @@ def page() -> None:
         now = State(source, epsilon)
         privacy_bar({epsilon: _guarantee(now)}, chosen=epsilon)
         pins = _pins(view, now)
-        _figures(now, [_pinned(pin) for pin in pins])
-    share = view.commit({**values, "epsilon": epsilon, "pins": pins}, CODEC)
+        wanted = _figures(view, now, [_pinned(pin) for pin in pins])
+    share = view.commit({**values, "epsilon": epsilon, "pins": pins, "wanted": wanted}, CODEC)
     actions(place, share=share, help_text=HELP, view=view)
 
 
@@ -219,7 +221,9 @@ def _pinned(text: str) -> State | None:
     return State(source, source.nearest(epsilon)) if source is not None else None
 
 
-def _figures(now: State, pins: Sequence[State | None]) -> None:
+def _figures(view: View, now: State, pins: Sequence[State | None]) -> int | None:
+    """Draws the figures in tabs; returns the wanted accuracy while its tab is open."""
+    wanted: list[int | None] = []
     # Short names that fit at the end of a line: now, A, B, C.
     states = {"now": now} | {name: pin for name, pin in zip(LETTERS, pins, strict=False) if pin is not None and pin != now}
     draw = {
@@ -227,14 +231,31 @@ def _figures(now: State, pins: Sequence[State | None]) -> None:
         "Forgetting": partial(_forgetting, states, now),
         "Who remembers what": partial(_matrix, states, now),
         "Classes": partial(_classes, states, now),
+        needed.TITLE: lambda: wanted.append(_needed(view, states)),
     }
-    layout.tabs(draw, "playground-tab")
+    layout.tabs(draw, "playground-tab", needed.TITLE if view["wanted"] is not None else None)
+    return wanted[0] if wanted else None
+
+
+def _needed(view: View, states: dict[str, State]) -> int | None:
+    from dpcl_core.figures import theme
+
+    sources = {name: one.source for name, one in states.items() if one.source.labels != "data"}
+    if not sources:
+        st.info("The list of labels is read from the data: no ε bounds that, so none is enough.")
+        return None
+    runs = {name: needed.Budgets(source.finals, is_exact=source.is_exact) for name, source in sources.items()}
+    colours = [theme.colour_of_series(index, style.is_dark()) for index, name in enumerate(states) if name in sources]
+    return needed.panel(view, runs, colours=colours, provenance=_provenance(states))
 
 
 def _accuracy(states: dict[str, State], now: State) -> None:
     from dpcl_core.figures import curves
 
-    _curves(states, now, "accuracy", curves.accuracy_over_tasks, curves.compared_over_tasks)
+    known = [one.source.references for one in states.values()]
+    references = known[0] if all(one == known[0] for one in known) else None
+    alone, compared = curves.accuracy_over_tasks, curves.compared_over_tasks
+    _curves(states, now, "accuracy", partial(alone, references=references), partial(compared, references=references))
 
 
 def _forgetting(states: dict[str, State], now: State) -> None:
@@ -302,18 +323,21 @@ def _classes(states: dict[str, State], now: State) -> None:
 
 
 def _show(picture: Picture, states: dict[str, State], key: str, table: pd.DataFrame) -> None:
-    first = next(iter(states.values())).source
     if len(states) > 1:
         legend = "; ".join(f"{name} is {one.name}" for name, one in states.items())
         picture = replace(picture, finding=f"{picture.finding} Here {legend}.")
-    provenance = Provenance(
+    figure_card.show(picture, _provenance(states), key=f"play-{key}", table=table, share=st.query_params.to_dict())
+
+
+def _provenance(states: dict[str, State]) -> Provenance:
+    first = next(iter(states.values())).source
+    return Provenance(
         first.dataset, first.n_people, "DP cosine classifier",
         labels=first.labels if len({one.source.labels for one in states.values()}) == 1 else "several label lists",
         epsilons=tuple(sorted({one.epsilon for one in states.values()})), delta=first.delta, n_seeds=first.n_seeds,
         runs=tuple(sorted({one.source.key for one in states.values() if not one.source.is_exact})),
         is_seeded=any(one.source.is_exact for one in states.values()),
     )  # fmt: skip
-    figure_card.show(picture, provenance, key=f"play-{key}", table=table, share=st.query_params.to_dict())
 
 
 if __name__ == "__main__":

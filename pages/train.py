@@ -17,7 +17,16 @@ from pages.parts.shell import layout, state, status_line, stored_results
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
-from pages.parts.training import audit_panel, noise_warning, run_panel, stream_view, train_form, tuning_form, tuning_panel
+from pages.parts.training import (
+    audit_panel,
+    noise_warning,
+    reference_panel,
+    run_panel,
+    stream_view,
+    train_form,
+    tuning_form,
+    tuning_panel,
+)
 
 if TYPE_CHECKING:
     from dpcl_core.runs.store import Run
@@ -233,8 +242,9 @@ def _shown(view: View, result: Result) -> Mapping[str, object]:
     chosen = run_panel.focus(result, view.key("focus"), cast("float | None", view["focus"]))
     with bar:
         run_panel.bar(result, chosen, is_over=True)
+    reference_panel.panel(result, chosen)
     run_panel.figures(result, chosen, share=st.query_params.to_dict(), live=False)
-    return {"focus": None if chosen == run_panel.usual_focus(result.spec) else chosen, "rule": result.rule}
+    return {"focus": None if chosen == result.spec.privacy.usual_epsilon else chosen, "rule": result.rule}
 
 
 if __name__ == "__main__":

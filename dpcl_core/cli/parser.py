@@ -63,6 +63,9 @@ def build() -> Parser:
     ):
         sub = add(name, command, text, kept="runs" if name == "run" else "")
         add_settings(sub, "settings as TOML")
+        if name == "run":
+            ceiling = "first train on all tasks at once without noise, for comparison; not private: public benchmarks only"
+            sub.add_argument("--ceiling", action="store_true", help=ceiling)
         if name == "audit":
             sub.add_argument("--trials", type=int, help="releases per side (default: as many as the attack needs)")
             several = (

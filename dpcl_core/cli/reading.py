@@ -37,6 +37,7 @@ def check_data(options: argparse.Namespace) -> int:
 
 def show(options: argparse.Namespace) -> int:
     from dpcl_core import export
+    from dpcl_core.papers import ceilings
     from dpcl_core.runs.store import Store
     from dpcl_core.runs.studies import Studies
 
@@ -55,7 +56,7 @@ def show(options: argparse.Namespace) -> int:
         return 0
     print(f"{run.id}  {run.name}  {run.status}" + (f"  {run.error}" if run.error else ""))
     print(checks.command_line(run.spec))
-    print(export.text(events, run.spec), end="")
+    print(export.text(events, run.spec, ceilings.known(run.spec, store=store)), end="")
     return 0
 
 

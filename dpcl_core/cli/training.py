@@ -24,11 +24,17 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace) -> int:
     from dpcl_core import export
+    from dpcl_core.papers import ceilings
     from dpcl_core.runs.store import Store
 
     spec = spec_of(options)
     checks.check(spec)
     store = Store(options.store)
+    if options.ceiling and ceilings.known(spec, store=store) is None:
+        wanted = ceilings.settings(spec)
+        checks.check(wanted)
+        if status := exit_status(trained(store, wanted, f"ceiling of {spec.method}", options.device)):
+            return status
     # A changed preset loses the preset's name: even the data may differ.
     run = trained(store, spec, None if options.set else options.preset, options.device)
     if run.status == "finished" or options.json:
@@ -36,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
         if options.json:
             print_json(export.document_of(store, run))
         else:
-            print(export.text(events, spec), end="")
+            print(export.text(events, spec, ceilings.known(spec, store=store)), end="")
     return exit_status(run)
 
 

@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from dpcl_core import metrics
+from dpcl_core.events import References
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture, epsilon_label, epsilon_phrase, run_label
 from dpcl_core.figures.statistics import MIN_SEEDS, Interval, interval
@@ -46,19 +47,20 @@ def accuracy_over_tasks(
     labels: LabelSetting = "prior-const",
     score: str = "accuracy",
     standing: Standing = "bound",
+    references: References | None = None,
     dark: bool = False,
 ) -> Picture:
     """Mean accuracy on the tasks seen so far, after each task.
 
     Columns: epsilon, seed, after_task, on_task (from 0), accuracy (in [0, 1]); missing rows leave a gap. An empty frame
     gives an empty picture. `score`: the name of the score; `standing`: the kind of the budgets; those that do not bound all
-    releases are named and dashed differently.
+    releases are named and dashed differently. `references`: levels to draw; they are scores after the last task.
     """
     if accuracy.empty:
         unnamed = " One whose learned list names no label cannot be." if labels == "dp-learned" else ""
         return theme.nothing(f"The first point appears when a model has been tested.{unnamed}", dark, _HEIGHT)
     per_seed = mean_so_far(accuracy)
-    figure, _ = _accuracy_figure(_by_budget(per_seed, labels, standing, dark), n_tasks, score, dark)
+    figure, _ = _accuracy_figure(_by_budget(per_seed, labels, standing, dark), n_tasks, score, references, dark)
     return Picture(figure, _accuracy_finding(per_seed, n_tasks, score, standing))
 
 
@@ -70,17 +72,18 @@ def compared_over_tasks(
     labels: Sequence[LabelSetting],
     score: str = "accuracy",
     standings: Mapping[str, Standing] | None = None,
+    references: References | None = None,
     dark: bool = False,
 ) -> Picture:
     """The accuracy curves of several runs, one line each; frames as `accuracy_over_tasks` takes them, one budget each.
 
-    `score` likewise; `standings`: the kind of budget of those runs that have no bound on all releases; they are named and
-    dashed differently.
+    `score` and `references` likewise; `standings`: the kind of budget of those runs that have no bound on all releases; they
+    are named and dashed differently.
     """
     curves = _by_run(series, mean_so_far, colours, labels, standings or {})
     if not curves:
         return theme.nothing("None of the chosen runs has a point here yet.", dark, _HEIGHT)
-    figure, ends = _accuracy_figure(curves, n_tasks, score, dark)
+    figure, ends = _accuracy_figure(curves, n_tasks, score, references, dark)
     ranked = sorted(zip(curves, ends, strict=True), key=lambda pair: -pair[1].stats.mean)
     sentences = [f"{curve.name}: {_amount(end.stats)} after {_tasks(end.task)}" for curve, end in ranked]
     return Picture(figure, "; ".join(sentences) + ".")
@@ -196,9 +199,14 @@ def _by_run(
     ]
 
 
-def _accuracy_figure(curves: Sequence[_Curve], n_tasks: int, score: str, dark: bool) -> tuple[go.Figure, list[_End]]:
+def _accuracy_figure(
+    curves: Sequence[_Curve], n_tasks: int, score: str, references: References | None, dark: bool
+) -> tuple[go.Figure, list[_End]]:
     axis = theme.percent_axis(title=f"{score} on the tasks seen so far")
-    return _figure(curves, n_tasks, axis, 0, 100, dark)
+    figure, ends = _figure(curves, n_tasks, axis, 0, 100, dark)
+    if references is not None:
+        theme.add_references(figure, references, dark=dark)
+    return figure, ends
 
 
 def _forgetting_figure(curves: Sequence[_Curve], n_tasks: int, dark: bool) -> tuple[go.Figure, list[_End]]:

@@ -18,12 +18,16 @@ def page(picture: Picture, provenance: Provenance | None) -> str:
     return f"{head}{_BODY}{_drawn(picture, with_library=True)}<p>{source}</p></body></html>"
 
 
-def report(title: str, pictures: Sequence[Picture], provenance: Provenance, statement: str) -> str:
-    """A page of several figures and a plain-text privacy statement, with one copy of the drawing library."""
+def report(title: str, pictures: Sequence[Picture], provenance: Provenance, statement: str, said: Sequence[str] = ()) -> str:
+    """A page of several figures and a plain-text privacy statement, with one copy of the drawing library.
+
+    `said`: sentences above the figures; empty ones are left out.
+    """
     drawn = "".join(_drawn(picture, with_library=place == 0) for place, picture in enumerate(pictures))
     protection = f'<pre style="white-space:pre-wrap">{escape(statement)}</pre>'
     head = f"{_HEAD.format(title=escape(title))}{_BODY}<h1>{escape(title)}</h1><p>{escape(provenance.line())}</p>"
-    return f"{head}{drawn}<h2>What is protected</h2>{protection}</body></html>"
+    above = "".join(f"<p><b>{escape(one)}</b></p>" for one in said if one)
+    return f"{head}{above}{drawn}<h2>What is protected</h2>{protection}</body></html>"
 
 
 def _drawn(picture: Picture, *, with_library: bool) -> str:

@@ -16,10 +16,12 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from dpcl_core.events import References
 from dpcl_core.figures.picture import Picture
 from dpcl_core.spec import LabelSetting
 
 _MAX_POINTS = 1000
+_LABEL_ROOM, _ALIKE = 7.0, 0.5  # percentage points: a name's height, and levels with one name
 _READABLE = 4.8  # above the required 4.5: a redrawn figure is slightly pale for a moment
 DASHES: dict[LabelSetting, str] = {"prior-const": "solid", "prior": "dash", "data": "dot", "dp-learned": "dashdot"}
 MARKERS: dict[LabelSetting, str] = {"prior-const": "circle", "prior": "square", "data": "x", "dp-learned": "diamond"}
@@ -191,6 +193,30 @@ def series_line(
     """The line of the n-th of several series (up to five), with a colour, dash and mark of its own."""
     dash, symbol = _SERIES_DASHES[index % len(_SERIES_DASHES)], _SERIES_SYMBOLS[index % len(_SERIES_SYMBOLS)]
     return line(x, y, name, colour_of_series(index, dark), hover, dash=dash, symbol=symbol, size=size, mode=mode)
+
+
+def add_references(drawn: go.Figure, references: References, *, dark: bool, is_rising: bool = False) -> None:
+    """Adds chance, the untrained network and the ceiling as thin lines with names, in percent, to the first panel.
+
+    They differ by dash and name, not by colour. Names stand where curves seldom are: above the ceiling at the right, others
+    at the left; the other way round where curves rise from left to right (`is_rising`).
+    """
+    low_x, high_x = (1.0, 0.0) if is_rising else (0.0, 1.0)
+    chance, untrained = 100 * references.chance, references.untrained
+    named = [(chance, f"chance {chance:.0f} %", "dot", low_x, chance < _LABEL_ROOM)]
+    if untrained is not None and abs(100 * untrained - chance) < _ALIKE:
+        named = [(chance, f"chance = untrained {chance:.0f} %", "dot", low_x, True)]
+    elif untrained is not None:
+        named.append((100 * untrained, f"untrained {100 * untrained:.0f} %", "dashdot", low_x, 100 * untrained > chance))
+    if references.ceiling is not None:
+        top = 100 * references.ceiling
+        named.append((top, f"at once, no noise {top:.0f} %", "dash", high_x, True))
+    for height, text, dash, x, is_above in named:
+        drawn.add_shape(
+            type="line", xref="paper", x0=0, x1=1, yref="y", y0=height, y1=height, layer="below",
+            line={"color": ink(dark).soft, "width": 1.2, "dash": dash},
+        )  # fmt: skip
+        add_note(drawn, height, text, x=x, above=is_above, dark=dark)
 
 
 def add_level(drawn: go.Figure, height: float, text: str, *, x: float, above: bool, dark: bool) -> None:

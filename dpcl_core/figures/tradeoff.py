@@ -9,6 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from dpcl_core.events import References
 from dpcl_core.figures import theme
 from dpcl_core.figures.curves import forgetting_so_far, mean_so_far
 from dpcl_core.figures.picture import Picture, capital, epsilon_label, epsilon_phrase, epsilon_text, run_label
@@ -33,6 +34,7 @@ def trade_off(
     labels: Sequence[LabelSetting],
     score: str = "accuracy",
     standings: Mapping[str, Standing] | None = None,
+    references: References | None = None,
     dark: bool = False,
 ) -> Picture:
     """Final accuracy and average forgetting against ε, one colour per run; dots are trained models, bars 95 % over seeds.
@@ -40,7 +42,7 @@ def trade_off(
     Columns of each frame: epsilon, seed, after_task, on_task (from 0), accuracy (in [0, 1]). Lines join finite budgets only:
     "no noise" is a separate column, not a point on the axis. `standings`: the kind of budget of runs that have no bound on
     all releases: hatched bars at their value, which no line joins with one another or with budgets that are bounds.
-    `score`: the name of the score.
+    `score`: the name of the score. `references`: levels to draw beside the accuracies.
     """
     standings = standings or {}
     finals = {name: _at_the_end(mean_so_far(frame)) for name, frame in series.items() if not frame.empty}
@@ -76,6 +78,8 @@ def trade_off(
     figure.update_layout(barmode="overlay")
     figure.update_yaxes(theme.percent_axis(title=f"final {score}"), row=1, col=1)
     figure.update_yaxes(title="points forgotten", rangemode="tozero", row=2, col=1)
+    if references is not None:
+        theme.add_references(figure, references, dark=dark, is_rising=True)
     if len(finals) > 1:
         _names(figure, finals, colours, column, dark)
     if finite and math.inf in budgets:

@@ -124,6 +124,12 @@ def recorded(paper: str) -> tuple[Measured, ...]:
     return read(path) if path.exists() else ()
 
 
+def all_recorded() -> tuple[Measured, ...]:
+    """The last recorded results of all papers."""
+    papers = sorted((paths.assets_dir() / "papers").glob("*.toml"))
+    return tuple(run for paper in papers for run in recorded(paper.stem))
+
+
 def read(path: Path) -> tuple[Measured, ...]:
     """The results in a file of `write`. Raises BadInput for a file of other content."""
     try:

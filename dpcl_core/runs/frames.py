@@ -55,6 +55,16 @@ def metrics(events: Sequence[Event], rule: str | None = None) -> pd.DataFrame:
     )
 
 
+def averages(events: Sequence[Event], rule: str | None = None) -> dict[Cell, float | None]:
+    """The final average accuracy (AA) of every finished cell, without a table; `rule` as in `metrics`."""
+    if rule is None:
+        return {event.cell: event.metrics.get("AA") for event in of_kind(events, CellFinished)}
+    matrices: dict[Cell, list[tuple[float | None, ...]]] = {}
+    for event in of_kind(events, TaskLearned):
+        matrices.setdefault(event.cell, []).append(_row(event, rule))
+    return {event.cell: measures.summary(matrices[event.cell])["AA"] for event in of_kind(events, CellFinished)}
+
+
 def cells(events: Iterable[Event]) -> pd.DataFrame:
     """Columns epsilon (requested), seed, accounted_epsilon (inf: no bound), delta, seconds: one row per finished cell."""
     return table(

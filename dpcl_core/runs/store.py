@@ -189,6 +189,15 @@ class Store:
                 by_run[row.run_id].append(cast(CellFinished, from_json({"event": "CellFinished", "cell": cell, **rest})))
         return by_run
 
+    def alike(self, spec: RunSpec) -> list[CellFinished]:
+        """The finished cells of all finished runs that differ from `spec` in budgets, seeds and labels alone."""
+        same = select(runs.c.id).where(
+            runs.c.workload == workload_of(spec), runs.c.status == "finished", runs.c.deleted.is_(None)
+        )
+        with self.reading() as connection:
+            found = list(connection.scalars(same))
+        return [cell for of_run in self.results(found).values() for cell in of_run]
+
     # Requests of users
 
     def request_stop(self, run_id: str) -> Status:

@@ -168,6 +168,14 @@ class Federated(ScenarioSpec):
         """The sources that occur in the stream: where sources are the tasks, those that are learned, else all."""
         return (self.order or sources)[: self.tasks] if self.by_source else sources
 
+    def pooled(self, n_classes: int, sources: tuple[str, ...]) -> ScenarioSpec | None:
+        """One class against the rest has no such stream, nor has a part of the classes, or groups in another order."""
+        if self.protocol == "domain-incremental":
+            return SourceIncremental(order=self.sources_used(sources))
+        n_tasks = self.tasks or n_classes
+        is_whole = self.order is None or len(self.order) == n_classes == n_tasks
+        return Split(tasks=n_tasks) if self.protocol == "class-incremental" and is_whole else None
+
     def label_names(self, classes: tuple[str, ...]) -> tuple[str, ...]:
         """The stream's class names: "not NAME" and NAME of each task in one-vs-rest, else the dataset's classes."""
         if self.protocol != "one-vs-rest":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
 from typing import cast
@@ -42,6 +42,18 @@ def preview(data: DataSpec, scenario: ScenarioSpec, seed: int) -> Preview | None
     is_own = datasets.card(data.dataset).is_own
     columns = labels.read(data, keyed=scenario.by_coin and not is_own)
     return None if columns is None else _preview(columns, scenario, seed, is_own)
+
+
+def tested(data: DataSpec, scenario: ScenarioSpec, seed: int) -> TaskStream | None:
+    """The stream with its real test labels and without a training example; None where the data would have to be downloaded.
+
+    Raises BadInput as `preview` does.
+    """
+    columns = labels.read(data, keyed=False)
+    if columns is None:
+        return None
+    test = Examples(np.empty((len(columns.test.labels), 0)), columns.test.labels, sentences=columns.test.sentences)
+    return _opened(scenario, replace(_plan(columns), test=test, test_sources=columns.test.sources), seed)
 
 
 def classes_per_task(data: DataSpec, scenario: ScenarioSpec, seed: int) -> float | None:

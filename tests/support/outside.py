@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from dpcl_core import checks, cli
-from dpcl_core.events import CellFinished, Event, JsonValue, Note, Progress, Started, TaskLearned
+from dpcl_core.events import CellFinished, Event, JsonValue, Note, Progress, References, Started, TaskLearned
 from dpcl_core.spec import RunSpec
 
 RELEASED = {"accuracy", "pooled", "by_rule", "ahead", "metrics", "entity_f1", "AA", "AF", "BWT", "FWT", "Last", "Avg"}
@@ -23,8 +23,9 @@ TIMES = {"seconds"}
 CLAIMED = {"claim", "eps_claimed", "eps_terms"}  # L2DP-ML's claim: from norms of weights that its ledger gives no bound for
 AUDITED = {"eps_audit_lower", "lower_bound"}  # what an attack on invented data happened to prove
 LEFT_OUT = RELEASED | TIMES | AUDITED | CLAIMED
-SAID_OF_OWN_DATA = (Started, Progress, TaskLearned, CellFinished, Note)
+SAID_OF_OWN_DATA = (Started, References, Progress, TaskLearned, CellFinished, Note)
 _AUDITED = re.compile(r"(proved at least |ε ≥ )\d+(\.\d+)?")
+_PLACED = re.compile(r", so [^.\n]*|^Cannot be told from guessing.*\n", re.MULTILINE)  # what accuracies say of one another
 _NUMBER = re.compile(r"[+-]?\d+\.\d+|\bnan\b|–|-(?= )")
 
 
@@ -75,7 +76,8 @@ def _called(arguments: list[str]) -> tuple[int, str, str]:
     with redirect_stdout(out), redirect_stderr(err):
         status = cli.main(arguments)
     table, statement, rest = out.getvalue().partition("Asked for epsilon")
-    return status, re.sub(r" +", " ", _NUMBER.sub("#", table)) + _AUDITED.sub("", statement + rest), err.getvalue()
+    numbers = re.sub(r" +", " ", _NUMBER.sub("#", _PLACED.sub("", table)))
+    return status, numbers + _AUDITED.sub("", statement + rest), err.getvalue()
 
 
 def _file(path: Path) -> JsonValue:

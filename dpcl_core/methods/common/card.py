@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from dpcl_core.layers import Print
@@ -51,6 +51,8 @@ class MethodCard:
     `noises_embeddings`: whether, under these settings, it adds noise to token embeddings.
     `needs_anchors`: uses features of public sentences, which the engine passes in `PublicContext.anchors`.
     `needs_values`: trains a network on the examples' own values, so features of another network do not work.
+    `ceiling`: the method that trains the same kind of model on all tasks at once; "" if none does. `at_once`: settings under
+    which this method does so in a single training, for a ceiling.
     `packages`: Python packages beyond the base that its module imports.
     `printed`: the settings printed in its publication; they determine a run's layer.
     `table_names`: the method's and the variant's name in its publication's tables; the method's own name if they have none.
@@ -88,6 +90,8 @@ class MethodCard:
     noises_embeddings: Callable[[Params], bool] = lambda params: False
     needs_anchors: bool = False
     needs_values: bool = False
+    ceiling: str = ""
+    at_once: Mapping[str, object] = field(default_factory=dict)
 
 
 class MakeLearner(Protocol):

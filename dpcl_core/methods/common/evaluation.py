@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.data import tags
 from dpcl_core.methods.common.learner import Learner
+from dpcl_core.metrics import mean
 from dpcl_core.scenarios.stream import Examples, Task, TaskStream
 
 # By rule: points reached and points possible for each budget's model, int64 [epsilons, 2]. For both metrics, their sums over
@@ -53,6 +54,24 @@ def untrained(learner: Learner, seed: int, stream: TaskStream, n_cells: int) -> 
     marks = [_marks(learner, seed, stream, task) for task in stream.tasks]
     rule = next((next(iter(of_task)) for of_task in marks if of_task), "")
     return [tuple(_score([of_task], rule, cell) for of_task in marks) for cell in range(n_cells)]
+
+
+def zero_shot(streams: Sequence[TaskStream], scores: Callable[[Task], NDArray[np.floating]]) -> float | None:
+    """Score in [0, 1] of a model that has seen no training example: mean over tasks, then over streams; None without a test.
+
+    `scores`: gives [n, classes] for `task.test`; asked once for tasks that seeds share. The metric is accuracy.
+    """
+    known: dict[tuple[str, tuple[int, ...], bytes], float | None] = {}
+    means = []
+    for stream in streams:
+        found = []
+        for task in (task for task in stream.tasks if len(task.test)):
+            key = task.name, task.prior, b"" if task.test.rows is None else task.test.rows.tobytes()
+            if key not in known:
+                known[key] = _score([{"": _right(scores(task)[None], task.test.labels)}], "", 0)
+            found.append(known[key])
+        means.append(mean(found))
+    return mean(means)
 
 
 def _marks(learner: Learner, seed: int, stream: TaskStream, task: Task) -> Marks:

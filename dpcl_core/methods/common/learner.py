@@ -92,6 +92,15 @@ class Learner(Protocol):
 
 
 @runtime_checkable
+class Answering(Protocol):
+    """A learner whose public network answers before it has learned anything, as a language model does."""
+
+    def untrained(self, task: Task) -> NDArray[np.floating]:
+        """Scores [n, classes] of `task.test` under the public network as it came; of a learner that has learned nothing."""
+        ...
+
+
+@runtime_checkable
 class Surveying(Protocol):
     """A learner that reads all tasks before it learns the first, which a true stream would not allow."""
 

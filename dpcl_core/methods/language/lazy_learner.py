@@ -106,6 +106,12 @@ class LazyLearner:
         """Scores by the one rule of `params.eval`."""
         return {} if self._model is None or self._waits else {self._rule: self._model.answers(task)[None]}
 
+    def untrained(self, task: Task) -> NDArray[np.floating]:
+        """Scores [n, classes] of the frozen public model, which new adapters leave as it is."""
+        if self._model is None:
+            self._model = self._open_model()
+        return self._model.answers(task)
+
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """Adapter weights and the noisy copies of the task's texts, by name; empty before there is a model."""
         if self._model is None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from dpcl_core.events import References
 from dpcl_core.figures.picture import epsilons_text
 from dpcl_core.privacy.statement import Standing
 from dpcl_core.spec import RunSpec
 
+_ALIKE = 5e-4  # levels that print alike
 _MAX_LISTED = 3  # differing settings that fit on one line
 
 
@@ -54,6 +57,20 @@ def unequal_promises(standings: Mapping[str, Standing]) -> str | None:
 def shared_budgets(specs: Sequence[RunSpec]) -> list[float]:
     """The budgets shared by all runs, in ascending order."""
     return sorted(set.intersection(*(set(spec.privacy.epsilons) for spec in specs))) if specs else []
+
+
+def shared_references(references: Sequence[References]) -> References | None:
+    """The levels that all runs share; None if not even chance is the same."""
+    first = references[0]
+
+    def shared(levels: Sequence[float | None]) -> float | None:
+        known = [level for level in levels if level is not None]
+        return known[0] if len(known) == len(references) and max(known) - min(known) < _ALIKE else None
+
+    if shared([one.chance for one in references]) is None:
+        return None
+    untrained, ceiling = ([getattr(one, name) for one in references] for name in ("untrained", "ceiling"))
+    return replace(first, untrained=shared(untrained), ceiling=shared(ceiling))
 
 
 def differences(specs: Mapping[str, RunSpec]) -> tuple[list[dict[str, str]], int]:

@@ -23,9 +23,9 @@ def card(key: str) -> DeltaGenerator:
     return st.container(key=f"card-{key}", gap="small")
 
 
-def tabs(draw: Mapping[str, Callable[[], None]], key: str) -> None:
-    """Draws tabs by title, each filled only while it is open."""
-    for tab, fill in zip(st.tabs(list(draw), key=key, on_change="rerun"), draw.values(), strict=True):
+def tabs(draw: Mapping[str, Callable[[], None]], key: str, default: str | None = None) -> None:
+    """Draws tabs by title, each filled only while it is open. `default`: the tab that is open at first, else the first."""
+    for tab, fill in zip(st.tabs(list(draw), key=key, default=default, on_change="rerun"), draw.values(), strict=True):
         if tab.open:
             with tab:
                 fill()

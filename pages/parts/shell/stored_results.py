@@ -9,7 +9,9 @@ import streamlit as st
 
 from dpcl_core import checks, events, paths
 from dpcl_core.events import Event
+from dpcl_core.papers import ceilings
 from dpcl_core.results import Result
+from dpcl_core.spec import RunSpec
 from pages.parts.shell import state
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ def of(run: Run) -> Result:
     cached: dict[str, tuple[int, tuple[Event, ...]]] = st.session_state.setdefault("events", {})
     if run.is_over:
         cached.pop(run.id, None)
-        return _over(state.where(), run.id, run.name)
+        return _over(state.where(), run.id, run.name, _ceiling(state.where(), run.spec.digest(), run.spec))
     # Events of an active run are kept for the session, so that each refresh reads only new ones.
     seq, seen = cached.get(run.id, (0, ()))
     fresh = state.store().events_after(run.id, seq)
@@ -33,9 +35,15 @@ def of(run: Run) -> Result:
 
 
 @st.cache_resource(max_entries=50, show_spinner=False)
-def _over(where: tuple[str, str], run_id: str, name: str) -> Result:
+def _over(where: tuple[str, str], run_id: str, name: str, ceiling: float | None) -> Result:
     run = state.store().get(run_id)
-    return Result(run.id, name, run.spec, state.store().events(run_id))
+    return Result(run.id, name, run.spec, state.store().events(run_id), ceiling=ceiling)
+
+
+@st.cache_data(ttl=5, show_spinner=False)
+def _ceiling(where: tuple[str, str], digest: str, _spec: RunSpec) -> float | None:
+    """The ceiling that records or the store have by now; `digest` identifies the spec for the cache."""
+    return ceilings.known(_spec, store=state.store())
 
 
 @st.cache_resource(show_spinner=False)

@@ -11,11 +11,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from dpcl_core import events, metrics, paths
-from dpcl_core.events import CellFinished, Guarantee, TaskLearned
+from dpcl_core.events import CellFinished, Guarantee, References, TaskLearned
 from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.privacy import statement
 from dpcl_core.spec import LabelSetting
@@ -32,6 +33,7 @@ Matrices = list[list[list[float | None]]]  # [seed][after task][on task <= after
 TASKS = (2, 5, 10)
 STOPS = (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, math.inf)
 _EXACT_ODDS = statement.GAUSSIAN_ODDS.replace("percent", "exact")
+_FINE = 12  # budgets computed from one stop to the next
 MAX_NUMBERS = 25_000  # largest table of trained cells that a page sends at once
 _EXACT = "Computed for exactly this budget while you drag, not interpolated."
 _MORE_THAN_REQUESTED = "The ledger of this run totals more than the ε of the slider: the bar states the guarantee."
@@ -69,6 +71,7 @@ class Source:
 
     `replay`: the document of `cosine_replay.encode` if any budget can be shown; else `table` holds every stop.
     `interval_factor`: half width of the 95 % interval over seeds, in standard deviations (None: too few seeds for a band).
+    `references`: the scores between which its accuracy is read.
     """
 
     key: str
@@ -84,6 +87,7 @@ class Source:
     classes: tuple[str, ...] = ()
     replay: Mapping[str, Any] | None = None
     table: tuple[Matrices, ...] = ()
+    references: References | None = None
 
     @property
     def is_exact(self) -> bool:
@@ -160,6 +164,17 @@ class Source:
         exact = 100 * statement.gaussian_odds_bound(gaussian.sigma(epsilon, self.delta))
         return self.words["odds"].format(percent=f"{bound:g}", exact=f"{exact:.1f}")
 
+    @cached_property
+    def finals(self) -> dict[float, list[float]]:
+        """Final average accuracy of every seed, by ε: of the trained budgets, or exactly for budgets less than 5 % apart."""
+        budgets = [stop for stop in self.stops if math.isfinite(stop)]
+        if self.is_exact:
+            budgets = [
+                low * (high / low) ** (step / _FINE) for low, high in pairwise(budgets) for step in range(_FINE)
+            ] + budgets[-1:]  # fmt: skip
+        summaries = {epsilon: [metrics.summary(matrix)["AA"] for matrix in self.matrices(epsilon)] for epsilon in budgets}
+        return {epsilon: [value for value in values if value is not None] for epsilon, values in summaries.items()}
+
     def _final(self, epsilon: float) -> tuple[float, float | None]:
         """Means over seeds of AA and AF after the last task."""
         summaries = [metrics.summary(matrix) for matrix in self.matrices(epsilon)]
@@ -191,7 +206,23 @@ def digits(labels: LabelSetting, n_tasks: int) -> Source:
         interval_factor=about["interval_factor"],
         classes=tuple(about["classes"]),
         replay=replay,
+        references=References(_chance(replay)),
     )
+
+
+def _chance(replay: Mapping[str, Any]) -> float:
+    """The accuracy of always giving the test part's most frequent digit, each task counting the same, mean over seeds."""
+    import numpy as np
+
+    from dpcl_core.explorers import cosine_replay
+
+    data = cosine_replay.decode(replay)
+    counts = np.bincount(data.labels, minlength=data.task_of_class.shape[1])
+    best = [
+        max(counts[label] / counts[task_of == task_of[label]].sum() for label in range(len(counts)))
+        for task_of in data.task_of_class
+    ]
+    return float(np.mean(best)) / data.n_tasks
 
 
 def digits_guarantee(labels: LabelSetting, n_tasks: int, epsilon: float) -> Guarantee:
@@ -256,4 +287,5 @@ def trained(result: Result) -> Source | None:
         words=words("test examples", "looked up", _LOOKED_UP, odds=_MORE_THAN_REQUESTED if exceeds else _odds(spec.labels)),
         interval_factor=interval_factor(len(seeds)),
         table=table,
+        references=result.references,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -16,7 +15,6 @@ from dpcl_core import checks
 from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import Picture, epsilon_label, epsilon_text
 from dpcl_core.results import Result, rule_title
-from dpcl_core.spec import RunSpec
 from pages.parts.anchors import run_source as lists
 from pages.parts.claims import privacy_bar
 from pages.parts.shell import layout, state, status_line, style
@@ -60,16 +58,10 @@ def bar(result: Result, chosen: float | None, *, is_over: bool) -> None:
         privacy_bar.pending(result.spec.labels, result.spec.privacy.noise, result.spec.method, is_over=is_over)
 
 
-def usual_focus(spec: RunSpec) -> float:
-    """The budget shown by default: 1, else the largest finite one."""
-    finite = [epsilon for epsilon in spec.privacy.epsilons if math.isfinite(epsilon)]
-    return 1.0 if 1.0 in finite else max(finite or spec.privacy.epsilons)
-
-
 def focus(result: Result, key: str, start: float | None) -> float:
     """The budget whose matrix and statement are shown; a choice if the run has several."""
     budgets = sorted(result.spec.privacy.epsilons)
-    default = start if start in budgets else usual_focus(result.spec)
+    default = start if start in budgets else result.spec.privacy.usual_epsilon
     picked = None
     with st.container(key="focus-row", horizontal=True, vertical_alignment="center", gap="small"):
         if len(budgets) > 1:
@@ -111,7 +103,7 @@ def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, l
     if live:
         lists.latest(result, chosen, live=True)
     dark, spec, source, table = style.is_dark(), result.spec, result.provenance, result.accuracy
-    key = (*state.where(), result.run_id, len(result.events), result.rule, chosen, dark)
+    key = (*state.where(), result.run_id, len(result.events), result.rule, chosen, dark, result.ceiling)
     overall, matrix, forgotten = _pictures(key, result)
     left, right = st.columns([1.45, 1], gap="small")
     with left:
@@ -156,20 +148,22 @@ def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, l
 
 @st.cache_resource(max_entries=60, show_spinner=False)
 def _pictures(
-    key: tuple[str, str, str | None, int, str | None, float, bool], _result: Result
+    key: tuple[str, str, str | None, int, str | None, float, bool, float | None], _result: Result
 ) -> tuple[Picture, Picture, Picture]:
     """Curves, matrix and forgetting of a run, cached for all visitors until the run has new events.
 
-    `key`: store, run, number of events, prediction rule, budget, theme.
+    `key`: store, run, number of events, prediction rule, budget, theme, ceiling.
     """
     from dpcl_core.figures import curves, grids
 
-    *_, chosen, dark = key
+    *_, chosen, dark, _ceiling = key
     table, n_tasks, score, standing = _result.accuracy, _result.n_tasks, _result.score, _result.standing
+    overall = curves.accuracy_over_tasks(
+        table, n_tasks=n_tasks, labels=_result.spec.labels, score=score, standing=standing, references=_result.references,
+        dark=dark,
+    )  # fmt: skip
     return (
-        curves.accuracy_over_tasks(
-            table, n_tasks=n_tasks, labels=_result.spec.labels, score=score, standing=standing, dark=dark
-        ),
+        overall,
         grids.accuracy_matrix(table, epsilon=chosen, n_tasks=n_tasks, score=score, standing=standing, dark=dark),
         grids.forgetting_grid(table, epsilon=chosen, n_tasks=n_tasks, standing=standing, dark=dark),
     )
@@ -181,7 +175,7 @@ def _trade_off(result: Result, share: Mapping[str, str] | None) -> None:
     dark, spec = style.is_dark(), result.spec
     picture = tradeoff.trade_off(
         {"this run": result.finished_accuracy}, colours=[theme.colour_of_method(spec.method, dark)], labels=[spec.labels],
-        score=result.score, standings={"this run": result.standing}, dark=dark,
+        score=result.score, standings={"this run": result.standing}, references=result.references, dark=dark,
     )  # fmt: skip
     show(
         picture, result.provenance, key="trade-off", title=f"Final {result.score} and forgetting against the budget",

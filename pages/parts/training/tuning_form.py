@@ -16,7 +16,7 @@ from dpcl_core.tuning.settings import TuneSpec
 from pages.parts.shell import state
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
-from pages.parts.training import run_panel, tuning_panel
+from pages.parts.training import tuning_panel
 from pages.parts.training.train_form import codec, raw_of
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _choices(values: Mapping[str, object], spec: RunSpec) -> None:
             f"{n_trials + 1} times, but the statement counts one use. It will say so."
         )
     budgets, seeds = sorted(spec.privacy.epsilons), spec.seeds
-    usual = budgets.index(run_panel.usual_focus(spec))
+    usual = budgets.index(spec.privacy.usual_epsilon)
     left, right = st.columns(2, gap="small")
     epsilon = left.selectbox("For ε", budgets, index=usual, format_func=epsilon_text, key=f"tune-epsilon-{budgets}")
     seed = right.selectbox("For seed", seeds, key=f"tune-seed-{seeds}")

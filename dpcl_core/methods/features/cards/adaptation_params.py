@@ -98,5 +98,6 @@ card = partial(
     shares="all",
     labels=("data", "prior", "prior-const", "dp-learned"),
     scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
+    ceiling="non-cl",
 )
 trained_card = partial(card, refuses=check, derived=derived, notes=notes, training_steps=training_steps)

@@ -30,6 +30,7 @@ CARD = adaptation_params.trained_card(
     params=NonClParams,
     module="dpcl_core.methods.features.non_cl",
     trains_on="all",
+    at_once={"release": "once"},
     forecast=noise_forecast.of_heads_on_all,
     printed=printed.NON_CL,
     table_names=lambda spec: ("Non-CL baseline", adaptation_params.variant(spec)),

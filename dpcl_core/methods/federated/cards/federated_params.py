@@ -197,6 +197,7 @@ card = partial(
     shares="cell",
     labels=("prior-const", "prior"),
     scenarios=("federated",),
+    ceiling="non-cl",
     refuses=check,
     derived=derived,
     assumes=SIMULATED,

@@ -165,6 +165,7 @@ MTL = replace(
     "model, at the end, so forgetting is not defined.",
     source="Upper bound of PeCL (Zhan et al.), DP-SGD or noisy embeddings",
     params=MtlParams,
+    at_once={"mechanism": "dp-sgd"},
     trains_on="all",
     derived=_derived_together,
     notes=_notes_on_waiting,

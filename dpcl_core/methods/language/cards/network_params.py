@@ -51,6 +51,10 @@ class LanguageParams(Params):
         return self.length
 
     @property
+    def is_task_given(self) -> bool:
+        return True  # the prompt names the task
+
+    @property
     def is_local(self) -> bool:
         """Whether each text is released once as a noisy copy, and training reads only that copy."""
         return False
@@ -125,4 +129,5 @@ language_card = partial(
     labels=("prior",),
     scenarios=("class-incremental", "split", "source-incremental"),
     noises_embeddings=is_local,
+    ceiling="lm-mtl",
 )

@@ -20,6 +20,10 @@ class CoefficientParams(Params):
     )
     projection: Projection = "if-violated"
 
+    @property
+    def is_task_given(self) -> bool:
+        return self.head == "per-task"
+
 
 class CoeffMemoryParams(CoefficientParams):
     """Settings of the coefficient memory."""

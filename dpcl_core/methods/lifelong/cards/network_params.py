@@ -40,6 +40,10 @@ class ReplayParams(Params):
         description="joint: one projection of the whole gradient. per-block: one of the first layer, one of the rest.",
     )
 
+    @property
+    def is_task_given(self) -> bool:
+        return self.head == "per-task"
+
 
 class BatchParams(ReplayParams):
     """Settings of methods that train on fixed batches and keep whole batches in memory."""

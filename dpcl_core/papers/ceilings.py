@@ -1,0 +1,98 @@
+"""The ceiling of a run: all tasks learned at once without noise, by the same kind of model on the same public data.
+
+Found among the records of the papers and the finished runs of a store, or carried out on demand. It is a benchmark's number:
+without noise it protects no one, so a person's own data have none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from statistics import fmean
+
+from dpcl_core import checks
+from dpcl_core.data import catalog as datasets
+from dpcl_core.errors import BadInput
+from dpcl_core.events import CellFinished
+from dpcl_core.methods import catalog as methods
+from dpcl_core.papers import measured
+from dpcl_core.runs.store import Store
+from dpcl_core.spec import Cell, RunSpec
+
+_MOST_SEEDS = 3
+_OWN = (
+    "is your own: a ceiling is trained without noise, so nothing would protect the people in your data; take a public "
+    "dataset that resembles it"
+)
+
+
+def settings(spec: RunSpec) -> RunSpec:
+    """The run that gives this run's ceiling: the same data, network and tasks, all learned at once without noise.
+
+    Settings of training that both methods share are kept; up to three of the seeds. Raises BadInput for a person's own data,
+    and where no method trains such a model on all of these tasks at once.
+    """
+    name = methods.card(spec.method).ceiling
+    dataset = datasets.card(spec.data.dataset)
+    if dataset.is_own:
+        raise BadInput("data.dataset", spec.data.dataset, _OWN)
+    if not name:
+        raise BadInput("method", spec.method, "has no ceiling: no method trains its network on all tasks at once")
+    facts, card = datasets.facts_of(spec.data), methods.card(name)
+    scenario = spec.scenario.pooled(facts.n_classes, facts.sources)
+    if scenario is None or dataset.kind == "tagged":
+        allowed = f"has no ceiling on this stream: {card.title} cannot take these tasks at once"
+        raise BadInput("method", spec.method, allowed)
+    kind = next(kind for kind in type(spec.params).__mro__ if issubclass(card.params, kind))
+    shared = {field: getattr(spec.params, field) for field in getattr(kind, "model_fields", {})}
+    return checks.parse(
+        {
+            "method": name,
+            "params": {**shared, **card.at_once},
+            "data": spec.data.model_dump(),
+            "scenario": scenario.model_dump(),
+            "labels": "prior-const" if "prior-const" in card.labels else card.labels[0],
+            "public_labels": spec.public_labels,
+            "privacy": {"epsilons": (math.inf,), "delta": checks.default_delta(facts.n_train)},
+            "seeds": spec.seeds[:_MOST_SEEDS],
+        }
+    )
+
+
+def known(spec: RunSpec, finished: Iterable[CellFinished] = (), store: Store | None = None) -> float | None:
+    """The run's ceiling in [0, 1], mean over seeds of the final average accuracy; None if there is none yet.
+
+    The best of: the run itself (its `finished` models), if it learns all tasks at once; records with the same data, network
+    and tasks; finished runs of the store with `settings`.
+    """
+    try:
+        wanted = settings(spec)
+    except BadInput:
+        return None
+    found = [_mean({cell.cell: cell.metrics for cell in finished})] if _fits(spec, wanted) else []
+    for run in measured.all_recorded():
+        if _fits(run.spec, wanted):
+            found.append(_mean({Cell(model.epsilon, model.seed): model.metrics for model in run.models}))
+    if store is not None:
+        found.append(_mean({cell.cell: cell.metrics for cell in store.alike(wanted)}))
+    return max((value for value in found if value is not None), default=None)
+
+
+def _fits(spec: RunSpec, wanted: RunSpec) -> bool:
+    """Whether a run learns the same tasks at once with the same method; training settings and order may differ."""
+    if (spec.method, spec.data, spec.public_labels) != (wanted.method, wanted.data, wanted.public_labels):
+        return False
+    return _unordered(spec) == _unordered(wanted)
+
+
+def _unordered(spec: RunSpec) -> Mapping[str, object]:
+    """The scenario's settings but for the order of tasks, which makes no difference to training on all at once."""
+    dumped = spec.scenario.model_dump()
+    return {**dumped, "order": sorted(dumped.get("order") or ())}
+
+
+def _mean(metrics: Mapping[Cell, Mapping[str, float | None]]) -> float | None:
+    """Mean final average accuracy of the models without noise; None if there is none."""
+    values = [of_cell.get("AA") for cell, of_cell in metrics.items() if math.isinf(cell.epsilon)]
+    numbers = [value for value in values if value is not None]
+    return fmean(numbers) if numbers else None
