@@ -44,7 +44,7 @@ test: lint
 
 # The same with kernels that other processors would choose, and beside busy loops; at most 90 minutes.
 test-elsewhere: install-dev
-	$(BIN)/python scripts/test_elsewhere.py
+	$(BIN)/python -m scripts.test_elsewhere
 
 # Every small form of a paper's experiments, for real; needs DPCL_DATA and some minutes.
 reproduce: install-dev

@@ -242,7 +242,9 @@ def _runs(
                 what = "not run yet"
             elif run.run_id is None:
                 older = " by older code" if run.made_before else ""
-                what = f"recorded on {run.date}{older}, {run.seconds:.0f} s on {run.device}"
+                where = run.machine or run.device
+                code = f", commit {run.commit}" if run.commit else ""
+                what = f"recorded on {run.date}{older}, {run.seconds:.0f} s on {where}{code}"
             else:
                 what = f"your run {run.run_id[:4]} of {run.date}, {run.seconds:.0f} s on {run.device}"
             with st.container(key=f"reproduction-run-{label}", horizontal=True, vertical_alignment="center", gap="small"):

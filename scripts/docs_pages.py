@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -182,11 +182,21 @@ def _results(paper: Paper) -> str:
                 lines.append(f"- {judged.ordering.statement}: **{_STATES[judged.state]}** ({report.range_text(judged)})")
             dates = sorted({run.date for run in runs.values()})
             data = sorted({run.dataset_title for run in runs.values()})
-            lines += ["", f"Recorded {dates[0]} to {dates[-1]} on {'; '.join(data)}.", ""]
+            lines += ["", f"Recorded {dates[0]} to {dates[-1]} on {'; '.join(data)}. {_made_with(runs.values())}", ""]
             before = sorted({change for run in runs.values() for change in run.made_before})
             lines += [f"*{change}*" for change in before]
             lines += ["", *(f"- {reason}" for reason in comparison.reasons(paper, experiment, size, runs.values())), ""]
     return "\n".join(lines)
+
+
+def _made_with(runs: Collection[Measured]) -> str:
+    """The networks of recorded runs, and the machines and commits that the records name."""
+    named = {
+        "Network": [run.spec.data.backbone for run in runs],
+        "Machine": [run.machine for run in runs if run.machine],
+        "Commit": [run.commit for run in runs if run.commit],
+    }
+    return " ".join(f"{what}: {'; '.join(dict.fromkeys(values))}." for what, values in named.items() if values)
 
 
 _FORMS: Mapping[Size, str] = {"small": "small form", "bundled": "bundled network", "full": "the paper's protocol"}

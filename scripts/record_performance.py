@@ -17,6 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from dpcl_core import machine
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "performance.md"
 START, END = "<!-- written by scripts/record_performance.py -->", "<!-- end of what is written -->"
@@ -92,16 +94,6 @@ def _time(seconds: float) -> str:
     return f"{value:.0f} {unit}" if value >= 10 else f"{value:.2g} {unit}"
 
 
-def _machine() -> str:
-    """Processor, cores and system, as the system names them."""
-    name = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        named = (line.partition(":")[2].strip() for line in info.read_text().splitlines() if line.startswith("model name"))
-        name = next(named, name)
-    return f"{name}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
-
-
 def _measured() -> list[Mapping[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "benchmarks.json"
@@ -117,8 +109,8 @@ def main() -> int:
     if hasattr(os, "getloadavg") and os.getloadavg()[0] >= MOST_LOAD:
         print(f"load {os.getloadavg()[0]:.1f}: must be below {MOST_LOAD:g}; end other work and try again", file=sys.stderr)
         return 1
-    commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, text=True).strip()
-    table = section(_measured(), _machine(), commit, f"{datetime.now(UTC):%Y-%m-%d}")
+    computer = f"{machine.machine()}, {platform.system()}, Python {platform.python_version()}"
+    table = section(_measured(), computer, machine.commit(), f"{datetime.now(UTC):%Y-%m-%d}")
     DOCUMENT.write_text(written(DOCUMENT.read_text(encoding="utf-8"), table), encoding="utf-8")
     return 0
 

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from dpcl_core import machine
+
 ROOT = Path(__file__).resolve().parent.parent
 MINUTES = 90.0
 QUICK = ["--ignore", "tests/benchmarks", "-m", "not slow and not browser", "-n", "2", "--dist", "loadfile"]
@@ -83,15 +85,9 @@ def main() -> int:
         fresh[setting.name] = _result(setting, tests, able, end - time.monotonic())
         print(f"{setting.name}: {fresh[setting.name]}", flush=True)
         if not options.tests:
-            rows[setting.name] = (fresh[setting.name], f"{datetime.now(UTC):%Y-%m-%d}", _commit())
+            rows[setting.name] = (fresh[setting.name], f"{datetime.now(UTC):%Y-%m-%d}", machine.commit())
             document.write_text(_document(rows), encoding="utf-8")
     return int(any(not _is_green(result) for result in fresh.values()))
-
-
-def _commit() -> str:
-    """The short hash of the checked-out commit; empty outside a repository."""
-    command = ["git", "rev-parse", "--short", "HEAD"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def _result(setting: Setting, tests: tuple[str, ...], able: set[str], seconds_left: float) -> str:

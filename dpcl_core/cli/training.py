@@ -114,9 +114,9 @@ def reproduce(options: argparse.Namespace) -> int:
             status = max(status, exit_status(run))
             if run.status == "finished":
                 events = store.events(run.id)
-                done[experiment.name][label] = measured.of_run(run, events)
-    if options.record:
-        measured.write(Path(options.record), paper.name, [run for runs in done.values() for run in runs.values()])
+                done[experiment.name][label] = measured.stamped(measured.of_run(run, events))
+                if options.record:  # at once: what is recorded stays when a later run is stopped
+                    measured.write(Path(options.record), paper.name, [done[experiment.name][label]])
     if options.json:
         print_json(report.document(paper, size, planned, done))
     else:

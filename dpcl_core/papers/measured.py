@@ -1,7 +1,7 @@
 """Final results of finished runs, from a store's events or from a recorded file.
 
-`assets/reproduction/PAPER.json` holds the last recorded results: spec, the data actually used, date, seconds, device,
-and the metrics of every model. Accuracies and forgetting are in [0, 1].
+`assets/reproduction/PAPER.json` holds the last recorded results: spec (with the network), the data actually used, date,
+seconds, machine, commit, and the metrics of every model. Accuracies and forgetting are in [0, 1].
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, cast
 
 from pydantic import Field, TypeAdapter
 
-from dpcl_core import checks, paths
+from dpcl_core import checks, machine, paths
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, JsonValue, Started, TaskLearned, plain_number
 from dpcl_core.metrics import mean
@@ -61,7 +61,8 @@ _MODELS = TypeAdapter(tuple[Model, ...])
 class Measured:
     """One run's results. `dataset_title`: the data actually used; `run_id` is None for a recorded run.
 
-    `edition`: the version of what settings meant when it was made, see EDITION.
+    `edition`: the version of what settings meant when it was made, see EDITION. `machine` and `commit` are of recorded runs,
+    as `dpcl_core.machine` names them; empty where a record is older than they are.
     """
 
     spec: RunSpec
@@ -72,6 +73,8 @@ class Measured:
     run_id: str | None
     models: tuple[Model, ...]
     edition: int = EDITION
+    machine: str = ""
+    commit: str = ""
 
     @property
     def made_before(self) -> tuple[str, ...]:
@@ -139,6 +142,11 @@ def read(path: Path) -> tuple[Measured, ...]:
         raise BadInput("recorded figures", str(path), "must be a file that `reproduce --record` wrote") from error
 
 
+def stamped(run: Measured) -> Measured:
+    """The results of a run that has just ended in this process, with this machine and the commit of this code."""
+    return replace(run, machine=machine.machine(run.device), commit=machine.commit())
+
+
 def write(path: Path, paper: str, fresh: Sequence[Measured]) -> None:
     """Writes the results into the file, replacing older ones of the same settings. Raises BadInput where that fails."""
     unchanged = [run for run in (read(path) if path.exists() else ()) if all(run.spec != new.spec for new in fresh)]
@@ -163,6 +171,8 @@ def _to_json(run: Measured) -> dict[str, JsonValue]:
         "digest": run.spec.digest(),
         "seconds": round(run.seconds, 1),
         "device": run.device,
+        "machine": run.machine,
+        "commit": run.commit,
         "edition": run.edition,
         "spec": json.loads(run.spec.model_dump_json()),
         "models": [
@@ -193,4 +203,6 @@ def _from_json(document: Mapping[str, object]) -> Measured:
         run_id=None,
         models=_MODELS.validate_python(document["models"]),
         edition=int(cast(int, document.get("edition", 1))),
+        machine=str(document.get("machine", "")),
+        commit=str(document.get("commit", "")),
     )

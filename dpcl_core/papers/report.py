@@ -160,6 +160,8 @@ def _run(label: str, run: Measured | None) -> JsonValue:
         "date": run.date,
         "seconds": round(run.seconds, 1),
         "device": run.device,
+        "machine": run.machine,
+        "commit": run.commit,
     }
 
 

@@ -100,6 +100,18 @@ def test_figures_of_an_earlier_edition_are_marked_and_todays_are_not(tmp_path: P
         assert row.remarks == notes
 
 
+def test_a_record_says_machine_and_commit_and_older_ones_stay_readable(tmp_path: Path) -> None:
+    fresh = measured.stamped(run(lambda epsilon, seed: 0.5, spec=_spec("paper-split-cifar-100-small", "cosine")))
+    assert fresh.machine.endswith(" cores")
+    measured.write(tmp_path / "today.json", "tobaben", [fresh])
+    assert measured.read(tmp_path / "today.json") == (fresh,)
+    document = json.loads((tmp_path / "today.json").read_text())
+    del document["runs"][0]["machine"], document["runs"][0]["commit"]
+    (tmp_path / "old.json").write_text(json.dumps(document))
+    (older,) = measured.read(tmp_path / "old.json")
+    assert (older.machine, older.commit) == ("", "")
+
+
 def test_the_workshop_versions_numbers_stand_beside_the_later_ones() -> None:
     """All eighteen; forgetting is printed as a share."""
     found = comparison.earlier(PAPER, FIVE, comparison.rows(PAPER, FIVE, {}))

@@ -113,6 +113,7 @@ def test_finished_runs_are_recorded(
     assert model.metrics["pooled"] == pytest.approx(last.pooled, abs=1e-5)
     assert model.by_rule["argmax"] == pytest.approx(model.metrics["AA"], abs=1e-5)
     assert all(run.run_id is None and run.seconds >= 0 for run in found)
+    assert all(run.machine.endswith(" cores") for run in found)
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated.cards.federated_params import ListParams
 from dpcl_core.methods.federated.lists import Element
 from dpcl_core.methods.federated.matchers import FeatureMap, Rule
-from dpcl_core.methods.federated.public_view import PublicView
+from dpcl_core.methods.federated.public_view import AxesOf, PublicView
 from dpcl_core.methods.federated.signatures import Signature
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import generator
@@ -30,7 +30,13 @@ class PublicEmbeddings:
 
     @classmethod
     def of(
-        cls, features: NDArray[np.generic] | None, seed: int, n_axes: int, radius: float | None = None, n_anchors: int = 0
+        cls,
+        features: NDArray[np.generic] | None,
+        seed: int,
+        n_axes: int,
+        radius: float | None = None,
+        n_anchors: int = 0,
+        axes_of: AxesOf = "sentences",
     ) -> PublicEmbeddings:
         """From all public features [p, d]: the anchors' order depends on the seed alone; the other sentences make the view.
 
@@ -44,7 +50,7 @@ class PublicEmbeddings:
             raise BadInput("params.dimensions", n_axes, f"must be at most {most}: public sentences span no more axes")
         order = generator(seed, "anchors").permutation(len(rows))
         others = rows[np.sort(order[n_anchors:])]
-        return cls(rows[order[:n_anchors]], others, PublicView.of(others, n_axes, radius))
+        return cls(rows[order[:n_anchors]], others, PublicView.of(others, n_axes, radius, axes_of))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

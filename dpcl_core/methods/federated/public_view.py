@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.errors import BadInput
 
+AxesOf = Literal["sentences", "topics"]
 _ROWS_OF_A_TOPIC, _MOST_TOPICS = 20, 50
+_REST = 1e-6  # what sentences count beside topics: they decide about axes on which no topics differ
 _SHRINK = 1e-3  # share of a spherical covariance, so that few sentences in many dimensions still give an invertible one
 
 
@@ -26,11 +29,14 @@ class PublicView:
     radius: float
 
     @classmethod
-    def of(cls, features: NDArray[np.floating], n_axes: int, radius: float | None = None) -> PublicView:
+    def of(
+        cls, features: NDArray[np.floating], n_axes: int, radius: float | None = None, axes_of: AxesOf = "sentences"
+    ) -> PublicView:
         """From public features [p, d]; `radius` None: the 0.9 quantile of public topic means' residual lengths.
 
-        Topics are clusters of the public sentences (k-means, about 20 sentences each). Axes are principal axes,
-        each with a positive sign on its largest entry.
+        Topics are clusters of the public sentences (k-means, about 20 sentences each). Axes are principal axes of the
+        sentences, or of the topics' means, each with a positive sign on its largest entry. What tells labels apart is more
+        like what tells topics apart: fewer axes then hold it, and each axis takes noise.
         Raises BadInput unless there are more public sentences than axes and at least as many dimensions as axes.
         """
         rows = np.asarray(features, dtype=np.float64)
@@ -39,10 +45,13 @@ class PublicView:
             raise BadInput("axes", n_axes, f"must lie between 1 and {most}, with {len(rows)} public sentences")
         centre = rows.mean(axis=0)
         covariance = np.cov(rows, rowvar=False).reshape(rows.shape[1], rows.shape[1])
-        axes = np.linalg.eigh(covariance)[1][:, ::-1][:, :n_axes]
+        topics = rows
+        if radius is None or axes_of == "topics":
+            topics = public_modes(rows, min(_MOST_TOPICS, max(2, len(rows) // _ROWS_OF_A_TOPIC)))
+        spread = covariance if axes_of == "sentences" else np.cov(topics, rowvar=False) + _REST * covariance
+        axes = np.linalg.eigh(spread)[1][:, ::-1][:, :n_axes]
         axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(n_axes)])
         if radius is None:
-            topics = public_modes(rows, min(_MOST_TOPICS, max(2, len(rows) // _ROWS_OF_A_TOPIC)))
             radius = float(np.quantile(np.linalg.norm((topics - centre) @ axes, axis=1), 0.9))
         spherical = np.trace(covariance) / len(covariance) * np.eye(len(covariance))
         return cls(centre, axes, (1 - _SHRINK) * covariance + _SHRINK * spherical, radius)

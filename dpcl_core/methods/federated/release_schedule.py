@@ -45,7 +45,9 @@ class ReleaseSchedule:
         horizon = Horizon.of(spec.privacy, context.n_tasks, context.recurrence)
         self.multipliers = multipliers or [horizon.releases(cell.epsilon) for cell in cells]
         n_anchors = self._lists.anchors if self._lists is not None else 0
-        self.public = PublicEmbeddings.of(context.anchors, cells[0].seed, params.dimensions, params.radius, n_anchors)
+        self.public = PublicEmbeddings.of(
+            context.anchors, cells[0].seed, params.dimensions, params.radius, n_anchors, params.axes_of
+        )
         self._cells, self._n_users, self._n_clients = tuple(cells), context.n_users or 0, clients_per_task(context)
         self._noises = [noise_of(spec.privacy.noise, cell, "releases") for cell in cells]
         self._matcher = EntryMatcher.of(self._lists, self.public) if self._lists is not None else None

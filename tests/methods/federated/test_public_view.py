@@ -54,6 +54,21 @@ def test_first_prototypes_are_the_same_every_time_and_in_order() -> None:
     assert public_modes(PUBLIC, 1)[0] == pytest.approx(PUBLIC.mean(axis=0))
 
 
+def test_axes_of_topics_hold_more_of_what_lies_between_topics_and_go_on_with_sentences() -> None:
+    """Every length and direction within a topic is noise to them; beyond as many axes as topics differ on, sentences decide."""
+    random = np.random.default_rng(7)
+    topics = 0.2 * random.standard_normal((6, 3)) @ np.eye(toy.D)[:3]
+    rows = np.repeat(topics, 60, axis=0) + random.standard_normal((360, toy.D)) * np.where(np.arange(toy.D) < 3, 0.01, 0.5)
+    held = {
+        of: np.linalg.norm(PublicView.of(rows, 3, 1.0, of).residuals(topics + rows.mean(axis=0) - topics.mean(axis=0)))
+        for of in ("sentences", "topics")
+    }
+    assert held["topics"] > 2 * held["sentences"]
+    every = PublicView.of(rows, toy.D, 1.0, "topics").axes
+    assert every.T @ every == pytest.approx(np.eye(toy.D), abs=1e-9)
+    assert PublicView.of(rows, 3, None, "topics").radius > 0
+
+
 @pytest.mark.parametrize("n_axes", [0, toy.D + 1])
 def test_axes_that_there_are_not(n_axes: int) -> None:
     with pytest.raises(BadInput, match=f"axes = {n_axes}: must lie between 1 and 32"):

@@ -114,6 +114,11 @@ class ReleaseParams(Params):
         le=1024,
         description="Public principal axes on which means are released; 16 below 50 clients, 32 up to 300.",
     )
+    axes_of: Literal["sentences", "topics"] = Field(
+        "sentences",
+        description="What the public axes are principal axes of. sentences: all public sentences. topics: the means of groups "
+        "of them, so that fewer axes hold what tells labels apart.",
+    )
     radius: Radius | None = Field(
         None, description="Longest released mean, from the public centre; empty: what nine of ten public topics keep within."
     )

@@ -181,7 +181,10 @@ _ONCE: dict[str, Printed] = {
     ),
     "params.radius": Printed((1.0,), "Means lie near a public centre: a shorter clip takes less noise."),
 }
-_ONCE_OPEN: dict[str, str] = {"params.slots": "How a client without a group is counted is not said."}
+_ONCE_OPEN: dict[str, str] = {
+    "params.slots": "How a client without a group is counted is not said.",
+    "params.axes_of": "Nothing is released on axes there.",
+}
 _SERVER = {"params.steps": "In the paper clients train the head; the server's steps are ours."}
 _CENTRAL = (
     _OF_ALL

@@ -1,0 +1,39 @@
+"""Where and with which code a figure was made: for records that are kept. Names no host and no user."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+_ROOT = Path(__file__).resolve().parent.parent
+
+
+def machine(device: str = "cpu") -> str:
+    """Processor and number of cores, as the system names them; before them the card, for a device such as "cuda:0"."""
+    name = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        lines = info.read_text(encoding="utf-8").splitlines()
+        name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), name)
+    processor = f"{name}, {os.cpu_count()} cores"
+    if not device.startswith("cuda"):
+        return processor
+    import torch  # loaded already by whatever ran on the card
+
+    return f"{torch.cuda.get_device_name(device)}, {processor}"
+
+
+def commit() -> str:
+    """The short hash of the checked-out commit, with "+" where the code differs from it; empty outside a repository."""
+    found = _git("rev-parse", "--short", "HEAD")
+    return f"{found}+" if found and _git("status", "--porcelain", "--untracked-files=no", "--", "dpcl_core") else found
+
+
+def _git(*arguments: str) -> str:
+    try:
+        done = subprocess.run(["git", *arguments], cwd=_ROOT, capture_output=True, text=True, check=False)
+    except OSError:  # no git on this computer
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
