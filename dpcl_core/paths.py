@@ -22,6 +22,11 @@ def features_dir() -> Path:
     return home() / "features"
 
 
+def states_dir() -> Path:
+    """Kept hidden states of texts under language models, addressed by content."""
+    return home() / "states"
+
+
 def data_dir() -> Path | None:
     """The local folder of datasets named by `DPCL_DATA`, if there is one."""
     named = os.environ.get("DPCL_DATA")
