@@ -25,9 +25,8 @@ from dpcl_core.data.sentences import Sentences
 from dpcl_core.data.texts import TextForm, Texts
 from dpcl_core.events import AuditNote, CellFinished, Event, Note, Progress, References, Started, TaskLearned
 from dpcl_core.explorers.catalog import Observer
-from dpcl_core.methods import axes
+from dpcl_core.methods import axes, references
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods import references
 from dpcl_core.methods.common.evaluation import evaluated, untrained
 from dpcl_core.methods.common.learner import Learner, Prefetching, PublicContext, Surveying
 from dpcl_core.methods.common.public_sizes import source_sizes

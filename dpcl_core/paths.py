@@ -33,6 +33,11 @@ def network_dirs() -> tuple[Path, Path]:
     return Path(sys.prefix) / "share" / "dpcl" / "networks", network_cache()
 
 
+def states_dir() -> Path:
+    """Kept hidden states of texts under language models, addressed by content."""
+    return home() / "states"
+
+
 def data_dir() -> Path | None:
     """The local folder of datasets named by `DPCL_DATA`, if there is one."""
     named = os.environ.get("DPCL_DATA")

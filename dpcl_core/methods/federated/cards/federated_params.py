@@ -116,8 +116,8 @@ class ReleaseParams(Params):
     )
     axes_of: Literal["sentences", "topics"] = Field(
         "sentences",
-        description="What the public axes are principal axes of. sentences: all public sentences. topics: the means of groups "
-        "of them, so that fewer axes hold what tells labels apart.",
+        description="What the public axes are principal axes of. sentences: all public sentences. topics: the means of "
+        "groups of them, so that fewer axes hold what tells labels apart.",
     )
     radius: Radius | None = Field(
         None, description="Longest released mean, from the public centre; empty: what nine of ten public topics keep within."
