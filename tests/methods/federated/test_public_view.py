@@ -55,7 +55,7 @@ def test_first_prototypes_are_the_same_every_time_and_in_order() -> None:
 
 
 def test_axes_of_topics_hold_more_of_what_lies_between_topics_and_go_on_with_sentences() -> None:
-    """Every length and direction within a topic is noise to them; beyond the axes on which topics differ, sentences decide."""
+    """Every length and direction within a topic is noise to them; beyond the topics, sentences decide."""
     random = np.random.default_rng(7)
     topics = 0.2 * random.standard_normal((6, 3)) @ np.eye(toy.D)[:3]
     rows = np.repeat(topics, 60, axis=0) + random.standard_normal((360, toy.D)) * np.where(np.arange(toy.D) < 3, 0.01, 0.5)
