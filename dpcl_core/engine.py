@@ -225,8 +225,6 @@ def _table(spec: RunSpec, dataset: Dataset, device: str) -> Generator[Event, Non
     for split, span in ((dataset.train, (0, n_train)), (dataset.test, (n_train, n_train + n_test))):
         read = yield from inputs(spec, split.images, device, span=(*span, n_train + n_test))
         words = split.images.sentence_of if isinstance(split.images, Sentences) else None
-        if spec.params.inputs == "features":
-            read = _along_axes(spec, read)
         examples.append(Examples(read, split.labels, sentences=words, keys=split.keys))
     texts = None  # the form of encoded texts, for methods that read texts
     if spec.params.inputs == "text":
@@ -259,6 +257,8 @@ def inputs(
 ) -> Generator[Event, None, NDArray[np.generic]]:
     """The method's inputs for these examples: features [n, K], images [n, ...], or encoded texts int32 [n, length, planes].
 
+    Features are along all of the network's public axes, where it has some; a learner gets the first `axes.numbers` of them.
+
     `span`: first, last and total count for progress events, all public numbers (None: only these examples).
     """
     span = span or (0, len(images), len(images))
@@ -276,7 +276,7 @@ def inputs(
         read = pictures.table(as_pictures(images, spec.data.backbone), adaptable.load(spec.data.backbone).input_format)
         return (yield from _counted(read, len(images), span, text))
     steps = cache.computed(spec.data.backbone, images, device, spec.data.resolution)
-    return (yield from _counted(steps, len(images), span, text))
+    return _along_axes(spec, (yield from _counted(steps, len(images), span, text)))
 
 
 def _counted(steps: Steps, n: int, span: tuple[int, int, int], text: str) -> Generator[Event, None, NDArray[np.generic]]:

@@ -14,8 +14,10 @@ from dpcl_core import checks, engine
 from dpcl_core.data import load
 from dpcl_core.errors import BadInput, Diverged, failure_kind
 from dpcl_core.events import Event, Progress, Started
+from dpcl_core.methods import axes
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, Params, RunSpec
@@ -50,6 +52,9 @@ def prepared(tune: TuneSpec, device: str) -> Generator[Event, None, Prepared]:
     settings.batch_bounds(sizes.n_tune)
     places = np.concatenate([examples.train, examples.held_out])
     inputs = yield from engine.inputs(spec, dataset.train.images.take(places), device)
+    facts = PublicSizes(n_people=sizes.n_tune, n_tasks=1, n_classes=len(dataset.classes))
+    if counts := axes.numbers(spec, facts):
+        inputs = inputs[:, : counts[spec.privacy.epsilons[0]]]
     everything = Examples(inputs, dataset.train.labels[places])
     task = Task(
         index=0,

@@ -1,0 +1,101 @@
+"""Runs along public axes: each budget has its own number of them, in what is released and in the forecast of noise."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from dpcl_core import checks, engine
+from dpcl_core.backbones import catalog
+from dpcl_core.events import Event, TaskLearned
+from dpcl_core.methods import axes, noise_forecast
+from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.common import public_sizes
+from dpcl_core.methods.common.learner import Learner
+from dpcl_core.spec import RunSpec
+from dpcl_core.tuning import search
+from dpcl_core.tuning.settings import TuneSpec
+
+MISSING = catalog.available(catalog.card("lite0"))
+is_here = pytest.mark.skipif(MISSING is not None, reason="lite0 is not here: dpcl fetch lite0")
+EPSILONS = (0.5, 8.0, math.inf)
+SMALL = {"dataset": "digits", "backbone": "lite0", "resolution": 96, "train_per_class": 20, "test_per_class": 5}
+
+
+def spec(method: str = "cosine", **data: object) -> RunSpec:
+    return checks.parse(
+        {
+            "method": method,
+            "data": SMALL | data,
+            "scenario": {"kind": "class-incremental", "tasks": 2},
+            "privacy": {"epsilons": EPSILONS, "noise": "seeded"},
+            "seeds": [0],
+        }
+    )
+
+
+@pytest.fixture
+def learners(monkeypatch: pytest.MonkeyPatch) -> list[Learner]:
+    """The learners that runs make, in order."""
+    made: list[Learner] = []
+    maker = methods.maker
+
+    def recording(name: str) -> object:
+        def make(*given: object) -> Learner:
+            made.append(maker(name)(*given))  # type: ignore[arg-type]
+            return made[-1]
+
+        return make
+
+    monkeypatch.setattr(engine.methods, "maker", recording)
+    return made
+
+
+@is_here
+@pytest.mark.parametrize("method", ["cosine", "peft-ensemble"])
+def test_each_budget_releases_as_many_axes_as_the_rule_says(method: str, learners: list[Learner]) -> None:
+    run = spec(method)
+    events: list[Event] = list(engine.run(run))
+    counts = axes.numbers(run, public_sizes.of_spec(run))
+    assert len(set(counts.values())) == 3, "the test needs budgets that differ"
+    assert len({event.cell for event in events if isinstance(event, TaskLearned)}) == 3
+    for learner, (epsilon, n_axes) in zip(learners, counts.items(), strict=True):
+        cell = next(cell for cell in run.cells() if cell.epsilon == epsilon)
+        released = learner.released(cell)
+        widths = {array.shape[1] for name, array in released.items() if name != "labels"}
+        assert widths == {n_axes + (method == "peft-ensemble")}, "a last layer has a bias beside"
+
+
+@is_here
+def test_without_axes_features_are_as_the_network_gives_them(learners: list[Learner]) -> None:
+    run = spec(axes=0)
+    list(engine.run(run))
+    (learner,) = learners
+    assert learner.released(next(run.cells()))["sums"].shape[1] == 1280
+
+
+@is_here
+def test_tuning_trains_on_as_many_axes_as_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = spec("peft-ensemble").model_copy(update={"privacy": spec().privacy.model_copy(update={"epsilons": (1.0,)})})
+    seen: list[int] = []
+    monkeypatch.setattr(search, "_accuracy", lambda spec, context, task: seen.append(task.train.inputs.shape[1]) or iter(()))
+    steps = search.prepared(TuneSpec(base=run, n_trials=1, on="private"), "cpu")
+    try:
+        while True:
+            next(steps)
+    except StopIteration as ended:
+        ready = ended.value
+    list(ready.train(run.params))
+    facts = public_sizes.PublicSizes(n_people=ready.sizes.n_tune, n_tasks=1, n_classes=10)
+    assert seen == [axes.by_rule(run, 1.0, facts)]
+
+
+def test_forecast_counts_the_axes_that_are_taken() -> None:
+    facts = public_sizes.of_spec(spec(train_per_class=3))
+    by_rule, all_features = (
+        noise_forecast.forecast(run, n_features=1280, classes_per_task=5, facts=facts)[0]
+        for run in (spec(train_per_class=3), spec(train_per_class=3, axes=0))
+    )
+    n_axes = axes.by_rule(spec(train_per_class=3), EPSILONS[0], facts)
+    assert by_rule.ratio == pytest.approx(all_features.ratio * math.sqrt(n_axes / 1280))
