@@ -10,6 +10,7 @@ import streamlit as st
 
 from dpcl_core import __version__
 from dpcl_core.backbones import catalog as backbones
+from dpcl_core.backbones import kept_files
 from dpcl_core.data import catalog as datasets
 from dpcl_core.lessons import glossary
 from dpcl_core.methods import catalog as methods
@@ -46,6 +47,19 @@ def page() -> None:
         st.markdown(LIMITS)
         st.markdown(f"**dpcl {__version__}** · Python {platform.python_version()} · " + " · ".join(_versions()))
         citation.button()
+        _kept()
+
+
+def _kept() -> None:
+    """Draws what is kept on this computer to save time, with a button for each kind that deletes it."""
+    st.header("Kept on this computer", anchor=False)
+    st.caption("To save time. What is deleted here is fetched or computed again when a run needs it; runs stay.")
+    for kept in kept_files.listed():
+        words, button = st.columns([4, 1], vertical_alignment="center")
+        words.markdown(f"**{plain(kept.title)}** {kept.size / 1e6:,.1f} MB")
+        if button.button(f"Delete {kept.name}", key=f"clean-{kept.name}", disabled=not kept.size):
+            kept.clean()
+            st.rerun()
 
 
 def _cards(

@@ -1,4 +1,4 @@
-"""Files that are kept to save time, and that can be deleted at any time: fetched networks, computed features."""
+"""Files that are kept to save time, and that can be deleted at any time: fetched networks, features, states of texts."""
 
 from __future__ import annotations
 
@@ -32,10 +32,14 @@ def listed() -> list[Kept]:
         for name, card in catalog.CARDS.items()
         if card.package
     ]
-    folder = paths.features_dir()
-    delete = partial(shutil.rmtree, folder, ignore_errors=True)
-    features = Kept("features", "features of your examples", _size(folder), folder, delete)
-    return [*networks, features]
+    computed = {
+        "features": ("Features of examples", paths.features_dir()),
+        "states": ("States of texts under language models", paths.states_dir()),
+    }
+    return networks + [
+        Kept(name, title, _size(folder), folder, partial(shutil.rmtree, folder, ignore_errors=True))
+        for name, (title, folder) in computed.items()
+    ]
 
 
 def clean(name: str) -> Kept:

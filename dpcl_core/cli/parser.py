@@ -108,7 +108,7 @@ def build() -> Parser:
     got = add("fetch", networks.fetch, text)
     got.add_argument("names", nargs="+", metavar="NAME", help="lite0 or smollm2")
     got.add_argument("--environment", action="store_true", help="store it inside this Python's environment, not your cache")
-    kept_files = add("cache", networks.cache, "sizes of what is kept on this computer: networks, features")
+    kept_files = add("cache", networks.cache, "sizes of what is kept on this computer: networks, features, states of texts")
     kept_files.add_argument("--clean", metavar="NAME", help="delete one of them; it can be had again")
     add("verify", reading.verify, "recompute a privacy card by a second accountant").add_argument("card", metavar="CARD")
     add("runs", reading.list_runs, "all stored runs").add_argument("--store", metavar="URL")

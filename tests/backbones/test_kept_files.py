@@ -1,0 +1,37 @@
+"""What is kept can be measured and deleted by name, and nothing else is."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpcl_core import cli, paths
+from dpcl_core.backbones import kept_files
+from dpcl_core.errors import BadInput
+
+
+@pytest.mark.parametrize("name", ["features", "states"])
+def test_each_kind_is_measured_and_deleted_alone(name: str) -> None:
+    for place in (paths.features_dir(), paths.states_dir()):
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "part.npz").write_bytes(b"x" * 1000)
+    before = {kept.name: kept.size for kept in kept_files.listed()}
+    assert before[name] == 1000
+    assert kept_files.clean(name).size == 1000
+    after = {kept.name: kept.size for kept in kept_files.listed()}
+    assert after == before | {name: 0}
+
+
+def test_unknown_names_are_refused_with_the_known_ones() -> None:
+    with pytest.raises(BadInput, match=r"^--clean = feature: did you mean features\? It must be one of lite0, smollm2,"):
+        kept_files.clean("feature")
+
+
+def test_command_prints_sizes_and_deletes(capsys: pytest.CaptureFixture[str]) -> None:
+    paths.features_dir().mkdir(parents=True, exist_ok=True)
+    (paths.features_dir() / "part.npz").write_bytes(b"x" * 2_000_000)
+    assert cli.main(["cache"]) == 0
+    assert "2.0 MB" in capsys.readouterr().out
+    assert cli.main(["cache", "--clean", "features"]) == 0
+    shown = capsys.readouterr()
+    assert "deleted features: 2.0 MB" in shown.err
+    assert "2.0 MB" not in shown.out
