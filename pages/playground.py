@@ -226,7 +226,7 @@ def _figures(view: View, now: State, pins: Sequence[State | None]) -> int | None
     wanted: list[int | None] = []
     # Short names that fit at the end of a line: now, A, B, C.
     states = {"now": now} | {name: pin for name, pin in zip(LETTERS, pins, strict=False) if pin is not None and pin != now}
-    draw = {
+    draw: dict[str, Callable[[], None]] = {
         "Accuracy": partial(_accuracy, states, now),
         "Forgetting": partial(_forgetting, states, now),
         "Who remembers what": partial(_matrix, states, now),
