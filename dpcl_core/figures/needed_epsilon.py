@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Picture, capital, counted, epsilon_label, epsilon_text
+from dpcl_core.figures.picture import Picture, counted, epsilon_label, epsilon_text
 from dpcl_core.figures.statistics import MIN_SEEDS, interval
 from dpcl_core.privacy.statement import Standing
 
@@ -19,6 +19,7 @@ _HEIGHT = 380
 _FEW_POINTS = 32  # measured budgets get a mark and a tick up to this number, as many as a run has
 _TICKS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _HIGH, _NAME_GAP = 0.9, 7.0  # above this the level's name goes below it; percentage points between names
+_PADDING = 0.08  # decades left free at both ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,23 +81,21 @@ def isotonic(values: Sequence[float]) -> NDArray[np.float64]:
 
 def sentence(answer: Needed, *, score: str = "accuracy", standing: Standing = "bound", is_exact: bool = False) -> str:
     """The answer in words. `is_exact`: the budgets were computed one close to the next, so that hardly a gap is left."""
-    wanted, tried = f"{_percent(answer.wanted)} {score}", "computed" if is_exact else "measured"
-    labels = [f"{epsilon_label(epsilon, standing)}" for epsilon in answer.budgets]
+    wanted, tried = f"{100 * answer.wanted:g} % {score}", "computed" if is_exact else "measured"
+    labels = [epsilon_label(epsilon, standing) for epsilon in answer.budgets]
     if answer.crossing == 0:
         first = f"{labels[0]} ({_percent(answer.means[0])})"
         text = f"The smallest budget {tried}, {first}, already reaches {wanted}; whether less would do is open"
     elif answer.reached is None:
         text = f"No budget {tried} reaches {wanted}: {labels[-1]} gives {_percent(answer.means[-1])}"
     elif is_exact:
-        about = epsilon_label(answer.crossing, standing)
-        text = f"{wanted} needs about {about}, computed for budgets less than 5 % apart"
+        text = f"{wanted} needs about ε = {_rough(answer.crossing)}, computed for budgets less than 5 % apart"
     else:
         place = answer.budgets.index(answer.reached)
         between = f"{epsilon_text(answer.budgets[place - 1])} and {epsilon_text(answer.reached)}"
         text = (
-            f"{capital(labels[place])} is the smallest budget measured that reaches {wanted} "
-            f"({_percent(answer.means[place])}); interpolated on log ε between {between}, "
-            f"about {epsilon_text(answer.crossing)} would do"
+            f"The smallest budget measured that reaches {wanted} is {labels[place]} ({_percent(answer.means[place])}); "
+            f"interpolated on log ε between {between}, about {_rough(answer.crossing)} would do"
         )
     return f"{text}. {_uncertainty(answer)}"
 
@@ -113,6 +112,7 @@ def figure(
     ticks = budgets if len(budgets) <= _FEW_POINTS else [tick for tick in _TICKS if budgets[0] <= tick <= budgets[-1]]
     axis = {
         "title": "privacy budget ε (smaller: stronger privacy)",
+        "range": [math.log10(budgets[0]) - _PADDING, math.log10(budgets[-1]) + _PADDING],
         "tickvals": [math.log10(epsilon) for epsilon in ticks],
         "ticktext": [epsilon_text(epsilon) for epsilon in ticks],
         "showgrid": False,
@@ -125,7 +125,7 @@ def figure(
         if 0 < answer.crossing < math.inf:
             drawn.add_trace(_mark(name, answer, colour))
     wanted = next(iter(answers.values())).wanted
-    theme.add_level(drawn, 100 * wanted, f"wanted {_percent(wanted)}", x=0.0, above=wanted < _HIGH, dark=dark)
+    theme.add_level(drawn, 100 * wanted, f"wanted {100 * wanted:g} %", x=0.0, above=wanted < _HIGH, dark=dark)
     if len(answers) > 1:
         _names(drawn, answers, colours, dark)
         sentences = [f"{name}: {said}" for name, said in zip(answers, sentences, strict=True)]
@@ -171,7 +171,7 @@ def _mark(name: str, answer: Needed, colour: str) -> go.Scatter:
             "type": "data", "symmetric": False, "array": [high - centre], "arrayminus": [centre - low],
             "color": colour, "thickness": 1.6, "width": 6,
         },
-        hovertemplate=f"{name}: ε about {epsilon_text(answer.crossing)}<extra></extra>",
+        hovertemplate=f"{name}: ε about {_rough(answer.crossing)}<extra></extra>",
     )  # fmt: skip
 
 
@@ -180,10 +180,12 @@ def _uncertainty(answer: Needed) -> str:
     if answer.low is None or answer.high is None:
         return f"With {counted(answer.n_seeds, 'seed')} there is no interval: at least {MIN_SEEDS} are needed."
     first, last = epsilon_text(answer.budgets[0]), epsilon_text(answer.budgets[-1])
-    if math.isinf(answer.low) or answer.high == 0:
-        return f"The 95 % intervals of {answer.n_seeds} seeds agree."
-    low = f"less than {first}" if answer.low == 0 else epsilon_text(answer.low)
-    high = f"more than {last}" if math.isinf(answer.high) else epsilon_text(answer.high)
+    if math.isinf(answer.low):
+        return f"Nor does the upper end of the 95 % interval of {answer.n_seeds} seeds."
+    if answer.high == 0:
+        return f"So does the lower end of the 95 % interval of {answer.n_seeds} seeds."
+    low = f"less than {first}" if answer.low == 0 else _rough(answer.low)
+    high = f"more than {last}" if math.isinf(answer.high) else _rough(answer.high)
     open_ends = [word for word, is_open in (("below", answer.low == 0), ("above", math.isinf(answer.high))) if is_open]
     not_bracketed = f" (not bracketed {' or '.join(open_ends)})" if open_ends else ""
     return f"The 95 % intervals of {answer.n_seeds} seeds allow ε from {low} to {high}{not_bracketed}."
@@ -198,6 +200,11 @@ def _crossing(budgets: Sequence[float], rising: Sequence[float] | NDArray[np.flo
         return math.inf
     share = (wanted - rising[place - 1]) / (rising[place] - rising[place - 1])
     return float(budgets[place - 1] * (budgets[place] / budgets[place - 1]) ** share)
+
+
+def _rough(epsilon: float) -> str:
+    """An estimated budget, in the two digits that it has."""
+    return f"{epsilon:.2g}"
 
 
 def _percent(value: float) -> str:

@@ -1,0 +1,95 @@
+"""Which ε a wanted accuracy needs: monotone curves, crossings in closed form, open ends said so."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.isotonic import IsotonicRegression
+
+from dpcl_core.figures import needed_epsilon
+from dpcl_core.figures.needed_epsilon import isotonic, needed, sentence
+from dpcl_core.figures.statistics import interval
+
+RISING = {0.5: [0.2, 0.3, 0.4], 1.0: [0.4, 0.5, 0.6], 2.0: [0.6, 0.7, 0.8], 8.0: [0.8, 0.85, 0.9]}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_isotonic_equals_the_librarys(seed: int) -> None:
+    values = np.random.default_rng(seed).random(17)
+    assert isotonic(values) == pytest.approx(IsotonicRegression().fit_transform(np.arange(17), values))
+
+
+def test_the_crossing_is_linear_in_log_epsilon_between_measured_budgets() -> None:
+    answer = needed({**RISING, math.inf: [0.95]}, 0.6)
+    assert answer is not None
+    assert answer.budgets == (0.5, 1.0, 2.0, 8.0)
+    assert (answer.reached, answer.crossing) == (2.0, pytest.approx(math.sqrt(2)))  # half of the way from 0.5 to 0.7
+
+
+def test_a_measured_budget_that_just_reaches_it_needs_no_interpolation() -> None:
+    answer = needed(RISING, 0.5)
+    assert answer is not None
+    assert (answer.reached, answer.crossing) == (1.0, pytest.approx(1.0))
+
+
+def test_its_range_is_where_the_ends_of_the_intervals_cross() -> None:
+    answer = needed(RISING, 0.6)
+    assert answer is not None
+    ends = [interval(values) for values in RISING.values()]
+    assert answer.low is not None
+    assert answer.high is not None
+    for found, values in ((answer.low, [one.high for one in ends]), (answer.high, [one.low for one in ends])):
+        rising = isotonic([value for value in values if value is not None])
+        assert float(np.interp(math.log(found), np.log(list(RISING)), rising)) == pytest.approx(0.6)
+    assert answer.low <= answer.crossing <= answer.high
+
+
+def test_a_budget_that_fell_by_luck_shares_its_mean_with_its_neighbour() -> None:
+    answer = needed({1.0: [0.6], 2.0: [0.8], 4.0: [0.7], 8.0: [0.9]}, 0.76)
+    assert answer is not None
+    assert answer.means == pytest.approx((0.6, 0.75, 0.75, 0.9))
+    assert answer.reached == 8.0, "0.8 at ε = 2 was luck: ε = 4 did not reach it"
+
+
+def test_nothing_is_extrapolated_and_the_sentence_says_where_it_is_open() -> None:
+    below, above = needed(RISING, 0.25), needed(RISING, 0.99)
+    assert below is not None
+    assert above is not None
+    assert (below.crossing, below.reached, above.crossing, above.reached) == (0.0, 0.5, math.inf, None)
+    assert sentence(below) == (
+        "The smallest budget measured, ε = 0.5 (30.0 %), already reaches 25 % accuracy; whether less would do is open. The "
+        f"95 % intervals of 3 seeds allow ε from less than 0.5 to {below.high:.2g} (not bracketed below)."
+    )
+    assert sentence(above) == (
+        "No budget measured reaches 99 % accuracy: ε = 8 gives 85.0 %. "
+        "Nor does the upper end of the 95 % interval of 3 seeds."
+    )
+    assert needed({math.inf: [0.9]}, 0.5) is None
+
+
+def test_the_sentence_names_the_interpolation_and_the_seeds() -> None:
+    answer = needed(RISING, 0.6)
+    assert answer is not None
+    said = sentence(answer, score="entity F1", standing="claimed")
+    assert said.startswith(
+        "The smallest budget measured that reaches 60 % entity F1 is claimed ε = 2 (70.0 %); interpolated on log ε between "
+        "1 and 2, about 1.4 would do. The 95 % intervals of 3 seeds allow ε from "
+    )
+    alone = needed({epsilon: values[:1] for epsilon, values in RISING.items()}, 0.6)
+    assert alone is not None
+    assert sentence(alone).endswith("With 1 seed there is no interval: at least 3 are needed.")
+    assert sentence(answer, is_exact=True).startswith("60 % accuracy needs about ε = 1.4, computed for ")
+
+
+def test_the_figure_marks_each_crossing_and_its_range() -> None:
+    answers = {"A": needed(RISING, 0.6), "B": needed({epsilon: values[:1] for epsilon, values in RISING.items()}, 0.6)}
+    known = {name: answer for name, answer in answers.items() if answer is not None}
+    drawn = needed_epsilon.figure(known, ["first.", "second."], colours=["#000000", "#ff0000"])
+    marks = [trace for trace in drawn.figure.data if trace.marker.symbol == "diamond"]
+    assert [10 ** mark.x[0] for mark in marks] == pytest.approx([math.sqrt(2), 2.0])
+    assert marks[0].error_x.array[0] > 0
+    assert marks[1].error_x.array[0] == 0
+    assert drawn.finding == "A: first. B: second."
+    assert "wanted 60 %" in [note.text for note in drawn.figure.layout.annotations]
