@@ -98,7 +98,7 @@ def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
     if warning := noise_forecast.note(forecast(spec, n_features=context.n_inputs, classes_per_task=n_home, facts=context)):
         yield Note("warning", warning)
     context = replace(context, anchors=(yield from _anchors(spec, dataset, device)))
-    counts = axes.numbers(spec, context)
+    counts = axes.numbers(spec, context) if spec.params.inputs == "features" else {}
     for place, cells in enumerate(_groups(spec, counts)):
         if counts:
             n_axes = counts[cells[0].epsilon]
@@ -271,9 +271,10 @@ def inputs(
         assert isinstance(images, Texts)
         return reader.read(images, spec.data.backbone, spec.params.text_length)
     if spec.params.inputs == "images":
-        from dpcl_core.backbones import adaptable, pictures  # a network that is trained loads torch
+        from dpcl_core.backbones import adaptable  # a network that is trained loads torch
 
-        read = pictures.table(as_pictures(images, spec.data.backbone), adaptable.load(spec.data.backbone).input_format)
+        inside = adaptable.load(spec.data.backbone, device, spec.data.resolution).features
+        read = inside.stored(as_pictures(images, spec.data.backbone))
         return (yield from _counted(read, len(images), span, text))
     steps = cache.computed(spec.data.backbone, images, device, spec.data.resolution)
     return _along_axes(spec, (yield from _counted(steps, len(images), span, text)))

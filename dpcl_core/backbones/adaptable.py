@@ -2,21 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dpcl_core.backbones import catalog
+from dpcl_core.backbones import catalog, pictures
 from dpcl_core.backbones.batches import Input
 from dpcl_core.backbones.catalog import FIELD, BackboneCard
+from dpcl_core.data.images import Images
 from dpcl_core.errors import BadInput
 
 
-class Pictures(nn.Module):
+class Inside(nn.Module):
+    """The frozen network as adapters see it: from inputs as they are stored to features float [b, K]."""
+
+    def stored(self, images: Images) -> Generator[int, None, NDArray[np.generic]]:
+        """Reads all pictures as the inputs [n, ...] of `forward`: yields the number done, returns them.
+
+        Raises BadInput naming a picture that cannot be decoded.
+        """
+        raise NotImplementedError
+
+    def blank(self) -> Tensor:
+        """One input of zeros [1, ...], on the CPU."""
+        raise NotImplementedError
+
+    @property
+    def side(self) -> int:
+        """Side in pixels of a picture that costs as much to compute as one input."""
+        raise NotImplementedError
+
+
+class Pictures(Inside):
     """uint8 pictures [b, side, side, channels] of any side -> features float [b, K] of the network inside.
 
     Small pictures are resized to the network's size here, batch by batch, so that memory holds them at their own size.
@@ -33,6 +57,17 @@ class Pictures(nn.Module):
         self.register_buffer("mean", torch.tensor(mean)[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(std)[:, None, None], persistent=False)
 
+    def stored(self, images: Images) -> Generator[int, None, NDArray[np.generic]]:
+        return (yield from pictures.table(images, self.input_format))
+
+    def blank(self) -> Tensor:
+        form = self.input_format
+        return torch.zeros(1, form.size, form.size, form.n_channels, dtype=torch.uint8)
+
+    @property
+    def side(self) -> int:
+        return self.input_format.size
+
     def forward(self, pixels: Tensor) -> Tensor:
         maps = pixels.permute(0, 3, 1, 2).to(self.mean.dtype)
         form = self.input_format
@@ -44,28 +79,37 @@ class Pictures(nn.Module):
         return features
 
 
+class Affine(nn.Module):
+    """Scale and shift of each channel of maps [b, C, h, w]: a batch norm's second half, which FiLM trains."""
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(weight.detach().clone(), requires_grad=False)
+        self.bias = nn.Parameter(bias.detach().clone(), requires_grad=False)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        changed: Tensor = maps * self.weight[:, None, None] + self.bias[:, None, None]
+        return changed
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Network:
     """A frozen network on one device; its tensors never change, so all cells of a process share them."""
 
     name: str
-    features: Pictures
+    features: Inside
     feature_dim: int
     device: str
 
-    @property
-    def input_format(self) -> Input:
-        return self.features.input_format
-
 
 class MakeNetwork(Protocol):
-    """`make_network` of a card's module, where there is a network."""
+    """`make_network` of a card's module, where there is a network; only a card with `resolutions` is made at one."""
 
-    def __call__(self, card: BackboneCard, device: str) -> Network: ...
+    def __call__(self, card: BackboneCard, device: str, **resolution: int) -> Network: ...
 
 
-def load(name: str, device: str = "cpu") -> Network:
-    """The network of a backbone, frozen and in evaluation mode.
+def load(name: str, device: str = "cpu", resolution: int | None = None) -> Network:
+    """The network of a backbone, frozen and in evaluation mode, reading pictures at a resolution (None: its own).
 
     Raises BadInput for a backbone without a network, and the errors of `extractor.load`.
     """
@@ -73,4 +117,6 @@ def load(name: str, device: str = "cpu") -> Network:
     make = getattr(import_module(card.module), "make_network", None)
     if make is None:
         raise BadInput(FIELD, name, "must be a network to be adapted under film or lora: there are no layers in it")
-    return cast(MakeNetwork, make)(card, device)
+    catalog.refuse_resolution(card, resolution)
+    made = cast(MakeNetwork, make)
+    return made(card, device) if resolution is None else made(card, device, resolution=resolution)

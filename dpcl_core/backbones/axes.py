@@ -35,6 +35,10 @@ class Axes:
     centre: NDArray[np.float32]
     directions: NDArray[np.float32]
 
+    def first(self, n_axes: int) -> Axes:
+        """The first of these axes."""
+        return Axes(self.public, self.centre, np.ascontiguousarray(self.directions[:, :n_axes]))
+
     def along(self, features: NDArray[np.generic]) -> NDArray[np.float32]:
         """Coordinates float32 [n, A] of features [n, K].
 

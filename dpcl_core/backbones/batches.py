@@ -47,24 +47,35 @@ def in_batches(
     pixels, most = (_PIXELS_ON_CARD, 8 * _MOST) if device.startswith("cuda") else (_PIXELS_A_BATCH, _MOST)
     limit = max(1, min(most, pixels // side**2))
     for batch in images.batches(form.size, form.n_channels, limit, form.interpolation):
-        start = 0
-        while start < len(batch):
-            try:
-                rows = _computed(forward, batch[start : start + limit], limit, device)
-            except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
-                    raise
-                if limit == 1:
-                    raise MemoryError(f"one image of {form.size}x{form.size} pixels does not fit into memory") from error
-                limit = min(limit, len(batch) - start) // 2 or 1
-                continue
-            start += len(rows)
-            yield finite(rows)
+        for place, rows in enumerate(of_rows(forward, batch, limit, device)):
+            if place == 0 and len(rows) < len(batch):
+                limit = len(rows)  # what did not fit once is not tried again
+            yield rows
+
+
+def of_rows(
+    forward: Callable[[Tensor], Tensor], inputs: NDArray[np.generic], limit: int, device: str
+) -> Iterator[NDArray[np.float32]]:
+    """Outputs float32 of at most `limit` inputs [n, ...] at once, batch by batch, as `in_batches` computes them."""
+    start = 0
+    while start < len(inputs):
+        try:
+            rows = _computed(forward, inputs[start : start + limit], limit, device)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            if limit == 1:
+                height, width = inputs.shape[1:3]
+                raise MemoryError(f"one image of {height}x{width} pixels does not fit into memory") from error
+            limit = limit // 2
+            continue
+        start += len(rows)
+        yield finite(rows)
 
 
 @torch.inference_mode()
 def _computed(
-    forward: Callable[[Tensor], Tensor], batch: NDArray[np.uint8], size: int, device: str
+    forward: Callable[[Tensor], Tensor], batch: NDArray[np.generic], size: int, device: str
 ) -> NDArray[np.float32]:
     filled = batch[np.arange(size).clip(max=len(batch) - 1)]
     with mixed_precision(device):

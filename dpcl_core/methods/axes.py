@@ -20,7 +20,7 @@ _PER_RATIO = 5.0
 def numbers(spec: RunSpec, facts: PublicSizes) -> Mapping[float, int]:
     """Number of axes for each budget; empty where features are taken as the network gives them."""
     network = backbones.card(spec.data.backbone)
-    if spec.params.inputs != "features" or spec.data.axes == 0 or axes.public_part(network, spec.data.dataset) is None:
+    if spec.params.inputs == "text" or spec.data.axes == 0 or axes.public_part(network, spec.data.dataset) is None:
         return {}
     return {epsilon: spec.data.axes or by_rule(spec, epsilon, facts) for epsilon in spec.privacy.epsilons}
 

@@ -10,7 +10,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from dpcl_core.backbones.adaptable import Network
+from dpcl_core.backbones.adaptable import Affine, Network
+from dpcl_core.backbones.axes import Axes
 from dpcl_core.errors import BadInput
 
 Kind = Literal["film", "lora"]
@@ -22,26 +23,39 @@ class Adapted(nn.Module):
     """Pictures uint8 [b, side, side, channels] -> logits [b, n_labels]; trains the adapter and the last layer only.
 
     Shares all frozen weights with `network`: one copy serves any number of adapted networks. `seed` sets lora's random
-    initial factor, which is public.
+    initial factor, which is public. `axes`: public axes along which the last layer reads the features.
     """
 
-    def __init__(self, network: Network, kind: Kind, rank: int, n_labels: int, seed: int = 0) -> None:
+    centre: Tensor
+    directions: Tensor
+
+    def __init__(
+        self, network: Network, kind: Kind, rank: int, n_labels: int, seed: int = 0, axes: Axes | None = None
+    ) -> None:
         super().__init__()
         refuse(network, kind)
-        self._input_format = network.input_format
+        self._blank = network.features.blank
         self.features = _sharing(network.features)
         if kind == "film":
             _free_norms(self.features)
         else:
             _add_low_rank(self.features, rank, torch.Generator().manual_seed(seed))
         example = next(network.features.parameters())
-        self.head = nn.Linear(network.feature_dim, n_labels, device=example.device, dtype=example.dtype)
+        self._is_along_axes = axes is not None
+        if axes is not None:
+            for name, values in (("centre", axes.centre), ("directions", axes.directions)):
+                self.register_buffer(name, torch.from_numpy(values).to(example), persistent=False)
+        n_features = network.feature_dim if axes is None else axes.directions.shape[1]
+        self.head = nn.Linear(n_features, n_labels, device=example.device, dtype=example.dtype)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self.eval()  # dropout stays off: only the accounted noise and sampling are to be random
 
     def forward(self, pixels: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.features(pixels))
+        features: Tensor = self.features(pixels)
+        if self._is_along_axes:
+            features = (features - self.centre) @ self.directions
+        logits: Tensor = self.head(features)
         return logits
 
     def trainable(self) -> Iterator[tuple[str, nn.Parameter]]:
@@ -63,9 +77,7 @@ class Adapted(nn.Module):
 
     def leave_unused(self) -> None:
         """Freezes parameters that no feature depends on: features may be read before the network's last layers."""
-        size, n_channels = self._input_format.size, self._input_format.n_channels
-        blank = torch.zeros(1, size, size, n_channels, dtype=torch.uint8, device=self.head.weight.device)
-        self.features(blank).sum().backward()
+        self.features(self._blank().to(self.head.weight.device)).sum().backward()
         for name, parameter in self.trainable():
             if parameter.grad is None and not name.startswith("head."):
                 parameter.requires_grad_(False)
@@ -75,22 +87,30 @@ class Adapted(nn.Module):
 class LowRank(nn.Module):
     """LoRA (Hu et al. 2022): a frozen Linear plus a product of two narrow ones, x -> W x + b + B A x.
 
+    A convolution that mixes the channels of a place is such a layer at every place.
+
     B starts at zero, so that the network starts unchanged; A at random, with variance 1 / inputs. There is no scale factor:
     under Adam a constant one only changes the learning rate.
     """
 
-    def __init__(self, frozen: nn.Linear, rank: int, start: torch.Generator) -> None:
+    def __init__(self, frozen: nn.Linear | nn.Conv2d, rank: int, start: torch.Generator) -> None:
         super().__init__()
         self.frozen = frozen
-        self.down = nn.Linear(frozen.in_features, rank, bias=False)
-        self.up = nn.Linear(rank, frozen.out_features, bias=False)
-        nn.init.normal_(self.down.weight, std=frozen.in_features**-0.5, generator=start)
+        n_outputs, n_inputs = frozen.weight.shape[:2]
+        self.down, self.up = _narrow(frozen, n_inputs, rank), _narrow(frozen, rank, n_outputs)
+        nn.init.normal_(self.down.weight, std=n_inputs**-0.5, generator=start)
         nn.init.zeros_(self.up.weight)
         self.to(frozen.weight)
 
     def forward(self, inputs: Tensor) -> Tensor:
         changed: Tensor = self.frozen(inputs) + self.up(self.down(inputs))
         return changed
+
+
+def _narrow(like: nn.Linear | nn.Conv2d, n_inputs: int, n_outputs: int) -> nn.Linear | nn.Conv2d:
+    if isinstance(like, nn.Linear):
+        return nn.Linear(n_inputs, n_outputs, bias=False)
+    return nn.Conv2d(n_inputs, n_outputs, 1, bias=False)
 
 
 def refuse(network: Network, kind: Kind) -> None:
@@ -111,14 +131,25 @@ def refuse(network: Network, kind: Kind) -> None:
 def targets(features: nn.Module) -> list[str]:
     """Names of the Linear layers that lora adapts. Our choice: the paper names lora only as an alternative.
 
-    Query, key and value projections if the network has attention, as in Hu et al.; otherwise every Linear layer.
+    Query, key and value projections if the network has attention, as in Hu et al.; otherwise every Linear layer, or, in a
+    network of convolutions alone, every one that mixes the channels of a place.
     """
-    linear = [name for name, module in features.named_modules() if isinstance(module, nn.Linear)]
-    return [name for name in linear if name.rpartition(".")[2] in _ATTENTION] or linear
+    named = dict(features.named_modules())
+    linear = [name for name, module in named.items() if isinstance(module, nn.Linear)]
+    return (
+        [name for name in linear if name.rpartition(".")[2] in _ATTENTION]
+        or linear
+        or [name for name, module in named.items() if isinstance(module, nn.Conv2d) and _mixes_channels(module)]
+    )
 
 
-def _norms(features: nn.Module) -> Iterator[nn.LayerNorm]:
-    return (m for m in features.modules() if isinstance(m, nn.LayerNorm) and m.elementwise_affine)
+def _mixes_channels(module: nn.Conv2d) -> bool:
+    return module.kernel_size == (1, 1) and module.groups == 1
+
+
+def _norms(features: nn.Module) -> Iterator[nn.LayerNorm | Affine]:
+    modules = features.modules()
+    return (m for m in modules if isinstance(m, Affine) or (isinstance(m, nn.LayerNorm) and m.elementwise_affine))
 
 
 def _sharing(module: nn.Module) -> nn.Module:
@@ -136,6 +167,6 @@ def _free_norms(features: nn.Module) -> None:
 def _add_low_rank(features: nn.Module, rank: int, start: torch.Generator) -> None:
     for name in targets(features):
         parent, _, last = name.rpartition(".")
-        linear = features.get_submodule(name)
-        assert isinstance(linear, nn.Linear)
-        features.get_submodule(parent).add_module(last, LowRank(linear, rank, start))
+        frozen = features.get_submodule(name)
+        assert isinstance(frozen, nn.Linear | nn.Conv2d)
+        features.get_submodule(parent).add_module(last, LowRank(frozen, rank, start))

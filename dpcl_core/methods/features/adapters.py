@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpcl_core.backbones.adaptable import Network
-from dpcl_core.backbones.batches import Input, in_batches
-from dpcl_core.data.images import Images
+from dpcl_core.backbones.axes import Axes
+from dpcl_core.backbones.batches import of_rows
 from dpcl_core.methods.common.dpsgd_plan import LARGEST_WEIGHT, Schedule, diverged
 from dpcl_core.methods.common.noisy_means import noisy_means
 from dpcl_core.methods.features.adapted_network import Adapted, Kind
@@ -31,7 +31,8 @@ _PIXELS_AT_ONCE = 1 << 18  # side squared times pictures: five of 224x224
 class Adapter:
     """A trained model: weights of the adapter and the last layer, on the CPU, and the frozen network that all models share.
 
-    The last layer covers the labels in `columns`, ascending; logits have `n_classes` columns.
+    The last layer covers the labels in `columns`, ascending; logits have `n_classes` columns. It reads
+    features along `axes`.
     """
 
     network: Network
@@ -40,21 +41,21 @@ class Adapter:
     columns: NDArray[np.int64]
     n_classes: int
     weights: Mapping[str, Tensor]
+    axes: Axes | None = None
 
     def module(self) -> Adapted:
         """The network with these weights loaded, on the network's device."""
-        ready = Adapted(self.network, self.kind, self.rank, len(self.columns))
+        ready = Adapted(self.network, self.kind, self.rank, len(self.columns), axes=self.axes)
         ready.take(self.weights)
         return ready
 
     def logits(self, pictures: NDArray[np.generic]) -> NDArray[np.float32]:
         """[n, n_classes] of pictures uint8 [n, side, side, channels]; -inf outside the label space."""
         logits = np.full((len(pictures), self.n_classes), -np.inf, dtype=np.float32)
-        form, square = self.network.input_format, pictures.shape[1]
-        unscaled = Input(square, form.n_channels, form.interpolation)
-        images = Images(cast("NDArray[np.uint8]", pictures), (square, square, form.n_channels))
-        parts = in_batches(self.module(), unscaled, images, len(self.columns), self.network.device, form.size)
-        logits[:, self.columns] = np.concatenate(list(parts))
+        done = 0
+        for rows in of_rows(self.module(), pictures, 4 * at_once(self.network), self.network.device):
+            logits[done : done + len(rows), self.columns] = rows
+            done += len(rows)
         return logits
 
     def released(self) -> Mapping[str, NDArray[np.generic]]:
@@ -63,14 +64,17 @@ class Adapter:
         return {**arrays, "labels": np.isin(np.arange(self.n_classes), self.columns)}
 
 
-def fresh(network: Network, kind: Kind, rank: int, space: Sequence[int], n_classes: int, seed: int) -> Adapter:
+def fresh(
+    network: Network, kind: Kind, rank: int, space: Sequence[int], n_classes: int, seed: int, axes: Axes | None = None
+) -> Adapter:
     """An untrained model: the unchanged network with a last layer of zero weights over a label space.
 
-    `seed` sets lora's random initial factor. Raises BadInput for a network that cannot be adapted this way.
+    `seed` sets lora's random initial factor; `axes`: public axes of the features, if any. Raises BadInput for a network that
+    cannot be adapted this way.
     """
-    ready = Adapted(network, kind, rank, len(space), seed)
+    ready = Adapted(network, kind, rank, len(space), seed, axes)
     ready.leave_unused()
-    return Adapter(network, kind, rank, np.asarray(sorted(space), dtype=np.int64), n_classes, ready.state())
+    return Adapter(network, kind, rank, np.asarray(sorted(space), dtype=np.int64), n_classes, ready.state(), axes)
 
 
 def trained(
@@ -117,5 +121,5 @@ def trained(
 
 def at_once(network: Network) -> int:
     """Number of pictures whose gradients are computed at once, to begin with."""
-    n = max(1, min(_MOST, _PIXELS_AT_ONCE // network.input_format.size**2))
+    n = max(1, min(_MOST, _PIXELS_AT_ONCE // network.features.side**2))
     return 8 * n if network.device.startswith("cuda") else n

@@ -8,16 +8,23 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from opacus.grad_sample import GradSampleModule
+from opacus.grad_sample import GradSampleModule, register_grad_sampler
 from torch import Tensor, nn
 from torch.nn import functional
 
+from dpcl_core.backbones.adaptable import Affine
 from dpcl_core.backbones.batches import is_out_of_memory, mixed_precision
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.per_example_gradients import clip_weights
 
-Pictures = NDArray[np.uint8]
+Pictures = NDArray[np.generic]
 Targets = NDArray[np.int64]
+
+
+@register_grad_sampler(Affine)  # type: ignore[untyped-decorator]
+def of_affine(layer: Affine, activations: list[Tensor], backprops: Tensor) -> dict[nn.Parameter, Tensor]:
+    """Gradients of scale and shift of each example [b, C], from maps and gradients of the outputs [b, C, h, w]."""
+    return {layer.weight: (backprops * activations[0]).sum((2, 3)), layer.bias: backprops.sum((2, 3))}
 
 
 class Gradients:

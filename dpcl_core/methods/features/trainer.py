@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.backbones import axes as public_axes
+from dpcl_core.backbones import catalog as backbones
+from dpcl_core.backbones.axes import Axes
 from dpcl_core.events import Progress
+from dpcl_core.methods import axes as axes_by_budget
 from dpcl_core.methods.common.dpsgd_cost import event, noise_multiplier
 from dpcl_core.methods.common.dpsgd_plan import Schedule
 from dpcl_core.methods.common.learner import PublicContext
@@ -175,6 +179,15 @@ class Trainer:
         purpose = f"training for task {work.tasks[-1]}" + ("" if epsilon is None else f" at epsilon {epsilon}")
         return Batches(self._params.sample_rate, seed if seeded else None, purpose)
 
+    def _axes(self, epsilon: float) -> Axes | None:
+        """The public axes under a budget's last layer, as many as the rule gives it; None for a network without."""
+        counts = axes_by_budget.numbers(self._spec, self._context)
+        backbone = self._spec.data.backbone
+        public = public_axes.public_part(backbones.card(backbone), self._spec.data.dataset)
+        if not counts or public is None:
+            return None
+        return public_axes.load(backbone, public).first(counts[epsilon])
+
     def _adapters(
         self, works: Mapping[int, Work], spaces: Mapping[int, linear_heads.Spaces]
     ) -> Generator[tuple[int, int], None, dict[int, Model]]:
@@ -185,7 +198,9 @@ class Trainer:
         params, n_labels = self._params, self._context.n_labels
         assert params.adapter != "head"
         if self._network is None:
-            self._network = adaptable.load(self._spec.data.backbone, self._context.device)
+            self._network = adaptable.load(
+                self._spec.data.backbone, self._context.device, self._spec.data.resolution
+            )
         models: dict[int, Model] = {}
         total = sum(self._plan(work).n_steps for work in works.values()) * len(self._epsilons)
         before = 0
@@ -195,7 +210,9 @@ class Trainer:
                 if isinstance(work.start, SideBySide):
                     start = work.start.models[place]
                 else:
-                    start = adapters.fresh(self._network, params.adapter, params.lora_rank, space, n_labels, seed)
+                    start = adapters.fresh(
+                        self._network, params.adapter, params.lora_rank, space, n_labels, seed, self._axes(epsilon)
+                    )
                 steps = adapters.trained(
                     start,
                     work.examples.inputs,

@@ -60,7 +60,7 @@ def test_network_with_batchnorm_is_refused_and_its_layer_named() -> None:
 
 @pytest.mark.parametrize(("kind", "word"), [("film", "no LayerNorm"), ("lora", "no Linear")])
 def test_network_without_the_layers_to_adapt_is_refused(kind: Kind, word: str) -> None:
-    bare = Pictures(nn.Sequential(nn.Conv2d(3, 2, 1), nn.Flatten()), Input(2, 3, "bilinear"), (0.0,) * 3, (1.0,) * 3)
+    bare = Pictures(nn.Sequential(nn.Conv2d(3, 8, 2), nn.Flatten()), Input(2, 3, "bilinear"), (0.0,) * 3, (1.0,) * 3)
     with pytest.raises(BadInput, match=word):
         adapters.fresh(Network("bare", bare, 8, "cpu"), kind, 2, range(3), 3, 0)
 

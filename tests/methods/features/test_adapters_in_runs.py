@@ -66,9 +66,9 @@ def test_the_models_of_a_run_share_one_network(monkeypatch: pytest.MonkeyPatch) 
     """Loaded for the pictures of each split and once for training, whatever the number of tasks, budgets and seeds."""
     loaded, load = [], adaptable.load
 
-    def counted(name: str, device: str = "cpu") -> adaptable.Network:
+    def counted(name: str, device: str = "cpu", resolution: int | None = None) -> adaptable.Network:
         loaded.append(name)
-        return load(name, device)
+        return load(name, device, resolution)
 
     monkeypatch.setattr(adaptable, "load", counted)
     list(engine.run(spec("peft-ensemble", "film", seeds=[0, 1])))

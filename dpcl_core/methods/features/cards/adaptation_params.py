@@ -26,8 +26,8 @@ class PeftParams(Params):
 
     adapter: Adapter = Field(
         "head",
-        description="What is trained beside the last layer. head: nothing. film: scale and bias of every LayerNorm. "
-        "lora: low-rank changes of the linear layers in the network's blocks.",
+        description="What is trained beside the last layer. head: nothing. film: scale and bias of every norm. lora: "
+        "low-rank changes of the linear layers in the network's blocks. With lite0 both change its last stage.",
     )
     epochs: int = Field(40, ge=1, le=1000, description="How often each example is seen on average.")
     sample_rate: float = Field(
