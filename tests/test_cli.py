@@ -57,6 +57,33 @@ def test_run_prints_exactly_one_document_and_show_gives_it_again(capsys: pytest.
     )
 
 
+def test_the_ceiling_is_trained_when_asked_for_and_known_from_then_on(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = called(*SMALL, "--json", capsys=capsys)
+    document = json.loads(out)
+    references = document["references"]
+    assert (references["untrained"], references["ceiling"]) == (None, None)
+    assert 0.1 <= references["chance"] < 0.12, "ten digits, about equally frequent"
+    status, out, err = called(*SMALL, "--ceiling", "--json", capsys=capsys)
+    assert status == 0
+    assert err.count("run ") >= 2
+    ceiling = json.loads(out)["references"]["ceiling"]
+    assert 0.85 < ceiling <= 1
+    _, shown, _ = called("show", document["run_id"], "--json", capsys=capsys)
+    assert json.loads(shown)["references"] == {**references, "ceiling": ceiling}, "of the earlier run too"
+    _, listed, _ = called("runs", "--json", capsys=capsys)
+    n_runs = len(json.loads(listed))
+    _, text, _ = called(*SMALL, "--ceiling", capsys=capsys)
+    assert f"all at once without noise {100 * ceiling:.1f} %" in text
+    _, listed, _ = called("runs", "--json", capsys=capsys)
+    assert len(json.loads(listed)) == n_runs + 1, "it is not trained again"
+
+
+def test_a_method_without_a_ceiling_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = called("run", "--preset", "split-mnist-lifelong", "--ceiling", capsys=capsys)
+    assert status == 2
+    assert "has no ceiling: no method trains its network on all tasks at once" in err or "data.dataset" in err
+
+
 def test_a_document_of_an_ensemble_holds_every_rule(capsys: pytest.CaptureFixture[str]) -> None:
     changes = ["--set", "seeds=[0]", "--set", "privacy.epsilons=[8.0]", "--set", "params.epochs=2"]
     status, out, _ = called(

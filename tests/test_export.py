@@ -54,6 +54,14 @@ def test_every_document_holds_claim_terms_and_audit(files: dict[str, bytes]) -> 
     assert without["eps_claimed"] == "inf"
 
 
+def test_a_run_stored_before_references_were_has_chance_all_the_same(files: dict[str, bytes]) -> None:
+    """The events of `replay` hold none, as those of older stores: chance comes from the label columns."""
+    references = json.loads(files["result.json"])["references"]
+    assert references.keys() == {"chance", "untrained", "ceiling"}
+    assert 0.1 <= references["chance"] < 0.12
+    assert (references["untrained"], references["ceiling"]) == (None, None)
+
+
 def test_the_table_of_guarantees_has_the_same_columns(files: dict[str, bytes]) -> None:
     table = pd.read_csv(io.BytesIO(files["guarantees.csv"]))
     assert {"asked", "accounted", "delta", *FIELDS} == set(table.columns)

@@ -172,6 +172,10 @@ def test_through_every_method_the_terminal_and_all_files_are_the_same(
     assert first["run"][0] == 0, first["run"]  # type: ignore[index]
     assert {"result.json", "privacy_card.json", "accuracy.csv", "command.txt"} <= first.keys()
     assert "\n".join(outside.differences(other, first)) == ""
+    references = first["result.json"]["references"]  # type: ignore[index]
+    assert 0 <= references["chance"] <= 1
+    assert references["ceiling"] is None, "a person's own data have none"
+    assert (references["untrained"] is not None) == (door[0] == "text"), "the other doors here have no pretrained network"
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -38,8 +38,8 @@ def settings(spec: RunSpec) -> RunSpec:
         raise BadInput("data.dataset", spec.data.dataset, _OWN)
     if not name:
         raise BadInput("method", spec.method, "has no ceiling: no method trains its network on all tasks at once")
-    facts, card = datasets.facts_of(spec.data), methods.card(name)
-    scenario = spec.scenario.pooled(facts.n_classes, facts.sources)
+    card, sources = methods.card(name), tuple(source for source, _ in dataset.sources) or dataset.members
+    scenario = spec.scenario.pooled(dataset.n_classes, sources)
     if scenario is None or dataset.kind == "tagged":
         allowed = f"has no ceiling on this stream: {card.title} cannot take these tasks at once"
         raise BadInput("method", spec.method, allowed)
@@ -53,7 +53,7 @@ def settings(spec: RunSpec) -> RunSpec:
             "scenario": scenario.model_dump(),
             "labels": "prior-const" if "prior-const" in card.labels else card.labels[0],
             "public_labels": spec.public_labels,
-            "privacy": {"epsilons": (math.inf,), "delta": checks.default_delta(facts.n_train)},
+            "privacy": {"epsilons": (math.inf,), "delta": checks.default_delta(dataset.n_train)},
             "seeds": spec.seeds[:_MOST_SEEDS],
         }
     )

@@ -171,7 +171,7 @@ class Federated(ScenarioSpec):
     def pooled(self, n_classes: int, sources: tuple[str, ...]) -> ScenarioSpec | None:
         """One class against the rest has no such stream, nor has a part of the classes, or groups in another order."""
         if self.protocol == "domain-incremental":
-            return SourceIncremental(order=self.sources_used(sources))
+            return SourceIncremental(order=self.sources_used(sources)) if self.order or sources else None
         n_tasks = self.tasks or n_classes
         is_whole = self.order is None or len(self.order) == n_classes == n_tasks
         return Split(tasks=n_tasks) if self.protocol == "class-incremental" and is_whole else None

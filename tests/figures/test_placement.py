@@ -63,8 +63,10 @@ def test_from_three_seeds_on_their_spread_counts_as_in_a_one_sided_t_test() -> N
 
 
 def test_models_that_are_right_by_luck_on_whole_classes_seldom_pass() -> None:
-    """Ten classes whose examples all get one random label, as after noise alone; 4,000 runs of five seeds. At a rate of 1 %
-    it would be 40 of them: more than 40 and six standard deviations has a probability below 1e-6."""
+    """Ten classes whose examples all get one random label, as after noise alone; 4,000 runs of five seeds.
+
+    At a rate of 1 % it would be 40 of them: more than 40 and six standard deviations has a probability below 1e-6.
+    """
     draw = np.random.default_rng(2)
     right = draw.binomial(10, 0.1, size=(4000, 5)) / 10
     passed = sum(is_told_from_chance(values.tolist(), KNOWN) is True for values in right)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dpcl_core.events import References
 from dpcl_core.runs.store import Store
+from pages.parts.comparison import pairs
 from tests.pages.conftest import Open, words
 from tests.support import replay
 
@@ -63,3 +65,22 @@ def test_unknown_runs_of_a_link_are_named(open_page: Open, store: Store) -> None
 def test_one_run_asks_for_another(open_page: Open, store: Store) -> None:
     page = open_page("compare", v="1", r=_filled(store))
     assert "A difference needs two runs" in words(page)
+
+
+def test_a_wanted_accuracy_gives_an_epsilon_for_every_run(open_page: Open, store: Store) -> None:
+    first, second = _filled(store), _filled(store, labels="prior")
+    page = open_page("compare", v="1", r=f"{first},{second}", want="20")
+    assert not page.exception
+    assert page.number_input[0].value == 20
+    said = words(page)
+    assert "A: The smallest budget measured" in said
+    assert "B: The smallest budget measured" in said
+    page.number_input[0].set_value(100).run()
+    assert "A: No budget measured reaches 100 % accuracy" in words(page)
+
+
+def test_levels_are_drawn_where_all_runs_share_them() -> None:
+    one = References(0.1, None, 400.0, 0.9)
+    assert pairs.shared_references([one, one]) == one
+    assert pairs.shared_references([one, References(0.25, None, 400.0, 0.9)]) is None
+    assert pairs.shared_references([one, References(0.1, 0.5, 400.0, 0.8)]) == References(0.1, None, 400.0, None)

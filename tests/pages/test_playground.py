@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -260,3 +262,28 @@ def test_a_run_with_tasks_that_were_not_tested_keeps_its_gaps(open_page: Open) -
     last = [event.accuracy[1:] for event in events if isinstance(event, TaskLearned) and event.task == 4]
     mean = sum(value for row in last for value in row if value is not None) / 8
     assert f"{100 * mean:.1f} %" in source.sentence(1.0)
+
+
+def test_the_epsilon_that_a_wanted_accuracy_needs_is_computed_from_the_digits(open_page: Open) -> None:
+    page = open_page("playground", v="1", want="80")
+    assert not page.exception
+    said = words(page)
+    found = re.search(r"80 % accuracy needs about ε = ([0-9.]+), computed for budgets less than 5 % apart", said)
+    assert found
+    source = budget_source.digits("prior-const", 5)
+    below, above = (np.nanmean(source.frame(float(found[1]) * by).query("after_task == 4")["accuracy"]) for by in (0.9, 1.1))
+    assert below < 0.8 < above, "the replay agrees"
+    budgets = sorted(source.finals)
+    assert max(high / low for low, high in itertools.pairwise(budgets)) < 1.05
+
+
+def test_labels_from_the_data_need_no_epsilon_because_none_bounds_them(open_page: Open) -> None:
+    page = open_page("playground", v="1", l="data", want="80")
+    assert "no ε bounds that" in words(page)
+
+
+def test_chance_of_the_digits_is_that_of_their_test_part() -> None:
+    for n_tasks in budget_source.TASKS:
+        known = budget_source.digits("prior-const", n_tasks).references
+        assert known is not None
+        assert known.chance == pytest.approx(0.1, abs=0.015)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core.events import CellFinished, Progress, TaskLearned
+from dpcl_core.papers import ceilings
 from dpcl_core.runs.store import Status, Store
 from pages.parts.training import train_form
 from tests.data.making import write_pair
@@ -278,3 +280,35 @@ def test_every_spec_survives_the_form(home: object) -> None:
         read = train_form.codec(spec.method, spec.scenario.kind).read(train_form.parameters_of(spec))
         assert not read.notices
         assert checks.parse(train_form.raw_of(read.values)) == spec
+
+
+def test_one_sentence_says_where_the_run_ended_and_the_ceiling_is_a_press_away(open_page: Open, store: Store) -> None:
+    spec = replay.a_spec()
+    run_id = replay.fill(store, spec, replay.recorded(spec))
+    page = open_page("train", v="1", run=run_id)
+    assert "At ε = 1 the run ends at " in words(page)
+    assert "guessing gives 10." in words(page)
+    page.button(key="ceiling").click().run()
+    assert not page.exception
+    (queued,) = [run for run in store.list_runs() if run.id != run_id]
+    assert queued.spec == ceilings.settings(spec)
+    assert not [button for button in page.button if button.key == "ceiling"], "one is enough"
+
+
+def test_a_ceiling_of_the_store_is_drawn_and_not_offered_again(open_page: Open, store: Store) -> None:
+    spec = replay.a_spec()
+    wanted = ceilings.settings(spec)
+    replay.fill(store, wanted, replay.recorded(wanted))
+    page = open_page("train", v="1", run=replay.fill(store, spec, replay.recorded(spec)))
+    assert "all at once without noise" in words(page)
+    assert not [button for button in page.button if button.key == "ceiling"]
+
+
+def test_a_run_that_guesses_is_warned_about(open_page: Open, store: Store) -> None:
+    spec = replay.a_spec()
+    guessed = [
+        replace(event, metrics={**event.metrics, "AA": 0.1}) if isinstance(event, CellFinished) else event
+        for event in replay.recorded(spec)
+    ]
+    page = open_page("train", v="1", run=replay.fill(store, spec, guessed))
+    assert any("Cannot be told from guessing" in warning.value.replace("\\", "") for warning in page.warning)

@@ -1,0 +1,156 @@
+"""Ceilings: which run gives one, where it is found, and whom it is refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+
+from dpcl_core import checks, presets
+from dpcl_core.errors import BadInput
+from dpcl_core.events import CellFinished, of_kind
+from dpcl_core.papers import ceilings, measured
+from dpcl_core.results import references
+from dpcl_core.runs.store import Store
+from dpcl_core.spec import RunSpec
+from tests.support import replay
+
+_NEWS: Mapping[str, Any] = {"dataset": "ag_news", "backbone": "minilm"}
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+    monkeypatch.delenv("DPCL_STORE", raising=False)
+    return Store()
+
+
+def finished(store: Store, spec: RunSpec, averages: Mapping[float, float]) -> str:
+    """A finished run whose models end at these accuracies, by budget."""
+    said = [
+        replace(event, metrics={**event.metrics, "AA": averages[event.cell.epsilon]})
+        for event in replay.recorded(spec)
+        if isinstance(event, CellFinished)
+    ]
+    return replay.fill(store, spec, said)
+
+
+def test_the_ceiling_of_a_run_on_features_is_one_training_on_all_of_them() -> None:
+    asked = presets.load("digits-peft-head")
+    wanted = ceilings.settings(asked)
+    assert (wanted.method, wanted.data, wanted.scenario) == ("non-cl", asked.data, asked.scenario)
+    assert wanted.privacy.epsilons == (math.inf,)
+    assert wanted.seeds == asked.seeds[:3]
+    params = asked.params.model_dump()
+    shared = wanted.params.model_dump()
+    assert shared.pop("release") == "once"
+    assert shared == {name: params[name] for name in shared}, "settings of training that both share are kept"
+    checks.check(wanted)
+
+
+def test_the_ceiling_of_a_language_model_trains_on_all_tasks_at_once() -> None:
+    asked = presets.load("pecl-synthetic")
+    wanted = ceilings.settings(asked)
+    assert (wanted.method, wanted.data, wanted.scenario) == ("lm-mtl", asked.data, asked.scenario)
+    for name in ("length", "epochs", "batch_size", "learning_rate", "lora_rank", "loss", "eval"):
+        assert getattr(wanted.params, name) == getattr(asked.params, name)
+    noisy = checks.parse({**asked.model_dump(), "method": "lm-er", "params": {"mechanism": "fn"}})
+    assert ceilings.settings(noisy).params.mechanism == "dp-sgd"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("data", "scenario", "expected"),
+    [
+        (_NEWS, {}, {"kind": "split", "tasks": 4}),
+        (_NEWS, {"tasks": 2}, {"kind": "split", "tasks": 2}),
+        (_NEWS, {"order": ["Sports", "World", "Sci/Tech", "Business"]}, {"kind": "split", "tasks": 4}),
+        ({"dataset": "amazon-domains", "backbone": "minilm"}, {"protocol": "domain-incremental", "tasks": 2},
+         {"kind": "source-incremental"}),
+    ],
+)  # fmt: skip
+def test_clients_examples_are_pooled_into_the_same_tasks(
+    data: Mapping[str, Any], scenario: Mapping[str, Any], expected: Mapping[str, Any]
+) -> None:
+    asked = federated(data, scenario)
+    wanted = ceilings.settings(asked)
+    dumped = wanted.scenario.model_dump()
+    assert {name: dumped[name] for name in expected} == expected
+    assert wanted.method == "non-cl"
+    if expected["kind"] == "source-incremental":
+        assert len(dumped["order"]) == 2
+
+
+def federated(data: Mapping[str, Any], scenario: Mapping[str, Any], method: str = "label-means") -> RunSpec:
+    settings = {"kind": "federated", "clients": 3, **scenario}
+    return checks.parse({"method": method, "data": data, "scenario": settings, "labels": "prior"})
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        ({"method": "l2dp-ml", "data": {"dataset": "mnist", "backbone": "pixels"}, "labels": "prior"},
+         "method = l2dp-ml: has no ceiling: no method trains its network on all tasks at once"),
+        ({"method": "label-means", "data": _NEWS, "scenario": {"kind": "federated", "protocol": "one-vs-rest"}},
+         "method = label-means: has no ceiling on this stream"),
+        ({"method": "label-means", "data": _NEWS, "scenario": {"kind": "federated", "order": ["World", "Sports"]}},
+         "method = label-means: has no ceiling on this stream"),
+        ({"method": "cosine", "data": {"dataset": "own:mine", "backbone": "pixels"}},
+         "data.dataset = own:mine: is your own: a ceiling is trained without noise, so nothing would protect the people"),
+    ],
+)  # fmt: skip
+def test_where_there_is_none_one_sentence_says_why(
+    spec: Mapping[str, Any], sentence: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(store.url.removeprefix("sqlite:///")).parent / "data" / "mine"
+    (folder / "train" / "a").mkdir(parents=True)
+    from PIL import Image
+
+    Image.new("L", (8, 8)).save(folder / "train" / "a" / "1.png")
+    asked = checks.parse(spec)
+    with pytest.raises(BadInput) as refused:
+        ceilings.settings(asked)
+    assert str(refused.value).startswith(sentence)
+    assert ceilings.known(asked, store=store) is None
+
+
+def test_records_with_the_same_data_network_and_tasks_give_the_best_of_them() -> None:
+    """Held against a plain search through the records."""
+    found = 0
+    for run in measured.all_recorded():
+        if run.spec.method not in ("cosine", "peft-ensemble", "naive"):
+            continue
+        fitting = [
+            other
+            for other in measured.all_recorded()
+            if other.spec.method == "non-cl" and (other.spec.data, other.spec.scenario) == (run.spec.data, run.spec.scenario)
+        ]
+        means = [list(other.by_seed(math.inf, "AA").values()) for other in fitting]
+        expected = max((fmean(values) for values in means if values), default=None)
+        assert ceilings.known(run.spec) == pytest.approx(expected)
+        found += expected is not None
+    assert found
+
+
+def test_a_finished_run_of_the_store_is_found_whatever_its_seeds_and_not_when_it_was_deleted(store: Store) -> None:
+    asked = replay.a_spec()
+    assert ceilings.known(asked, store=store) is None
+    wanted = ceilings.settings(asked)
+    run_id = finished(store, wanted, {math.inf: 0.93})
+    assert ceilings.known(asked, store=store) == pytest.approx(0.93)
+    assert ceilings.known(replay.a_spec(tasks=2), store=store) is None, "other tasks"
+    store.delete(run_id)
+    assert ceilings.known(asked, store=store) is None
+
+
+def test_a_run_that_learns_all_at_once_is_its_own_ceiling(store: Store) -> None:
+    asked = checks.parse({**replay.a_spec().model_dump(), "method": "non-cl", "params": {"epochs": 3}})
+    said = [event for event in replay.recorded(asked) if isinstance(event, CellFinished)]
+    values = [event.metrics["AA"] for event in said if math.isinf(event.cell.epsilon)]
+    assert ceilings.known(asked, said) == pytest.approx(fmean(value for value in values if value is not None))
+    assert ceilings.known(asked) is None
+    assert references(asked, said).ceiling == ceilings.known(asked, of_kind(said, CellFinished))
