@@ -43,7 +43,7 @@ FILE = Path(__file__).resolve().parent.parent / "assets" / "tuning" / "federated
 N_TRIALS, N_FINALISTS = 12, 3  # settings that a row tries, and those that are tried again with further seeds
 SEEDS, MORE_SEEDS = (1009, 1013), (1019, 1021, 1031)  # of clients, weights and noise; no record uses them
 # What may be tried, by setting: a row draws those that its method has. `steps` are the rounds of a head on the server,
-# `clip_norm` is the radius of the head's updates.
+# `clip_norm` is the radius of the head's updates; what it cuts off depends on the learning rate, so both are drawn.
 SPACE: Mapping[str, tuple[object, ...]] = {
     "hidden": (0, 32, 128),
     "rounds": (2, 5, 10),
@@ -53,6 +53,7 @@ SPACE: Mapping[str, tuple[object, ...]] = {
     "axes_of": ("sentences", "topics"),
     "radius": (0.1, 0.2, 0.4),
     "clip_norm": (0.1, 0.3, 1.0),
+    "learning_rate": (3e-4, 3e-3, 3e-2),
 }
 NOT_TUNED = ("as-printed", "literal", "without-noise")
 
@@ -98,7 +99,9 @@ def searched(spec: RunSpec, proxy: Proxy) -> RunSpec:
 
 def settings(spec: RunSpec, label: str) -> list[dict[str, object]]:
     """The settings that a row tries: its card's defaults first, then draws without repetition that depend on its label."""
-    own = {name: values for name, values in SPACE.items() if name in type(spec.params).model_fields}
+    fields = set(type(spec.params).model_fields)
+    fields -= set() if "clip_norm" in fields else {"learning_rate"}
+    own = {name: values for name, values in SPACE.items() if name in fields}
     usual = type(spec.params)()
     first = {name: getattr(usual, name) for name in own}
     grid = [dict(zip(own, values, strict=True)) for values in product(*own.values())]
@@ -177,6 +180,7 @@ def tuned(experiment: str, label: str, spec: RunSpec) -> dict[str, Any]:
         "experiment": experiment,
         "row": label,
         "method": spec.method,
+        "dataset": spec.data.dataset,
         "proxy": proxy.dataset,
         "network": spec.data.backbone,
         "epsilons": [plain_number(epsilon) for epsilon in base.privacy.epsilons],

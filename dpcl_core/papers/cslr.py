@@ -6,7 +6,11 @@ their ledgers. Comparisons "at equal epsilon" repeat what the paper compares, an
 
 from __future__ import annotations
 
-from dpcl_core import published
+import json
+from functools import cache
+
+from dpcl_core import paths, published
+from dpcl_core.data import catalog as datasets
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.federated.cards import printed
 from dpcl_core.papers import differences
@@ -49,6 +53,17 @@ def printed_scores(spec: RunSpec, epsilon: float) -> dict[str, list[float]]:
     return by_metric
 
 
+@cache
+def proxies(dataset: str, method: str) -> tuple[tuple[str, int], ...]:
+    """The public datasets on which `scripts/tune_federated.py` chose a method's settings, each with the trials of a row.
+
+    Raises FileNotFoundError without its record, which is part of the project.
+    """
+    rows = json.loads((paths.assets_dir() / "tuning" / "federated.json").read_text(encoding="utf-8"))["rows"]
+    found = [row for row in rows if (row["dataset"], row["method"]) == (dataset, method)]
+    return tuple(dict.fromkeys((row["proxy"], len(row["trials"])) for row in found))
+
+
 def departs(run: Measured) -> list[str]:
     """The differences of a run from the paper, and its choices where the paper specifies none; one sentence each."""
     spec, sentences = run.spec, differences.of_data(run)
@@ -57,4 +72,10 @@ def departs(run: Measured) -> list[str]:
         known = "known" if protocol == "one-vs-rest" else "not known"
         paper = "The paper's own does not follow from its text."
         sentences.append(f"Protocol: {protocol}, the task {known} when tested. {paper}")
+    if spec.tuned == "public":
+        for proxy, n_trials in proxies(spec.data.dataset, spec.method):
+            sentences.append(
+                f"Head size, rounds, share of clients, axes and radius: the best of {n_trials} settings on public texts "
+                f"({datasets.card(proxy).title}), as many for every row that has them."
+            )
     return [*sentences, *methods.card(spec.method).differences(spec)]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
-from typing import cast
+from statistics import mean
+from typing import Any, cast
 
 import pytest
 
-from dpcl_core import metrics, presets, published
+from dpcl_core import metrics, paths, presets, published
 from dpcl_core.figures.statistics import interval
 from dpcl_core.methods.federated.cards.federated_params import RoundParams
 from dpcl_core.papers import comparison, cslr, effects, measured, report
@@ -15,6 +17,7 @@ from dpcl_core.papers.catalog import PAPERS
 from dpcl_core.papers.orderings import Ordering, Side
 from dpcl_core.papers.paper import Experiment
 from dpcl_core.published import Published
+from dpcl_core.tuning.settings import proxies
 
 ROWS = published.read("cslr")
 EXPERIMENTS = {experiment.name.removeprefix("paper-cslr-"): experiment for experiment in PAPERS["cslr"].experiments}
@@ -204,3 +207,39 @@ def test_the_terminal_tells_replay_head_and_total_apart_too() -> None:
     rows = cast("list[dict[str, object]]", cast("list[dict[str, object]]", told["experiments"])[0]["rows"])
     published = [row for row in rows if row["method"] == "CSLR-Hungarian"]
     assert {(row["eps_head"], row["eps_total"]) for row in published} == {("inf", "inf")}
+
+
+def tuned_rows() -> list[dict[str, Any]]:
+    return list(json.loads((paths.assets_dir() / "tuning" / "federated.json").read_text(encoding="utf-8"))["rows"])
+
+
+def test_every_tuned_row_had_the_same_search_on_a_proxy_and_took_the_best() -> None:
+    rows = tuned_rows()
+    assert len({(len(row["trials"]), tuple(row["seeds"])) for row in rows}) == 1
+    for row in rows:
+        assert row["proxy"] in proxies(row["dataset"]), "shares texts with the benchmark"
+        assert row["machine"]
+        assert row["commit"]
+        finalists = [trial for trial in row["trials"] if len(trial["scores"]) == len(row["seeds"])]
+        assert 2 <= len(finalists) < len(row["trials"])
+        assert row["chosen"] == max(finalists, key=lambda trial: mean(trial["scores"]))["settings"]
+
+
+def test_presets_that_say_tuned_hold_what_the_search_chose_and_no_other_does() -> None:
+    chosen = {(row["experiment"], row["row"]): row["chosen"] for row in tuned_rows()}
+    found = {
+        (experiment.name, label): spec
+        for experiment in PAPERS["cslr"].experiments
+        for label, spec in presets.variants(experiment.preset("small")).items()
+        if spec.tuned == "public"
+    }
+    assert set(found) == set(chosen)
+    live = [
+        (("paper-cslr-ag-news", "server-head" if label == "without-noise" else label), spec)
+        for label, spec in presets.variants("ag-news-cslr").items()
+        if spec.tuned == "public"
+    ]
+    for place, spec in [*found.items(), *live]:
+        params = spec.params.model_dump()
+        assert {name: params[name] for name in chosen[place]} == chosen[place], place
+    assert presets.load("ag-news-cslr").tuned == "public"

@@ -171,10 +171,10 @@ def check_lists(spec: RunSpec, params: ListParams, facts: PublicSizes) -> None:
 
 
 def axes(spec: RunSpec) -> str:
-    """The variant's name in tables: axes and radius; "" where public texts determine the radius."""
+    """The variant's name in tables: axes and radius; "" where public texts determine the radius, or all of it."""
     params = spec.params
     assert isinstance(params, ReleaseParams)
-    return "" if params.radius is None else f"{params.dimensions} axes, radius {params.radius:g}"
+    return "" if params.radius is None or spec.tuned == "public" else f"{params.dimensions} axes, radius {params.radius:g}"
 
 
 def differences(spec: RunSpec) -> tuple[str, ...]:
