@@ -51,7 +51,7 @@ def run(
     >>> sorted(result.accuracy.columns)
     ['accuracy', 'after_task', 'epsilon', 'on_task', 'pooled', 'seed']
     """
-    from dpcl_core.runs import worker
+    from dpcl_core.runs import devices, worker
     from dpcl_core.runs.store import Store
 
     spec = _spec(preset_or_spec, epsilons, seeds, settings)
@@ -61,7 +61,7 @@ def run(
         preset_or_spec if isinstance(preset_or_spec, str) and epsilons is None and seeds is None and not settings else None
     )
     stored = Store(store)
-    run_id = stored.create(spec, name=name, device=device or worker.default_device())
+    run_id = stored.create(spec, name=name, device=device or devices.default())
     finished = worker.run_here(stored, run_id, on_event=on_event)
     if finished.status == "failed":
         raise RunFailed(finished.id, finished.error or "the run failed")
