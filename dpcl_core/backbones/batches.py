@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,11 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpcl_core.backbones.extractor import finite
+from dpcl_core.backbones.gpu import at_once, mixed_precision, room
 from dpcl_core.data.images import Images, Interpolation
 from dpcl_core.errors import failure_kind
 
 _PIXELS_A_BATCH = 1 << 22  # side squared times images: keeps the largest activations of a ViT-B below 1 GB
-_MOST = 256
+_BYTES_A_PIXEL = 256  # the same as a number: 1 GB over 2^22
+_MOST, _MOST_ON_CARD = 256, 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,8 @@ def in_batches(
     """
     yield np.zeros((0, feature_dim), np.float32)
     side = max(form.size, enlarged_to)
-    limit = max(1, min(_MOST, _PIXELS_A_BATCH // side**2)) * (8 if device.startswith("cuda") else 1)
+    on_processor = max(1, min(_MOST, _PIXELS_A_BATCH // side**2))
+    limit = at_once(room(device), on_processor, _BYTES_A_PIXEL * side**2, _MOST_ON_CARD)
     for batch in images.batches(form.size, form.n_channels, limit, form.interpolation):
         start = 0
         while start < len(batch):
@@ -62,13 +64,6 @@ def _computed(forward: Callable[[Tensor], Tensor], batch: NDArray[np.uint8], dev
     pixels = torch.from_numpy(batch.copy()).to(device)  # a copy: decoded arrays may be read-only, and torch would warn
     with mixed_precision(device):
         return forward(pixels).float().cpu().numpy()
-
-
-def mixed_precision(device: str) -> AbstractContextManager[object]:
-    """Half precision on a graphics card, float32 on a CPU."""
-    if not device.startswith("cuda"):
-        return nullcontext()
-    return torch.autocast("cuda", dtype=torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16)
 
 
 def is_out_of_memory(error: Exception) -> bool:

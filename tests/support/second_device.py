@@ -3,15 +3,16 @@
 Everything is computed on the processor. The mark is on a tensor's storage, so views, gradients and an optimiser's state have
 it too. What CUDA allows is allowed: a number without dimensions beside a tensor on the card, indices from the processor,
 copies from one to the other. What it refuses fails as it does there: mixed operands, `numpy()` of a tensor on the card, a
-processor's generator for a tensor on the card. It has no half precision and tells nothing about its memory.
+processor's generator for a tensor on the card.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor
@@ -30,11 +31,18 @@ _INDEXED = ("aten::index", "aten::index_put", "aten::index_put_", "aten::_index_
 
 
 @contextmanager
-def attached() -> Iterator[None]:
-    """Inside, `cuda:0` is a second device of this thread."""
+def attached(free: int = 1 << 30, capability: tuple[int, int] = (7, 0)) -> Iterator[None]:
+    """Inside, `cuda:0` is a second device of this thread, with as many free bytes; from (8, 0) on it has bfloat16."""
+    answers: dict[str, object] = {"get_device_capability": capability, "mem_get_info": (free, free)}
+    answers |= {"memory_reserved": 0, "memory_allocated": 0}
     calls = _Calls()
-    with warnings.catch_warnings(), calls, _Operations(calls):
-        warnings.filterwarnings("ignore", "User provided device_type of 'cuda'")
+    with ExitStack() as inside:
+        for name, answer in answers.items():
+            inside.enter_context(mock.patch.object(torch.cuda, name, return_value=answer))
+        inside.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", ".*(device_type of 'cuda'|CUDA is not available)")  # autocast knows no card
+        inside.enter_context(calls)
+        inside.enter_context(_Operations(calls))
         yield
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from dpcl_core.backbones.adaptable import Network
+from dpcl_core.backbones.gpu import at_least_single, full_precision
 from dpcl_core.errors import BadInput
 
 Kind = Literal["film", "lora"]
@@ -35,13 +36,16 @@ class Adapted(nn.Module):
         else:
             _add_low_rank(self.features, rank, torch.Generator().manual_seed(seed))
         example = next(network.features.parameters())
-        self.head = nn.Linear(network.feature_dim, n_labels, device=example.device, dtype=example.dtype)
+        dtype = at_least_single(example.dtype)
+        self.head = nn.Linear(network.feature_dim, n_labels, device=example.device, dtype=dtype)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self.eval()  # dropout stays off: only the accounted noise and sampling are to be random
 
     def forward(self, pixels: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.features(pixels))
+        features = self.features(pixels)
+        with full_precision(features):
+            logits: Tensor = self.head(features.to(self.head.weight.dtype))
         return logits
 
     def trainable(self) -> Iterator[tuple[str, nn.Parameter]]:
@@ -76,7 +80,7 @@ class LowRank(nn.Module):
     """LoRA (Hu et al. 2022): a frozen Linear plus a product of two narrow ones, x -> W x + b + B A x.
 
     B starts at zero, so that the network starts unchanged; A at random, with variance 1 / inputs. There is no scale factor:
-    under Adam a constant one only changes the learning rate.
+    under Adam a constant one only changes the learning rate. A and B compute in single precision, whatever W does.
     """
 
     def __init__(self, frozen: nn.Linear, rank: int, start: torch.Generator) -> None:
@@ -86,11 +90,13 @@ class LowRank(nn.Module):
         self.up = nn.Linear(rank, frozen.out_features, bias=False)
         nn.init.normal_(self.down.weight, std=frozen.in_features**-0.5, generator=start)
         nn.init.zeros_(self.up.weight)
-        self.to(frozen.weight)
+        self.to(frozen.weight.device, at_least_single(frozen.weight.dtype))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        changed: Tensor = self.frozen(inputs) + self.up(self.down(inputs))
-        return changed
+        outputs: Tensor = self.frozen(inputs)
+        with full_precision(inputs):
+            change: Tensor = self.up(self.down(inputs.to(self.down.weight.dtype)))
+        return outputs + change.to(outputs.dtype)
 
 
 def refuse(network: Network, kind: Kind) -> None:
