@@ -54,7 +54,7 @@ def run(
     ['accuracy', 'after_task', 'epsilon', 'on_task', 'pooled', 'seed']
     """
     from dpcl_core.papers import ceilings
-    from dpcl_core.runs import worker
+    from dpcl_core.runs import devices, worker
     from dpcl_core.runs.store import Store
 
     spec = _spec(preset_or_spec, epsilons, seeds, settings)
@@ -66,7 +66,7 @@ def run(
     stored = Store(store)
 
     def carried_out(spec: RunSpec, name: str | None) -> str:
-        run_id = stored.create(spec, name=name, device=device or worker.default_device())
+        run_id = stored.create(spec, name=name, device=device or devices.default())
         finished = worker.run_here(stored, run_id, on_event=on_event)
         if finished.status == "failed":
             raise RunFailed(finished.id, finished.error or "the run failed")

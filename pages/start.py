@@ -78,9 +78,9 @@ def _questions() -> None:
 
 def _this_computer() -> None:
     from dpcl_core.data import catalog
-    from dpcl_core.runs.worker import default_device
+    from dpcl_core.runs import devices
 
-    device = "its processor" if default_device() == "cpu" else "its graphics card"
+    device = "its processor" if devices.default() == "cpu" else "its graphics card"
     ready = [card.title for card in catalog.CARDS.values() if catalog.available(card) is None]
     missing = len(catalog.CARDS) - len(ready)
     rest = f"; {missing} more can be added, see Train" if missing else ""

@@ -19,6 +19,7 @@ from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
 from pages.parts.training import (
     audit_panel,
+    device_choice,
     noise_warning,
     reference_panel,
     run_panel,
@@ -48,7 +49,7 @@ def page() -> None:
     place = heading("Train", "What happens when I run it for real?", notices=[*view.read.notices, *run_notices])
     controls, answer = layout.controls_and_answer()
     with controls:
-        values, spec = _controls(view)
+        values, spec, device = _controls(view)
     study_id = cast("str | None", view["study"])
     with answer:
         if study_id is not None:
@@ -59,7 +60,7 @@ def page() -> None:
     spec_codec = train_form.codec(str(values["method"]), str(values["scenario"]))
     share = view.commit({**values, "run": run_id, "study": study_id, **display}, spec_codec)
     actions(place, share=share, help_text=HELP, view=view)
-    state.expect_run(str(values["method"]))
+    state.expect_run(str(values["method"]), device)
 
 
 def _first_view() -> dict[str, str]:
@@ -95,23 +96,24 @@ def _run_to_show(named: str | None) -> tuple[str | None, list[str]]:
     return next(finished, None), []
 
 
-def _controls(view: View) -> tuple[train_form.Values, RunSpec | None]:
-    """Draws the form; returns its values and their spec (None: invalid, and the form says what to change)."""
+def _controls(view: View) -> tuple[train_form.Values, RunSpec | None, str]:
+    """Draws the form; returns its values, their spec (None: invalid, and the form says what to change) and the device."""
     _preset(view)
     values = train_form.form(view)
+    device = device_choice.choice()
     spec, refusal = _checked(values)
     with st.container(key="start-box", gap="small"):
         if refusal:
             st.error(plain(refusal))
         elif spec is not None:
             noise_warning.show(spec)
-            st.caption(_estimate(spec))
+            st.caption(_estimate(spec, device))
             if (layer := methods.layer(spec)) is not None:
                 st.caption(f"Layer: {plain(layer.title)}", help=plain(layer.words))
         if st.button("Start", type="primary", width="stretch", disabled=spec is None, key="start") and spec is not None:
-            _start(spec)
-    tuning_form.form(view, values, spec)
-    return values, spec
+            _start(spec, device)
+    tuning_form.form(view, values, spec, device)
+    return values, spec, device
 
 
 def _preset(view: View) -> None:
@@ -144,12 +146,12 @@ def _checked(values: train_form.Values) -> tuple[RunSpec | None, str | None]:
     return spec, None
 
 
-def _estimate(spec: RunSpec) -> str:
-    waiting = len(state.store().unfinished())
+def _estimate(spec: RunSpec, device: str) -> str:
+    waiting = len([run for run in state.store().unfinished() if run.device == device])
     queue = "Queue: empty." if not waiting else f"Queue: {waiting} before it."
     n_models = len(spec.privacy.epsilons) * len(spec.seeds)
     models = f"{n_models} model{'s' if n_models > 1 else ''}."
-    parts = [_derived(spec.model_dump_json(), spec), models, status_line.estimate(_seconds(spec)), queue]
+    parts = [_derived(spec.model_dump_json(), spec), models, status_line.estimate(_seconds(spec, device)), queue]
     return " ".join(filter(None, parts))
 
 
@@ -160,9 +162,9 @@ def _derived(key: str, _spec: RunSpec) -> str:
     return " ".join(filter(None, [card.derived(_spec.params, facts), card.totals(_spec, facts)]))
 
 
-def _seconds(spec: RunSpec) -> float | None:
+def _seconds(spec: RunSpec, device: str) -> float | None:
     """Estimated seconds: from past runs of this spec, else from the preset with this spec; None if unknown."""
-    estimate, preset = state.store().estimate_seconds(spec), _preset_of(spec)
+    estimate, preset = state.store().estimate_seconds(spec, device=device), _preset_of(spec)
     return estimate if estimate is not None or preset is None else preset.seconds
 
 
@@ -171,11 +173,9 @@ def _preset_of(spec: RunSpec) -> presets.Preset | None:
     return next((presets.about(name) for name in presets.names() if presets.startable(name).digest() == spec.digest()), None)
 
 
-def _start(spec: RunSpec) -> None:
-    from dpcl_core.runs.worker import default_device
-
+def _start(spec: RunSpec, device: str) -> None:
     preset = _preset_of(spec)
-    run_id = state.store().create(spec, name=None if preset is None else preset.title, device=default_device())
+    run_id = state.store().create(spec, name=None if preset is None else preset.title, device=device)
     state.executor().submit(run_id)
     st.session_state["show-run"] = run_id
     st.rerun()

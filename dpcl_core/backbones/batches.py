@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,14 +12,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpcl_core.backbones.extractor import finite
+from dpcl_core.backbones.gpu import at_once, mixed_precision, room
 from dpcl_core.data.images import Images, Interpolation
 from dpcl_core.errors import failure_kind
 
 # Side squared times images. On a CPU small batches keep their maps in the processor's cache: EfficientNet-Lite0 took 87
 # pictures of 224x224 a second in batches of 4, 68 of 8; 389 of 128x128 in batches of 16, 152 of 64 (one thread, 2026-11-22).
 _PIXELS_A_BATCH = 1 << 18
-_PIXELS_ON_CARD = 1 << 25
-_MOST = 256
+_BYTES_A_PIXEL = 256  # on a card: keeps the largest activations of a ViT-B below 1 GB over 2^22 pixels
+_MOST, _MOST_ON_CARD = 256, 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ def in_batches(
     """
     yield np.zeros((0, feature_dim), np.float32)
     side = max(form.size, enlarged_to)
-    pixels, most = (_PIXELS_ON_CARD, 8 * _MOST) if device.startswith("cuda") else (_PIXELS_A_BATCH, _MOST)
-    limit = max(1, min(most, pixels // side**2))
+    on_processor = max(1, min(_MOST, _PIXELS_A_BATCH // side**2))
+    limit = at_once(room(device), on_processor, _BYTES_A_PIXEL * side**2, _MOST_ON_CARD)
     for batch in images.batches(form.size, form.n_channels, limit, form.interpolation):
         for place, rows in enumerate(of_rows(forward, batch, limit, device)):
             if place == 0 and len(rows) < len(batch):
@@ -80,13 +80,6 @@ def _computed(
     filled = batch[np.arange(size).clip(max=len(batch) - 1)]
     with mixed_precision(device):
         return forward(torch.from_numpy(filled).to(device))[: len(batch)].float().cpu().numpy()
-
-
-def mixed_precision(device: str) -> AbstractContextManager[object]:
-    """Half precision on a graphics card, float32 on a CPU."""
-    if not device.startswith("cuda"):
-        return nullcontext()
-    return torch.autocast("cuda", dtype=torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16)
 
 
 def is_out_of_memory(error: Exception) -> bool:

@@ -63,7 +63,11 @@ def pictures(content: Content, name: str) -> Images:
 
 def precision(device: str) -> str:
     """Part of an extractor's identity: half precision on a graphics card gives slightly different features."""
-    return "half" if device.startswith("cuda") else "single"
+    if device == "cpu":
+        return "single"
+    from dpcl_core.backbones.gpu import half_precision  # loads torch, which a card's user has anyway
+
+    return "single" if half_precision(device) is None else "bfloat16"
 
 
 def finite(features: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -48,11 +48,19 @@ def run(options: argparse.Namespace) -> int:
 
 def trained(store: Store, spec: RunSpec, name: str | None, device: str | None) -> Run:
     """The finished run: put into the store's queue and carried out in this process."""
-    from dpcl_core.runs.worker import default_device
-
-    run_id = store.create(spec, name=name, device=device or default_device())
+    run_id = store.create(spec, name=name, device=on_device(device))
     say(f"run {run_id}")
     return carried_out(store, run_id)
+
+
+def on_device(asked: str | None) -> str:
+    """The device that was asked for, else the first graphics card, else the processor; hides all cards for the processor."""
+    from dpcl_core.runs import devices
+
+    device = asked or devices.default()
+    if device == "cpu" and len(devices.found()) > 1:
+        devices.hide_cards()
+    return device
 
 
 def carried_out(store: Store, run_id: str) -> Run:
@@ -140,7 +148,7 @@ def tune(options: argparse.Namespace) -> int:
     store = Store(options.store)
     studies = Studies(store)
     if tune is not None:
-        study_id = run_id = studies.create(tune, device=options.device or worker.default_device())
+        study_id = run_id = studies.create(tune, device=on_device(options.device))
     else:
         study_id, run_id = options.resume, studies.resume(options.resume, device=options.device)
     say(f"tuning {study_id}")
@@ -172,6 +180,7 @@ def audit(options: argparse.Namespace) -> int:
     from dpcl_core.attacks import inversion_audit
     from dpcl_core.runs import planted_codes
 
+    on_device("cpu")
     spec = spec_of(options) if options.run is None else spec_of_stored(options)
     if options.trials is not None and options.trials < 100:
         raise BadInput("--trials", options.trials, "must be at least 100")

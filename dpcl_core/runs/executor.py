@@ -95,10 +95,10 @@ class LocalExecutor:
         log = log_file(run.id)
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
-            pid = self.warm.take(run.id, self.store.url) if self.warm is not None else None
+            pid = self.warm.take(run.id, self.store.url, run.device) if self.warm is not None else None
             if pid is None:
                 with log.open("ab") as output:
-                    pid = spawn([*self.worker, run.id], self.store.url, stdout=output).pid
+                    pid = spawn([*self.worker, run.id], self.store.url, run.device, stdout=output).pid
         except OSError as error:
             sentence = f"The process of this run could not be started: {error.strerror or error}."
             self.store.end(run.id, "failed", Failure(failure_kind(error), sentence, ""))

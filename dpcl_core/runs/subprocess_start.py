@@ -11,31 +11,34 @@ from typing import IO
 
 import dpcl_core
 from dpcl_core import paths
+from dpcl_core.runs import devices
 
 
-def environment(url: str) -> Mapping[str, str]:
-    """Environment variables of a worker of the store at this address."""
+def environment(url: str, device: str) -> Mapping[str, str]:
+    """Environment variables of a worker of the store at this address, for a run on this device."""
     root = str(Path(dpcl_core.__file__).resolve().parent.parent)
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    return {**os.environ, "DPCL_STORE": url, "PYTHONPATH": path}  # not on the command line, which every user can list
+    # The address is not on the command line, which every user can list.
+    return {**devices.environment(device), "DPCL_STORE": url, "PYTHONPATH": path}
 
 
 def spawn(
     command: Sequence[str],
     url: str,
+    device: str,
     *,
     stdin: int = subprocess.DEVNULL,
     stdout: int | IO[bytes],
     stderr: int | IO[bytes] = subprocess.STDOUT,
 ) -> subprocess.Popen[bytes]:
-    """Starts a worker of the store at this address. Raises OSError where the system cannot."""
+    """Starts a worker of the store at this address for a run on this device. Raises OSError where the system cannot."""
     started = subprocess.Popen(
         command,
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
         start_new_session=True,  # a closed terminal or a stopped app ends no run
-        env=environment(url),
+        env=environment(url, device),
     )
     # Waits for the process so that it leaves no zombie; the thread holds nothing else and ends with this process.
     threading.Thread(target=started.wait, name=f"wait for {started.pid}", daemon=True).start()

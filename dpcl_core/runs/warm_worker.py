@@ -34,9 +34,11 @@ _AFTER_A_DEATH_SECONDS = 60.0  # a process that ended by itself may do so again
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """An expected run: the store's address, the modules it needs, and when the expectation expires (monotonic clock)."""
+    """An expected run: the store's address, its device, the modules it needs, and when the expectation expires (monotonic
+    clock)."""
 
     url: str
+    device: str
     modules: tuple[str, ...]
     until: float
 
@@ -47,27 +49,28 @@ class _Waiting:
 
     process: subprocess.Popen[bytes]
     orders: IO[bytes]
+    device: str
     origin: tuple[object, ...]
     loaded: set[str] = field(default_factory=set)
     here: threading.Event = field(default_factory=threading.Event)
     ready: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
-    def started(cls, worker: Sequence[str], url: str) -> _Waiting:
+    def started(cls, worker: Sequence[str], url: str, device: str) -> _Waiting:
         """Starts a waiting process. Raises OSError where the system cannot."""
-        origin = _origin(url)
+        origin = _origin(url, device)
         with ExitStack() as opened:
             (theirs, ours), (answers_out, answers_in) = os.pipe(), os.pipe()
             opened.callback(os.close, theirs)
             opened.callback(os.close, answers_in)
             orders, answers = os.fdopen(ours, "wb", buffering=0), os.fdopen(answers_out, "rb")
             try:
-                process = spawn([*worker, FLAG], url, stdin=theirs, stdout=answers_in, stderr=subprocess.DEVNULL)
+                process = spawn([*worker, FLAG], url, device, stdin=theirs, stdout=answers_in, stderr=subprocess.DEVNULL)
             except OSError:
                 orders.close()
                 answers.close()
                 raise
-        waiting = cls(process, orders, origin)
+        waiting = cls(process, orders, device, origin)
         threading.Thread(target=_hear, args=(answers, waiting.here, waiting.ready), name="warm worker", daemon=True).start()
         return waiting
 
@@ -102,9 +105,9 @@ class WarmWorker:
         waiting = self._waiting
         return waiting is not None and waiting.here.is_set()
 
-    def expect(self, url: str, *modules: str) -> None:
+    def expect(self, url: str, *modules: str, device: str = "cpu") -> None:
         """Expects a run that needs these modules in the store at this address soon. Starts nothing yet."""
-        self._wanted = _Wanted(url, (ENGINE, *modules), time.monotonic() + WANTED_SECONDS)
+        self._wanted = _Wanted(url, device, (ENGINE, *modules), time.monotonic() + WANTED_SECONDS)
 
     def keep(self, url: str, *, is_idle: bool) -> None:
         """Starts a process if a run is expected and the store at this address is idle, and lets it load; ends one that is no
@@ -125,18 +128,18 @@ class WarmWorker:
                     self._give_up()
                     self._not_before = now + _AFTER_A_DEATH_SECONDS
 
-    def take(self, run_id: str, url: str) -> int | None:
+    def take(self, run_id: str, url: str, device: str) -> int | None:
         """Hands a claimed run to the waiting process and gives the process id; None: no process can take it now.
 
-        A process that was started from another state of the program or environment, or for another store, is ended, and so
-        is one that does not read yet or does not answer.
+        A process that was started from another state of the program or environment, or for another store or device, is
+        ended, and so is one that does not read yet or does not answer.
         """
         with self._lock:
             waiting, self._waiting = self._waiting, None
             if waiting is None:
                 return None
             try:
-                if waiting.here.is_set() and waiting.origin == _origin(url):
+                if waiting.here.is_set() and waiting.origin == _origin(url, device):
                     waiting.say(f"run {run_id}")
                     if waiting.ready.wait(ANSWER_SECONDS):
                         waiting.say("go")
@@ -153,8 +156,10 @@ class WarmWorker:
             self._give_up()
 
     def _load(self, wanted: _Wanted) -> None:
+        if self._waiting is not None and self._waiting.device != wanted.device:
+            self._give_up()
         if self._waiting is None:
-            self._waiting = _Waiting.started(self._worker, wanted.url)
+            self._waiting = _Waiting.started(self._worker, wanted.url, wanted.device)
         for module in wanted.modules:
             if module not in self._waiting.loaded:
                 self._waiting.say(f"load {module}")
@@ -219,7 +224,7 @@ def _hear(answers: IO[bytes], *expected: threading.Event) -> None:
             event.set()
 
 
-def _origin(url: str) -> tuple[object, ...]:
+def _origin(url: str, device: str) -> tuple[object, ...]:
     """The inputs of a process at its start: environment, working folder, and the state of the program's files."""
     files = [(path, path.stat()) for path in sorted(PROGRAM.rglob("*.py"))]
-    return environment(url), os.getcwd(), [(str(path), stat.st_mtime_ns, stat.st_size) for path, stat in files]
+    return environment(url, device), os.getcwd(), [(str(path), stat.st_mtime_ns, stat.st_size) for path, stat in files]

@@ -16,9 +16,6 @@ import time
 import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
-from shutil import which
 from types import TracebackType
 
 from dpcl_core.errors import BadInput, StoreTrouble, failure_kind
@@ -49,18 +46,6 @@ def _set_passive_waiting() -> None:
     Spinning, two of them on two busy cores took six times as long as one (2026-11-21).
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-
-
-def default_device() -> str:
-    """`cuda:0` where there is a graphics card that the installed torch can use, else `cpu`; loads no torch to find out."""
-    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
-        return "cpu"
-    try:
-        has_cuda = "+cpu" not in version("torch")
-    except PackageNotFoundError:
-        return "cpu"
-    has_gpu = Path("/dev/nvidia0").exists() if sys.platform == "linux" else which("nvidia-smi") is not None
-    return "cuda:0" if has_cuda and has_gpu else "cpu"
 
 
 def main(arguments: Sequence[str] | None = None, *, engine: Engine | None = None, worker: Sequence[str] = WORKER) -> int:

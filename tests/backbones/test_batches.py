@@ -13,6 +13,7 @@ from torch import Tensor
 from dpcl_core.backbones.batches import Input, in_batches
 from dpcl_core.backbones.extractor import precision
 from dpcl_core.data.images import Images
+from tests.support import second_device
 
 RAW = np.arange(700, dtype=np.uint16).astype(np.uint8).reshape(700, 1, 1, 1)
 IMAGES = Images(RAW, (1, 1, 1))
@@ -86,5 +87,16 @@ def test_other_errors_are_not_taken_for_memory() -> None:
         joined(forward)
 
 
-def test_precision_is_told_apart_by_device() -> None:
-    assert precision("cpu") != precision("cuda:0")
+def test_a_card_takes_larger_batches_as_far_as_its_memory_goes() -> None:
+    with second_device.attached(free=1 << 18):  # at 256 bytes a pixel, half of it holds 512 pictures of one
+        parts = list(in_batches(value, ASKED, IMAGES, 2, second_device.NAME))
+    assert [len(part) for part in parts] == [0, 512, 188]
+    np.testing.assert_array_equal(np.concatenate(parts)[:, 1], RAW.ravel())
+
+
+def test_only_a_card_with_bfloat16_gives_other_features() -> None:
+    assert precision("cpu") == "single"
+    with second_device.attached(capability=(7, 5)):
+        assert precision("cuda:0") == "single"
+    with second_device.attached(capability=(8, 0)):
+        assert precision("cuda:0") == "bfloat16"

@@ -14,6 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 from dpcl_core.events import CellFinished, Progress, TaskLearned
 from dpcl_core.papers import ceilings
+from dpcl_core.runs import devices
 from dpcl_core.runs.store import Status, Store
 from pages.parts.training import train_form
 from tests.data.making import write_pair
@@ -158,11 +159,33 @@ def test_start_creates_a_run_with_the_settings_of_the_form(
     assert "Queued" in words(page)
 
 
+def test_a_computer_with_a_card_offers_a_choice_of_device_and_starts_the_run_there(
+    open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "Device" not in [box.label for box in open_page("train").selectbox]
+    cards = (devices.Device("cpu", "Processor"), devices.Device("cuda:0", "A card (8 GB)"))
+    monkeypatch.setattr(devices, "found", lambda: cards)
+    monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.submit", lambda self, run_id: None)
+    page = open_page("train", v="1", e="0.5", sd="0")
+    (box,) = (box for box in page.selectbox if box.label == "Device")
+    assert (box.options, box.value) == (["Processor", "A card (8 GB)"], "cuda:0")
+    _button(page, "Start").click()  # type: ignore[union-attr]
+    page.run()
+    assert [run.device for run in store.list_runs()] == ["cuda:0"]
+    page = open_page("train", v="1", e="0.5", sd="0")
+    next(box for box in page.selectbox if box.label == "Device").select("cpu").run()
+    _button(page, "Start").click()  # type: ignore[union-attr]
+    page.run()
+    assert sorted(run.device for run in store.list_runs()) == ["cpu", "cuda:0"]
+
+
 def test_a_process_gets_ready_for_the_method_of_the_form_and_for_nobody_who_only_reads(
     open_page: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected: list[tuple[str, ...]] = []
-    monkeypatch.setattr("dpcl_core.runs.warm_worker.WarmWorker.expect", lambda self, url, *modules: expected.append(modules))
+    monkeypatch.setattr(
+        "dpcl_core.runs.warm_worker.WarmWorker.expect", lambda self, url, *modules, device: expected.append(modules)
+    )
     open_page("start")
     assert expected == []
     open_page("train", m="naive")

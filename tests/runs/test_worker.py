@@ -283,8 +283,3 @@ def test_a_worker_loads_no_torch_before_its_engine_does():
     names = "('torch', 'streamlit', 'pandas', 'dp_accounting', 'plotly')"
     script = f"import sys, dpcl_core.runs.worker; print([name for name in {names} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip() == "[]"
-
-
-def test_the_device_is_the_processor_where_no_card_is_to_be_seen(monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert worker.default_device() == "cpu"

@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from dpcl_core.backbones import weights
+from dpcl_core.backbones.gpu import at_least_single, half_precision
 from dpcl_core.backbones.language import files, folders
 from dpcl_core.backbones.language.blocks import Split, block_of
 from dpcl_core.backbones.language.kept_states import KeptStates
@@ -54,11 +55,13 @@ class Adapted(nn.Module):
         named = {name: module for name, module in named.items() if not cut or _number(name) >= cut}
         transposed = type(next(iter(named.values()))).__name__ == "Conv1D"  # GPT-2 writes x W, others W x
         config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=list(named), fan_in_fan_out=transposed)  # type: ignore[arg-type]
-        with torch.random.fork_rng():  # the library draws initial values itself, which are overwritten below
+        with torch.random.fork_rng(devices=[]):  # the library draws initial values itself, which are overwritten below
             self.model = inject_adapter_in_model(config, model, adapter_name=_ADAPTER)
         self.layers: dict[str, nn.Module] = {name: self.model.get_submodule(name) for name in named}
         self.context: int | None = getattr(frozen.config, "max_position_embeddings", None)
         self.scale = alpha / rank
+        for weight in self.trainable().values():  # the library takes the base's precision: half would lose small steps
+            weight.data = weight.data.to(at_least_single(weight.dtype))
         self.split, self.public = Split(self.model, path, cut), _public(frozen, path, cut)
         self._kept: KeptStates | None = None
         generator = torch.Generator().manual_seed(seed)
@@ -136,7 +139,10 @@ def _number(name: str) -> int:
 
 
 def load(backbone: str, device: str = "cpu") -> PreTrainedModel:
-    """A frozen language model without dropout, single precision on a CPU. Do not modify it: all callers share it.
+    """A frozen language model without dropout, whose logits are in single precision. Do not modify it: all callers share it.
+
+    The model itself is in single precision too, except where its files hold half precision and the device computes in
+    bfloat16 (`gpu.half_precision`).
 
     Raises BadInput for an unusable name, weights file or kind of model, DataMissing where it is unavailable.
     """
@@ -154,11 +160,17 @@ def adapted(backbone: str, device: str, rank: int, alpha: float, seed: int, laye
 @lru_cache(maxsize=1)
 def _frozen(backbone: str, device: str) -> PreTrainedModel:
     ensure_torchvision()
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):
         model = _bundled() if backbone == files.BUNDLED else _of_hub(backbone, device)
     model.config.name_or_path = backbone
     model.to(device).eval().requires_grad_(False)  # type: ignore[arg-type]
+    model.get_output_embeddings().register_forward_hook(_in_single)  # type: ignore[no-untyped-call]
     return model
+
+
+def _in_single(layer: nn.Module, args: tuple[Tensor, ...], logits: Tensor) -> Tensor:
+    """The logits in single precision or better: every softmax and cross-entropy is taken of these."""
+    return logits.to(at_least_single(logits.dtype))
 
 
 def fresh(shape: files.Shape) -> PreTrainedModel:
@@ -207,7 +219,8 @@ def _of_hub(backbone: str, device: str) -> PreTrainedModel:
         for name in config.to_dict():
             if "dropout" in name or name.endswith("pdrop"):
                 setattr(config, name, 0.0)  # in the settings: training mode would turn it on again
-        precision = torch.float32 if device == "cpu" else "auto"
+        stored = config.dtype in (torch.float16, torch.bfloat16)
+        precision = (half_precision(device) if stored else None) or torch.float32
         model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
             folder, config=config, dtype=precision, use_safetensors=True
         )

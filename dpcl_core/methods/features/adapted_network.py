@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from dpcl_core.backbones.adaptable import Affine, Network
 from dpcl_core.backbones.axes import Axes
+from dpcl_core.backbones.gpu import at_least_single, full_precision
 from dpcl_core.errors import BadInput
 
 Kind = Literal["film", "lora"]
@@ -41,21 +42,24 @@ class Adapted(nn.Module):
         else:
             _add_low_rank(self.features, rank, torch.Generator().manual_seed(seed))
         example = next(network.features.parameters())
+        dtype = at_least_single(example.dtype)
         self._is_along_axes = axes is not None
         if axes is not None:
             for name, values in (("centre", axes.centre), ("directions", axes.directions)):
-                self.register_buffer(name, torch.from_numpy(values).to(example), persistent=False)
+                self.register_buffer(name, torch.from_numpy(values).to(example.device, dtype), persistent=False)
         n_features = network.feature_dim if axes is None else axes.directions.shape[1]
-        self.head = nn.Linear(n_features, n_labels, device=example.device, dtype=example.dtype)
+        self.head = nn.Linear(n_features, n_labels, device=example.device, dtype=dtype)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self.eval()  # dropout stays off: only the accounted noise and sampling are to be random
 
     def forward(self, pixels: Tensor) -> Tensor:
-        features: Tensor = self.features(pixels)
-        if self._is_along_axes:
-            features = (features - self.centre) @ self.directions
-        logits: Tensor = self.head(features)
+        features = self.features(pixels)
+        with full_precision(features):
+            single: Tensor = features.to(self.head.weight.dtype)
+            if self._is_along_axes:
+                single = (single - self.centre) @ self.directions
+            logits: Tensor = self.head(single)
         return logits
 
     def trainable(self) -> Iterator[tuple[str, nn.Parameter]]:
@@ -90,7 +94,7 @@ class LowRank(nn.Module):
     A convolution that mixes the channels of a place is such a layer at every place.
 
     B starts at zero, so that the network starts unchanged; A at random, with variance 1 / inputs. There is no scale factor:
-    under Adam a constant one only changes the learning rate.
+    under Adam a constant one only changes the learning rate. A and B compute in single precision, whatever W does.
     """
 
     def __init__(self, frozen: nn.Linear | nn.Conv2d, rank: int, start: torch.Generator) -> None:
@@ -100,11 +104,13 @@ class LowRank(nn.Module):
         self.down, self.up = _narrow(frozen, n_inputs, rank), _narrow(frozen, rank, n_outputs)
         nn.init.normal_(self.down.weight, std=n_inputs**-0.5, generator=start)
         nn.init.zeros_(self.up.weight)
-        self.to(frozen.weight)
+        self.to(frozen.weight.device, at_least_single(frozen.weight.dtype))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        changed: Tensor = self.frozen(inputs) + self.up(self.down(inputs))
-        return changed
+        outputs: Tensor = self.frozen(inputs)
+        with full_precision(inputs):
+            change: Tensor = self.up(self.down(inputs.to(self.down.weight.dtype)))
+        return outputs + change.to(outputs.dtype)
 
 
 def _narrow(like: nn.Linear | nn.Conv2d, n_inputs: int, n_outputs: int) -> nn.Linear | nn.Conv2d:

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dpcl_core.backbones import gpu
 from dpcl_core.backbones.adaptable import Network
 from dpcl_core.backbones.axes import Axes
 from dpcl_core.backbones.batches import of_rows
@@ -22,8 +23,9 @@ from dpcl_core.privacy.noise import Batches, Noise
 
 # Larger pieces were hardly faster: the bundled ViT took 274 pictures per CPU second in pieces of 8, 620 of 32 and 651 of
 # 128, in 40, 65 and 163 MB; a ViT-B/16 took 1.7 in pieces of 2 and 1.8 of 8 or 16, in 0.1 GB a picture (one thread,
-# 2026-11-21). The last piece of a batch is filled up to the same size.
-_MOST = 32
+# 2026-11-21). The last piece of a batch is filled up to the same size. Both networks took about 2 kB a pixel.
+_MOST, _MOST_ON_CARD = 32, 256
+_BYTES_A_PIXEL = 2048
 _PIXELS_AT_ONCE = 1 << 18  # side squared times pictures: five of 224x224
 
 
@@ -121,5 +123,6 @@ def trained(
 
 def at_once(network: Network) -> int:
     """Number of pictures whose gradients are computed at once, to begin with."""
-    n = max(1, min(_MOST, _PIXELS_AT_ONCE // network.features.side**2))
-    return 8 * n if network.device.startswith("cuda") else n
+    pixels = network.features.side**2
+    on_processor = max(1, min(_MOST, _PIXELS_AT_ONCE // pixels))
+    return gpu.at_once(gpu.room(network.device), on_processor, _BYTES_A_PIXEL * pixels, _MOST_ON_CARD)

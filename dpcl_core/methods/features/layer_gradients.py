@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dpcl_core.backbones.adaptable import Affine
-from dpcl_core.backbones.batches import is_out_of_memory, mixed_precision
+from dpcl_core.backbones.batches import is_out_of_memory
+from dpcl_core.backbones.gpu import mixed_precision
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.per_example_gradients import clip_weights
 
@@ -67,7 +68,7 @@ class Gradients:
                     raise
                 if self.limit == 1:
                     raise MemoryError("the gradient of one picture does not fit into memory") from error
-                self.limit = max(1, min(self.limit, len(targets) - start) // 2)
+                self.limit = max(1, len(places) // 2)  # a filled piece has as many places whoever is in the batch
                 self.close()
                 continue
             for running, part in zip(sums, parts, strict=True):

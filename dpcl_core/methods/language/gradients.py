@@ -11,7 +11,8 @@ that they multiply. So texts are computed in pieces whose shape depends on each 
 `STEP` tokens and `ANSWER_STEP` answer tokens, grouped with texts of the same shape, `SIDE_BY_SIDE` at a time, the last piece
 filled up; `backbones.language.kept_states` does so below the first adapted block. That a kernel gives the same bits at every
 position of such a piece is a property of the kernel; tests/methods/features/test_gradient_sums.py checks it on the kernels
-at hand. Contributions are summed in double precision.
+at hand. Contributions are summed in double precision. Where memory does not suffice, texts of this shape alone come in
+smaller pieces.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -27,11 +29,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from dpcl_core.backbones.batches import is_out_of_memory
+from dpcl_core.backbones.gpu import at_once, room
 from dpcl_core.backbones.language.causal import Adapted
 from dpcl_core.backbones.language.kept_states import SIDE_BY_SIDE, STEP
 from dpcl_core.methods.common.per_example_gradients import clip_weights
 from dpcl_core.methods.language.forks import Forks
 from dpcl_core.methods.language.prompts import ANSWER, PAD, Prompted
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 AT_ONCE = 64  # texts per pass where no per-text gradients are needed: a public number
 ANSWER_STEP = 4  # answers' lengths are rounded up to multiples of this, in tokens
@@ -80,6 +87,7 @@ class TextLoss:
     forks: Forks | None = None
 
 
+Shape = tuple[int, int]  # tokens of a text and of its answer, rounded up
 Reading = Callable[[Tensor, Batch, int], Tensor]  # embeddings [b, S, d], batch, epoch -> embeddings to read
 
 
@@ -172,14 +180,13 @@ def _states(net: Adapted, batch: Batch, reading: Reading, epoch: int) -> Tensor:
     return net.split.below(embeddings).half().to(embeddings.dtype) if net.split.cut else embeddings
 
 
-def _alike(batch: Batch, size: int) -> Iterator[Batch]:
-    """Pieces of at most `size` texts that share a padded shape."""
+def _alike(batch: Batch) -> Iterator[tuple[Shape, Tensor]]:
+    """The padded shapes in a batch, each with the indices of its texts, int64 [k]."""
     lengths, answers = batch.mask.sum(dim=1), (batch.role == ANSWER).sum(dim=1)
     steps, answer_steps = (lengths + STEP - 1) // STEP, (answers + ANSWER_STEP - 1) // ANSWER_STEP
     for n_steps, n_answer_steps in sorted(set(zip(steps.tolist(), answer_steps.tolist(), strict=True))):
         places = ((steps == n_steps) & (answer_steps == n_answer_steps)).nonzero()[:, 0]
-        for some in torch.split(places, size):
-            yield batch.take(some).padded(STEP * n_steps)
+        yield (STEP * n_steps, ANSWER_STEP * n_answer_steps), places
 
 
 class Gradients:
@@ -196,6 +203,8 @@ class Gradients:
         if not all(id(parameter) in of_weight for parameter in self.parameters):
             raise TypeError("there is a rule for the per-text gradients of Linear layers' weights only")
         self._layers = [of_weight[id(parameter)] for parameter in self.parameters]
+        self._room = room(str(self.parameters[0].device))
+        self._sizes: dict[Shape, int] = {}  # texts in a piece
 
     def of(self, batch: Batch, loss: TextLoss, reading: Reading = clean, epoch: int = 0) -> list[Tensor]:
         """The sums, one tensor per parameter; zeros for an empty batch.
@@ -244,13 +253,33 @@ class Gradients:
 
         Yields the piece, clipping weights [size] (0 for padding) and gradients [size, entries], one tensor per parameter.
         """
-        size = SIDE_BY_SIDE[batch.ids.device.type]
-        for piece in _alike(batch, size):
-            places = torch.arange(size, device=batch.ids.device)
-            filled = piece.take(places.clamp(max=len(piece) - 1))  # repeats the last text, which counts once
-            grads = self._per_text(filled, loss, reading, epoch)
-            weights = clip_weights(torch.stack([part.square().sum(1) for part in grads]).sum(0).sqrt(), self._clip_norm)
-            yield piece, weights * (places < len(piece)), grads
+        for shape, places in _alike(batch):
+            start = 0
+            while start < len(places):
+                size = self._size(shape, loss)
+                piece = batch.take(places[start : start + size]).padded(shape[0])
+                slots = torch.arange(size, device=places.device)
+                filled = piece.take(slots.clamp(max=len(piece) - 1))  # repeats the last text, which counts once
+                try:
+                    grads = self._per_text(filled, loss, reading, epoch)
+                except (RuntimeError, MemoryError) as error:
+                    if not is_out_of_memory(error):
+                        raise
+                    if size == 1:
+                        raise MemoryError("the gradient of one text does not fit into memory") from error
+                    self._sizes[shape] = size // 2
+                    continue
+                norms = torch.stack([part.square().sum(1) for part in grads]).sum(0).sqrt()
+                yield piece, clip_weights(norms, self._clip_norm) * (slots < len(piece)), grads
+                start += len(piece)
+
+    def _size(self, shape: Shape, loss: TextLoss) -> int:
+        """Texts in a piece of this shape: a function of the shape and the device, not of the texts that have it."""
+        if shape not in self._sizes:
+            bytes_each = _bytes_of_text(self._net, shape[0], shape[1] if loss.answers_only else shape[0])
+            bytes_each += 8 * sum(map(torch.numel, self.parameters))
+            self._sizes[shape] = at_once(self._room, SIDE_BY_SIDE["cpu"], bytes_each, SIDE_BY_SIDE["cuda"])
+        return self._sizes[shape]
 
     def _per_text(self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int) -> list[Tensor]:
         """Each text's gradient [b, entries], one tensor per parameter, in double precision; zeros where not finite."""
@@ -267,6 +296,18 @@ class Gradients:
     def _total(self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int) -> Tensor:
         log_likelihoods = log_probs(self._net, batch, reading, epoch, answers_only=loss.answers_only, forks=loss.forks)
         return loss.of(log_likelihoods, batch).sum()
+
+
+def _bytes_of_text(net: Adapted, n_tokens: int, n_predicted: int) -> float:
+    """Estimated memory for a text's forward and backward pass.
+
+    In every layer 34 + 5 a s / h numbers of two bytes for a token, with a heads, s tokens and width h (Korthikanti et al.
+    2022, Eq. 2); then the logits, their softmax and their gradient in single precision.
+    """
+    config = cast("PreTrainedModel", net.model).config
+    layer = n_tokens * config.hidden_size * (34 + 5 * config.num_attention_heads * n_tokens / config.hidden_size)
+    of_width = next(net.model.parameters()).element_size() / 2
+    return float(of_width * config.num_hidden_layers * layer + 16 * n_predicted * config.vocab_size)
 
 
 @contextmanager

@@ -37,13 +37,16 @@ def executor() -> LocalExecutor:
     return _executor(where())
 
 
-def expect_run(method: str) -> None:
-    """Announces that a run of this method may start soon: an idle process preloads its modules when nothing else runs."""
+def expect_run(method: str, device: str) -> None:
+    """Announces that a run of this method may start soon on this device.
+
+    An idle process preloads its modules when nothing else runs.
+    """
     from dpcl_core.methods import catalog
 
     card = catalog.card(method)
     models = ["dpcl_core.backbones.language.libraries"] if card.params().inputs == "text" else []
-    _warm_worker().expect(store().url, card.module, *models)
+    _warm_worker().expect(store().url, card.module, *models, device=device)
 
 
 def keep_queue_moving() -> None:

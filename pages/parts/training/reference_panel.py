@@ -61,8 +61,8 @@ def _watch(run_id: str) -> None:
 def _start(result: Result, wanted: RunSpec) -> None:
     """Queues the run of the ceiling. Raises BadInput if it cannot be carried out here."""
     from dpcl_core import checks
-    from dpcl_core.runs.worker import default_device
+    from dpcl_core.runs import devices
 
     checks.check(wanted)
-    run_id = state.store().create(wanted, name=f"Ceiling of {result.name}"[:100], device=default_device())
+    run_id = state.store().create(wanted, name=f"Ceiling of {result.name}"[:100], device=devices.default())
     state.executor().submit(run_id)

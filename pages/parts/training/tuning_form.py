@@ -28,8 +28,8 @@ ON = {
 }
 
 
-def form(view: View, values: Mapping[str, object], spec: RunSpec | None) -> None:
-    """Draws the form in an expander; Start queues a tuning and shows it."""
+def form(view: View, values: Mapping[str, object], spec: RunSpec | None, device: str) -> None:
+    """Draws the form in an expander; Start queues a tuning on the device and shows it."""
     is_shown = view["study"] is not None
     with st.expander("Tune …", expanded=is_shown, key=view.key("tune")):
         if is_shown:
@@ -40,11 +40,11 @@ def form(view: View, values: Mapping[str, object], spec: RunSpec | None) -> None
         elif not settings.can_tune(spec.method):
             st.caption("This method has no training: the budget determines its noise, and there is nothing to tune.")
         else:
-            _choices(values, spec)
+            _choices(values, spec, device)
         _earlier(view, values)
 
 
-def _choices(values: Mapping[str, object], spec: RunSpec) -> None:
+def _choices(values: Mapping[str, object], spec: RunSpec, device: str) -> None:
     on = st.radio(
         "Tune", list(ON), format_func=lambda name: ON[name][0], captions=[text for _, text in ON.values()], key="tune-on"
     )
@@ -66,7 +66,7 @@ def _choices(values: Mapping[str, object], spec: RunSpec) -> None:
     if refusal:
         st.error(plain(refusal))
     if st.button("Start tuning", width="stretch", disabled=tune is None, key="tune-start") and tune is not None:
-        _start(values, tune)
+        _start(values, tune, device)
 
 
 def _proxy(dataset: str) -> str | None:
@@ -102,10 +102,8 @@ def _checked(
     return tune, None
 
 
-def _start(values: Mapping[str, object], tune: TuneSpec) -> None:
-    from dpcl_core.runs.worker import default_device
-
-    study_id = tuning_panel.studies().create(tune, device=default_device())
+def _start(values: Mapping[str, object], tune: TuneSpec, device: str) -> None:
+    study_id = tuning_panel.studies().create(tune, device=device)
     state.executor().submit(study_id)
     _show(values, study_id)
 

@@ -1,0 +1,63 @@
+"""What a graphics card changes: the precision that a frozen network computes in, and how many examples fit at once.
+
+Trained numbers, their gradients, their optimiser and every loss stay in single precision or better on any device.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor
+
+_BFLOAT16_SINCE = (8, 0)  # compute capability; older cards only emulate it
+_SHARE = 0.5  # of the free memory that one piece of work may take: estimates are rough, and memory is fragmented
+
+
+def is_gpu(device: str) -> bool:
+    """Whether a torch device name means a graphics card."""
+    return device.startswith("cuda")
+
+
+def half_precision(device: str) -> torch.dtype | None:
+    """bfloat16 on a card that computes in it, else None: single precision.
+
+    Never float16: gradients below 6e-8 become zero in it unless losses are scaled, and activations above 65,504 infinite.
+    """
+    return torch.bfloat16 if is_gpu(device) and torch.cuda.get_device_capability(device) >= _BFLOAT16_SINCE else None
+
+
+def mixed_precision(device: str) -> AbstractContextManager[object]:
+    """Inside, a network's products are in half precision where the device has one (`half_precision`)."""
+    dtype = half_precision(device)
+    return nullcontext() if dtype is None else torch.autocast("cuda", dtype=dtype)
+
+
+def full_precision(like: Tensor) -> AbstractContextManager[object]:
+    """Inside, nothing on the tensor's device is in half precision, whatever is around it: for what is trained."""
+    return torch.autocast(like.device.type, enabled=False)
+
+
+def at_least_single(dtype: torch.dtype) -> torch.dtype:
+    """float32 for half precisions, else the same."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def room(device: str) -> float | None:
+    """Bytes that one piece of work may take: half of a card's free memory. None on a CPU, where sizes are fixed."""
+    if not is_gpu(device):
+        return None
+    free, _ = torch.cuda.mem_get_info(device)
+    return _SHARE * (free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))  # torch keeps some
+
+
+def at_once(room: float | None, on_processor: int, bytes_each: float, most: int) -> int:
+    """Examples to compute at once: `on_processor`, or on a card the largest power of two up to `most` that should fit.
+
+    `bytes_each` is an estimate. Callers find `room` before they read an example, so the number depends on public facts
+    alone, and halve it where memory does not suffice.
+    """
+    if room is None:
+        return on_processor
+    fits = int(min(most, max(1.0, room / bytes_each)))
+    return 1 << (fits.bit_length() - 1)

@@ -1,0 +1,33 @@
+"""Precision and number of examples at once on a card, without one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from dpcl_core.backbones import gpu
+from tests.support import second_device
+
+
+def test_half_precision_is_bfloat16_or_none() -> None:
+    assert gpu.half_precision("cpu") is None
+    for capability, dtype in (((7, 0), None), ((7, 5), None), ((8, 0), torch.bfloat16), ((9, 0), torch.bfloat16)):
+        with second_device.attached(capability=capability):
+            assert gpu.half_precision(second_device.NAME) is dtype
+
+
+def test_a_processor_keeps_its_number_and_a_card_fills_half_of_what_is_free() -> None:
+    assert gpu.room("cpu") is None
+    assert gpu.at_once(None, 12, 1.0, 64) == 12
+    with second_device.attached(free=1 << 20):
+        assert gpu.room(second_device.NAME) == 1 << 19
+    assert gpu.at_once(float(1 << 19), 12, 1 << 13, 1024) == 64
+    assert gpu.at_once(float(1 << 19), 12, 5000.0, 1024) == 64  # 104 fit
+    assert gpu.at_once(float(1 << 19), 12, 5000.0, 48) == 32
+    assert gpu.at_once(float(1 << 19), 12, 1e9, 64) == 1  # one is always tried
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_precisions_below_single_become_single(dtype: torch.dtype) -> None:
+    assert gpu.at_least_single(dtype) is torch.float32
+    assert gpu.at_least_single(torch.float64) is torch.float64

@@ -1,0 +1,137 @@
+"""Which devices there are, asked of a driver without torch, and what a run's process sees of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dpcl_core.runs import cuda_driver, devices, subprocess_start
+
+CARDS, BEFORE = "CUDA_VISIBLE_DEVICES", "DPCL_VISIBLE_DEVICES"
+
+
+def driver(*names: str, broken: int = 0) -> SimpleNamespace:
+    """The functions of CUDA's driver library that matter here, for cards of these names."""
+
+    def count(place: Any) -> int:
+        place._obj.value = len(names)
+        return 0
+
+    def handle(place: Any, number: int) -> int:
+        place._obj.value = 10 + number
+        return 0
+
+    def name(place: Any, length: int, of: Any) -> int:
+        place.value = names[of.value - 10].encode()[: length - 1]
+        return 0
+
+    def size(place: Any, of: Any) -> int:
+        place._obj.value = (of.value - 9) * 2**30
+        return 0
+
+    functions = {"Get": handle, "GetCount": count, "GetName": name, "TotalMem_v2": size}
+    return SimpleNamespace(cuInit=lambda flags: broken, **{f"cuDevice{word}": one for word, one in functions.items()})
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No variable is set, nothing is remembered, and torch counts as built with CUDA."""
+    for name in (CARDS, BEFORE):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(devices, "_torch_uses_cuda", lambda: True)
+    devices._cards.cache_clear()
+    yield
+    devices._cards.cache_clear()
+
+
+def answers(monkeypatch: pytest.MonkeyPatch, text: str) -> list[dict[str, str]]:
+    """Puts this answer in the place of the process that asks the driver; gives the environments it was asked in."""
+    asked: list[dict[str, str]] = []
+
+    def run(command: list[str], *, env: dict[str, str], **options: object) -> SimpleNamespace:
+        asked.append(env)
+        return SimpleNamespace(stdout=text)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    return asked
+
+
+def test_the_drivers_cards_have_names_and_sizes() -> None:
+    assert cuda_driver.cards(driver("first", "second")) == [("first", 2**30), ("second", 2**31)]
+    assert cuda_driver.cards(driver()) == []
+    assert cuda_driver.cards(driver("first", broken=100)) == []
+
+
+def test_a_computer_without_a_driver_has_the_processor_only() -> None:
+    """For real: the process that asks finds no library here, or cards that it can count."""
+    asked = subprocess.run([sys.executable, "-I", "-S", cuda_driver.__file__], capture_output=True, text=True, check=True)
+    assert len(devices.found()) == 1 + len(json.loads(asked.stdout))
+
+
+def test_cards_need_no_device_file_and_are_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = answers(monkeypatch, '[["NVIDIA Y", 17179869184], ["NVIDIA Z", 8589934592]]')
+    wanted = [("cpu", "Processor"), ("cuda:0", "NVIDIA Y (16 GB)"), ("cuda:1", "NVIDIA Z (8 GB)")]
+    for _ in range(2):
+        assert [(device.name, device.title) for device in devices.found()] == wanted
+    assert devices.default() == "cuda:0"
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("text", ["", "[]", "no driver"])
+def test_without_an_answer_the_device_is_the_processor(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers(monkeypatch, text)
+    assert devices.default() == "cpu"
+
+
+@pytest.mark.parametrize("hidden", ["", "-1"])
+def test_hidden_cards_are_not_asked_for(hidden: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CARDS, hidden)
+    asked = answers(monkeypatch, '[["NVIDIA Y", 1]]')
+    assert (devices.default(), asked) == ("cpu", [])
+
+
+@pytest.mark.parametrize(
+    ("line", "uses"),
+    [("cuda: Optional[str] = '13.0'", True), ("cuda: Optional[str] = None", False), ("cuda = '12.6'", True)],
+)
+def test_torch_without_cuda_uses_no_card(line: str, uses: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    (tmp_path / "version.py").write_text(f"__all__ = ['cuda']\n{line}\nhip: Optional[str] = 'x'\n", encoding="utf-8")
+    spec = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(devices, "find_spec", lambda name: spec)
+    assert devices._torch_uses_cuda() is uses
+
+
+@pytest.mark.parametrize("visible", [None, "0", "1,0", ""])
+def test_a_run_on_the_processor_sees_no_card_and_what_it_starts_sees_them_again(
+    visible: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if visible is not None:
+        monkeypatch.setenv(CARDS, visible)
+    assert subprocess_start.environment("sqlite://", "cuda:0").get(CARDS) == visible
+    of_processor = subprocess_start.environment("sqlite://", "cpu")
+    assert of_processor[CARDS] == ""
+    monkeypatch.setattr(os, "environ", dict(of_processor))  # in that run's process
+    assert subprocess_start.environment("sqlite://", "cuda:1").get(CARDS) == visible
+    assert devices.environment("cpu") == {**of_processor, CARDS: ""}
+
+
+def test_hiding_cards_changes_this_process_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {CARDS: "3"})
+    devices.hide_cards()
+    assert os.environ[CARDS] == ""
+    assert devices.environment("cuda:0") == {CARDS: "3"}
+
+
+def test_finding_devices_loads_no_torch() -> None:
+    script = "import sys; from dpcl_core.runs import devices; devices.found(); print('torch' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == "False"

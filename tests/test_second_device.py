@@ -1,0 +1,157 @@
+"""Every method that uses torch, run on a pretended card: no tensor is left behind on the processor.
+
+The card is `tests.support.second_device`. Methods in NumPy run beside it, as they do beside a true one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from dpcl_core import engine
+from dpcl_core.backbones import catalog
+from dpcl_core.backbones.encoders import minilm
+from dpcl_core.backbones.language import causal
+from dpcl_core.events import CellFinished
+from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.common import per_example_gradients
+from dpcl_core.methods.features import adapters
+from dpcl_core.methods.features.adapted_network import Kind
+from dpcl_core.methods.features.layer_gradients import Gradients as OfPictures
+from dpcl_core.methods.language import gradients
+from dpcl_core.methods.language.gradients import Gradients
+from dpcl_core.methods.language.losses import task_loss
+from tests.methods import small_network
+from tests.methods.language import tiny
+from tests.scenarios.test_preview import data_dir  # noqa: F401
+from tests.support import second_device
+from tests.test_neighbours import METHODS, D, Door, Raw, lies, spec
+
+TASK = task_loss("full")
+_TORCH = ("agem", "l2dp-ml", "dp-agem", "dp-coeff-memory", "independent-laplace", "lm-seqft", "lm-er", "lm-ewc", "lm-gem")
+_TORCH += ("lm-olora", "lm-mtl", "pecl", "pecl-published")
+_PICTURES: Door = ("image", ".parquet")
+_CONSTANT = {"labels": "prior-const", "privacy": {"epsilons": [4.0, math.inf]}}
+RUNS: Mapping[str, tuple[str, Door, Raw]] = {
+    **{name: (name, *METHODS[name]) for name in _TORCH},
+    **{
+        kind: ("naive", _PICTURES, {**_CONSTANT, "params": {"epochs": 1, "sample_rate": 0.5, "adapter": kind}})
+        for kind in ("film", "lora")
+    },
+    "features": ("cosine", _PICTURES, {}),
+    "pecl": ("pecl", METHODS["pecl"][0], {"params": {**METHODS["pecl"][1]["params"], "mean_score_std": 0.4}}),
+}
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Small pieces: they are filled up, and large ones would take long for nothing here."""
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+    monkeypatch.setattr(adapters, "_MOST_ON_CARD", 2)
+    monkeypatch.setitem(gradients.SIDE_BY_SIDE, "cuda", 4)
+    monkeypatch.setitem(per_example_gradients.AT_ONCE, "cuda", 8)
+    causal._frozen.cache_clear()
+    yield
+    causal._frozen.cache_clear()
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_on_a_second_device_leaves_no_tensor_behind(
+    name: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+) -> None:
+    method, door, changes = RUNS[name]
+    lies(door, D, tmp_path, monkeypatch)
+    network = {} if method in _TORCH else {"backbone": "vit-cifar100"}
+    whole = spec(method, changes, door[0])
+    data = whole.data.model_copy(update={"train_per_class": 4, "test_per_class": 2, **network})
+    batch = {"batch_size": 4} if hasattr(whole.params, "batch_size") else {}
+    asked = whole.model_copy(update={"data": data, "params": whole.params.model_copy(update=batch)})
+    with second_device.attached():
+        events = list(engine.run(asked, device=second_device.NAME))
+    assert any(isinstance(event, CellFinished) for event in events)
+
+
+def test_a_text_encoder_reads_on_a_second_device() -> None:
+    if catalog.available(catalog.card("minilm")) is not None:
+        pytest.skip("the encoder's weights are not on this computer")
+    with second_device.attached():
+        ids = [[101, 7592, 102], [101, 102]]
+        (_, states, mask), *_ = minilm._states(minilm._opened(second_device.NAME)[1], ids, second_device.NAME)
+    assert len(states) == len(mask)
+
+
+def test_every_method_in_torch_is_run() -> None:
+    """Those whose modules import torch, and the methods on features, whose adapters are run by name."""
+    of_torch = {
+        name
+        for name, card in methods.CARDS.items()
+        if card.params().inputs in ("images", "text") or "lifelong" in card.module
+    }
+    assert of_torch <= set(_TORCH)
+
+
+# Faults, each where a tensor stays behind; every one must be caught.
+
+
+def test_a_batch_of_texts_left_behind_is_caught() -> None:
+    net = tiny.adapted(dtype=torch.float32)
+    with second_device.attached():
+        net.to(second_device.NAME)
+        whole = Gradients(net, 0.3).of(gradients.batch_of(tiny.texts(), np.arange(3), second_device.NAME), TASK)
+        assert all(map(second_device.is_on_card, whole))
+        with pytest.raises(RuntimeError, match="same device"):
+            Gradients(net, 0.3).of(gradients.batch_of(tiny.texts(), np.arange(3), "cpu"), TASK)
+
+
+@pytest.mark.parametrize("kind", ["film", "lora"])
+def test_a_last_layer_or_targets_left_behind_are_caught(kind: Kind) -> None:
+    pictures, labels = small_network.pictures(4)
+    with second_device.attached():
+        modules = [small_network.start(kind, double=False).module().to(second_device.NAME) for _ in range(3)]
+        sums = OfPictures(modules[0], 0.3, 2, second_device.NAME).of(pictures, labels)
+        assert all(map(second_device.is_on_card, sums))
+        with pytest.raises(RuntimeError, match="same device"):
+            OfPictures(modules[1], 0.3, 2, "cpu").of(pictures, labels)
+        modules[2].head.to("cpu")
+        with pytest.raises(RuntimeError, match="same device"):
+            OfPictures(modules[2], 0.3, 2, second_device.NAME).of(pictures, labels)
+
+
+def test_running_sums_left_behind_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tensor made inside a step, as `torch.zeros` without a device makes it."""
+    zeros_like = torch.zeros_like
+    monkeypatch.setattr(torch, "zeros_like", lambda like, dtype=None: zeros_like(like, dtype=dtype).cpu())
+    net = tiny.adapted(dtype=torch.float32)
+    with second_device.attached():
+        net.to(second_device.NAME)
+        with pytest.raises(RuntimeError, match="same device"):
+            Gradients(net, 0.3).of(gradients.batch_of(tiny.texts(), np.arange(3), second_device.NAME), TASK)
+
+
+def test_the_pretended_card_refuses_what_a_true_one_does() -> None:
+    with second_device.attached():
+        there, here = torch.ones(3, device=second_device.NAME), torch.ones(3)
+        assert (str(there.device), here.device.type, there.is_cuda) == (second_device.NAME, "cpu", True)
+        refused: list[Callable[[], object]] = [
+            lambda: there + here,
+            lambda: torch.cat([there, here]),
+            lambda: here.add_(there.sum()),
+            lambda: here[there.long()],
+            lambda: there.numpy(),
+            lambda: np.asarray(there),
+            lambda: there.normal_(generator=torch.Generator()),
+            lambda: torch.nn.Linear(3, 2)(there),
+        ]
+        for call in refused:
+            with pytest.raises((RuntimeError, TypeError)):
+                call()
+        (there * 2 + torch.tensor(1.0))[torch.tensor([0, 2])] = 4.0  # a number, indices from the processor
+        here.copy_(there)
+        np.testing.assert_array_equal((there + here.to(there)).cpu().numpy(), 2)
+        assert second_device.is_on_card(torch.nn.Linear(3, 2).to(there).weight)
+        assert second_device.is_on_card(torch.nn.functional.one_hot(there.long(), 3))
