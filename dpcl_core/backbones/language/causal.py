@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ from torch import Tensor, nn
 
 from dpcl_core.backbones import weights
 from dpcl_core.backbones.language import files, folders
+from dpcl_core.backbones.language.blocks import Split, block_of
+from dpcl_core.backbones.language.kept_states import KeptStates
 from dpcl_core.backbones.language.plain import EPSILON
 from dpcl_core.backbones.torchvision_shim import ensure_torchvision
 from dpcl_core.backbones.weights import FIELD
@@ -30,11 +33,13 @@ class Adapted(nn.Module):
     """A frozen language model whose attention projections become W x + (alpha / rank) B A x, with A and B trained.
 
     B starts at zero, so the model starts as the frozen one, whose tensors it shares. `context`: length of its context in
-    tokens, None if not stated. `scale`: alpha / rank.
+    tokens, None if not stated. `scale`: alpha / rank. `split`: the model cut below its first adapted block; `public`: the
+    frozen model, cut at the same place.
     """
 
-    def __init__(self, frozen: PreTrainedModel, rank: int, alpha: float, seed: int) -> None:
-        """`seed`: of the initial values of A, uniform as in the original, and the same on every device."""
+    def __init__(self, frozen: PreTrainedModel, rank: int, alpha: float, seed: int, layers: int | None = None) -> None:
+        """`seed`: of the initial values of A, uniform as in the original, and the same on every device. `layers`: how many
+        last blocks are adapted; None, or more than there are: all."""
         super().__init__()
         from peft import LoraConfig, inject_adapter_in_model
 
@@ -45,6 +50,8 @@ class Adapted(nn.Module):
         if not named:
             allowed = f"must be a model whose attention has projections called {', '.join(PROJECTIONS)}: they are adapted"
             raise BadInput(FIELD, self._name, allowed)
+        path, cut = _cut(named, layers)
+        named = {name: module for name, module in named.items() if not cut or _number(name) >= cut}
         transposed = type(next(iter(named.values()))).__name__ == "Conv1D"  # GPT-2 writes x W, others W x
         config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=list(named), fan_in_fan_out=transposed)  # type: ignore[arg-type]
         with torch.random.fork_rng():  # the library draws initial values itself, which are overwritten below
@@ -52,6 +59,8 @@ class Adapted(nn.Module):
         self.layers: dict[str, nn.Module] = {name: self.model.get_submodule(name) for name in named}
         self.context: int | None = getattr(frozen.config, "max_position_embeddings", None)
         self.scale = alpha / rank
+        self.split, self.public = Split(self.model, path, cut), _public(frozen, path, cut)
+        self._kept: KeptStates | None = None
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             for first, _ in self.pairs():
@@ -71,6 +80,21 @@ class Adapted(nn.Module):
         embedded: Tensor = self.model.get_input_embeddings()(ids.clamp(min=0))  # type: ignore[operator]
         return embedded
 
+    def states(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """What the first adapted block reads [b, S, width] of ids int64 [b, S]; from kept states if there are blocks below.
+
+        `mask` bool [b, S]: False at the padding, where states are arbitrary. Raises BadInput as `embed` does.
+        """
+        embeddings = self.embed(ids)
+        if not self.split.cut:
+            return embeddings
+        if self._kept is None:
+            self._kept = KeptStates(self._below, self.public.identity, embeddings.shape[-1])
+        return self._kept.of(ids, mask).to(embeddings.dtype)
+
+    def _below(self, ids: Tensor) -> Tensor:
+        return self.split.below(self.embed(ids))
+
     def forward(self, embeddings: Tensor, mask: Tensor) -> Tensor:
         """Logits [b, S, size] of the next token, from embeddings [b, S, width] and mask [b, S], 0 at padding."""
         logits: Tensor = self.model(inputs_embeds=embeddings, attention_mask=mask, use_cache=False).logits
@@ -88,6 +112,29 @@ class Adapted(nn.Module):
         return [(layer.lora_A[_ADAPTER].weight, layer.lora_B[_ADAPTER].weight) for layer in self.layers.values()]  # type: ignore[index, union-attr]
 
 
+@lru_cache(maxsize=1)
+def _public(frozen: nn.Module, path: str, cut: int) -> Split:
+    """The frozen model cut in two, shared by all that is adapted from it."""
+    return Split(frozen, path, cut)
+
+
+def _cut(names: Iterable[str], layers: int | None) -> tuple[str, int]:
+    """The list of blocks that these modules are in, and how many of its blocks are not adapted.
+
+    0 where all are, and for models whose projections are in several lists.
+    """
+    places = [place for name in names if (place := block_of(name))]
+    paths = {path for path, _ in places}
+    if layers is None or len(paths) != 1:
+        return "", 0
+    return paths.pop(), max(0, 1 + max(number for _, number in places) - layers)
+
+
+def _number(name: str) -> int:
+    place = block_of(name)
+    return place[1] if place else 0
+
+
 def load(backbone: str, device: str = "cpu") -> PreTrainedModel:
     """A frozen language model without dropout, single precision on a CPU. Do not modify it: all callers share it.
 
@@ -96,9 +143,12 @@ def load(backbone: str, device: str = "cpu") -> PreTrainedModel:
     return _frozen(backbone, device)
 
 
-def adapted(backbone: str, device: str, rank: int, alpha: float, seed: int) -> Adapted:
-    """The model with new adapters. It shares its frozen tensors with all others. Raises what `load` raises."""
-    return Adapted(load(backbone, device), rank, alpha, seed).to(device)
+def adapted(backbone: str, device: str, rank: int, alpha: float, seed: int, layers: int | None = None) -> Adapted:
+    """The model with new adapters on its last `layers` blocks (None: all). It shares its frozen tensors with all others.
+
+    Raises what `load` raises.
+    """
+    return Adapted(load(backbone, device), rank, alpha, seed, layers).to(device)
 
 
 @lru_cache(maxsize=1)

@@ -15,7 +15,10 @@ from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.language import evaluation, public_log_likelihoods, public_text, token_log_likelihoods
 from dpcl_core.methods.language.cards.network_params import LanguageParams
-from dpcl_core.methods.language.prompts import Prompted, prompted
+from dpcl_core.methods.language.forks import Forks
+from dpcl_core.methods.language.gradients import TextLoss
+from dpcl_core.methods.language.losses import task_loss
+from dpcl_core.methods.language.prompts import Answer, Prompted, answer_ids, prompted
 from dpcl_core.methods.language.scoring import Planes, planes
 from dpcl_core.methods.language.training_inputs import TrainingInputs, without_tokens
 from dpcl_core.privacy.embeddings import noisy_embeddings
@@ -26,6 +29,8 @@ from dpcl_core.privacy.noise import Batches, Noise, noise_of
 from dpcl_core.scenarios.stream import Examples, Task, generator
 from dpcl_core.spec import Cell, RunSpec
 
+N_PRIOR = 24  # public texts from which the prior of a task's labels is computed
+
 
 class AdaptedModel:
     """One cell's adapted model with its tokenizer and sources of randomness. Keeps no text, only noisy copies."""
@@ -35,8 +40,10 @@ class AdaptedModel:
         self.params: LanguageParams = spec.params
         self.spec, self.cell, self.context = spec, cell, context
         params, backbone = spec.params, spec.data.backbone
-        self.net = causal.adapted(backbone, context.device, params.lora_rank, params.lora_alpha, cell.seed)
-        self._tokenizer = tokenizer.load(backbone)
+        layers = params.n_layers(backbone)
+        self.net = causal.adapted(backbone, context.device, params.lora_rank, params.lora_alpha, cell.seed, layers)
+        self._tokenizer, self._rule = tokenizer.load(backbone), params.reading_rule(backbone)
+        self.forks = Forks() if self._rule == "choice" else None
         self.copies: Mapping[str, NDArray[np.generic]] = {}  # of the last task's texts, by name; empty if none are released
 
     def space(self, task: Task) -> tuple[int, ...]:
@@ -47,9 +54,32 @@ class AdaptedModel:
         """The training texts whose label is in the label space."""
         return task.train.take(np.flatnonzero(in_label_space(task.train.labels, self.space(task))))
 
+    def open_forks(self, task: Task) -> None:
+        """Makes the task's labels a choice, if answers are read so; its prior comes from public texts."""
+        if self.forks is None or task.name in self.forks:
+            return
+        names = {label: answer_ids(self._tokenizer, self.context.classes[label]) for label in self.space(task)}
+        self.forks.add(task.name, names)
+        inputs = self.public_inputs()[:: public_text.N_TEXTS // N_PRIOR]
+        passing = [self.prompted(inputs, np.full(len(inputs), label), task.name) for label in self.forks.covering(task.name)]
+        evaluation.set_priors(self.net, passing, self.forks, self.context.device)
+
+    def answers_of(self, task: Task) -> list[Answer]:
+        """Tokens and forks of the answer for each of the task's labels."""
+        if self.forks is not None:
+            return list(self.forks.answers(task.name).values())
+        names = [answer_ids(self._tokenizer, self.context.classes[label]) for label in self.space(task)]
+        return [(tokens, [0] * len(tokens)) for tokens in names]
+
     def prompted(self, inputs: Planes, labels: NDArray[np.int64], name: str) -> Prompted:
-        """Texts with their prompts and answers. Raises BadInput if they do not fit into the model's context."""
-        texts = prompted(self._tokenizer, inputs, labels, self.context.classes, name)
+        """Texts with the prompts and answers of the task of this name, to which `open_forks` must have been called.
+
+        Raises BadInput if they do not fit into the model's context.
+        """
+        answers = None
+        if self.forks is not None and name in self.forks and self.params.loss == "answer":
+            answers = self.forks.answers(name)
+        texts = prompted(self._tokenizer, inputs, labels, self.context.classes, name, answers)
         longest, needed, length = self.net.context, texts.ids.shape[1], self.params.length
         if longest is not None and needed > longest:
             most = length - (needed - longest)
@@ -59,6 +89,18 @@ class AdaptedModel:
 
     def answers(self, task: Task) -> NDArray[np.float32]:
         """Scores [n, classes] of the test texts, read without noise; -inf for labels outside the task's label space."""
+        if self.forks is not None:
+            self.open_forks(task)
+            return evaluation.choice_scores(
+                self.net,
+                self._tokenizer,
+                planes(task.test),
+                self.forks,
+                self.context.classes,
+                task.name,
+                device=self.context.device,
+            )
+        assert self._rule != "choice"
         return evaluation.label_scores(
             self.net,
             self._tokenizer,
@@ -66,7 +108,7 @@ class AdaptedModel:
             self.space(task),
             self.context.classes,
             task.name,
-            self.params.eval,
+            self._rule,
             device=self.context.device,
         )
 
@@ -88,6 +130,10 @@ class AdaptedModel:
         """Encoded public texts."""
         return public_text.encoded(self.spec.data.backbone, self.params.length)
 
+    def task_loss(self) -> TextLoss:
+        """The loss of `params.loss`, with answers as they are read."""
+        return task_loss(self.params.loss, self.forks)
+
     def noise(self, purpose: str) -> Noise:
         return noise_of(self.spec.privacy.noise, self.cell, purpose)
 
@@ -108,6 +154,7 @@ class AdaptedModel:
         `ratio`: noise standard deviation per coordinate, divided by the clip; `label_epsilon`: budget of the randomised
         response for every label, None for public labels; `embedding_clip`: None for the median of the embedding table.
         """
+        self.open_forks(task)
         examples = self.training_examples(task) if label_epsilon is None else task.train
         inputs, labels, table = planes(examples), examples.labels, embedding_table(self.net)
         if label_epsilon is not None:

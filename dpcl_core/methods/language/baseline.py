@@ -18,8 +18,6 @@ from dpcl_core.methods.language import baseline_costs
 from dpcl_core.methods.language.adapted_model import AdaptedModel
 from dpcl_core.methods.language.cards.lm_params import BaselineParams
 from dpcl_core.methods.language.gradients import Gradients, batch_of
-from dpcl_core.methods.language.losses import task_loss
-from dpcl_core.methods.language.prompts import answer_ids
 from dpcl_core.methods.language.scoring import planes
 from dpcl_core.methods.language.training import Descent, Penalty, progress_of
 from dpcl_core.methods.language.training_inputs import TrainingInputs
@@ -66,6 +64,7 @@ class Baseline(AdaptedModel):
 
     def open_task(self, task: Task, ledger: Ledger) -> TrainingInputs:
         """The task's training texts, after all that learning the task costs has been written to the ledger."""
+        self.open_forks(task)
         copy_noise = self._copy_noise
         if self.is_local and math.isfinite(self.cell.epsilon):
             label_epsilon = copy_noise.epsilon_labels if math.isfinite(copy_noise.epsilon_labels) else None
@@ -84,10 +83,6 @@ class Baseline(AdaptedModel):
         labels = np.full(len(inputs), self.space(task)[0], np.int64)
         return TrainingInputs(self.prompted(inputs, labels, task.name))
 
-    def answers_of(self, task: Task) -> list[list[int]]:
-        """The tokens of each of the task's labels."""
-        return [answer_ids(self._tokenizer, self.context.classes[label]) for label in self.space(task)]
-
     def task_gradient_fn(self, inputs: TrainingInputs, task: Task) -> GradientFn:
         """A function that gives the mean gradients of a batch of the task's own texts."""
         return self.gradient_fn(inputs, self.expected_batch, f"task {task.index}")
@@ -100,7 +95,7 @@ class Baseline(AdaptedModel):
         dp-sgd: clips each text's gradient, adds noise to the sum and divides by `expected`, the public expected batch size.
         fn: averages over the noisy copies. `multiplier`: noise multiplier; None: that of the steps.
         """
-        gradients, loss, reading = Gradients(self.net, self.clip_norm), task_loss(self.params.loss), inputs.reading
+        gradients, loss, reading = Gradients(self.net, self.clip_norm), self.task_loss(), inputs.reading
         std = noise_std(self.noises.steps if multiplier is None else multiplier, self.params.clip_norm, expected)
         noise = self.noise(purpose)
 

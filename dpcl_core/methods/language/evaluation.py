@@ -1,4 +1,4 @@
-"""Label scores of a trained language model, by the likelihood of each label's name or by greedy decoding.
+"""Label scores of a trained language model: by choices, by the likelihood of each label's name, or by greedy decoding.
 
 Test texts have no noise. All labels of a text share its prompt: the prompt is read once, then each name after it.
 """
@@ -6,7 +6,7 @@ Test texts have no noise. All labels of a text share its prompt: the prompt is r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -16,9 +16,9 @@ from torch.nn.utils.rnn import pad_sequence
 
 from dpcl_core.backbones.language.causal import Adapted
 from dpcl_core.backbones.language.tokenizer import Tokenizer
-from dpcl_core.methods.language.cards.network_params import Evaluation
-from dpcl_core.methods.language.gradients import Batch, batch_of
-from dpcl_core.methods.language.prompts import answer_ids, prompted
+from dpcl_core.methods.language.forks import Forks
+from dpcl_core.methods.language.gradients import AT_ONCE, Batch, answer_columns, batch_of, batches_of, logits_at
+from dpcl_core.methods.language.prompts import Prompted, answer_ids, prompted
 
 _ROWS = 512  # texts times labels at once
 
@@ -31,7 +31,7 @@ def label_scores(
     labels: Sequence[int],
     classes: Sequence[str],
     name: str,
-    rule: Evaluation = "rank",
+    rule: Literal["rank", "generate"] = "rank",
     *,
     device: str,
 ) -> NDArray[np.float32]:
@@ -58,6 +58,60 @@ def label_scores(
             found = np.where(written[:, None] == [classes[label] for label in labels], 0, -np.inf)
         scores[np.ix_(batch.rows, np.asarray(labels))] = found
     return scores
+
+
+@torch.no_grad()
+def choice_scores(
+    net: Adapted,
+    tokenizer: Tokenizer,
+    inputs: NDArray[np.int32],
+    forks: Forks,
+    classes: Sequence[str],
+    name: str,
+    *,
+    device: str,
+) -> NDArray[np.float32]:
+    """Log-likelihood of every label of the task among its labels, prior taken off, [n, classes]; -inf for other labels.
+
+    Args: inputs int32 [n, length, planes]; forks: with the task; classes: names of all labels; name: the task's.
+    """
+    scores = np.full((len(inputs), len(classes)), -np.inf, np.float32)
+    if not len(inputs):
+        return scores
+    at_forks: dict[int, NDArray[np.float32]] = {}
+    for label, answer in forks.covering(name).items():
+        texts = prompted(tokenizer, inputs, np.full(len(inputs), label), classes, name, {label: answer})
+        by_length = np.argsort((texts.role != 0).sum(axis=1), kind="stable")
+        for start in range(0, len(inputs), AT_ONCE):
+            batch = batch_of(texts, by_length[start : start + AT_ONCE], device)
+            columns = answer_columns(batch)[:, -len(answer[0]) :]  # a prompt has at least two tokens
+            passed = batch.fork.gather(1, columns)
+            found = forks.log_probs(logits_at(net, batch, columns - 1), passed).float().cpu().numpy()
+            for place in np.flatnonzero(answer[1]):
+                of_fork = at_forks.setdefault(answer[1][place], np.zeros((len(inputs), found.shape[2]), np.float32))
+                of_fork[batch.rows] = found[:, place]
+    for label, likelihood in forks.scores(name, at_forks).items():
+        scores[:, label] = likelihood
+    return scores
+
+
+@torch.no_grad()
+def set_priors(net: Adapted, passing: Sequence[Prompted], forks: Forks, device: str) -> None:
+    """Sets the prior of all forks passed: the frozen model's mean log-probabilities there, after public texts.
+
+    Args: passing: public texts with the task's prompt and an answer, one entry for each of some answers.
+    """
+    found: dict[int, list[NDArray[np.float64]]] = {}
+    for texts in passing:
+        for batch in batches_of(texts, device):
+            columns = answer_columns(batch)
+            passed = batch.fork.gather(1, columns)
+            log_probs = forks.log_probs(logits_at(net, batch, columns - 1, public=True), passed).double().cpu().numpy()
+            for fork in np.unique(passed[passed > 0].cpu().numpy()).tolist():
+                found.setdefault(fork, []).extend(log_probs[(passed == fork).cpu().numpy()])
+    for fork, of_texts in found.items():
+        mean = np.mean(of_texts, axis=0)
+        forks.set_prior(fork, mean[np.isfinite(mean)])
 
 
 def _answer_likelihoods(net: Adapted, batch: Batch, answers: Sequence[Sequence[int]]) -> Tensor:

@@ -17,8 +17,9 @@ from torch import Tensor
 from dpcl_core.backbones.language.causal import Adapted
 from dpcl_core.methods.common.dpsgd_plan import noise_std
 from dpcl_core.methods.common.noisy_means import noisy_means
+from dpcl_core.methods.language.forks import Forks
 from dpcl_core.methods.language.gradients import Batch, Gradients, TextLoss, batches_of, log_probs
-from dpcl_core.methods.language.prompts import ANSWER, PAD, Prompted
+from dpcl_core.methods.language.prompts import ANSWER, PAD, Answer, Prompted
 from dpcl_core.methods.language.training_inputs import TrainingInputs
 from dpcl_core.privacy.noise import Noise
 
@@ -29,13 +30,16 @@ def _likelihood(log_probs: Tensor, batch: Batch) -> Tensor:
     return -(log_probs * (batch.role == ANSWER)).sum(dim=1)
 
 
-LIKELIHOOD = TextLoss(_likelihood, answers_only=True)  # -log P(answer | text), summed over the answer's tokens
+def likelihood(forks: Forks | None) -> TextLoss:
+    """-log P(answer | text): the sum over the answer's tokens, or over the choices that lead to it."""
+    return TextLoss(_likelihood, answers_only=True, forks=forks)
 
 
 def released(
     net: Adapted,
     inputs: TrainingInputs,
-    answers: Sequence[Sequence[int]],
+    answers: Sequence[Answer],
+    forks: Forks | None,
     n_nominal: float,
     clip_norm: float,
     noise_multiplier: float,
@@ -49,13 +53,14 @@ def released(
     Each answer is drawn independently, from secret randomness. The sum is divided by the nominal number of texts, which is
     public, and cut off below zero. The caller must have written the release to the ledger.
 
-    Args: answers: tokens of each of the task's labels; clip_norm: C, inf for neither clipping nor noise.
+    Args: answers: of each of the task's labels; forks: of these answers, None if they have none;
+    clip_norm: C, inf for neither clipping nor noise.
     """
-    texts = sampled(net, inputs, answers, noise, device=device)
+    texts = sampled(net, inputs, answers, forks, noise, device=device)
     gradients, reading = Gradients(net, clip_norm), texts.reading
-    sums = [torch.zeros_like(parameter) for parameter in gradients.parameters]
+    sums, loss = [torch.zeros_like(parameter) for parameter in gradients.parameters], likelihood(forks)
     for batch in batches_of(texts.texts, device):
-        for running, part in zip(sums, gradients.squares_of(batch, LIKELIHOOD, reading), strict=True):
+        for running, part in zip(sums, gradients.squares_of(batch, loss, reading), strict=True):
             running += part
     std = noise_std(noise_multiplier, clip_norm**2, n_nominal) if math.isfinite(clip_norm) else 0.0
     return [mean.clamp(min=0) for mean in noisy_means(sums, n_nominal, std, noise)]
@@ -72,12 +77,12 @@ def of_noisy_gradients(squares: Sequence[Tensor], n_steps: int, expected_batch: 
 
 @torch.no_grad()
 def sampled(
-    net: Adapted, inputs: TrainingInputs, answers: Sequence[Sequence[int]], noise: Noise, *, device: str
+    net: Adapted, inputs: TrainingInputs, answers: Sequence[Answer], forks: Forks | None, noise: Noise, *, device: str
 ) -> TrainingInputs:
     """The same texts, each with an answer drawn from the model's distribution over these answers."""
     if not len(inputs):
         return inputs
-    likelihoods = np.stack([_of_answer(net, answered(inputs, [answer] * len(inputs)), device) for answer in answers])
+    likelihoods = np.stack([_of_answer(net, answered(inputs, [answer] * len(inputs)), forks, device) for answer in answers])
     chances = np.exp(likelihoods - likelihoods.max(axis=0))
     chances /= chances.sum(axis=0)
     uniform = noise.words(len(inputs)).astype(np.float64) / 2.0**64
@@ -85,17 +90,18 @@ def sampled(
     return answered(inputs, [answers[place] for place in chosen.tolist()])
 
 
-def answered(inputs: TrainingInputs, answers: Sequence[Sequence[int]]) -> TrainingInputs:
+def answered(inputs: TrainingInputs, answers: Sequence[Answer]) -> TrainingInputs:
     """The same texts with these answers after their prompts, one for each text."""
     texts = inputs.texts
     prompt_role = np.where(texts.role == ANSWER, PAD, texts.role)
     lengths = (prompt_role != PAD).sum(axis=1)
-    width = int(max(length + len(answer) for length, answer in zip(lengths.tolist(), answers, strict=True)))
-    ids, role = _resized(texts.ids, width), _resized(prompt_role, width)
-    for row, (start, answer) in enumerate(zip(lengths.tolist(), answers, strict=True)):
-        ids[row, start:], role[row, start:] = 0, PAD
-        ids[row, start : start + len(answer)], role[row, start : start + len(answer)] = answer, ANSWER
-    return TrainingInputs(Prompted(ids, role, _resized(texts.stop, width), _resized(texts.kind, width)), inputs.copies)
+    width = int(max(length + len(tokens) for length, (tokens, _) in zip(lengths.tolist(), answers, strict=True)))
+    ids, role, fork = (_resized(plane, width) for plane in (texts.ids, prompt_role, texts.fork))
+    for row, (start, (tokens, forks)) in enumerate(zip(lengths.tolist(), answers, strict=True)):
+        ids[row, start:], role[row, start:], fork[row, start:] = 0, PAD, 0
+        answer = slice(start, start + len(tokens))
+        ids[row, answer], role[row, answer], fork[row, answer] = tokens, ANSWER, forks
+    return TrainingInputs(Prompted(ids, role, _resized(texts.stop, width), fork), inputs.copies)
 
 
 def _resized(plane: NDArray[Kind], width: int) -> NDArray[Kind]:
@@ -105,10 +111,10 @@ def _resized(plane: NDArray[Kind], width: int) -> NDArray[Kind]:
     return resized
 
 
-def _of_answer(net: Adapted, inputs: TrainingInputs, device: str) -> NDArray[np.float64]:
+def _of_answer(net: Adapted, inputs: TrainingInputs, forks: Forks | None, device: str) -> NDArray[np.float64]:
     """log P(answer | text) of each text, [n]."""
     parts = [
-        -_likelihood(log_probs(net, batch, inputs.reading, answers_only=True), batch)
+        -_likelihood(log_probs(net, batch, inputs.reading, answers_only=True, forks=forks), batch)
         for batch in batches_of(inputs.texts, device)
     ]
     return torch.cat(parts).double().cpu().numpy()

@@ -9,8 +9,9 @@ What a text adds to a clipped sum must not depend on the other texts: where logi
 token wins, and one more text could change the gradients of others. Kernels choose the order of their additions by the shapes
 that they multiply. So texts are computed in pieces whose shape depends on each text alone: padded to a whole number of
 `STEP` tokens and `ANSWER_STEP` answer tokens, grouped with texts of the same shape, `SIDE_BY_SIDE` at a time, the last piece
-filled up. That a kernel gives the same bits at every position of such a piece is a property of the kernel;
-tests/methods/features/test_gradient_sums.py checks it on the kernels at hand. Contributions are summed in double precision.
+filled up; `backbones.language.kept_states` does so below the first adapted block. That a kernel gives the same bits at every
+position of such a piece is a property of the kernel; tests/methods/features/test_gradient_sums.py checks it on the kernels at
+hand. Contributions are summed in double precision.
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dpcl_core.backbones.language.causal import Adapted
+from dpcl_core.backbones.language.kept_states import SIDE_BY_SIDE, STEP
 from dpcl_core.methods.common.per_example_gradients import clip_weights
+from dpcl_core.methods.language.forks import Forks
 from dpcl_core.methods.language.prompts import ANSWER, PAD, Prompted
 
 AT_ONCE = 64  # texts per pass where no per-text gradients are needed: a public number
-STEP, ANSWER_STEP = 16, 4  # text and answer lengths are rounded up to multiples of these, in tokens
-SIDE_BY_SIDE = {"cpu": 8, "cuda": 64}  # texts in a piece: few on a processor, to waste little padding; many to fill a GPU
+ANSWER_STEP = 4  # answers' lengths are rounded up to multiples of this, in tokens
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,7 +45,7 @@ class Batch:
     ids: Tensor
     role: Tensor
     stop: Tensor
-    kind: Tensor
+    fork: Tensor
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -56,12 +58,12 @@ class Batch:
     def take(self, places: Tensor) -> Batch:
         """The texts at these indices, int64 [k]."""
         rows = self.rows[places.cpu().numpy()]
-        return Batch(rows, self.ids[places], self.role[places], self.stop[places], self.kind[places])
+        return Batch(rows, self.ids[places], self.role[places], self.stop[places], self.fork[places])
 
     def padded(self, width: int) -> Batch:
         """The same texts in `width` columns; no text may be longer."""
         missing = max(0, width - self.ids.shape[1])
-        planes = (self.ids, self.role, self.stop, self.kind)
+        planes = (self.ids, self.role, self.stop, self.fork)
         return Batch(self.rows, *(functional.pad(plane[:, :width], (0, missing)) for plane in planes))
 
 
@@ -69,11 +71,13 @@ class Batch:
 class TextLoss:
     """A per-text loss: maps log-probabilities of a batch's tokens [b, S] and the batch to losses [b].
 
-    `answers_only`: it uses the answer tokens only, so the other log-probabilities need not be computed.
+    `answers_only`: it uses the answer tokens only, so the other log-probabilities need not be computed. `forks`: an answer's
+    tokens count as choices among those that could follow; None: among all tokens.
     """
 
     of: Callable[[Tensor, Batch], Tensor]
     answers_only: bool = False
+    forks: Forks | None = None
 
 
 Reading = Callable[[Tensor, Batch, int], Tensor]  # embeddings [b, S, d], batch, epoch -> embeddings to read
@@ -87,7 +91,7 @@ def clean(embeddings: Tensor, batch: Batch, epoch: int) -> Tensor:
 def batch_of(texts: Prompted, rows: NDArray[np.int64], device: str) -> Batch:
     """The texts of these rows, padded to the longest of them."""
     used = int((texts.role[rows] != PAD).sum(axis=1).max(initial=1))
-    planes = (texts.ids, texts.role, texts.stop, texts.kind)
+    planes = (texts.ids, texts.role, texts.stop, texts.fork)
     return Batch(rows, *(torch.from_numpy(plane[rows, :used]).to(device) for plane in planes))
 
 
@@ -97,21 +101,41 @@ def batches_of(texts: Prompted, device: str) -> Iterator[Batch]:
         yield batch_of(texts, np.arange(start, min(start + AT_ONCE, len(texts))), device)
 
 
-def log_probs(net: Adapted, batch: Batch, reading: Reading = clean, epoch: int = 0, *, answers_only: bool = False) -> Tensor:
+def log_probs(
+    net: Adapted,
+    batch: Batch,
+    reading: Reading = clean,
+    epoch: int = 0,
+    *,
+    answers_only: bool = False,
+    forks: Forks | None = None,
+) -> Tensor:
     """log P(token | tokens before it) [b, S]; 0 in the first column and at padding; with `answers_only`, 0 off the answers.
 
+    With `forks` an answer's tokens have their log-probability at their fork, 0 where they are without alternative.
     Differentiable where gradients are enabled. Internal shapes depend on [b, S] and `_n_answered` only.
     """
     selected = batch.role == ANSWER if answers_only else batch.mask
     columns = torch.arange(1, batch.ids.shape[1], device=selected.device).expand(len(batch), -1)
-    if answers_only:  # answers are in the last k columns of each text
-        columns = batch.mask.sum(dim=1, keepdim=True) + torch.arange(-_n_answered(batch), 0, device=selected.device)
+    if answers_only:
+        columns = answer_columns(batch)
     is_valid = columns >= 1
     columns = columns.clamp(min=1)
-    logits = _logits(net, reading(net.embed(batch.ids), batch, epoch), columns - 1)
-    values = -functional.cross_entropy(logits.flatten(0, 1), batch.ids.gather(1, columns).flatten(), reduction="none")
-    kept = values.view(columns.shape).where(is_valid & selected.gather(1, columns), 0)
+    logits, tokens = logits_at(net, batch, columns - 1, reading, epoch), batch.ids.gather(1, columns)
+    if forks is not None and answers_only:
+        values = forks.of_tokens(logits, batch.fork.gather(1, columns), tokens)
+    else:
+        values = -functional.cross_entropy(logits.flatten(0, 1), tokens.flatten(), reduction="none").view(columns.shape)
+        if forks is not None:
+            is_answer = batch.role.gather(1, columns) == ANSWER
+            values = torch.where(is_answer, forks.of_tokens(logits, batch.fork.gather(1, columns), tokens), values)
+    kept = values.where(is_valid & selected.gather(1, columns), 0)
     return torch.zeros(batch.ids.shape, dtype=kept.dtype, device=kept.device).scatter_add(1, columns, kept)
+
+
+def answer_columns(batch: Batch) -> Tensor:
+    """The last columns [b, k] of each text, among them all of its answer; below 1 where a text has fewer."""
+    return batch.mask.sum(dim=1, keepdim=True) + torch.arange(-_n_answered(batch), 0, device=batch.ids.device)
 
 
 def _n_answered(batch: Batch) -> int:
@@ -119,23 +143,33 @@ def _n_answered(batch: Batch) -> int:
     return ANSWER_STEP * -(-int((batch.role == ANSWER).sum(dim=1).max()) // ANSWER_STEP) if len(batch) else 0
 
 
-def _logits(net: Adapted, embeddings: Tensor, columns: Tensor) -> Tensor:
-    """Logits [b, k, size] of the tokens that follow these columns, int64 [b, k].
+def logits_at(
+    net: Adapted, batch: Batch, columns: Tensor, reading: Reading = clean, epoch: int = 0, *, public: bool = False
+) -> Tensor:
+    """Logits [b, k, size] of the tokens that follow these columns, int64 [b, k]; `public`: of the frozen model.
 
     Only these columns go through the last layer, which in a small model costs as much as all others. No mask is needed:
     padding is at the end, and a causal model does not look ahead.
     """
+    states = _states(net, batch, reading, epoch)
 
     def chosen(layer: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return (args[0].gather(1, columns[:, :, None].expand(-1, -1, args[0].shape[2])), *args[1:])
 
-    last = net.model.get_output_embeddings()  # type: ignore[operator]  # a module's attributes have no types
-    hook = last.register_forward_pre_hook(chosen)
+    split = net.public if public else net.split
+    hook = split.last.register_forward_pre_hook(chosen)
     try:
-        logits: Tensor = net.model(inputs_embeds=embeddings, use_cache=False).logits
+        return split.above(states)
     finally:
         hook.remove()
-    return logits
+
+
+def _states(net: Adapted, batch: Batch, reading: Reading, epoch: int) -> Tensor:
+    """What the first adapted block reads [b, S, width]: from kept states, unless the embeddings are not the tokens' own."""
+    if reading is clean:
+        return net.states(batch.ids, batch.mask)
+    embeddings = reading(net.embed(batch.ids), batch, epoch)
+    return net.split.below(embeddings).half().to(embeddings.dtype) if net.split.cut else embeddings
 
 
 def _alike(batch: Batch, size: int) -> Iterator[Batch]:
@@ -231,7 +265,7 @@ class Gradients:
         return grads if finite.all() else [part.where(finite[:, None], 0) for part in grads]
 
     def _total(self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int) -> Tensor:
-        log_likelihoods = log_probs(self._net, batch, reading, epoch, answers_only=loss.answers_only)
+        log_likelihoods = log_probs(self._net, batch, reading, epoch, answers_only=loss.answers_only, forks=loss.forks)
         return loss.of(log_likelihoods, batch).sum()
 
 

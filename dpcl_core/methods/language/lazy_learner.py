@@ -63,7 +63,8 @@ class LazyLearner:
 
     def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext, scorer: Scorer | None = None) -> None:
         assert isinstance(spec.params, LanguageParams)
-        self._spec, self._rule, self._cell, self._context = spec, spec.params.eval, cell, context
+        self._spec, self._cell, self._context = spec, cell, context
+        self._rule = spec.params.reading_rule(spec.data.backbone)
         self._scorer = scorer
         self._waits = spec.method == "lm-mtl"  # its model exists only after the last task
         self._reports = Reports(spec, cell, context)

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from dpcl_core.methods.language.cards.network_params import Loss
+from dpcl_core.methods.language.forks import Forks
 from dpcl_core.methods.language.gradients import Batch, TextLoss
 from dpcl_core.methods.language.prompts import ANSWER, TEXT
 
@@ -43,22 +44,36 @@ def n_predicted(batch: Batch) -> Tensor:
     return batch.mask[:, 1:].sum(dim=1)
 
 
-def task_weights(batch: Batch, loss: Loss) -> Tensor:
+def task_weights(batch: Batch, loss: Loss, forks: Forks | None = None) -> Tensor:
     """Weight of each token in the task loss [b, S]; a text's weights sum to 1, or to 0 if it has nothing to learn.
 
-    answer: equal weights on the answer's tokens. full: 1/M on each token except the first of the sequence (Eq. 13).
+    answer: equal weights on the answer's tokens. With `forks` each of them counts once: their sum is the log-likelihood of
+    the label. full: 1/M on each token except the first of the sequence (Eq. 13).
     """
+    if loss == "answer" and forks is not None:
+        return (batch.role == ANSWER).float()
     counted = (batch.role == ANSWER) if loss == "answer" else functional.pad(batch.mask[:, 1:], (1, 0))
     return counted / counted.sum(dim=1, keepdim=True).clamp(min=1)
 
 
-def task_loss(loss: Loss) -> TextLoss:
-    """The task loss without an unlearning term."""
-    return TextLoss(lambda log_probs, batch: -(task_weights(batch, loss) * log_probs).sum(dim=1), loss == "answer")
+def task_loss(loss: Loss, forks: Forks | None = None) -> TextLoss:
+    """The task loss without an unlearning term. `forks`: the answer is a choice among the task's labels."""
+    forks = forks if loss == "answer" else None
+
+    def of(log_probs: Tensor, batch: Batch) -> Tensor:
+        return -(task_weights(batch, loss, forks) * log_probs).sum(dim=1)
+
+    return TextLoss(of, loss == "answer", forks)
 
 
 def pecl_loss(
-    log_probs: Tensor, batch: Batch, loss: Loss, unlearning: Unlearning, scores: Tensor, reference: Tensor | None = None
+    log_probs: Tensor,
+    batch: Batch,
+    loss: Loss,
+    unlearning: Unlearning,
+    scores: Tensor,
+    reference: Tensor | None = None,
+    forks: Forks | None = None,
 ) -> Tensor:
     """L_task + lambda L_unlearn of each text [b] (Eqs. 12 and 13). Scores are constants: no gradient flows through them.
 
@@ -67,7 +82,7 @@ def pecl_loss(
     Args: log_probs [b, S]: of each token given those before it; scores [b, S]; reference [b, S]: log-probabilities under
     the frozen public model, required by npo and hinge.
     """
-    weights = task_weights(batch, loss)
+    weights = task_weights(batch, loss, forks)
     excess = (scores.detach().to(log_probs.dtype) - unlearning.theta).clamp(min=0) * (batch.role == TEXT)
     if unlearning.form not in _LEARNING:
         weights = weights * (excess == 0)

@@ -18,7 +18,7 @@ from dpcl_core.methods.language.adapted_model import embedding_table, median_nor
 from dpcl_core.methods.language.cards.pecl_published import PublishedParams
 from dpcl_core.methods.language.gradients import Batch, TextLoss, clean
 from dpcl_core.methods.language.importance_memory import input_norms
-from dpcl_core.methods.language.losses import Unlearning, pecl_loss, task_loss
+from dpcl_core.methods.language.losses import Unlearning, pecl_loss
 from dpcl_core.methods.language.pecl_training import Sculpted
 from dpcl_core.methods.language.scoring import Planes, planes
 from dpcl_core.methods.language.training import plain_steps, progress_of
@@ -49,6 +49,7 @@ class Published(Sculpted):
             least = self._scorer.least_score2(self.context.n_tasks)
             if warning := sensitivity.can_fall_below(least, params.alpha, params.eps_lower, upper):
                 yield Note("warning", warning)
+        self.open_forks(task)
         examples = self.training_examples(task)
         inputs = planes(examples)
         texts = self.prompted(inputs, examples.labels, task.name)
@@ -77,13 +78,14 @@ class Published(Sculpted):
         """The loss of Eqs. 12 and 13; a weight of 0 switches the unlearning term off."""
         params = self.params
         if params.unlearning == "none" or params.lambda_unlearn == 0:
-            return task_loss(params.loss)
+            return self.task_loss()
+        forks = self.forks if params.loss == "answer" else None
         unlearning = Unlearning(params.unlearning, params.lambda_unlearn, params.theta)
 
         def of(log_probs: Tensor, batch: Batch) -> Tensor:
-            return pecl_loss(log_probs, batch, params.loss, unlearning, gather_batch(noised.scores, batch))
+            return pecl_loss(log_probs, batch, params.loss, unlearning, gather_batch(noised.scores, batch), forks=forks)
 
-        return TextLoss(of)
+        return TextLoss(of, forks=forks)
 
 
 class NoisyInputs:

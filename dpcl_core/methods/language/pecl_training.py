@@ -19,7 +19,7 @@ from dpcl_core.methods.language.cards.pecl import PeclParams
 from dpcl_core.methods.language.cards.sculpting_params import SculptingParams
 from dpcl_core.methods.language.gradients import Batch, TextLoss
 from dpcl_core.methods.language.importance_memory import Memory, input_norms
-from dpcl_core.methods.language.losses import Unlearning, pecl_loss, task_loss
+from dpcl_core.methods.language.losses import Unlearning, pecl_loss
 from dpcl_core.methods.language.prompts import TEXT
 from dpcl_core.methods.language.scoring import Planes, Scorer, planes
 from dpcl_core.methods.language.training import Penalty, plain_steps, private_steps, progress_of
@@ -63,13 +63,14 @@ class Repaired(Sculpted):
         """Learns the task. All ledger entries precede the first step; the mean score's precedes its noise."""
         if not self.space(task):  # without a public label there is nothing to learn
             return
+        self.open_forks(task)
         is_local = self.params.is_local
         steps = self._local_steps(task, ledger) if is_local else self._central_steps(task, ledger)
         kind = "steps on the noisy copies" if is_local else "noisy steps"
         yield from progress_of(steps, self._plan.n_steps, task, kind)
         if self.params.stability:  # updates Omega from released weights and from layer inputs on public texts
             inputs = self.public_inputs()
-            public = self.prompted(inputs, np.zeros(len(inputs), np.int64), "public")
+            public = self.prompted(inputs, np.zeros(len(inputs), np.int64), "public")  # a prompt of no task
             self._memory.remember(input_norms(self.net, public, self.context.device))
 
     def _central_steps(self, task: Task, ledger: Ledger) -> Iterator[int]:
@@ -103,7 +104,7 @@ class Repaired(Sculpted):
             self._plan,
             params.batch_size,
             self.order(f"order of task {task.index}"),
-            task_loss("answer"),
+            self.task_loss(),
             device=self.context.device,
             reading=copies.reading,
             penalty=self._penalty,
@@ -114,7 +115,8 @@ class Repaired(Sculpted):
         params = self.params
         form = "hinge" if params.unlearning == "auto" else params.unlearning
         if form == "none" or params.lambda_unlearn == 0:
-            return task_loss(params.loss)
+            return self.task_loss()
+        forks = self.forks if params.loss == "answer" else None
         unlearning = Unlearning(form, params.lambda_unlearn, params.theta, params.margin, params.beta)
         base = self.public_log_probs(inputs)
         reference, fixed = self.table(base), self.table(self._scorer.scores(inputs, base))
@@ -124,9 +126,9 @@ class Repaired(Sculpted):
             scores = gather_batch(fixed, batch)
             if params.score_model == "current":
                 scores = current_scores(log_probs, batch, commonness, params.alpha)
-            return pecl_loss(log_probs, batch, params.loss, unlearning, scores, gather_batch(reference, batch))
+            return pecl_loss(log_probs, batch, params.loss, unlearning, scores, gather_batch(reference, batch), forks)
 
-        return TextLoss(of)
+        return TextLoss(of, forks=forks)
 
     def _mean_score(self, inputs: Planes, task: Task, ledger: Ledger) -> float:
         """s-bar of the task: a noisy mean over its texts, whose mean scores lie in [0, 1], or the mean over public texts."""

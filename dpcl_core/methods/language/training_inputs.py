@@ -43,7 +43,7 @@ class TrainingInputs:
     def take(self, places: NDArray[np.int64]) -> TrainingInputs:
         """The texts at these indices, in this order."""
         texts = self.texts
-        chosen = Prompted(texts.ids[places], texts.role[places], texts.stop[places], texts.kind[places])
+        chosen = Prompted(texts.ids[places], texts.role[places], texts.stop[places], texts.fork[places])
         return TrainingInputs(chosen, None if self.copies is None else self.copies[torch.from_numpy(places)])
 
 
@@ -56,7 +56,7 @@ def joined(parts: Sequence[TrainingInputs]) -> TrainingInputs:
 
     texts = [part.texts for part in parts]
     prompted = Prompted(
-        *(widened([getattr(one, plane) for one in texts]) for plane in ("ids", "role", "stop", "kind"))  # type: ignore[arg-type]
+        *(widened([getattr(one, plane) for one in texts]) for plane in ("ids", "role", "stop", "fork"))  # type: ignore[arg-type]
     )
     copies = [part.copies for part in parts if part.copies is not None]
     return TrainingInputs(prompted, torch.cat(copies) if copies else None)
@@ -80,4 +80,4 @@ def replace_text_embeddings(embeddings: Tensor, stored: Tensor, batch: Batch) ->
 def without_tokens(texts: Prompted) -> Prompted:
     """The same prompts with the texts' tokens set to 0, for training that must not read them."""
     is_text = texts.role == TEXT
-    return Prompted(np.where(is_text, 0, texts.ids), texts.role, texts.stop & ~is_text, np.where(is_text, 0, texts.kind))
+    return Prompted(np.where(is_text, 0, texts.ids), texts.role, texts.stop & ~is_text, texts.fork)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from dpcl_core.backbones.language.files import BUNDLED
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.common.dpsgd_plan import ROUNDING_ASSUMED
@@ -15,9 +16,10 @@ from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.spec import Inputs, Params, RunSpec
 
 Loss = Literal["answer", "full"]
-Evaluation = Literal["rank", "generate"]
+Evaluation = Literal["auto", "choice", "rank", "generate"]
 Budget = Literal["total", "per-task"]
 BudgetPer = Literal["text", "token"]
+LAST_BLOCKS = 2  # adapted where `layers` leaves it open
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 # Bounded so that noise of its square, divided by a large batch, still has a grid in single precision (`privacy.rounded`).
 Length = Annotated[float, Field(ge=1e-9, le=1e6, allow_inf_nan=False)]
@@ -36,10 +38,18 @@ class LanguageParams(Params):
     loss: Loss = Field(
         "answer", description="answer: only the label is learned, given the text. full: the text as well, token by token."
     )
+    layers: int = Field(
+        0,
+        ge=0,
+        le=1000,
+        description="How many last blocks of the model are adapted; more than it has: all. 0: all of the bundled model, the "
+        "last two of others. What comes before them is computed once for each text and kept.",
+    )
     eval: Evaluation = Field(
-        "rank",
-        description="rank: the label of the task whose name is likeliest after the text. generate: what the model writes, "
-        "which has to be a label's name letter by letter.",
+        "auto",
+        description="How an answer is read, and learned. choice: as a choice among the task's labels, after what each label "
+        "has on public texts is taken off. rank: the label whose whole name is likeliest after the text. generate: what the "
+        "model writes, which has to be a label's name letter by letter. auto: rank for the bundled model, else choice.",
     )
 
     @property
@@ -49,6 +59,16 @@ class LanguageParams(Params):
     @property
     def text_length(self) -> int:
         return self.length
+
+    def reading_rule(self, backbone: str) -> Literal["choice", "rank", "generate"]:
+        """How answers are read with this model."""
+        if self.eval == "auto":
+            return "rank" if backbone == BUNDLED else "choice"
+        return self.eval
+
+    def n_layers(self, backbone: str) -> int | None:
+        """How many last blocks of this model are adapted; None: all."""
+        return self.layers or (None if backbone == BUNDLED else LAST_BLOCKS)
 
     @property
     def is_local(self) -> bool:
