@@ -10,8 +10,8 @@ token wins, and one more text could change the gradients of others. Kernels choo
 that they multiply. So texts are computed in pieces whose shape depends on each text alone: padded to a whole number of
 `STEP` tokens and `ANSWER_STEP` answer tokens, grouped with texts of the same shape, `SIDE_BY_SIDE` at a time, the last piece
 filled up; `backbones.language.kept_states` does so below the first adapted block. That a kernel gives the same bits at every
-position of such a piece is a property of the kernel; tests/methods/features/test_gradient_sums.py checks it on the kernels at
-hand. Contributions are summed in double precision.
+position of such a piece is a property of the kernel; tests/methods/features/test_gradient_sums.py checks it on the kernels
+at hand. Contributions are summed in double precision.
 """
 
 from __future__ import annotations
