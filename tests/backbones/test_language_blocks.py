@@ -47,6 +47,7 @@ def stirred(net: Adapted) -> Adapted:
     return net
 
 
+EVERY = torch.arange(21).expand(3, -1)
 IDS = torch.from_numpy(np.random.default_rng(0).integers(0, 40, (3, 21)))
 
 
@@ -58,16 +59,26 @@ def test_the_two_parts_together_are_the_model(kind: str, layers: int) -> None:
     assert len(net.pairs()) == min(layers, 4) * len(Adapted(model(kind), 2, 4.0, 0).pairs()) // 4
     with torch.no_grad():
         states = net.split.below(net.embed(IDS))
-        torch.testing.assert_close(net.split.above(states), net.model(input_ids=IDS).logits, rtol=0, atol=1e-5)
-        torch.testing.assert_close(net.public.above(states), model(kind)(input_ids=IDS).logits, rtol=0, atol=1e-5)
+        for part, whole in ((net.split, net.model), (net.public, model(kind))):
+            logits = whole(input_ids=IDS).logits
+            torch.testing.assert_close(part.above(states, EVERY), logits, rtol=0, atol=1e-5)
+            some = torch.tensor([[3, 20], [0, 1], [7, 7]])
+            expected = logits[torch.arange(3)[:, None], some]
+            torch.testing.assert_close(part.above(states, some), expected, rtol=0, atol=1e-5)
 
 
 def test_gradients_reach_the_adapters_and_nothing_below() -> None:
     net = stirred(Adapted(model("llama"), 2, 4.0, 0, 2))
     states = net.split.below(net.embed(IDS))
     assert not states.requires_grad
-    found = torch.autograd.grad(net.split.above(states).square().sum(), list(net.trainable().values()))
+    found = torch.autograd.grad(net.split.above(states, EVERY).square().sum(), list(net.trainable().values()))
     assert all(part.abs().sum() > 0 for part in found)
+    some = torch.tensor([[3, 20, 3], [0, 1, 0], [7, 7, 7]])  # a column that is asked for twice counts twice, not more
+    ways = []
+    for logits in (net.split.above(states, some), net.model(input_ids=IDS).logits[torch.arange(3)[:, None], some]):
+        ways.append(torch.autograd.grad(logits.square().sum(), list(net.trainable().values())))
+    for one, other in zip(*ways, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
 
 
 def kept(net: Adapted, folder: Path) -> KeptStates:

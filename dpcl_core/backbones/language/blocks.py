@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from hashlib import blake2b
 from typing import cast
@@ -30,16 +30,18 @@ def block_of(name: str) -> tuple[str, int] | None:
 class Split:
     """A model cut below block `cut`; 0: nothing is below but the embedding of tokens.
 
-    `path`: name of the model's list of blocks. `last`: its last layer, from states to logits.
+    `path`: name of the model's list of blocks.
     """
 
     def __init__(self, model: nn.Module, path: str, cut: int) -> None:
         self.cut = cut
         self._model = model
-        self.last: nn.Module = model.get_output_embeddings()  # type: ignore[operator]  # attributes have no types
+        self._head: nn.Module = model.get_output_embeddings()  # type: ignore[operator]  # attributes have no types
+        self._mlp: nn.Module | None = None  # of the last block
         if cut:
             blocks = list(cast(nn.ModuleList, model.get_submodule(path)))
             self._highest, self._first = blocks[cut - 1], blocks[cut]
+            self._mlp = getattr(blocks[-1], "mlp", None)
             self._below, self._above = _with_blocks(model, path, blocks[:cut]), _with_blocks(model, path, blocks[cut:])
 
     @torch.no_grad()
@@ -59,11 +61,19 @@ class Split:
             hook.remove()
         return seen[0]
 
-    def above(self, states: Tensor) -> Tensor:
-        """Logits [b, S, size] of the next token from the states before block `cut` (token embeddings where it is 0)."""
-        if not self.cut:
-            return cast(Tensor, self._model(inputs_embeds=states, use_cache=False).logits)
-        with _entering(self._first, states):
+    def above(self, states: Tensor, columns: Tensor) -> Tensor:
+        """Logits [b, k, size] of the tokens that follow these columns, int64 [b, k], from the states before block `cut`.
+
+        These are token embeddings where `cut` is 0. Only the columns go through the last layer, which in a small model costs
+        as much as all others, and through the last block's layers after its attention.
+        """
+        with ExitStack() as hooks:
+            hooks.enter_context(_only(self._head, columns))
+            if not self.cut:
+                return cast(Tensor, self._model(inputs_embeds=states, use_cache=False).logits)
+            hooks.enter_context(_entering(self._first, states))
+            if self._mlp is not None:
+                hooks.enter_context(_only(self._mlp, columns, width=states.shape[1]))
             return cast(Tensor, self._above(inputs_embeds=states, use_cache=False).logits)
 
     @cached_property
@@ -84,6 +94,29 @@ def _entering(block: nn.Module, states: Tensor) -> Iterator[None]:
         yield
     finally:
         hook.remove()
+
+
+@contextmanager
+def _only(layer: nn.Module, columns: Tensor, width: int | None = None) -> Iterator[None]:
+    """Inside the context the layer reads these columns [b, k] alone; with `width` its output has so many, 0 elsewhere."""
+    places = columns[:, :, None]
+
+    def chosen(module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return args[0].gather(1, places.expand(-1, -1, args[0].shape[2])), *args[1:]
+
+    def restored(module: nn.Module, args: tuple[Tensor, ...], out: Tensor) -> Tensor:
+        whole, ones = out.new_zeros((len(out), width or 0, out.shape[2])), torch.ones_like(columns)
+        times = columns.new_zeros((len(out), width or 0)).scatter_add(1, columns, ones).gather(1, columns)
+        return whole.scatter_add(1, places.expand(-1, -1, out.shape[2]), out / times[:, :, None])
+
+    hooks = [layer.register_forward_pre_hook(chosen)]
+    if width is not None:
+        hooks.append(layer.register_forward_hook(restored))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def _with_blocks(model: nn.Module, path: str, blocks: list[nn.Module]) -> nn.Module:

@@ -209,11 +209,13 @@ def _bundled() -> PreTrainedModel:
 
 def _of_hub(backbone: str, device: str) -> PreTrainedModel:
     from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     folder = folders.folder(backbone)
     try:
         config = AutoConfig.from_pretrained(folder)
-        kinds = tuple(config.architectures or ())
+        usual = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(config.model_type)  # files converted from others name no architecture
+        kinds = tuple(config.architectures or ([usual] if usual else ()))
         if not any(kind.endswith(("ForCausalLM", "LMHeadModel")) for kind in kinds):
             raise ValueError(f"it is {', '.join(kinds) or 'of no known kind'}, which does not predict the next token")
         for name in config.to_dict():

@@ -84,10 +84,10 @@ class Ewc(Baseline):
             self.net,
             measured,
             self.answers_of(task),
-            self.forks,
             self.plan.task_size if source == "released" else len(measured),
             self.clip_norm if source == "released" else math.inf,
             self.params.fisher_noise,
             self.noise(f"Fisher information of task {task.index}"),
             device=self.context.device,
+            forks=self.forks,
         )

@@ -30,7 +30,7 @@ def _likelihood(log_probs: Tensor, batch: Batch) -> Tensor:
     return -(log_probs * (batch.role == ANSWER)).sum(dim=1)
 
 
-def likelihood(forks: Forks | None) -> TextLoss:
+def likelihood(forks: Forks | None = None) -> TextLoss:
     """-log P(answer | text): the sum over the answer's tokens, or over the choices that lead to it."""
     return TextLoss(_likelihood, answers_only=True, forks=forks)
 
@@ -39,13 +39,13 @@ def released(
     net: Adapted,
     inputs: TrainingInputs,
     answers: Sequence[Answer],
-    forks: Forks | None,
     n_nominal: float,
     clip_norm: float,
     noise_multiplier: float,
     noise: Noise,
     *,
     device: str,
+    forks: Forks | None = None,
 ) -> list[Tensor]:
     """Noisy Fisher information on these texts, one tensor per parameter; the sum's noise has std noise_multiplier * C^2.
 
@@ -56,7 +56,7 @@ def released(
     Args: answers: of each of the task's labels; forks: of these answers, None if they have none;
     clip_norm: C, inf for neither clipping nor noise.
     """
-    texts = sampled(net, inputs, answers, forks, noise, device=device)
+    texts = sampled(net, inputs, answers, noise, device=device, forks=forks)
     gradients, reading = Gradients(net, clip_norm), texts.reading
     sums, loss = [torch.zeros_like(parameter) for parameter in gradients.parameters], likelihood(forks)
     for batch in batches_of(texts.texts, device):
@@ -77,7 +77,13 @@ def of_noisy_gradients(squares: Sequence[Tensor], n_steps: int, expected_batch: 
 
 @torch.no_grad()
 def sampled(
-    net: Adapted, inputs: TrainingInputs, answers: Sequence[Answer], forks: Forks | None, noise: Noise, *, device: str
+    net: Adapted,
+    inputs: TrainingInputs,
+    answers: Sequence[Answer],
+    noise: Noise,
+    *,
+    device: str,
+    forks: Forks | None = None,
 ) -> TrainingInputs:
     """The same texts, each with an answer drawn from the model's distribution over these answers."""
     if not len(inputs):

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 AT_ONCE = 64  # texts per pass where no per-text gradients are needed: a public number
-ANSWER_STEP = 4  # answers' lengths are rounded up to multiples of this, in tokens
+ANSWER_STEP = 4  # lengths of answers without forks are rounded up to multiples of this, in tokens
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,12 +143,14 @@ def log_probs(
 
 def answer_columns(batch: Batch) -> Tensor:
     """The last columns [b, k] of each text, among them all of its answer; below 1 where a text has fewer."""
-    return batch.mask.sum(dim=1, keepdim=True) + torch.arange(-_n_answered(batch), 0, device=batch.ids.device)
+    most = int(_n_answered(batch).max()) if len(batch) else 0
+    return batch.mask.sum(dim=1, keepdim=True) + torch.arange(-most, 0, device=batch.ids.device)
 
 
-def _n_answered(batch: Batch) -> int:
-    """Length of the longest answer in tokens, rounded up to a multiple of `ANSWER_STEP`."""
-    return ANSWER_STEP * -(-int((batch.role == ANSWER).sum(dim=1).max()) // ANSWER_STEP) if len(batch) else 0
+def _n_answered(batch: Batch) -> Tensor:
+    """Length of each answer in tokens [b]; rounded up to a multiple of `ANSWER_STEP` where it has no forks."""
+    answers = (batch.role == ANSWER).sum(dim=1)
+    return torch.where(batch.fork.any(dim=1), answers, (answers + ANSWER_STEP - 1) // ANSWER_STEP * ANSWER_STEP)
 
 
 def logits_at(
@@ -156,20 +158,10 @@ def logits_at(
 ) -> Tensor:
     """Logits [b, k, size] of the tokens that follow these columns, int64 [b, k]; `public`: of the frozen model.
 
-    Only these columns go through the last layer, which in a small model costs as much as all others. No mask is needed:
-    padding is at the end, and a causal model does not look ahead.
+    No mask is needed: padding is at the end, and a causal model does not look ahead.
     """
-    states = _states(net, batch, reading, epoch)
-
-    def chosen(layer: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return (args[0].gather(1, columns[:, :, None].expand(-1, -1, args[0].shape[2])), *args[1:])
-
     split = net.public if public else net.split
-    hook = split.last.register_forward_pre_hook(chosen)
-    try:
-        return split.above(states)
-    finally:
-        hook.remove()
+    return split.above(_states(net, batch, reading, epoch), columns)
 
 
 def _states(net: Adapted, batch: Batch, reading: Reading, epoch: int) -> Tensor:
@@ -182,11 +174,9 @@ def _states(net: Adapted, batch: Batch, reading: Reading, epoch: int) -> Tensor:
 
 def _alike(batch: Batch) -> Iterator[tuple[Shape, Tensor]]:
     """The padded shapes in a batch, each with the indices of its texts, int64 [k]."""
-    lengths, answers = batch.mask.sum(dim=1), (batch.role == ANSWER).sum(dim=1)
-    steps, answer_steps = (lengths + STEP - 1) // STEP, (answers + ANSWER_STEP - 1) // ANSWER_STEP
-    for n_steps, n_answer_steps in sorted(set(zip(steps.tolist(), answer_steps.tolist(), strict=True))):
-        places = ((steps == n_steps) & (answer_steps == n_answer_steps)).nonzero()[:, 0]
-        yield (STEP * n_steps, ANSWER_STEP * n_answer_steps), places
+    steps, answered = (batch.mask.sum(dim=1) + STEP - 1) // STEP, _n_answered(batch)
+    for n_steps, n_answered in sorted(set(zip(steps.tolist(), answered.tolist(), strict=True))):
+        yield (STEP * n_steps, n_answered), ((steps == n_steps) & (answered == n_answered)).nonzero()[:, 0]
 
 
 class Gradients:

@@ -28,7 +28,8 @@ from tests.methods.language import tiny
 
 ALL = np.arange(len(tiny.STRINGS))
 NOISE = SeededNoise(Cell(1.0, 0), "tests")
-ANSWERS = [answer_ids(tiny.Letters(), name) for name in tiny.CLASSES]  # type: ignore[arg-type]
+NAMES = [answer_ids(tiny.Letters(), name) for name in tiny.CLASSES]  # type: ignore[arg-type]
+ANSWERS = [(name, [0] * len(name)) for name in NAMES]
 
 
 def likelihood_gradients(net: Adapted, material: TrainingInputs) -> list[Tensor]:
@@ -56,10 +57,10 @@ class TestFisher:
         norms = torch.stack([gradient.norm() for gradient in likelihood_gradients(net, material)])
         clip = float(norms.min()) / 2  # every text is clipped
         gradients = Gradients(net, clip)
-        whole = tiny.row(gradients.squares_of(batch_of(material.texts, ALL, "cpu"), fisher.LIKELIHOOD))
+        whole = tiny.row(gradients.squares_of(batch_of(material.texts, ALL, "cpu"), fisher.likelihood()))
         for place in ALL:
             rest = batch_of(material.texts, np.delete(ALL, place), "cpu")
-            change = whole - tiny.row(gradients.squares_of(rest, fisher.LIKELIHOOD))
+            change = whole - tiny.row(gradients.squares_of(rest, fisher.likelihood()))
             assert float(change.sum()) == pytest.approx(clip**2, rel=1e-3)  # the squares of a vector of length C
             assert float(change.norm()) <= clip**2
 
@@ -83,7 +84,7 @@ class TestFisher:
             likely.append(float((log_probs(net, batch) * (batch.role == ANSWER)).sum().exp().detach()))
         said = ["".join(map(str, ids[role == ANSWER])) for ids, role in zip(drawn.texts.ids, drawn.texts.role, strict=True)]
         for answer, chance in zip(ANSWERS, np.array(likely) / sum(likely), strict=True):
-            share = said.count("".join(map(str, answer))) / n
+            share = said.count("".join(map(str, answer[0]))) / n
             assert share == pytest.approx(chance, abs=5 * math.sqrt(chance * (1 - chance) / n) + 1e-9)
 
     def test_another_answer_stands_where_the_old_one_stood(self) -> None:
