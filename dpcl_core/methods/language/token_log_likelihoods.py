@@ -10,17 +10,20 @@ from torch.nn import functional
 
 from dpcl_core.data.texts import PADDING
 
-_AT_ONCE = 64
+_AT_ONCE = 64  # texts at most
+_LOGITS = 60_000_000  # at most in one pass: a quarter of a gigabyte
 
 
 @torch.no_grad()
 def log_probabilities(model: nn.Module, tokens: NDArray[np.integer], bos: int, device: str) -> NDArray[np.float32]:
     """log P(t_i | tokens before it) of tokens [n, length] under a causal model, in nats; 0 at padding."""
     log_probs = np.zeros(tokens.shape, np.float32)
-    for start in range(0, len(tokens), _AT_ONCE):
-        part = torch.from_numpy(tokens[start : start + _AT_ONCE].astype(np.int64)).to(device)
+    size = len(model.get_input_embeddings().weight)  # type: ignore[operator]  # a module's attributes have no types
+    at_once = min(_AT_ONCE, max(1, _LOGITS // (size * max(1, tokens.shape[1]))))
+    for start in range(0, len(tokens), at_once):
+        part = torch.from_numpy(tokens[start : start + at_once].astype(np.int64)).to(device)
         ids = functional.pad(part.clamp(min=0), (1, 0), value=bos)
         logits = model(input_ids=ids[:, :-1], use_cache=False).logits
         steps = -functional.cross_entropy(logits.flatten(0, 1).float(), ids[:, 1:].flatten(), reduction="none")
-        log_probs[start : start + _AT_ONCE] = (steps.view(part.shape) * (part != PADDING)).cpu().numpy()
+        log_probs[start : start + at_once] = (steps.view(part.shape) * (part != PADDING)).cpu().numpy()
     return log_probs
