@@ -88,9 +88,7 @@ class TokenReader:
                     if "done" not in answer:
                         break
                     done(int(str(answer["done"])))
-            except (
-                BaseException
-            ) as error:  # a page that is drawn again stops here: its answer must not meet the next question
+            except BaseException as error:  # a page drawn again stops here: its answer must not meet the next question
                 self.close()
                 if isinstance(error, OSError | json.JSONDecodeError):
                     raise ReaderEnded(_ENDED) from error

@@ -26,7 +26,7 @@ def encoded(backbone: str, length: int) -> NDArray[np.int32]:
 
 @lru_cache(maxsize=4)
 def sentences(backbone: str, length: int) -> NDArray[np.int32]:
-    """Encoded public sentences of Wikipedia, or of the companion where that is missing, int32 [N_SENTENCES, length, planes]."""
+    """Encoded sentences of Wikipedia, or invented ones where those are missing, int32 [N_SENTENCES, length, planes]."""
     all_sentences = anchors.public().content
     assert isinstance(all_sentences, Texts)
     rows = np.linspace(0, len(all_sentences), N_SENTENCES, endpoint=False).astype(np.int64)

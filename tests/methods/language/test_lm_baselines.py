@@ -58,6 +58,7 @@ def tiny_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(causal, "adapted", adapted)
     monkeypatch.setattr(tokenizer, "load", lambda backbone: tiny.Letters())
     monkeypatch.setattr(public_text, "encoded", public)
+    monkeypatch.setattr(public_text, "sentences", public)
 
 
 def task(index: int, n: int = N) -> Task:
