@@ -73,8 +73,8 @@ def card(text: ScoredText, dials: Dials, reader: str, *, n_releases: int, key: s
         st.button("Draw again", key=key, on_click=_forget, help="Fresh noise; none is recorded")
         st.caption(
             f"δ = {dials.delta:g}. Embeddings of {text_source.MODEL_NAMES[reader]}, clipped to their median norm. "
-            "Fresh noise in every epoch is one release per epoch; the attacker averages them. As published, stop words get no noise. Where "
-            "nothing can be read, a model can learn almost nothing either."
+            "Fresh noise in every epoch is one release per epoch; the attacker averages them. As published, stop words get "
+            "no noise. Where nothing can be read, a model can learn almost nothing either."
         )
 
 

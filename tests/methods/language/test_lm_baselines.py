@@ -77,7 +77,7 @@ def known(n_tasks: int = N_TASKS) -> PublicContext:
 
 
 def spec(name: str, epsilon: float, **params: object) -> RunSpec:
-    given = {"length": LENGTH, "epochs": 2, "batch_size": 8, "lora_rank": 3, "lora_alpha": 6, **params}
+    given = {"length": LENGTH, "epochs": 2, "batch_size": 8, "lora_rank": 3, "lora_alpha": 6, "eval": "rank", **params}
     adjacency = "replace" if params.get("mechanism") == "fn" else "add-remove"
     return RunSpec(
         method=name,
