@@ -12,6 +12,7 @@ import streamlit as st
 from dpcl_core.events import ScoredText, TokensScored
 from dpcl_core.explorers import token_layers
 from dpcl_core.explorers.token_layers import Dials, Layer, dials_of
+from dpcl_core.explorers.token_reader import ReaderEnded
 from dpcl_core.figures.picture import Provenance
 from pages.parts.shell import layout, link, pickers, state
 from pages.parts.shell.header import actions, heading
@@ -120,8 +121,8 @@ def _text(view: View, selected: Selected, text: ScoredText, dials: Dials, values
     layer = cast(Layer, st.session_state.get(key) or view["layer"])
     st.session_state[_DRAWN] = layer
     _heat(view, key, selected.name, text, dials, {**selected.values, **values})
-    if selected.is_bundled:
-        noise.card(text, dials, n_releases=int(str(values["releases"])), key=view.key("draw"))
+    if selected.reader is not None:
+        noise.card(text, dials, selected.reader, n_releases=int(str(values["releases"])), key=view.key("draw"))
     return layer
 
 
@@ -146,11 +147,15 @@ def _many(selected: Selected, dials: Dials) -> None:
     """Draws detection over many texts and, for a run, memorisation and leaks."""
     share = st.query_params.to_dict()
     if selected.result is None:
-        n_texts = sum(len(texts) for texts in text_source.corpus().texts)
-        with st.spinner(f"Scoring {n_texts} texts ..."):
-            scored = text_source.everything()
-        source = Provenance("synthetic texts with marked personal data, bundled model", n_texts, "PeCL's score")
-        detection_card.card(scored, ("examples",), dials, source, share)
+        reader = selected.reader or text_source.BUNDLED
+        try:
+            with st.spinner("Scoring texts ..."):
+                scored = text_source.everything(reader)
+        except ReaderEnded as error:
+            st.warning(f"Detection over many texts is not shown: {error}.")
+            return
+        words = f"synthetic texts with marked personal data, {text_source.MODEL_NAMES[reader]}"
+        detection_card.card(scored, ("examples", reader), dials, Provenance(words, len(scored), "PeCL's score"), share)
         return
     if selected.epsilon is None:
         return

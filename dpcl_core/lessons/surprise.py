@@ -32,6 +32,19 @@ class Corpus:
     labels: tuple[tuple[str, ...], ...]
     score2: NDArray[np.float64]
 
+    @property
+    def strings(self) -> tuple[tuple[str, ...], ...]:
+        """The texts of each source, by which Score2 is computed."""
+        return tuple(tuple(of.strings) for of in self.texts)
+
+    def some(self, n_texts: int) -> tuple[Texts, tuple[str, ...]]:
+        """So many texts with their labels, the first ones of each source in turn."""
+        places = [(number, source) for number in range(N_TEXTS) for source in range(len(self.texts))][:n_texts]
+        spans = [self.texts[source].spans for _, source in places]
+        marked = [of[number] if of is not None else () for of, (number, _) in zip(spans, places, strict=True)]
+        strings = [self.texts[source].strings[number] for number, source in places]
+        return Texts(strings, marked), tuple(self.labels[source][number] for number, source in places)
+
     def text(self, source: int, number: int) -> ScoredText:
         """One text, scored."""
         rows = np.array([number])

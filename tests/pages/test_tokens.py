@@ -236,7 +236,8 @@ def test_a_finished_run_has_a_tab_for_its_tokens(open_page: Open, store: Store) 
 
 def test_the_longest_link_is_short_enough() -> None:
     values = {
-        "show": "run", "source": 6, "number": 1000, "run": "f" * 40, "task": 100, "model": "current", "epsilon": 0.123456,
+        "reader": "smollm2", "show": "run", "source": 6, "number": 1000,
+        "run": "f" * 40, "task": 100, "model": "current", "epsilon": 0.123456,
         "layer": "nominal", "alpha": 0.35, "threshold": 0.35, "lower": 0.5, "upper": 500.0, "strength": 99.5, "loss": "full",
         "releases": 100,
     }  # fmt: skip

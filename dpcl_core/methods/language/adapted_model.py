@@ -29,8 +29,6 @@ from dpcl_core.privacy.noise import Batches, Noise, noise_of
 from dpcl_core.scenarios.stream import Examples, Task, generator
 from dpcl_core.spec import Cell, RunSpec
 
-N_PRIOR = 24  # public texts from which the prior of a task's labels is computed
-
 
 class AdaptedModel:
     """One cell's adapted model with its tokenizer and sources of randomness. Keeps no text, only noisy copies."""
@@ -60,7 +58,7 @@ class AdaptedModel:
             return
         names = {label: answer_ids(self._tokenizer, self.context.classes[label]) for label in self.space(task)}
         self.forks.add(task.name, names)
-        inputs = self.public_inputs()[:: public_text.N_TEXTS // N_PRIOR]
+        inputs = public_text.sentences(self.spec.data.backbone, self.params.length)
         passing = [self.prompted(inputs, np.full(len(inputs), label), task.name) for label in self.forks.covering(task.name)]
         evaluation.set_priors(self.net, passing, self.forks, self.context.device)
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.backbones.language import tokenizer
+from dpcl_core.backbones.language.files import BUNDLED
 from dpcl_core.data.texts import KIND, KINDS, LOOKALIKE, PADDING, STOP, TOKEN, Canary
 from dpcl_core.events import Leaks, Retained, ScoredText, TokensScored
 from dpcl_core.methods.common.learner import PublicContext
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from dpcl_core.backbones.language.causal import Adapted
 
 SHOWN = 4  # texts of a task that are shown token by token
-REMEMBERED = 48  # texts of a task on which retention is measured
+REMEMBERED, REMEMBERED_BIG = 48, 8  # texts of a task on which retention is measured; of models that are not bundled
 # Codes ranked for each number of repetitions, after each task and after the last. Fifteen can prove large epsilons, see
 # `exposure.leaks`.
 CODES_PER_TASK, CODES_AT_END = 3, 15
@@ -62,7 +63,8 @@ class Reports:
     def remember(self, task: Task) -> None:
         """Keeps a few texts of the task just learned, if they may be shown."""
         if self._may_show:
-            kept = planes(task.train.take(np.arange(min(REMEMBERED, len(task.train)))))
+            most = REMEMBERED if self._spec.data.backbone == BUNDLED else REMEMBERED_BIG
+            kept = planes(task.train.take(np.arange(min(most, len(task.train)))))
             self._inputs.append(kept)
             self._base.append(log_probabilities(self._spec.data.backbone, kept[:, :, TOKEN], self._context.device))
             self._count(planes(task.train))
@@ -130,7 +132,7 @@ class Reports:
         from dpcl_core.methods.language import token_log_likelihoods
 
         bos = tokenizer.load(self._spec.data.backbone).bos
-        return token_log_likelihoods.log_probabilities(net.model, inputs[:, :, TOKEN], bos, self._context.device)
+        return token_log_likelihoods.of_adapted(net, inputs[:, :, TOKEN], bos, self._context.device)
 
     def _leaks(self, net: Adapted, task: int, canaries: Sequence[Canary]) -> Leaks:
         from dpcl_core.methods.language.leaks import ranks

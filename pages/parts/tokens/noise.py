@@ -11,7 +11,9 @@ import streamlit as st
 from dpcl_core.events import ScoredText
 from dpcl_core.explorers import token_layers
 from dpcl_core.explorers.token_layers import Dials
+from dpcl_core.explorers.token_reader import ReaderEnded
 from pages.parts.shell import layout
+from pages.parts.tokens import text_source
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,17 +40,22 @@ class Read:
 
 
 @st.fragment
-def card(text: ScoredText, dials: Dials, *, n_releases: int, key: str) -> None:
-    """Draws the text as read from its noisy embeddings; fresh noise for every text, every setting and every press."""
+def card(text: ScoredText, dials: Dials, reader: str, *, n_releases: int, key: str) -> None:
+    """Draws the text as read from its noisy embeddings; fresh noise for every text, every setting and every press.
+
+    `reader`: the model whose tokens and embeddings they are.
+    """
     with layout.card("noise"):
         st.markdown("**What remains readable**")
-        tokens = _ids(text)
-        if tokens is None:
-            st.caption(
-                "This text has other tokens than the bundled model, and only that model's embeddings are available here."
-            )
+        try:
+            reads = _latest(text, reader, dials, n_releases)
+        except ReaderEnded as error:
+            st.caption(f"Not shown: {error}.")
             return
-        published, bounded = _latest(text, tokens, dials, n_releases)
+        if reads is None:
+            st.caption("This text has other tokens in the model, so its embeddings cannot be shown.")
+            return
+        published, bounded = reads
         st.html(_markup(published))
         n_noised = sum(published.is_noised)
         n_right = round((published.share or 0.0) * n_noised)
@@ -65,26 +72,31 @@ def card(text: ScoredText, dials: Dials, *, n_releases: int, key: str) -> None:
         st.markdown(f"| noise | releases | noised tokens read |\n|---|---:|---:|\n{body}")
         st.button("Draw again", key=key, on_click=_forget, help="Fresh noise; none is recorded")
         st.caption(
-            f"δ = {dials.delta:g}. Embeddings of the bundled model, clipped to their median norm. Fresh noise in every "
-            "epoch is one release per epoch; the attacker averages them. As published, stop words get no noise. Where "
-            "nothing can be read, a model can learn almost nothing either."
+            f"δ = {dials.delta:g}. Embeddings of {text_source.MODEL_NAMES[reader]}, clipped to their median norm. "
+            "Fresh noise in every epoch is one release per epoch; the attacker averages them. As published, stop words get "
+            "no noise. Where nothing can be read, a model can learn almost nothing either."
         )
 
 
-def _latest(text: ScoredText, tokens: NDArray[np.int64], dials: Dials, n_releases: int) -> tuple[Read, Read]:
-    """The text decoded under the published noise and under noise with a bound; cached for text, noise level and releases."""
+def _latest(text: ScoredText, reader: str, dials: Dials, n_releases: int) -> tuple[Read, Read] | None:
+    """The text decoded under the published noise and under noise with a bound; cached for text, noise level and releases.
+
+    None if the text has other tokens in the model. Raises ReaderEnded.
+    """
     import numpy as np
 
     from dpcl_core.privacy import token_noise
 
-    key = text.tokens, token_layers.values(text, "sigma", dials).tobytes(), n_releases
+    key = reader, text.tokens, token_layers.values(text, "sigma", dials).tobytes(), n_releases
     kept = st.session_state.get(_KEPT)
     if kept is None or kept[0] != key:
-        published = _read(tokens, np.nan_to_num(token_layers.values(text, "sigma", dials), nan=0.0), n_releases)
-        honest = token_noise.ratio_for(HONEST, dials.delta, len(tokens))
-        kept = key, (published, _read(tokens, np.full(len(tokens), honest), 1))
+        read = _read if reader == text_source.BUNDLED else _read_big
+        published = read(text, np.nan_to_num(token_layers.values(text, "sigma", dials), nan=0.0), n_releases)
+        honest = token_noise.ratio_for(HONEST, dials.delta, len(text.tokens))
+        bounded = read(text, np.full(len(text.tokens), honest), 1)
+        kept = key, None if published is None or bounded is None else (published, bounded)
         st.session_state[_KEPT] = kept
-    reads: tuple[Read, Read] = kept[1]
+    reads: tuple[Read, Read] | None = kept[1]
     return reads
 
 
@@ -92,8 +104,14 @@ def _forget() -> None:
     st.session_state.pop(_KEPT, None)
 
 
-def _read(tokens: NDArray[np.int64], ratios: NDArray[np.float64], n_releases: int) -> Read:
-    """The nearest token of each noisy embedding. `tokens` [m] int64; `ratios` [m]: σ / C, 0 for no noise."""
+def _read_big(text: ScoredText, ratios: NDArray[np.float64], n_releases: int) -> Read | None:
+    """The same by the process that has the big model."""
+    found = text_source.big().read("".join(text.tokens), ratios.tolist(), n_releases)
+    return None if found is None else Read(*found, tuple((ratios > 0).tolist()))
+
+
+def _read(text: ScoredText, ratios: NDArray[np.float64], n_releases: int) -> Read | None:
+    """The nearest token of each noisy embedding; `ratios` [m]: σ / C, 0 for no noise. None if the text has other tokens."""
     import numpy as np
 
     from dpcl_core.attacks import embedding_inversion
@@ -101,6 +119,9 @@ def _read(tokens: NDArray[np.int64], ratios: NDArray[np.float64], n_releases: in
     from dpcl_core.privacy.embeddings import clipped
     from dpcl_core.privacy.noise import ReleaseNoise
 
+    tokens = _ids(text)
+    if tokens is None:
+        return None
     table = plain.load().embeddings
     clip_norm = float(np.median(np.linalg.norm(table, axis=1)))
     rows = clipped(table, clip_norm)

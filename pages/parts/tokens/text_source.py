@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
+import numpy as np
 import streamlit as st
 
+from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import showing
 from dpcl_core.events import ScoredText, TokensScored
+from dpcl_core.explorers.token_reader import ReaderEnded, TokenReader
 from dpcl_core.figures.picture import epsilon_label
 from dpcl_core.results import Result
 from pages.parts.shell import link, pickers, state, stored_results
@@ -24,12 +27,17 @@ EXAMPLE, OWN, RUN = "example", "own", "run"
 SHOWS = {EXAMPLE: "An example", OWN: "My own text", RUN: "A run"}
 MODELS = {"base": "before training (frozen public model)", "current": "after training on the task"}
 MAX_CHARACTERS = 100_000
+N_BIG = 40  # synthetic texts that the big model reads
 PART_CHARACTERS = 5_000  # of a long text at once: some 2,000 tokens
 WHY_NOT = """Nothing is shown yet. **A picture of exact scores leaks the whole text**: each token's number reveals how likely
 the model found it, and so does the noise computed from it. This page therefore takes only public or made-up text. Tick the
 box if yours is; otherwise choose an example. What you type stays on the computer that runs this app and is not put into the
 link."""
+BUNDLED, BIG = "lm-tiny", "smollm2"
+READERS = {BUNDLED: "the bundled model", BIG: "SmolLM2, which reads"}
+MODEL_NAMES = {BUNDLED: "the bundled model", BIG: "SmolLM2"}
 FIELDS = [
+    link.Field("reader", "rd", "language model", link.Choice(tuple(READERS)), BUNDLED),
     link.Field("show", "sh", "text", link.Choice(tuple(SHOWS)), EXAMPLE),
     link.Field("source", "k", "family of texts", link.Whole(1, 6), 2),
     link.Field("number", "n", "number of the text", link.Whole(1, 1000), 1),
@@ -44,14 +52,15 @@ FIELDS = [
 class Selected:
     """The selected text. `text`: None if there is nothing to show, and `why` then says why; `name`: its description.
 
-    `is_bundled`: scored by the bundled model, so its noisy embeddings can be shown. `result`: the run it comes from, if any.
+    `reader`: the public model that scored it, whose noisy embeddings can be shown; None for a trained or another one.
+    `result`: the run it comes from, if any.
     """
 
     name: str
     text: ScoredText | None = None
     why: str = ""
     is_warning: bool = False
-    is_bundled: bool = True
+    reader: str | None = BUNDLED
     result: Result | None = None
     epsilon: float | None = None
     values: Mapping[str, object] = field(default_factory=dict)
@@ -66,7 +75,7 @@ def choose(view: View) -> Selected:
     )
     show = picked or start
     selected = {EXAMPLE: _example, OWN: _own, RUN: _of_run}[show](view)
-    unused = {name: view[name] for name in ("source", "number", "task", "model", "epsilon")}
+    unused = {name: view[name] for name in ("reader", "source", "number", "task", "model", "epsilon")}
     values = {**unused, "run": None, "show": show, **selected.values}
     return replace(selected, values=values)
 
@@ -83,15 +92,37 @@ def _example(view: View) -> Selected:
     n_texts = len(texts.texts[source - 1])
     start = min(int(str(view["number"])), n_texts)
     number = int(st.number_input(f"Text, 1 to {n_texts}", 1, n_texts, start, key=view.key("number")))
-    text = _scored(source - 1, number - 1)
-    name = f"synthetic text {number} of “{texts.sources[source - 1]}”, class “{text.label}”"
-    return Selected(name, text, values={"source": source, "number": number})
+    reader = _reader(view)
+    values = {"source": source, "number": number, "reader": reader}
+    name = f"synthetic text {number} of “{texts.sources[source - 1]}”"
+    try:
+        text = _scored(reader, source - 1, number - 1)
+    except ReaderEnded as error:
+        return Selected(name, why=_sentence(error), is_warning=True, values=values)
+    return Selected(f"{name}, class “{text.label}”", text, reader=reader, values=values)
+
+
+def _reader(view: View) -> str:
+    """Draws the choice of the model that reads, where there are two; returns its name."""
+    if backbones.available(backbones.card(BIG)) is not None:
+        return BUNDLED
+    options, start = list(READERS), str(view["reader"])
+    picked = st.segmented_control(
+        "Read by", options, default=start, format_func=READERS.__getitem__, required=True, key=view.key("reader"),
+        help="SmolLM2 has 135 million weights. It reads in a process of its own, which takes some seconds to start.",
+    )  # fmt: skip
+    return picked or start
+
+
+def _sentence(error: Exception) -> str:
+    said = str(error)
+    return f"{said[:1].upper()}{said[1:]}."
 
 
 def _own(view: View) -> Selected:
     written = st.text_area(
         "Your text", key="tokens-own", max_chars=MAX_CHARACTERS, height=160,
-        help="Public or made-up text only. It is read by the bundled model on this computer.",
+        help="Public or made-up text only. It is read by a model on this computer.",
     )  # fmt: skip
     is_public = st.checkbox("This text is public or made up", key="tokens-own-public")
     if not written.strip():
@@ -106,7 +137,11 @@ def _own(view: View) -> Selected:
     if len(parts) > 1:
         st.caption(f"{len(written):,} characters are shown in {len(parts)} parts; the model reads each by itself.")
         part = int(st.number_input(f"Part, 1 to {len(parts)}", 1, len(parts), 1, key=f"tokens-part-{len(parts)}"))
-    return Selected("your text, which you marked as public or made up", _scored_own(parts[part - 1]))
+    reader, name = _reader(view), "your text, which you marked as public or made up"
+    try:
+        return Selected(name, _scored_own(reader, parts[part - 1]), reader=reader, values={"reader": reader})
+    except ReaderEnded as error:
+        return Selected(name, why=_sentence(error), is_warning=True, values={"reader": reader})
 
 
 def in_parts(text: str) -> list[str]:
@@ -161,13 +196,13 @@ def of_result(result: Result, view: View, values: Mapping[str, object]) -> Selec
         number = int(st.number_input(f"Text, 1 to {n_texts}", 1, n_texts, start, key=view.key(f"number-{n_texts}")))
     chosen = {"task": task, "model": model, "epsilon": epsilon if len(budgets) > 1 else None, "number": number}
     text = event.texts[number - 1] if n_texts else None
-    is_bundled = result.spec.data.backbone == "lm-tiny" and model == "base"
+    backbone = result.spec.data.backbone
     title = f"text {number} of task {task} of the run “{name}”"
     return Selected(
         title,
         text,
         "" if text is not None else _empty_reason(result),
-        is_bundled=is_bundled,
+        reader=backbone if backbone in READERS and model == "base" else None,
         result=result,
         epsilon=epsilon,
         values={**values, **chosen},
@@ -190,25 +225,49 @@ def corpus() -> Corpus:
     return surprise.texts()
 
 
-def everything() -> Sequence[ScoredText]:
-    """All synthetic texts with their scores; cached for all visitors."""
+def everything(reader: str) -> Sequence[ScoredText]:
+    """Synthetic texts with their scores by this model (a part by the big one), cached for all. Raises ReaderEnded."""
     from dpcl_core.lessons import surprise
 
-    return surprise.everything()
+    return surprise.everything() if reader == BUNDLED else _everything_big()
+
+
+@st.cache_resource(max_entries=1, show_spinner=False)
+def _everything_big() -> Sequence[ScoredText]:
+    texts, labels = corpus().some(N_BIG)
+    bar = st.progress(0.0, f"SmolLM2 reads {len(texts)} texts")
+    done = lambda n_read: bar.progress(n_read / len(texts), f"SmolLM2 has read {n_read} of {len(texts)} texts")  # noqa: E731
+    found = big().scored(texts, labels, corpus().strings, done)
+    bar.empty()
+    return found
 
 
 @st.cache_data(max_entries=200, show_spinner=False)
-def _scored(source: int, number: int) -> ScoredText:
-    return corpus().text(source, number)
+def _scored(reader: str, source: int, number: int) -> ScoredText:
+    if reader == BUNDLED:
+        return corpus().text(source, number)
+    texts = corpus()
+    rows = texts.texts[source].take(np.array([number]))
+    return big().scored(rows, [texts.labels[source][number]], texts.strings)[0]
 
 
-def _scored_own(text: str) -> ScoredText:
+def _scored_own(reader: str, text: str) -> ScoredText:
     """The visitor's text, scored. Kept in this session only, so that no other visitor can see it."""
     from dpcl_core.data.texts import Texts
     from dpcl_core.explorers import scored_texts
 
-    last = cast("tuple[str, ScoredText] | None", st.session_state.get("tokens-scored"))
-    if last is None or last[0] != text:
-        last = text, scored_texts.scored(Texts([text]), corpus().score2)[0]
+    last = cast("tuple[tuple[str, str], ScoredText] | None", st.session_state.get("tokens-scored"))
+    if last is None or last[0] != (reader, text):
+        if reader == BUNDLED:
+            found = scored_texts.scored(Texts([text]), corpus().score2)
+        else:
+            found = big().scored(Texts([text]), [""], corpus().strings)
+        last = (reader, text), found[0]
         st.session_state["tokens-scored"] = last
     return last[1]
+
+
+@st.cache_resource(show_spinner=False)
+def big() -> TokenReader:
+    """The process that reads with SmolLM2, shared by all visitors; it starts at the first question."""
+    return TokenReader(BIG)

@@ -49,7 +49,7 @@ _WORDS = (("a", "b"), ("c", "d"), ("e", "f"))
 def tiny_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """The random model in place of a trained one; adapters start as they do in a run."""
 
-    def adapted(backbone: str, device: str, rank: int, alpha: float, seed: int) -> causal.Adapted:
+    def adapted(backbone: str, device: str, rank: int, alpha: float, seed: int, layers: int | None) -> causal.Adapted:
         return tiny.adapted(width=16, rank=rank, seed=seed, started=False)
 
     def public(backbone: str, length: int) -> NDArray[np.int32]:
@@ -58,6 +58,7 @@ def tiny_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(causal, "adapted", adapted)
     monkeypatch.setattr(tokenizer, "load", lambda backbone: tiny.Letters())
     monkeypatch.setattr(public_text, "encoded", public)
+    monkeypatch.setattr(public_text, "sentences", public)
 
 
 def task(index: int, n: int = N) -> Task:
@@ -76,7 +77,7 @@ def known(n_tasks: int = N_TASKS) -> PublicContext:
 
 
 def spec(name: str, epsilon: float, **params: object) -> RunSpec:
-    given = {"length": LENGTH, "epochs": 2, "batch_size": 8, "lora_rank": 3, "lora_alpha": 6, **params}
+    given = {"length": LENGTH, "epochs": 2, "batch_size": 8, "lora_rank": 3, "lora_alpha": 6, "eval": "rank", **params}
     adjacency = "replace" if params.get("mechanism") == "fn" else "add-remove"
     return RunSpec(
         method=name,

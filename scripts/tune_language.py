@@ -1,0 +1,92 @@
+"""Settings of PeCL and its baselines on SmolLM2, searched on public texts that no experiment uses.
+
+    python scripts/tune_language.py            # about half an hour of one core; writes assets/language/tuned.json
+
+The proxy is TREC: questions of six kinds, two tasks of three kinds each. Every row of the comparison gets the same search:
+each learning rate with each number of passes, one seed, and the setting with the highest accuracy after the last task
+wins; ties go to the smaller rate, then to fewer passes. Presets that use these settings say tuned = "public".
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dpcl_core import checks, engine
+from dpcl_core.events import TaskLearned
+from dpcl_core.spec import RunSpec
+
+OUT = Path(__file__).resolve().parent.parent / "assets" / "language" / "tuned.json"
+RATES, EPOCHS = (5e-4, 2e-3, 8e-3), (3, 10)
+DELTA = 1e-6
+BASE: Mapping[str, object] = {
+    "labels": "prior",
+    "seeds": [0],
+    "data": {"dataset": "trec", "backbone": "smollm2", "train_per_class": 50, "test_per_class": 25},
+    "scenario": {"kind": "class-incremental", "tasks": 2},
+}
+PARAMS: Mapping[str, object] = {"length": 32, "batch_size": 32}
+METHODS = ("lm-seqft", "lm-er", "lm-ewc", "lm-gem", "lm-olora", "lm-mtl")
+# Of every row: its method, its own parameters, epsilon and adjacency.
+Row = tuple[str, Mapping[str, object], float, str]
+
+
+def rows() -> dict[str, Row]:
+    """The rows of the comparison by name, as the presets have them."""
+    found: dict[str, Row] = {}
+    for method in METHODS:
+        name = method.removeprefix("lm-")
+        found[f"{name}-dpsgd"] = (method, {"budget": "per-task"}, 1.0, "add-remove")
+        found[f"{name}-fn"] = (method, {"mechanism": "fn", "budget_per": "token"}, 1.0, "replace")
+        found[f"{name}-text-8"] = (method, {}, 8.0, "add-remove")
+        found[f"{name}-no-noise"] = (method, {}, math.inf, "add-remove")
+    found["pecl"] = ("pecl-published", {}, 10.0, "add-remove")
+    found["repaired-central"] = ("pecl", {"mean_score": "public"}, 1.0, "add-remove")
+    found["repaired-central-text-8"] = ("pecl", {"mean_score": "public"}, 8.0, "add-remove")
+    found["repaired-local"] = ("pecl", {"mode": "local"}, 1.0, "replace")
+    return found
+
+
+def accuracy(row: Row, rate: float, epochs: int) -> float:
+    """Mean accuracy on both tasks at the end, in [0, 1]."""
+    method, own, epsilon, adjacency = row
+    params = {**PARAMS, **own, "learning_rate": rate, "epochs": epochs}
+    privacy = {"epsilons": [epsilon], "delta": DELTA, "adjacency": adjacency}
+    spec: RunSpec = checks.parse({**BASE, "method": method, "params": params, "privacy": privacy})
+    last = [event for event in engine.run(spec) if isinstance(event, TaskLearned)][-1]
+    known = [value for value in last.accuracy if value is not None]
+    return sum(known) / len(known)
+
+
+def main() -> None:
+    """Searches all rows that are not in the file yet, or those named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", nargs="*", help="only these rows, again")
+    asked = parser.parse_args().rows
+    kept = json.loads(OUT.read_text(encoding="utf-8")) if OUT.exists() else {"rows": {}}
+    for name, row in rows().items():
+        if (asked and name not in asked) or (not asked and name in kept["rows"]):
+            continue
+        tried = [
+            {"learning_rate": rate, "epochs": epochs, "accuracy": round(accuracy(row, rate, epochs), 4)}
+            for rate in RATES
+            for epochs in EPOCHS
+        ]
+        best = max(tried, key=lambda one: (one["accuracy"], -one["learning_rate"], -one["epochs"]))
+        kept["rows"][name] = {"best": {key: best[key] for key in ("learning_rate", "epochs")}, "tried": tried}
+        kept |= {
+            "proxy": "trec",
+            "date": datetime.now(UTC).date().isoformat(),
+            "seeds": [0],
+            "fixed": {**PARAMS, "delta": DELTA},
+        }
+        OUT.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        print(name, kept["rows"][name]["best"], [one["accuracy"] for one in tried], flush=True)
+
+
+if __name__ == "__main__":
+    main()
