@@ -26,6 +26,7 @@ from dpcl_core.papers.paper import Experiment, Paper, Size
 from dpcl_core.spec import RunSpec
 
 ROOT = Path(__file__).resolve().parent.parent
+GPU = ROOT / "assets" / "reproduction" / "gpu.json"
 START, END = "<!-- results: written by scripts/docs_pages.py --readme -->", "<!-- end of results -->"
 _GUARANTEES = {
     "proved": "proved: the ledger bounds what a release reveals",
@@ -52,6 +53,28 @@ What each publication prints, setting by setting, and why a run may differ. A ru
 *as printed* where nothing differs but the scale, *made to work* where something does, and *repaired* where a bound is proved
 that the print does not have.
 """
+_GPU = """# Graphics cards
+
+Networks run on an NVIDIA card where there is one: features, FiLM, LoRA, language models and the methods of Lifelong DP.
+Frozen networks compute in bfloat16 on cards that have it, never in float16. What is trained, its optimiser and every loss
+stay in single precision. Cosine classifiers, last layers and federated training run on the processor
+([why](decisions.md#graphics-cards)).
+
+`python -m scripts.check_gpu` tries every path on a card, times steps of DP-SGD beside Opacus' own loop, and writes the
+figures for this page.
+"""
+_GPU_PARTS = {
+    "steps": ("Steps of DP-SGD", "Same network, same batch, in turns; higher is better.", ("ours", "Opacus", "ratio")),
+    "features": ("Features", "Higher is better.", ("card", "processor", "ratio")),
+    "runs": ("Whole runs", "Small ones, which a card may not speed up; lower is better.", ("card", "processor", "ratio")),
+    "precision": ("Precision", "Features on the card beside the processor's.", ("distance", "", "")),
+    "neighbours": ("Neighbours", "A text's gradient must have the same bits whoever is beside it.", ("texts", "", "")),
+    "processor": (
+        "What stays on the processor",
+        "Its products, done on the card without a proof: an upper bound on what a card would gain. Lower is better.",
+        ("card", "processor", "ratio"),
+    ),
+}
 _GLOSSARY = """# Glossary
 
 The field's words as this project uses them. In the app, the mark beside a figure's title or a setting explains them.
@@ -76,6 +99,7 @@ def pages_made() -> dict[str, Callable[[], str]]:
         "deviations.md": _deviations,
         "sharp_edges.md": _edges,
         "glossary.md": _glossary,
+        "gpu.md": _gpu,
         "results.md": _results_index,
         **{f"results_{paper.name}.md": partial(_results, paper) for paper in catalog.PAPERS.values()},
     }
@@ -158,6 +182,29 @@ def _edges() -> str:
 
 def _glossary() -> str:
     return "\n".join([_GLOSSARY, *(f"**{word.word}**: {word.meaning}\n" for word in glossary.words())])
+
+
+def _gpu() -> str:
+    if not GPU.exists():
+        return f"{_GPU}\nNobody has run this on a graphics card yet, so there are no figures.\n"
+    record = json.loads(GPU.read_text(encoding="utf-8"))
+    about = ", ".join(f"{name} {value}" for name, value in record["machine"].items())
+    lines = [_GPU, f"Measured on {record['date']}, commit `{record['commit']}`, in {record['seconds']} s: {about}.", ""]
+    for part, (title, meaning, heads) in _GPU_PARTS.items():
+        rows = [row for row in record["rows"] if row["part"] == part]
+        lines += [f"## {title}", "", meaning, ""] if rows else []
+        lines += _table(("what", "unit", *heads), [(row["what"], row["unit"], *_gpu_figures(row)) for row in rows])
+    return "\n".join(lines)
+
+
+def _gpu_figures(row: Mapping[str, object]) -> tuple[str, str, str]:
+    """The row's two numbers and the first over the second; its error where it has one."""
+    ours, other = row["ours"], row["other"]
+    if not isinstance(ours, float | int):
+        return f"failed: {row['error']}", "", ""
+    if not isinstance(other, float | int):
+        return f"{ours:g}", "", ""
+    return f"{ours:g}", f"{other:g}", f"{ours / other:.2g}" if other else ""
 
 
 def _results_index() -> str:

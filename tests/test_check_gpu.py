@@ -1,0 +1,77 @@
+"""The script that tries a graphics card: on the processor, and on a pretended card; and the page that shows its record."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from scripts import check_gpu, docs_pages
+from scripts.check_gpu import TINY, Row
+from tests.support import second_device
+
+
+@pytest.fixture(autouse=True)
+def short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One network, one model and two runs, in a home and a record of their own."""
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+    monkeypatch.setattr(check_gpu, "DOCUMENT", tmp_path / "gpu.json")
+    monkeypatch.setattr(check_gpu, "_NETWORKS", ("vit-cifar100", "no-such-network"))
+    monkeypatch.setattr(check_gpu, "_MODELS", ("lm-tiny",))
+    monkeypatch.setattr(check_gpu, "RUNS", {name: check_gpu.RUNS[name] for name in ("cosine", "federated")})
+
+
+def test_on_a_processor_every_path_is_tried_and_nothing_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check_gpu.main(["--device", "cpu"]) == 0
+    said = capsys.readouterr().out
+    parts = [line.partition(":")[0] for line in said.splitlines()]
+    assert {"neighbours", "features", "precision", "steps", "processor", "runs"} <= set(parts)
+    assert parts.count("steps") == 3  # FiLM, LoRA and texts, each beside Opacus
+    assert "neighbours: lm-tiny: 0 texts" in said
+    assert "nothing is written" in said
+    assert not check_gpu.DOCUMENT.exists()
+
+
+def test_a_card_that_torch_does_not_find_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert check_gpu.main([]) == 2
+    assert "--device cpu" in capsys.readouterr().err
+    assert not check_gpu.DOCUMENT.exists()
+
+
+def test_its_own_steps_and_those_of_opacus_leave_nothing_behind_on_a_card() -> None:
+    with second_device.attached():
+        rows = [*check_gpu.steps(second_device.NAME, TINY), *check_gpu.neighbours(second_device.NAME, TINY)]
+    assert [row.error for row in rows] == [None] * 4
+
+
+def test_a_path_that_fails_is_a_row_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> tuple[float, None]:
+        raise RuntimeError("no such kernel\nsecond line")
+
+    row = check_gpu._row("steps", "x", "pictures a second", broken)
+    assert row == Row("steps", "x", "pictures a second", error="RuntimeError: no such kernel")
+
+
+@pytest.mark.parametrize("is_run", [False, True])
+def test_the_page_shows_the_record_or_says_that_there_is_none(is_run: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(docs_pages, "GPU", check_gpu.DOCUMENT)
+    if is_run:
+        machine = {"card": "NVIDIA Y", "memory": "80 GB", "torch": "2.13.0"}
+        rows = [
+            {"part": "steps", "what": "FiLM", "unit": "pictures a second", "ours": 400.0, "other": 200.0, "error": None},
+            {"part": "runs", "what": "cosine", "unit": "seconds", "ours": None, "other": None, "error": "lost"},
+        ]
+        record = {"date": "2030-01-02", "commit": "abc1234", "machine": machine, "seconds": 300, "rows": rows}
+        check_gpu.DOCUMENT.write_text(json.dumps(record), encoding="utf-8")
+    page = docs_pages.pages_made()["gpu.md"]()
+    if is_run:
+        for shown in ("NVIDIA Y", "2030-01-02", "abc1234", "| FiLM | pictures a second | 400 | 200 | 2 |", "lost"):
+            assert shown in page
+        assert "Nobody has" not in page
+    else:
+        assert "Nobody has run this on a graphics card yet" in page
+        assert "|" not in page
