@@ -171,8 +171,7 @@ def _to_json(run: Measured) -> dict[str, JsonValue]:
         "digest": run.spec.digest(),
         "seconds": round(run.seconds, 1),
         "device": run.device,
-        "machine": run.machine,
-        "commit": run.commit,
+        **({"machine": run.machine, "commit": run.commit} if run.machine else {}),  # older lines stay as they are
         "edition": run.edition,
         "spec": json.loads(run.spec.model_dump_json()),
         "models": [
