@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import dpcl_core
 from dpcl_core.data.texts import Texts
@@ -50,7 +50,7 @@ class TokenReader:
             "tasks": list(tasks),
         }
         found = self._asked(request, done)["texts"]
-        return [ScoredText(**_tuples(text)) for text in cast("list[dict[str, object]]", found)]
+        return [ScoredText(**cast("dict[str, Any]", _tuples(text))) for text in cast("list[dict[str, object]]", found)]
 
     def read(self, text: str, ratios: Sequence[float], n_releases: int) -> tuple[tuple[str, ...], tuple[bool, ...]] | None:
         """Each token as its noisy embedding is read, and whether that is right; None if the text has other tokens here.

@@ -15,7 +15,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TextIO, cast
+from typing import TYPE_CHECKING, TextIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,9 @@ from dpcl_core.explorers import scored_texts
 from dpcl_core.methods.language import sensitivity
 from dpcl_core.privacy.embeddings import clipped
 from dpcl_core.privacy.noise import ReleaseNoise
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Request = Mapping[str, object]
 ASKS = ("score", "read")
@@ -85,7 +88,7 @@ class Reader:
         if self._rows is None:
             from dpcl_core.backbones.language import causal
 
-            weights = causal.load(self._backbone).get_input_embeddings().weight  # type: ignore[no-untyped-call]
+            weights = cast("Tensor", causal.load(self._backbone).get_input_embeddings().weight)
             table = weights.detach().float().numpy()
             self._clip = float(np.median(np.linalg.norm(table, axis=1)))
             self._rows = clipped(table, self._clip)

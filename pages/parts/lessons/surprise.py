@@ -33,7 +33,7 @@ def look(stage: Stage) -> int:
         "Family of texts", places, index=1, format_func=corpus.sources.__getitem__, key=stage.key("family")
     )
     stage.press("Score a text", lambda: True)
-    dials, texts = token_layers.Dials(), text_source.everything()
+    dials, texts = token_layers.Dials(), text_source.everything(text_source.BUNDLED)
     number = int(st.number_input("Text, 1 to 20", 1, 20, 4, key=stage.key("number")))
     text = corpus.text(picked, number - 1)
     stage.see()
@@ -70,7 +70,7 @@ def alpha(stage: Stage) -> int:
     """Detection of personal data at every weight α."""
 
     def ranked() -> dict[str, dict[float, float]]:
-        texts = text_source.everything()
+        texts = text_source.everything(text_source.BUNDLED)
         tokens = detection.gathered(texts)
         by = {each: detection.scores(game.ranked(texts, token_layers.Dials(alpha=each)), tokens).auroc for each in ALPHAS}
         return {name: {each: by[each][name] for each in ALPHAS} for name in by[ALPHAS[0]]}
@@ -88,7 +88,7 @@ def alpha(stage: Stage) -> int:
 def misses(stage: Stage) -> int:
     """Kinds of words by their mean score, and the noise that follows."""
     stage.results("Sort the kinds", lambda: True)
-    _, _, kinds = tables.measured(text_source.everything(), token_layers.Dials())
+    _, _, kinds = tables.measured(text_source.everything(text_source.BUNDLED), token_layers.Dials())
     st.markdown(tables.by_kind(kinds))
     st.caption(
         f"θ = {token_layers.Dials().threshold:g}: above it, a token is to be unlearned. AUROC is against unmarked tokens."
@@ -107,7 +107,7 @@ def feedback(stage: Stage) -> int:
     rows_by_share = stage.press("Learn by heart", learned)
     share = stage.choose("by-heart", SHARES)
     stage.see()
-    texts = text_source.everything()
+    texts = text_source.everything(text_source.BUNDLED)
     number = next((place for place, text in enumerate(texts) if "NAME" in text.kinds), 0)
     text, name = _by_heart(share)[number], "A made-up text, partly memorised"
     heat.picture(text, "score", token_layers.Dials(), name, key=stage.key("known"))
@@ -124,7 +124,7 @@ def feedback(stage: Stage) -> int:
 
 def _bars(stage: Stage, groups: list[str], key: str) -> dict[str, float]:
     """Draws bars of score and pattern for these comparisons; returns the score's AUROC by comparison."""
-    table, _, _ = tables.measured(text_source.everything(), token_layers.Dials())
+    table, _, _ = tables.measured(text_source.everything(text_source.BUNDLED), token_layers.Dials())
     shown = table[table["group"].isin(groups)]
     picture, title = figures.detection(shown, dark=stage.dark), "Does the score find personal data?"
     figure_card.show(picture, _provenance(), key=f"lesson-{key}", title=title, table=shown)
@@ -135,7 +135,7 @@ def _bars(stage: Stage, groups: list[str], key: str) -> dict[str, float]:
 @st.cache_resource(max_entries=len(SHARES), show_spinner=False)
 def _by_heart(share: float) -> Sequence[ScoredText]:
     """All texts, scored by a model that has memorised them to this share."""
-    return game.learned(text_source.everything(), share)
+    return game.learned(text_source.everything(text_source.BUNDLED), share)
 
 
 def _private(texts: Sequence[ScoredText]) -> tuple[float, float, float, float]:
@@ -152,4 +152,5 @@ def _private(texts: Sequence[ScoredText]) -> tuple[float, float, float, float]:
 
 
 def _provenance() -> Provenance:
-    return Provenance("made-up texts with marked personal data", len(text_source.everything()), "bundled model")
+    n_texts = len(text_source.everything(text_source.BUNDLED))
+    return Provenance("made-up texts with marked personal data", n_texts, "bundled model")
