@@ -54,7 +54,9 @@ def rewritten(name: str, text: str) -> str:
         '"data={}", "data.dataset=pecl-six", "data.backbone=lm-tiny", "data.train_per_source=41", "data.test_per_class=4"',
         '"data={}", "data.dataset=pecl-six", "data.backbone=smollm2", "data.train_per_source=410", "data.test_per_class=25"',
     )
-    text = re.sub(r"# As printed every task has as many texts: .*", "# As printed every task has as many texts: 410 for 3,000.", text)
+    text = re.sub(
+        r"# As printed every task has as many texts: .*", "# As printed every task has as many texts: 410 for 3,000.", text
+    )
     text = re.sub(r"^# Step size and all else .*$", _WHY, text, flags=re.M)
     text = re.sub(r"^seconds(_in_all)? = .*\n", "", text, flags=re.M)
     text = text.replace("(paper, small)", "(paper, SmolLM2)").replace("A small model and a few texts.", "On SmolLM2.")
@@ -107,7 +109,7 @@ def thousands() -> str:
         '[about]\ntitle = "PeCL\'s baselines with thousands of texts a task (SmolLM2)"\n'
         'question = "Six tasks of 2,000 texts: what do privacy and forgetting cost with this much to learn from?"\n'
         'live_demo = false\nlabel = "seqft"\n\n[spec]\nmethod = "lm-seqft"\nlabels = "prior"\ntuned = "public"\nseeds = [0, 1, 2]\n\n'
-        f"{_WHY}\n{_params(chosen)}\n[spec.data]\ndataset = \"pecl-six\"\n{_data('train_per_source = 2000')}\n\n"
+        f'{_WHY}\n{_params(chosen)}\n[spec.data]\ndataset = "pecl-six"\n{_data("train_per_source = 2000")}\n\n'
         f'[spec.scenario]\nkind = "source-incremental"\norder = {_ORDER}\n\n[spec.privacy]\nepsilons = [8.0, inf]\ndelta = 1e-6\n'
     )
     for method in THOUSANDS[1:]:
