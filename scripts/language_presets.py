@@ -54,9 +54,7 @@ def rewritten(name: str, text: str) -> str:
         '"data={}", "data.dataset=pecl-six", "data.backbone=lm-tiny", "data.train_per_source=41", "data.test_per_class=4"',
         '"data={}", "data.dataset=pecl-six", "data.backbone=smollm2", "data.train_per_source=410", "data.test_per_class=25"',
     )
-    text = re.sub(
-        r"# As printed every task has as many texts: .*", "# As printed every task has as many texts: 410 for 3,000.", text
-    )
+    text = re.sub(r"(# As printed every task has as many texts: ).*", r"\g<1>410 for 3,000.", text)
     text = re.sub(r"^# Step size and all else .*$", _WHY, text, flags=re.M)
     text = re.sub(r"^seconds(_in_all)? = .*\n", "", text, flags=re.M)
     text = text.replace("(paper, small)", "(paper, SmolLM2)").replace("A small model and a few texts.", "On SmolLM2.")
@@ -105,13 +103,33 @@ def _EQUAL() -> str:  # noqa: N802
 def thousands() -> str:
     """The preset with thousands of texts a task."""
     chosen = {**settings("seqft-text-8"), "epochs": 2}
-    text = (
-        '[about]\ntitle = "PeCL\'s baselines with thousands of texts a task (SmolLM2)"\n'
-        'question = "Six tasks of 2,000 texts: what do privacy and forgetting cost with this much to learn from?"\n'
-        'live_demo = false\nlabel = "seqft"\n\n[spec]\nmethod = "lm-seqft"\nlabels = "prior"\ntuned = "public"\nseeds = [0, 1, 2]\n\n'
-        f'{_WHY}\n{_params(chosen)}\n[spec.data]\ndataset = "pecl-six"\n{_data("train_per_source = 2000")}\n\n'
-        f'[spec.scenario]\nkind = "source-incremental"\norder = {_ORDER}\n\n[spec.privacy]\nepsilons = [8.0, inf]\ndelta = 1e-6\n'
-    )
+    text = f"""\
+[about]
+title = "PeCL's baselines with thousands of texts a task (SmolLM2)"
+question = "Six tasks of 2,000 texts: what do privacy and forgetting cost with this much to learn from?"
+live_demo = false
+label = "seqft"
+
+[spec]
+method = "lm-seqft"
+labels = "prior"
+tuned = "public"
+seeds = [0, 1, 2]
+
+{_WHY}
+{_params(chosen)}
+[spec.data]
+dataset = "pecl-six"
+{_data("train_per_source = 2000")}
+
+[spec.scenario]
+kind = "source-incremental"
+order = {_ORDER}
+
+[spec.privacy]
+epsilons = [8.0, inf]
+delta = 1e-6
+"""
     for method in THOUSANDS[1:]:
         rate = settings(f"{method}-text-8")["learning_rate"]
         shared = [f"params.length={LENGTH}", f"params.batch_size={BATCH}", f"params.layers={LAYERS}"]
