@@ -1,6 +1,6 @@
 """Writes PeCL's presets on SmolLM2 from those on the small bundled model, with the settings that `tune_language` found.
 
-    python scripts/language_presets.py     # assets/presets/paper-pecl-*-bundled.toml and paper-pecl-thousands.toml
+    python scripts/language_presets.py     # assets/presets/paper-pecl-*-bundled.toml and paper-pecl-thousands-bundled.toml
 
 Sixty texts of a class to learn and 25 to test, the last two blocks adapted, every method. Beside the paper's unequal budgets
 the main experiment has rows at equal ones: ε = 8 for a whole text, and no noise. `paper-pecl-thousands` has 2,000 texts of a
@@ -144,7 +144,7 @@ def main() -> None:
     for name in NAMES:
         small = (folder / f"paper-pecl-{name}-small.toml").read_text(encoding="utf-8")
         (folder / f"paper-pecl-{name}-bundled.toml").write_text(rewritten(name, small), encoding="utf-8")
-    (folder / "paper-pecl-thousands.toml").write_text(thousands(), encoding="utf-8")
+    (folder / "paper-pecl-thousands-bundled.toml").write_text(thousands(), encoding="utf-8")
 
 
 if __name__ == "__main__":
