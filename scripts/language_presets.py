@@ -17,7 +17,7 @@ ASSETS = Path(__file__).resolve().parent.parent / "assets"
 NAMES = ("main", "orders", "ablations", "alpha", "lambda", "theta")
 LENGTH, BATCH, LAYERS = 56, 32, 2
 MEMORY = 32  # texts of a task that GEM keeps: every step reads all of them
-USUAL = {"learning_rate": 0.002, "epochs": 3}  # where nothing was searched for
+USUAL = {"learning_rate": 0.003, "epochs": 5}  # where nothing was searched for
 THOUSANDS = ("seqft", "er", "ewc", "olora", "mtl")
 _ORDER = '["fomc", "yelp", "ag_news", "amazon-stars", "dreaddit", "dbpedia14"]'
 
@@ -39,7 +39,7 @@ def settings(row: str) -> dict[str, float]:
 def sets(row: str) -> list[str]:
     """The same in the form of `--set`, with what all rows share."""
     chosen = settings(row)
-    lines = [f"params.length={LENGTH}", f"params.batch_size={BATCH}", f"params.layers={LAYERS}"]
+    lines = [f"params.length={LENGTH}", f"params.batch_size={BATCH}", f"params.layers={LAYERS}", "params.adapts=all"]
     lines += [f"params.{name}={value:g}" for name, value in chosen.items()]
     return [*lines, f"params.memory_size={MEMORY}"] if row.startswith("gem") else lines
 
@@ -67,7 +67,7 @@ _WHY = "# Step size and passes: the best on TREC, the same search for every row 
 
 def _params(chosen: dict[str, float]) -> str:
     lines = {"length": LENGTH, "batch_size": BATCH, "layers": LAYERS, **chosen}
-    return "[spec.params]\n" + "".join(f"{name} = {value:g}\n" for name, value in lines.items())
+    return '[spec.params]\nadapts = "all"\n' + "".join(f"{name} = {value:g}\n" for name, value in lines.items())
 
 
 def _data(size: str) -> str:
@@ -132,7 +132,7 @@ delta = 1e-6
 """
     for method in THOUSANDS[1:]:
         rate = settings(f"{method}-text-8")["learning_rate"]
-        shared = [f"params.length={LENGTH}", f"params.batch_size={BATCH}", f"params.layers={LAYERS}"]
+        shared = [f"params.length={LENGTH}", f"params.batch_size={BATCH}", f"params.layers={LAYERS}", "params.adapts=all"]
         body = [f"method=lm-{method}", "params={}", *shared, f"params.learning_rate={rate:g}", "params.epochs=2"]
         text += f'\n[[also]]\nlabel = "{method}"\nset = [{", ".join(chr(34) + one + chr(34) for one in body)}]\n'
     return text

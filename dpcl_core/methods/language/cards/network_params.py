@@ -45,6 +45,10 @@ class LanguageParams(Params):
         description="How many last blocks of the model are adapted; more than it has: all. 0: all of the bundled model, the "
         "last two of others. What comes before them is computed once for each text and kept.",
     )
+    adapts: Literal["attention", "all"] = Field(
+        "attention",
+        description="attention: its input projections are adapted. all: every linear map of these blocks.",
+    )
     eval: Evaluation = Field(
         "auto",
         description="How an answer is read, and learned. choice: as a choice among the task's labels, after what each label "
@@ -98,9 +102,12 @@ def differences(spec: RunSpec) -> tuple[str, ...]:
     return (
         "Not given in the paper: prompts and how an answer is read, LoRA's rank and layers, the length of texts, how "
         f"data were split, repetitions. Ours: {_READ[params.reading_rule(backbone)]}, rank {params.lora_rank} on the "
-        f"attention's projections{_of_blocks(params.n_layers(backbone))}, {params.length} tokens, {n_seeds} "
+        f"{_ADAPTS[params.adapts]}{_of_blocks(params.n_layers(backbone))}, {params.length} tokens, {n_seeds} "
         f"seed{'s' if n_seeds != 1 else ''}.",
     )
+
+
+_ADAPTS = {"attention": "attention's projections", "all": "all linear maps"}
 
 
 def _of_blocks(n_layers: int | None) -> str:
