@@ -1,6 +1,6 @@
 """Writes PeCL's presets on SmolLM2 from those on the small bundled model, with the settings that `tune_language` found.
 
-    python scripts/language_presets.py     # assets/presets/paper-pecl-*-bundled.toml and paper-pecl-thousands.toml
+    python scripts/language_presets.py     # assets/presets/paper-pecl-*-bundled.toml and paper-pecl-thousands-bundled.toml
 
 Sixty texts of a class to learn and 25 to test, the last two blocks adapted, every method. Beside the paper's unequal budgets
 the main experiment has rows at equal ones: ε = 8 for a whole text, and no noise. `paper-pecl-thousands` has 2,000 texts of a
@@ -17,7 +17,7 @@ ASSETS = Path(__file__).resolve().parent.parent / "assets"
 NAMES = ("main", "orders", "ablations", "alpha", "lambda", "theta")
 LENGTH, BATCH, LAYERS = 56, 32, 2
 MEMORY = 32  # texts of a task that GEM keeps: every step reads all of them
-USUAL = {"learning_rate": 0.002, "epochs": 3}  # where nothing was searched for
+USUAL = {"learning_rate": 0.003, "epochs": 5}  # where nothing was searched for
 THOUSANDS = ("seqft", "er", "ewc", "olora", "mtl")
 _ORDER = '["fomc", "yelp", "ag_news", "amazon-stars", "dreaddit", "dbpedia14"]'
 
@@ -39,7 +39,7 @@ def settings(row: str) -> dict[str, float]:
 def sets(row: str) -> list[str]:
     """The same in the form of `--set`, with what all rows share."""
     chosen = settings(row)
-    lines = [f"params.length={LENGTH}", f"params.batch_size={BATCH}", f"params.layers={LAYERS}"]
+    lines = [f"params.length={LENGTH}", f"params.batch_size={BATCH}", f"params.layers={LAYERS}", "params.adapts=all"]
     lines += [f"params.{name}={value:g}" for name, value in chosen.items()]
     return [*lines, f"params.memory_size={MEMORY}"] if row.startswith("gem") else lines
 
@@ -54,7 +54,7 @@ def rewritten(name: str, text: str) -> str:
         '"data={}", "data.dataset=pecl-six", "data.backbone=lm-tiny", "data.train_per_source=41", "data.test_per_class=4"',
         '"data={}", "data.dataset=pecl-six", "data.backbone=smollm2", "data.train_per_source=410", "data.test_per_class=25"',
     )
-    text = re.sub(r"# As printed every task has as many texts: .*", "# As printed every task has as many texts: 410 for 3,000.", text)
+    text = re.sub(r"(# As printed every task has as many texts: ).*", r"\g<1>410 for 3,000.", text)
     text = re.sub(r"^# Step size and all else .*$", _WHY, text, flags=re.M)
     text = re.sub(r"^seconds(_in_all)? = .*\n", "", text, flags=re.M)
     text = text.replace("(paper, small)", "(paper, SmolLM2)").replace("A small model and a few texts.", "On SmolLM2.")
@@ -67,7 +67,7 @@ _WHY = "# Step size and passes: the best on TREC, the same search for every row 
 
 def _params(chosen: dict[str, float]) -> str:
     lines = {"length": LENGTH, "batch_size": BATCH, "layers": LAYERS, **chosen}
-    return "[spec.params]\n" + "".join(f"{name} = {value:g}\n" for name, value in lines.items())
+    return '[spec.params]\nadapts = "all"\n' + "".join(f"{name} = {value:g}\n" for name, value in lines.items())
 
 
 def _data(size: str) -> str:
@@ -103,16 +103,36 @@ def _EQUAL() -> str:  # noqa: N802
 def thousands() -> str:
     """The preset with thousands of texts a task."""
     chosen = {**settings("seqft-text-8"), "epochs": 2}
-    text = (
-        '[about]\ntitle = "PeCL\'s baselines with thousands of texts a task (SmolLM2)"\n'
-        'question = "Six tasks of 2,000 texts: what do privacy and forgetting cost with this much to learn from?"\n'
-        'live_demo = false\nlabel = "seqft"\n\n[spec]\nmethod = "lm-seqft"\nlabels = "prior"\ntuned = "public"\nseeds = [0, 1, 2]\n\n'
-        f"{_WHY}\n{_params(chosen)}\n[spec.data]\ndataset = \"pecl-six\"\n{_data('train_per_source = 2000')}\n\n"
-        f'[spec.scenario]\nkind = "source-incremental"\norder = {_ORDER}\n\n[spec.privacy]\nepsilons = [8.0, inf]\ndelta = 1e-6\n'
-    )
+    text = f"""\
+[about]
+title = "PeCL's baselines with thousands of texts a task (SmolLM2)"
+question = "Six tasks of 2,000 texts: what do privacy and forgetting cost with this much to learn from?"
+live_demo = false
+label = "seqft"
+
+[spec]
+method = "lm-seqft"
+labels = "prior"
+tuned = "public"
+seeds = [0, 1, 2]
+
+{_WHY}
+{_params(chosen)}
+[spec.data]
+dataset = "pecl-six"
+{_data("train_per_source = 2000")}
+
+[spec.scenario]
+kind = "source-incremental"
+order = {_ORDER}
+
+[spec.privacy]
+epsilons = [8.0, inf]
+delta = 1e-6
+"""
     for method in THOUSANDS[1:]:
         rate = settings(f"{method}-text-8")["learning_rate"]
-        shared = [f"params.length={LENGTH}", f"params.batch_size={BATCH}", f"params.layers={LAYERS}"]
+        shared = [f"params.length={LENGTH}", f"params.batch_size={BATCH}", f"params.layers={LAYERS}", "params.adapts=all"]
         body = [f"method=lm-{method}", "params={}", *shared, f"params.learning_rate={rate:g}", "params.epochs=2"]
         text += f'\n[[also]]\nlabel = "{method}"\nset = [{", ".join(chr(34) + one + chr(34) for one in body)}]\n'
     return text
@@ -124,7 +144,7 @@ def main() -> None:
     for name in NAMES:
         small = (folder / f"paper-pecl-{name}-small.toml").read_text(encoding="utf-8")
         (folder / f"paper-pecl-{name}-bundled.toml").write_text(rewritten(name, small), encoding="utf-8")
-    (folder / "paper-pecl-thousands.toml").write_text(thousands(), encoding="utf-8")
+    (folder / "paper-pecl-thousands-bundled.toml").write_text(thousands(), encoding="utf-8")
 
 
 if __name__ == "__main__":

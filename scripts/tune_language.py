@@ -21,7 +21,7 @@ from dpcl_core.events import TaskLearned
 from dpcl_core.spec import RunSpec
 
 OUT = Path(__file__).resolve().parent.parent / "assets" / "language" / "tuned.json"
-RATES, EPOCHS = (5e-4, 2e-3, 8e-3), (3, 10)
+RATES, EPOCHS = (1e-3, 3e-3, 1e-2), (3, 10)
 DELTA = 1e-6
 BASE: Mapping[str, object] = {
     "labels": "prior",
@@ -29,7 +29,7 @@ BASE: Mapping[str, object] = {
     "data": {"dataset": "trec", "backbone": "smollm2", "train_per_class": 50, "test_per_class": 25},
     "scenario": {"kind": "class-incremental", "tasks": 2},
 }
-PARAMS: Mapping[str, object] = {"length": 32, "batch_size": 32}
+PARAMS: Mapping[str, object] = {"length": 32, "batch_size": 32, "layers": 2, "adapts": "all"}
 METHODS = ("lm-seqft", "lm-er", "lm-ewc", "lm-gem", "lm-olora", "lm-mtl")
 # Of every row: its method, its own parameters, epsilon and adjacency.
 Row = tuple[str, Mapping[str, object], float, str]

@@ -67,6 +67,15 @@ def test_the_two_parts_together_are_the_model(kind: str, layers: int) -> None:
             torch.testing.assert_close(part.above(states, some), expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize(("kind", "n_maps"), [("gpt2", 4), ("llama", 7), ("neox", 4)])
+def test_every_linear_map_of_the_last_blocks_can_be_adapted(kind: str, n_maps: int) -> None:
+    net = stirred(Adapted(model(kind), 2, 4.0, 0, 2, every=True))
+    assert len(net.pairs()) == 2 * n_maps
+    with torch.no_grad():
+        found = net.split.above(net.split.below(net.embed(IDS)), EVERY)
+        torch.testing.assert_close(found, net.model(input_ids=IDS).logits, rtol=0, atol=1e-5)
+
+
 def test_gradients_reach_the_adapters_and_nothing_below() -> None:
     net = stirred(Adapted(model("llama"), 2, 4.0, 0, 2))
     states = net.split.below(net.embed(IDS))

@@ -135,14 +135,15 @@ def test_what_the_text_claims_is_looked_for_where_the_table_says_otherwise_too()
 
 @pytest.mark.parametrize("experiment", PAPERS["pecl"].experiments, ids=lambda experiment: experiment.name)
 def test_every_printed_number_has_a_run_and_every_claim_its_two_sides(experiment: Experiment) -> None:
-    for size in ("small", "full"):
+    for size in experiment.sizes:
         runs = presets.variants(experiment.preset(size))
         for ordering in experiment.orderings:
             for side in (ordering.first, ordering.second):
                 assert side.epsilon in runs[side.run].privacy.epsilons
         names = {(row.method, row.variant) for row in comparison.rows(PAPERS["pecl"], experiment, {})}
         assert names <= {pecl.printed_as(spec) for spec in runs.values()}
-        assert len({(pecl.printed_as(spec), _layer(spec)) for spec in runs.values()}) == len(runs)  # no two share a row
+        shown = {(pecl.printed_as(spec), _layer(spec), spec.privacy.epsilons) for spec in runs.values()}
+        assert len(shown) == len(runs)  # no two share a row
 
 
 def test_the_paper_s_orders_are_told_apart_on_either_corpus() -> None:

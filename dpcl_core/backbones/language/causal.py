@@ -38,9 +38,13 @@ class Adapted(nn.Module):
     frozen model, cut at the same place.
     """
 
-    def __init__(self, frozen: PreTrainedModel, rank: int, alpha: float, seed: int, layers: int | None = None) -> None:
+    def __init__(
+        self, frozen: PreTrainedModel, rank: int, alpha: float, seed: int, layers: int | None = None, *, every: bool = False
+    ) -> None:
         """`seed`: of the initial values of A, uniform as in the original, and the same on every device. `layers`: how many
-        last blocks are adapted; None, or more than there are: all."""
+        last blocks are adapted; None, or more than there are: all. `every`: every linear map of these blocks is adapted, not
+        only attention's input projections.
+        """
         super().__init__()
         from peft import LoraConfig, inject_adapter_in_model
 
@@ -52,6 +56,9 @@ class Adapted(nn.Module):
             allowed = f"must be a model whose attention has projections called {', '.join(PROJECTIONS)}: they are adapted"
             raise BadInput(FIELD, self._name, allowed)
         path, cut = _cut(named, layers)
+        if every:
+            kinds = {type(module) for module in named.values()}
+            named = {name: module for name, module in model.named_modules() if type(module) in kinds and block_of(name)}
         named = {name: module for name, module in named.items() if not cut or _number(name) >= cut}
         transposed = type(next(iter(named.values()))).__name__ == "Conv1D"  # GPT-2 writes x W, others W x
         config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=list(named), fan_in_fan_out=transposed)  # type: ignore[arg-type]
@@ -149,12 +156,14 @@ def load(backbone: str, device: str = "cpu") -> PreTrainedModel:
     return _frozen(backbone, device)
 
 
-def adapted(backbone: str, device: str, rank: int, alpha: float, seed: int, layers: int | None = None) -> Adapted:
+def adapted(
+    backbone: str, device: str, rank: int, alpha: float, seed: int, layers: int | None = None, *, every: bool = False
+) -> Adapted:
     """The model with new adapters on its last `layers` blocks (None: all). It shares its frozen tensors with all others.
 
-    Raises what `load` raises.
+    `every`: on every linear map of these blocks. Raises what `load` raises.
     """
-    return Adapted(load(backbone, device), rank, alpha, seed, layers).to(device)
+    return Adapted(load(backbone, device), rank, alpha, seed, layers, every=every).to(device)
 
 
 @lru_cache(maxsize=1)

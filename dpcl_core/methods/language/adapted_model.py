@@ -38,8 +38,15 @@ class AdaptedModel:
         self.params: LanguageParams = spec.params
         self.spec, self.cell, self.context = spec, cell, context
         params, backbone = spec.params, spec.data.backbone
-        layers = params.n_layers(backbone)
-        self.net = causal.adapted(backbone, context.device, params.lora_rank, params.lora_alpha, cell.seed, layers)
+        self.net = causal.adapted(
+            backbone,
+            context.device,
+            params.lora_rank,
+            params.lora_alpha,
+            cell.seed,
+            params.n_layers(backbone),
+            every=params.adapts == "all",
+        )
         self._tokenizer, self._rule = tokenizer.load(backbone), params.reading_rule(backbone)
         self.forks = Forks() if self._rule == "choice" else None
         self.copies: Mapping[str, NDArray[np.generic]] = {}  # of the last task's texts, by name; empty if none are released

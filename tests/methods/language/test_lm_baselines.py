@@ -49,7 +49,9 @@ _WORDS = (("a", "b"), ("c", "d"), ("e", "f"))
 def tiny_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """The random model in place of a trained one; adapters start as they do in a run."""
 
-    def adapted(backbone: str, device: str, rank: int, alpha: float, seed: int, layers: int | None) -> causal.Adapted:
+    def adapted(
+        backbone: str, device: str, rank: int, alpha: float, seed: int, layers: int | None, *, every: bool
+    ) -> causal.Adapted:
         return tiny.adapted(width=16, rank=rank, seed=seed, started=False)
 
     def public(backbone: str, length: int) -> NDArray[np.int32]:

@@ -45,6 +45,10 @@ class LanguageParams(Params):
         description="How many last blocks of the model are adapted; more than it has: all. 0: all of the bundled model, the "
         "last two of others. What comes before them is computed once for each text and kept.",
     )
+    adapts: Literal["attention", "all"] = Field(
+        "attention",
+        description="attention: its input projections are adapted. all: every linear map of these blocks.",
+    )
     eval: Evaluation = Field(
         "auto",
         description="How an answer is read, and learned. choice: as a choice among the task's labels, after what each label "
@@ -88,15 +92,30 @@ class LanguageParams(Params):
         return min(1.0, self.batch_size / task_size)
 
 
+_READ = {
+    "choice": "labels ranked by their likelihood among a task's labels, their prior on public texts taken off",
+    "rank": "labels ranked by their likelihood",
+    "generate": "what the model writes",
+}
+
+
 def differences(spec: RunSpec) -> tuple[str, ...]:
     """Choices of ours for training a language model that the PeCL paper leaves open."""
-    params, n_seeds = spec.params, len(spec.seeds)
+    params, n_seeds, backbone = spec.params, len(spec.seeds), spec.data.backbone
     assert isinstance(params, LanguageParams)
     return (
         "Not given in the paper: prompts and how an answer is read, LoRA's rank and layers, the length of texts, how "
-        f"data were split, repetitions. Ours: labels ranked by their likelihood, rank {params.lora_rank} on the "
-        f"attention's projections, {params.length} tokens, {n_seeds} seed{'s' if n_seeds != 1 else ''}.",
+        f"data were split, repetitions. Ours: {_READ[params.reading_rule(backbone)]}, rank {params.lora_rank} on the "
+        f"{_ADAPTS[params.adapts]}{_of_blocks(params.n_layers(backbone))}, {params.length} tokens, {n_seeds} "
+        f"seed{'s' if n_seeds != 1 else ''}.",
     )
+
+
+_ADAPTS = {"attention": "attention's projections", "all": "all linear maps"}
+
+
+def _of_blocks(n_layers: int | None) -> str:
+    return "" if n_layers is None else f" of the last {n_layers} blocks" if n_layers > 1 else " of the last block"
 
 
 def is_local(params: Params) -> bool:

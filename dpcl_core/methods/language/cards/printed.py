@@ -38,6 +38,8 @@ _OPEN = {
     "params.length": "The length of texts, their prompts and the list of stop words are not given.",
     "params.lora_rank": "The rank of LoRA and the layers that have it are not given.",
     "params.lora_alpha": "LoRA's alpha is not given.",
+    "params.adapts": "The rank of LoRA and the layers that have it are not given.",
+    "params.layers": "The rank of LoRA and the layers that have it are not given.",
     "params.loss": "Both are named, and not which one was used.",
     "params.eval": "How an answer is read is not given.",
 }
