@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from typing import IO, cast
 
 import streamlit as st
 
+from dpcl_core import paths
 from dpcl_core.backbones import catalog, packaged
 from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.errors import BadInput
@@ -37,7 +40,7 @@ def draw(view: View, typed: Typed) -> dict[str, object]:
         options = sorted({*card.resolutions, start}, reverse=True)
         sides, axes = st.columns(2, gap="small")
         picked = sides.selectbox(
-            "Resolution", options, options.index(start), format_func=_pixels, key=view.key("resolution"),
+            "Resolution", options, options.index(start), format_func=partial(_pixels, card.name), key=view.key("resolution"),
             help=DataSpec.model_fields["resolution"].description,
         )  # fmt: skip
         values["resolution"] = None if picked == card.resolutions[0] else picked
@@ -60,8 +63,24 @@ def _card(name: str) -> BackboneCard | None:
         return None  # typed and unknown: the checks report it
 
 
-def _pixels(side: int) -> str:
-    return f"{side} × {side} pixels"
+def _pixels(network: str, side: int) -> str:
+    """A resolution with what it costs and saves, as measured on public pictures; nothing for one that was not measured."""
+    measured = _measured(network)
+    if str(side) not in measured or (most := max(measured, key=int)) == str(side):
+        return f"{side} × {side} pixels"
+    here, there = measured[str(side)], measured[most]
+    faster = here["pictures_per_second"] / there["pictures_per_second"]
+    lost = 100 * (there["accuracy"] - here["accuracy"])
+    return f"{side} × {side}: {faster:.1f} times as quick, {lost:.0f} points less"
+
+
+@st.cache_data(show_spinner=False)
+def _measured(network: str) -> dict[str, dict[str, float]]:
+    """Speed and accuracy of a network by resolution, from scripts/measure_resolutions.py; empty where none are recorded."""
+    path = paths.assets_dir() / "axes" / f"{network}-resolutions.json"
+    if not path.exists():
+        return {}
+    return cast("dict[str, dict[str, float]]", json.loads(path.read_text(encoding="utf-8"))["resolutions"])
 
 
 @st.cache_resource
