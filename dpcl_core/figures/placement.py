@@ -110,7 +110,7 @@ def _share(mean: float, references: References) -> str:
 
 
 def _percent(value: float) -> str:
-    return f"{100 * value:.1f} %"
+    return f"{round(100 * value, 6):.1f} %"  # 65.25 and 65.25000000000001 print alike
 
 
 def _divergence(q: float, p: float) -> float:
