@@ -101,7 +101,7 @@ def _share(mean: float, references: References) -> str:
     untrained, ceiling = references.untrained, references.ceiling
     floor = max(references.chance, untrained or 0.0)
     if untrained is not None and untrained - references.chance >= _SAME and mean < untrained - _SAME:
-        return ", so training made it worse than the network was"
+        return ", so it ends below the untrained network"
     if ceiling is None or ceiling <= floor + _SAME:
         return ""
     if mean >= ceiling - _SAME:
@@ -110,7 +110,7 @@ def _share(mean: float, references: References) -> str:
 
 
 def _percent(value: float) -> str:
-    return f"{100 * value:.1f} %"
+    return f"{round(100 * value, 6):.1f} %"  # 65.25 and 65.25000000000001 print alike
 
 
 def _divergence(q: float, p: float) -> float:

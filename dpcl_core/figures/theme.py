@@ -21,6 +21,7 @@ from dpcl_core.figures.picture import Picture
 from dpcl_core.spec import LabelSetting
 
 _MAX_POINTS = 1000
+_NAMES_ROOM = 24  # pixels at the right edge where the names of curves begin
 _LABEL_ROOM, _ALIKE = 7.0, 0.5  # percentage points: a name's height, and levels with one name
 _READABLE = 4.8  # above the required 4.5: a redrawn figure is slightly pale for a moment
 DASHES: dict[LabelSetting, str] = {"prior-const": "solid", "prior": "dash", "data": "dot", "dp-learned": "dashdot"}
@@ -202,12 +203,13 @@ def add_references(drawn: go.Figure, references: References, *, dark: bool, is_r
     at the left; the other way round where curves rise from left to right (`is_rising`).
     """
     low_x, high_x = (1.0, 0.0) if is_rising else (0.0, 1.0)
-    chance, untrained = 100 * references.chance, references.untrained
-    named = [(chance, f"chance {chance:.0f} %", "dot", low_x, chance < _LABEL_ROOM)]
-    if untrained is not None and abs(100 * untrained - chance) < _ALIKE:
+    chance, untrained = 100 * references.chance, 100 * (references.untrained or 0.0)
+    is_beaten = references.untrained is not None and untrained < chance
+    named = [(chance, f"chance {chance:.0f} %", "dot", low_x, chance < _LABEL_ROOM or is_beaten)]
+    if references.untrained is not None and abs(untrained - chance) < _ALIKE:
         named = [(chance, f"chance = untrained {chance:.0f} %", "dot", low_x, True)]
-    elif untrained is not None:
-        named.append((100 * untrained, f"untrained {100 * untrained:.0f} %", "dashdot", low_x, 100 * untrained > chance))
+    elif references.untrained is not None:
+        named.append((untrained, f"untrained {untrained:.0f} %", "dashdot", low_x, not is_beaten))
     if references.ceiling is not None:
         top = 100 * references.ceiling
         named.append((top, f"at once, no noise {top:.0f} %", "dash", high_x, True))
@@ -216,7 +218,7 @@ def add_references(drawn: go.Figure, references: References, *, dark: bool, is_r
             type="line", xref="paper", x0=0, x1=1, yref="y", y0=height, y1=height, layer="below",
             line={"color": ink(dark).soft, "width": 1.2, "dash": dash},
         )  # fmt: skip
-        add_note(drawn, height, text, x=x, above=is_above, dark=dark)
+        add_note(drawn, height, text, x=x, above=is_above, dark=dark, shift=0 if is_rising or x == low_x else -_NAMES_ROOM)
 
 
 def add_level(drawn: go.Figure, height: float, text: str, *, x: float, above: bool, dark: bool) -> None:
@@ -225,11 +227,11 @@ def add_level(drawn: go.Figure, height: float, text: str, *, x: float, above: bo
     add_note(drawn, height, text, x=x, above=above, dark=dark)
 
 
-def add_note(drawn: go.Figure, height: float, text: str, *, x: float, above: bool, dark: bool) -> None:
-    """Adds a small text above or below this height, at `x` (0: left, 1: right edge)."""
+def add_note(drawn: go.Figure, height: float, text: str, *, x: float, above: bool, dark: bool, shift: int = 0) -> None:
+    """Adds a small text above or below this height, at `x` (0: left, 1: right edge), moved right by `shift` pixels."""
     drawn.add_annotation(
         text=text, x=x, xref="paper", y=height, xanchor={0.0: "left", 1.0: "right"}.get(x, "center"),
-        yanchor="bottom" if above else "top", showarrow=False, font={"color": ink(dark).soft, "size": 11.5},
+        yanchor="bottom" if above else "top", showarrow=False, font={"color": ink(dark).soft, "size": 11.5}, xshift=shift,
     )  # fmt: skip
 
 

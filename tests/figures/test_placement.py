@@ -96,8 +96,8 @@ CEILING, SHARE = "all at once without noise", "of the way to the ceiling."
          f"At ε = 1 {ENDS} 60.0 % accuracy: {GUESS} 25.0 %, the untrained network 40.0 % and {CEILING} 80.0 %, so it covers "
          f"50 % {SHARE}"),
         ([0.3] * 3, References(0.25, 0.4, 450.0, 0.8),
-         f"At ε = 1 {ENDS} 30.0 % accuracy: {GUESS} 25.0 %, the untrained network 40.0 % and {CEILING} 80.0 %, so training "
-         "made it worse than the network was."),
+         f"At ε = 1 {ENDS} 30.0 % accuracy: {GUESS} 25.0 %, the untrained network 40.0 % and {CEILING} 80.0 %, so it ends "
+         "below the untrained network."),
         ([0.85] * 3, References(0.25, None, 450.0, 0.8),
          f"At ε = 1 {ENDS} 85.0 % accuracy: {GUESS} 25.0 % and {CEILING} 80.0 %, so it reaches the ceiling."),
         ([0.2] * 3, References(0.25, None, 450.0, 0.8),

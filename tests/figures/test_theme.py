@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpcl_core.events import References
 from dpcl_core.figures import theme
 from tests.figures.making import contrast, luminance
 
@@ -75,3 +76,25 @@ def test_decimation_keeps_ends_and_extremes_within_a_thousand_points() -> None:
     assert (np.diff(few_x) > 0).all()
     short_x, _ = theme.decimated(x[:1000], y[:1000])
     assert len(short_x) == 1000
+
+
+@pytest.mark.parametrize("is_rising", [False, True])
+def test_levels_differ_by_dash_and_name_and_not_by_colour(is_rising: bool) -> None:
+    drawn = theme.figure(False, height=300)
+    theme.add_references(drawn, References(0.1, 0.4, 450.0, 0.9), dark=False, is_rising=is_rising)
+    assert [(line.y0, line.y1) for line in drawn.layout.shapes] == [(10, 10), (40, 40), (90, 90)]
+    assert len({line.line.dash for line in drawn.layout.shapes}) == 3
+    assert len({line.line.color for line in drawn.layout.shapes}) == 1
+    assert [note.text for note in drawn.layout.annotations] == ["chance 10 %", "untrained 40 %", "at once, no noise 90 %"]
+    chance, untrained, ceiling = drawn.layout.annotations
+    assert (chance.x, untrained.x, ceiling.x) == ((1, 1, 0) if is_rising else (0, 0, 1))
+
+
+def test_levels_that_print_alike_are_one_line_and_near_ones_have_their_names_apart() -> None:
+    same, near, none = (theme.figure(False, height=300) for _ in range(3))
+    theme.add_references(same, References(0.1, 0.1), dark=False)
+    assert [note.text for note in same.layout.annotations] == ["chance = untrained 10 %"]
+    theme.add_references(near, References(0.25, 0.28), dark=False)
+    assert [note.yanchor for note in near.layout.annotations] == ["top", "bottom"]
+    theme.add_references(none, References(0.0), dark=False)
+    assert [note.yanchor for note in none.layout.annotations] == ["bottom"], "below 0 there is no room"

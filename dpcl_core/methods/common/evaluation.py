@@ -57,18 +57,18 @@ def untrained(learner: Learner, seed: int, stream: TaskStream, n_cells: int) -> 
 
 
 def zero_shot(streams: Sequence[TaskStream], scores: Callable[[Task], NDArray[np.floating]]) -> float | None:
-    """Score in [0, 1] of a model that has seen no training example: mean over tasks, then over streams; None without a test.
+    """Accuracy of a model that has seen no training example: mean over tasks, then over streams; None without a test.
 
-    `scores`: gives [n, classes] for `task.test`; asked once for tasks that seeds share. The metric is accuracy.
+    A model that names no label at all is wrong. `scores`: gives [n, classes] for `task.test`; asked once for tasks that seeds share.
     """
-    known: dict[tuple[str, tuple[int, ...], bytes], float | None] = {}
+    known: dict[tuple[str, tuple[int, ...], bytes], float] = {}
     means = []
     for stream in streams:
         found = []
         for task in (task for task in stream.tasks if len(task.test)):
             key = task.name, task.prior, b"" if task.test.rows is None else task.test.rows.tobytes()
             if key not in known:
-                known[key] = _score([{"": _right(scores(task)[None], task.test.labels)}], "", 0)
+                known[key] = _score([{"": _right(scores(task)[None], task.test.labels)}], "", 0) or 0.0
             found.append(known[key])
         means.append(mean(found))
     return mean(means)
