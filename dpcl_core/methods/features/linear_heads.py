@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,9 +104,10 @@ def trained(
     add = _addition(ordered, sigmas[order[:n_hidden]].tolist(), weights[0], plan.n_steps) if ordered else None
     clips = np.full(n_hidden, plan.clip_norm, dtype=weights.dtype)
     mean, clipped_mean = 1 / plan.expected_batch, plan.clip_norm / plan.expected_batch
-    on_card = None if device == "cpu" or not n_hidden else _on_card(data.directions, device)
+    there = None if device == "cpu" or not n_hidden else _on_card(data.directions, device)
+    sums = clipped_sums if there is None else partial(clipped_sums, on_card=there)
     for step in range(plan.n_steps):
-        clipped, plain = clipped_sums(data, batches.draw(len(places)), weights, clips, on_card)
+        clipped, plain = sums(data, batches.draw(len(places)), weights, clips)
         if add is not None:
             np.multiply(add(clipped), weights.dtype.type(clipped_mean), out=hidden)
         if n_hidden < len(weights):
