@@ -85,8 +85,7 @@ class Reader:
         if self._rows is None:
             from dpcl_core.backbones.language import causal
 
-            weights = causal.load(self._backbone).get_input_embeddings().weight  # type: ignore[no-untyped-call]
-            table = weights.detach().float().numpy()
+            table = causal.embedding_table(causal.load(self._backbone))
             self._clip = float(np.median(np.linalg.norm(table, axis=1)))
             self._rows = clipped(table, self._clip)
         return self._rows, self._clip
