@@ -9,12 +9,15 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
+
+from pydantic import TypeAdapter
 
 import dpcl_core
 from dpcl_core.data.texts import Texts
 from dpcl_core.events import ScoredText
 
+_TEXTS = TypeAdapter(list[ScoredText])
 _ENDED = "the process that reads with this model ended by itself; try again, with less open on this computer"
 
 
@@ -50,7 +53,7 @@ class TokenReader:
             "tasks": list(tasks),
         }
         found = self._asked(request, done)["texts"]
-        return [ScoredText(**cast("dict[str, Any]", _tuples(text))) for text in cast("list[dict[str, object]]", found)]
+        return _TEXTS.validate_python(found)
 
     def read(self, text: str, ratios: Sequence[float], n_releases: int) -> tuple[tuple[str, ...], tuple[bool, ...]] | None:
         """Each token as its noisy embedding is read, and whether that is right; None if the text has other tokens here.
@@ -113,7 +116,3 @@ class TokenReader:
                 cwd=Path(dpcl_core.__file__).resolve().parent.parent,
             )
         return self._process
-
-
-def _tuples(text: Mapping[str, object]) -> dict[str, object]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in text.items()}

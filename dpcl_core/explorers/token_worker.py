@@ -15,7 +15,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TextIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +28,6 @@ from dpcl_core.explorers import scored_texts
 from dpcl_core.methods.language import sensitivity
 from dpcl_core.privacy.embeddings import clipped
 from dpcl_core.privacy.noise import ReleaseNoise
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Request = Mapping[str, object]
 ASKS = ("score", "read")
@@ -88,8 +85,7 @@ class Reader:
         if self._rows is None:
             from dpcl_core.backbones.language import causal
 
-            weights = cast("Tensor", causal.load(self._backbone).get_input_embeddings().weight)
-            table = weights.detach().float().numpy()
+            table = causal.embedding_table(causal.load(self._backbone))
             self._clip = float(np.median(np.linalg.norm(table, axis=1)))
             self._rows = clipped(table, self._clip)
         return self._rows, self._clip

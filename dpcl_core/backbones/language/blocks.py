@@ -61,18 +61,18 @@ class Split:
             hook.remove()
         return seen[0]
 
-    def above(self, states: Tensor, columns: Tensor) -> Tensor:
+    def above(self, states: Tensor, columns: Tensor, *, whole: bool = False) -> Tensor:
         """Logits [b, k, size] of the tokens that follow these columns, int64 [b, k], from the states before block `cut`.
 
         These are token embeddings where `cut` is 0. Only the columns go through the last layer, which in a small model costs
-        as much as all others, and through the last block's layers after its attention.
+        as much as all others, and through the last block's layers after its attention (`whole`: all do).
         """
         with ExitStack() as hooks:
             hooks.enter_context(_only(self._head, columns))
             if not self.cut:
                 return cast(Tensor, self._model(inputs_embeds=states, use_cache=False).logits)
             hooks.enter_context(_entering(self._first, states))
-            if self._mlp is not None:
+            if self._mlp is not None and not whole:
                 hooks.enter_context(_only(self._mlp, columns, width=states.shape[1]))
             return cast(Tensor, self._above(inputs_embeds=states, use_cache=False).logits)
 

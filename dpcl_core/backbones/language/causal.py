@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
@@ -164,6 +166,14 @@ def adapted(
     `every`: on every linear map of these blocks. Raises what `load` raises.
     """
     return Adapted(load(backbone, device), rank, alpha, seed, layers, every=every).to(device)
+
+
+def embedding_table(model: PreTrainedModel) -> NDArray[np.float32]:
+    """The rows of a model's table of token embeddings [size, width]."""
+    layer = model.get_input_embeddings()
+    assert isinstance(layer, nn.Embedding)
+    table: NDArray[np.float32] = layer.weight.detach().float().cpu().numpy()
+    return table
 
 
 @lru_cache(maxsize=1)

@@ -161,10 +161,10 @@ def logits_at(
     No mask is needed: padding is at the end, and a causal model does not look ahead.
     """
     split = net.public if public else net.split
-    return split.above(_states(net, batch, reading, epoch), columns)
+    return split.above(states_of(net, batch, reading, epoch), columns)
 
 
-def _states(net: Adapted, batch: Batch, reading: Reading, epoch: int) -> Tensor:
+def states_of(net: Adapted, batch: Batch, reading: Reading, epoch: int) -> Tensor:
     """What the first adapted block reads [b, S, width]: from kept states, unless the embeddings are not the tokens' own."""
     if reading is clean:
         return net.states(batch.ids, batch.mask)

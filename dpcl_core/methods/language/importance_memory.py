@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from dpcl_core.backbones.language.causal import Adapted
-from dpcl_core.methods.language.gradients import AT_ONCE, Reading, batch_of, clean, log_probs, recorded
+from dpcl_core.methods.language.gradients import AT_ONCE, Reading, batch_of, clean, recorded, states_of
 from dpcl_core.methods.language.prompts import Prompted
 from dpcl_core.methods.language.sensitivity import penalty_strength
 
@@ -81,7 +81,8 @@ def input_norms(net: Adapted, texts: Prompted, device: str, reading: Reading = c
     for rows in np.array_split(np.arange(len(texts)), -(-len(texts) // AT_ONCE)) if len(texts) else ():
         batch = batch_of(texts, rows, device)
         with recorded(layers) as passed:
-            log_probs(net, batch, reading, answers_only=True)
+            last = batch.mask.sum(dim=1, keepdim=True) - 1
+            net.split.above(states_of(net, batch, reading, 0), last, whole=True)
         n_tokens += int(batch.mask.sum())
         totals += torch.stack([(passed[layer][0].norm(dim=2) * batch.mask).sum().double().cpu() for layer in layers])
     means: list[float] = (totals / max(1, n_tokens)).tolist()
