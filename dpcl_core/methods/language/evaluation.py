@@ -31,13 +31,13 @@ def label_scores(
     labels: Sequence[int],
     classes: Sequence[str],
     name: str,
-    rule: Literal["rank", "generate"] = "rank",
+    rule: Literal["whole", "generate"] = "whole",
     *,
     device: str,
 ) -> NDArray[np.float32]:
     """Scores of the labels of texts, [n, classes]; -inf outside `labels`.
 
-    "rank": log-likelihood of every label's name after the prompt, with the end-of-text token, so that a name which is the
+    "whole": log-likelihood of every label's name after the prompt, with the end-of-text token, so that a name which is the
     beginning of another has no advantage. "generate": 0 at the label whose name greedy decoding writes after the prompt,
     -inf elsewhere; if it writes no label's name, the whole row is -inf, which counts as wrong.
     Args: inputs int32 [n, length, planes]; labels: the task's labels, as indices into `classes`; name: the task's.
@@ -48,10 +48,10 @@ def label_scores(
     answers = [answer_ids(tokenizer, classes[label]) for label in labels]
     prompts = prompted(tokenizer, inputs, None, classes, name)
     by_length = np.argsort((prompts.role != 0).sum(axis=1), kind="stable")
-    at_once = max(1, _ROWS // len(labels)) if rule == "rank" else _ROWS
+    at_once = max(1, _ROWS // len(labels)) if rule == "whole" else _ROWS
     for start in range(0, len(inputs), at_once):
         batch = batch_of(prompts, by_length[start : start + at_once], device)
-        if rule == "rank":
+        if rule == "whole":
             found = _answer_likelihoods(net, batch, answers).float().cpu().numpy()
         else:
             written = np.array(_greedy(net, batch, tokenizer, max(map(len, answers))))

@@ -64,7 +64,7 @@ class LazyLearner:
     def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext, scorer: Scorer | None = None) -> None:
         assert isinstance(spec.params, LanguageParams)
         self._spec, self._cell, self._context = spec, cell, context
-        self._rule = spec.params.reading_rule(spec.data.backbone)
+        self._rule = spec.params.eval
         self._scorer = scorer
         self._waits = spec.method == "lm-mtl"  # its model exists only after the last task
         self._reports = Reports(spec, cell, context)

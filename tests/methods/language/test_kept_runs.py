@@ -77,7 +77,7 @@ def trained(method: str, epsilon: float, **params: object) -> tuple[Tensor, np.n
             pass
     assert learner._model is not None
     weights = torch.cat([part.detach().reshape(-1) for part in learner._model.net.trainable().values()])
-    return weights, learner.scores(0, task(0))["choice"], learner
+    return weights, learner.scores(0, task(0))["rank"], learner
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def known(n_tasks: int = N_TASKS) -> PublicContext:
 
 
 def spec(name: str, epsilon: float, **params: object) -> RunSpec:
-    given = {"length": LENGTH, "epochs": 2, "batch_size": 8, "lora_rank": 3, "lora_alpha": 6, "eval": "rank", **params}
+    given = {"length": LENGTH, "epochs": 2, "batch_size": 8, "lora_rank": 3, "lora_alpha": 6, "eval": "whole", **params}
     adjacency = "replace" if params.get("mechanism") == "fn" else "add-remove"
     return RunSpec(
         method=name,
@@ -111,7 +111,7 @@ def weights(learner: LazyLearner) -> Tensor:
 
 def fit(learner: LazyLearner, one: Task) -> float:
     """Mean log-likelihood of the task's right labels."""
-    found = learner.scores(0, one)["rank"]
+    found = learner.scores(0, one)["whole"]
     assert found.shape == (1, len(one.test), len(CLASSES))
     assert np.isinf(np.delete(found, list(one.prior), axis=2)).all()
     return float(found[0, np.arange(len(one.test)), one.test.labels].mean())
@@ -190,7 +190,7 @@ def test_before_the_last_task_there_is_no_model() -> None:
     assert ledger.entries == []
     assert {one.phase for one in said} == {"backbone"}  # type: ignore[union-attr]
     list(learner.learn({0: task(1)}, {cell: ledger}))
-    assert set(learner.scores(0, task(0))) == {"rank"}
+    assert set(learner.scores(0, task(0))) == {"whole"}
 
 
 def steps_by_hand(learner: Baseline, means: Iterator[list[Tensor]], n_steps: int, learning_rate: float) -> None:

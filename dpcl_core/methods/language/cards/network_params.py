@@ -16,7 +16,7 @@ from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.spec import Inputs, Params, RunSpec
 
 Loss = Literal["answer", "full"]
-Evaluation = Literal["auto", "choice", "rank", "generate"]
+Evaluation = Literal["rank", "whole", "generate"]
 Budget = Literal["total", "per-task"]
 BudgetPer = Literal["text", "token"]
 LAST_BLOCKS = 2  # adapted where `layers` leaves it open
@@ -50,10 +50,10 @@ class LanguageParams(Params):
         description="attention: its input projections are adapted. all: every linear map of these blocks.",
     )
     eval: Evaluation = Field(
-        "auto",
-        description="How an answer is read, and learned. choice: as a choice among the task's labels, after what each label "
-        "has on public texts is taken off. rank: the label whose whole name is likeliest after the text. generate: what the "
-        "model writes, which has to be a label's name letter by letter. auto: rank for the bundled model, else choice.",
+        "rank",
+        description="How an answer is read, and learned. rank: as a choice among the task's labels, after what each has on "
+        "public texts is taken off; with the bundled model as under whole. whole: the label whose whole name is likeliest "
+        "after the text. generate: what the model writes, which has to be a label's name letter by letter.",
     )
 
     @property
@@ -64,10 +64,10 @@ class LanguageParams(Params):
     def text_length(self) -> int:
         return self.length
 
-    def reading_rule(self, backbone: str) -> Literal["choice", "rank", "generate"]:
+    def reading_rule(self, backbone: str) -> Literal["choice", "whole", "generate"]:
         """How answers are read with this model."""
-        if self.eval == "auto":
-            return "rank" if backbone == BUNDLED else "choice"
+        if self.eval == "rank":
+            return "whole" if backbone == BUNDLED else "choice"
         return self.eval
 
     def n_layers(self, backbone: str) -> int | None:
@@ -94,7 +94,7 @@ class LanguageParams(Params):
 
 _READ = {
     "choice": "labels ranked by their likelihood among a task's labels, their prior on public texts taken off",
-    "rank": "labels ranked by their likelihood",
+    "whole": "labels ranked by their likelihood",
     "generate": "what the model writes",
 }
 
