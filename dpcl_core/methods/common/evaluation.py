@@ -59,8 +59,7 @@ def untrained(learner: Learner, seed: int, stream: TaskStream, n_cells: int) -> 
 def zero_shot(streams: Sequence[TaskStream], scores: Callable[[Task], NDArray[np.floating]]) -> float | None:
     """Accuracy of a model that has seen no training example: mean over tasks, then over streams; None without a test.
 
-    A model that names no label at all is wrong. `scores`: gives [n, classes] for `task.test`; asked once for tasks that
-    seeds share.
+    A model that names no label is wrong. `scores`: gives [n, classes] for `task.test`, asked once for what seeds share.
     """
     known: dict[tuple[str, tuple[int, ...], bytes], float] = {}
     means = []
