@@ -170,7 +170,7 @@ def tuned(experiment: str, label: str, spec: RunSpec) -> dict[str, Any]:
     """One row's record: what was tried and how it scored, in the order of the trials, and what was chosen."""
     proxy, started = PROXIES[experiment], time.monotonic()
     base = searched(spec, proxy)
-    trials = [{"settings": values, "scores": [], "trouble": None} for values in settings(base, label)]
+    trials: list[dict[str, Any]] = [{"settings": values, "scores": [], "trouble": None} for values in settings(base, label)]
     for trial in trials:
         _try(trial, base, SEEDS)
     finalists = sorted(trials, key=_score, reverse=True)[:N_FINALISTS]
