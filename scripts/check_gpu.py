@@ -45,6 +45,8 @@ from dpcl_core.events import CellFinished
 from dpcl_core.methods.common.noisy_means import noisy_means
 from dpcl_core.methods.features import adapters
 from dpcl_core.methods.features.adapted_network import Kind
+from dpcl_core.methods.features.card_products import Directions
+from dpcl_core.methods.features.head_gradients import Prepared, clipped_sums
 from dpcl_core.methods.features.layer_gradients import Gradients as OfPictures
 from dpcl_core.methods.language.gradients import Gradients as OfTexts
 from dpcl_core.methods.language.gradients import batch_of
@@ -145,11 +147,14 @@ def neighbours(device: str, sizes: Sizes) -> Iterator[Row]:
         yield _row("neighbours", name, "texts whose gradient depends on others", partial(_changed, name, device, sizes))
 
 
-def on_processor(device: str, sizes: Sizes) -> Iterator[Row]:
-    """The products of what stays on the processor, done on a card without a proof: an upper bound on what it would gain."""
-    for what, n in (("gradient of two last layers", 20 * sizes.batch), ("class sums", 160 * sizes.batch)):
-        name = f"{what}, {n:,} rows of {_WIDTH:,}"
-        yield _row("processor", name, "milliseconds", partial(_both, partial(_product_milliseconds, n, sizes), device))
+def exact_sums(device: str, sizes: Sizes) -> Iterator[Row]:
+    """Sums of a step of two last layers, and class sums as one product: an upper bound on what a card would gain there."""
+    for n in (2 * sizes.batch, 20 * sizes.batch):
+        name = f"step of two last layers of {_CLASSES} classes, {n:,} examples of {_WIDTH:,}"
+        yield _row("sums", name, "milliseconds", partial(_both, partial(_head_milliseconds, n, sizes), device))
+    n = 160 * sizes.batch
+    name = f"class sums, {n:,} rows of {_WIDTH:,}"
+    yield _row("sums", name, "milliseconds", partial(_both, partial(_product_milliseconds, n, sizes), device))
 
 
 def _both(measure: Callable[[str], float], device: str) -> tuple[float, float]:
@@ -206,13 +211,28 @@ def _changed(name: str, device: str, sizes: Sizes) -> tuple[float, None]:
     return float(changed), None
 
 
+def _head_milliseconds(n: int, sizes: Sizes, device: str) -> float:
+    """One step's clipped sums of n examples for two budgets; raises where the card's differ from the processor's."""
+    generator = np.random.default_rng(0)
+    rows, targets = generator.standard_normal((n, _WIDTH)), generator.integers(0, _CLASSES, n)
+    single = np.dtype(np.float32)
+    data = Prepared.of(rows, targets, np.ones((2, _CLASSES), bool), n, single)
+    weights = 0.01 * generator.standard_normal((2, _CLASSES, _WIDTH + 1), np.float32)
+    everyone, clips = np.arange(n), np.ones(2, np.float32)
+    there = None if device == "cpu" else Directions.of(data.directions, device)
+    on_card = None if there is None else there.take
+    expected, found = (clipped_sums(data, everyone, weights, clips, where)[0] for where in (None, on_card))
+    assert np.array_equal(expected, found), "the card's sums are not those of the processor"
+    return 1000 / _timed([lambda: clipped_sums(data, everyone, weights, clips, on_card)], 1, sizes)[0]
+
+
 def _product_milliseconds(n: int, sizes: Sizes, device: str) -> float:
     """One product of n rows with two budgets' columns, transfers included."""
     generator = np.random.default_rng(0)
     rows, columns = (generator.standard_normal((n, width), np.float32) for width in (_WIDTH, 2 * _CLASSES))
 
     def product() -> None:
-        (torch.from_numpy(columns).to(device).T @ torch.from_numpy(rows).to(device)).cpu()
+        (torch.from_numpy(columns).to(device).double().T @ torch.from_numpy(rows).to(device).double()).cpu()
 
     return 1000 / _timed([product], 1, sizes)[0]
 
@@ -363,7 +383,7 @@ def measured(device: str, sizes: Sizes) -> Iterator[Row]:
     yield from neighbours(device, sizes)
     yield from features(device, sizes)
     yield from steps(device, sizes)
-    yield from on_processor(device, sizes)
+    yield from exact_sums(device, sizes)
     yield from runs(device)
 
 

@@ -57,8 +57,8 @@ _GPU = """# Graphics cards
 
 Networks run on an NVIDIA card where there is one: features, FiLM, LoRA, language models and the methods of Lifelong DP.
 Frozen networks compute in bfloat16 on cards that have it, never in float16. What is trained, its optimiser and every loss
-stay in single precision. Cosine classifiers, last layers and federated training run on the processor
-([why](decisions.md#graphics-cards)).
+stay in single precision. Last layers use it for their large products, which are exact. Cosine classifiers and federated
+training run on the processor ([why](decisions.md#graphics-cards)).
 
 `python -m scripts.check_gpu` tries every path on a card, times steps of DP-SGD beside Opacus' own loop, and writes the
 figures for this page.
@@ -69,9 +69,10 @@ _GPU_PARTS = {
     "runs": ("Whole runs", "Small ones, which a card may not speed up; lower is better.", ("card", "processor", "ratio")),
     "precision": ("Precision", "Features on the card beside the processor's.", ("distance", "", "")),
     "neighbours": ("Neighbours", "A text's gradient must have the same bits whoever is beside it.", ("texts", "", "")),
-    "processor": (
-        "What stays on the processor",
-        "Its products, done on the card without a proof: an upper bound on what a card would gain. Lower is better.",
+    "sums": (
+        "Last layers and class sums",
+        "A step's sums of gradients as a training takes them; class sums, which stay on the processor, as one product: an "
+        "upper bound on what a card would gain. Lower is better.",
         ("card", "processor", "ratio"),
     ),
 }

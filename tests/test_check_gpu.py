@@ -26,7 +26,7 @@ def test_on_a_processor_every_path_is_tried_and_nothing_is_written(capsys: pytes
     assert check_gpu.main(["--device", "cpu"]) == 0
     said = capsys.readouterr().out
     parts = [line.partition(":")[0] for line in said.splitlines()]
-    assert {"neighbours", "features", "precision", "steps", "processor", "runs"} <= set(parts)
+    assert {"neighbours", "features", "precision", "steps", "sums", "runs"} <= set(parts)
     assert parts.count("steps") == 3  # FiLM, LoRA and texts, each beside Opacus
     assert "neighbours: lm-tiny: 0 texts" in said
     assert "nothing is written" in said
@@ -44,11 +44,12 @@ def test_a_card_that_torch_does_not_find_is_refused(
 
 def test_its_own_steps_and_those_of_opacus_leave_nothing_behind_on_a_card() -> None:
     with second_device.attached():
-        rows = [*check_gpu.steps(second_device.NAME, TINY), *check_gpu.neighbours(second_device.NAME, TINY)]
-    assert [row.error for row in rows] == [None] * 4
+        parts = (check_gpu.steps, check_gpu.neighbours, check_gpu.exact_sums)
+        rows = [row for part in parts for row in part(second_device.NAME, TINY)]
+    assert [row.error for row in rows] == [None] * 7
 
 
-def test_a_path_that_fails_is_a_row_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_that_fails_is_a_row_and_ends_nothing() -> None:
     def broken() -> tuple[float, None]:
         raise RuntimeError("no such kernel\nsecond line")
 

@@ -29,7 +29,9 @@ their squares, and that number is added to their length.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,10 +132,23 @@ def direction_steps(n_inputs: int, expected_batch: float, dtype: np.dtype[np.flo
     return float(2.0 ** min(11, max(8, math.floor(math.log2(fine)))))
 
 
-def clipped_sums(data: Prepared, batch: NDArray[np.int64], weights: Floats, clips: Floats) -> tuple[Floats, Floats]:
+class OnCard(Protocol):
+    """A batch's directions [b, K+1] on a graphics card, whose products are exact as well (`card_products`)."""
+
+    def scores(self, whole: Floats) -> Floats: ...
+    def sums(self, residuals: Floats) -> Floats: ...
+
+
+TakeOnCard = Callable[[NDArray[np.int64]], OnCard]
+
+
+def clipped_sums(
+    data: Prepared, batch: NDArray[np.int64], weights: Floats, clips: Floats, on_card: TakeOnCard | None = None
+) -> tuple[Floats, Floats]:
     """Gradient sums over a batch: exact, clipped and in units of C for the first k budgets; plain for the others.
 
-    Args: batch [b]: row indices; weights [epsilons, columns, K+1]; clips [k]: C of the first k budgets.
+    Args: batch [b]: row indices; weights [epsilons, columns, K+1]; clips [k]: C of the first k budgets; on_card: gives a
+    batch's directions on a graphics card, where the products of the first k budgets are then computed.
     Returns: [k, columns, K+1], in the precision of `weights`, or double where that cannot hold them exactly;
     [epsilons - k, columns, K+1].
     """
@@ -142,21 +157,32 @@ def clipped_sums(data: Prepared, batch: NDArray[np.int64], weights: Floats, clip
         return np.zeros_like(hidden), np.zeros_like(others)
     filled = np.zeros(_LANES * -(-len(batch) // _LANES), np.int64)  # the padding is not used
     filled[: len(batch)] = batch
-    directions = data.directions.take(filled, axis=0)
+    directions = data.directions.take(filled, axis=0) if on_card is None else on_card(filled)
     rows = data.rows.take(filled, axis=0) if len(clips) < len(weights) else None
     residuals = clipped_residuals(data, filled, directions, rows, weights, clips)
     if len(clips):
         clipped = residuals[: len(clips)]
         np.trunc(clipped, out=clipped)
         weights_of_batch = clipped.reshape(-1, len(filled))[:, : len(batch)]
-        hidden = exact_product(weights_of_batch, directions[: len(batch)], data.widest, data.unit).reshape(hidden.shape)
+        if isinstance(directions, np.ndarray):
+            product = exact_product(weights_of_batch, directions[: len(batch)], data.widest, data.unit)
+        else:
+            product = directions.sums(weights_of_batch)
+            if _is_exact(weights_of_batch, len(batch), data.widest, data.unit):
+                product = product.astype(weights.dtype)
+        hidden = product.reshape(hidden.shape)
     if rows is not None:
         others = residuals[len(clips) :, :, : len(batch)] @ rows[: len(batch)]
     return hidden, others
 
 
 def clipped_residuals(
-    data: Prepared, batch: NDArray[np.int64], directions: Floats, rows: Floats | None, weights: Floats, clips: Floats
+    data: Prepared,
+    batch: NDArray[np.int64],
+    directions: Floats | OnCard,
+    rows: Floats | None,
+    weights: Floats,
+    clips: Floats,
 ) -> Floats:
     """R above for a batch, before truncation; for budgets without clipping, plain residuals p_i - onehot(y_i).
 
@@ -170,8 +196,11 @@ def clipped_residuals(
     lengths = data.lengths.take(batch)
     if n_clipped:
         whole, per_step = whole_weights(data, weights[:n_clipped])
-        clipped = residuals[:n_clipped]
-        np.matmul(whole.reshape(n_clipped * n_columns, width), directions.T, out=clipped.reshape(n_clipped * n_columns, n))
+        clipped, flat = residuals[:n_clipped], whole.reshape(n_clipped * n_columns, width)
+        if isinstance(directions, np.ndarray):
+            np.matmul(flat, directions.T, out=clipped.reshape(n_clipped * n_columns, n))
+        else:
+            clipped[:] = directions.scores(flat).reshape(clipped.shape)
         per_step *= n_steps
         clipped *= (per_step[:, None] * lengths)[:, None]
     if rows is not None:
@@ -225,9 +254,7 @@ def exact_product(left: Floats, right: Floats, widest: float, unit: float) -> Fl
     reaches `_LARGEST_WHOLE` units, the product is exact in any order of additions; otherwise the halves of b are multiplied
     separately and added in double precision, which holds sums of 2^32 examples of 2^21 each.
     """
-    largest = _LARGEST_WHOLE[left.dtype] * unit
-    is_small = len(right) * widest * _RESIDUAL_STEPS[left.dtype] <= largest or len(right) < 2
-    if is_small or 2 * _heaviest(left) * widest <= largest:  # factor 2: single precision may have rounded the sums
+    if _is_exact(left, len(right), widest, unit):
         return left @ right
     half = len(right) // 2
     parts = (
@@ -235,6 +262,13 @@ def exact_product(left: Floats, right: Floats, widest: float, unit: float) -> Fl
         exact_product(left[:, half:], right[half:], widest, unit),
     )
     return np.add(*parts, dtype=np.float64)
+
+
+def _is_exact(left: Floats, n_terms: int, widest: float, unit: float) -> bool:
+    """Whether the precision of `left` holds its sums of so many terms, whatever `right` is (see `exact_product`)."""
+    largest = _LARGEST_WHOLE[left.dtype] * unit
+    is_small = n_terms * widest * _RESIDUAL_STEPS[left.dtype] <= largest or n_terms < 2
+    return is_small or 2 * _heaviest(left) * widest <= largest  # factor 2: single precision may have rounded the sums
 
 
 def _largest(values: Floats) -> float:

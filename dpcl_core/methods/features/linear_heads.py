@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.methods.common.adam import Adam
 from dpcl_core.methods.common.dpsgd_plan import LARGEST_WEIGHT, Schedule, diverged
-from dpcl_core.methods.features.head_gradients import Floats, Prepared, clipped_sums, with_bias
+from dpcl_core.methods.features.head_gradients import Floats, Prepared, TakeOnCard, clipped_sums, with_bias
 from dpcl_core.privacy.noise import Batches, Noise, additions32
 from dpcl_core.privacy.rounded import grid32
 
@@ -73,6 +74,8 @@ def trained(
     batches: Batches,
     noises: Sequence[Noise],
     on_step: OnStep = no_progress,
+    *,
+    device: str = "cpu",
 ) -> Heads:
     """The classifiers after `plan.n_steps` steps of DP-SGD with Adam on cross-entropy, from `start`.
 
@@ -84,7 +87,8 @@ def trained(
     `plan.clip_norm`; replacing one, by at most twice that. `head_gradients` proves it for the sums as computed. Noise is
     added to sums in units of the clipping norm, so its standard deviation is the multiplier itself.
 
-    Args: features [n, K]; labels [n] int64, inside `start.columns` or not.
+    Args: features [n, K]; labels [n] int64, inside `start.columns` or not; device: a graphics card for the products of
+    budgets with noise, in single precision. They are exact, so the classifiers do not depend on it.
     Raises: Diverged as soon as a weight of any budget exceeds `LARGEST_WEIGHT`, for all budgets of the seed.
     """
     places = np.flatnonzero(np.isin(labels, start.columns))
@@ -100,8 +104,10 @@ def trained(
     add = _addition(ordered, sigmas[order[:n_hidden]].tolist(), weights[0], plan.n_steps) if ordered else None
     clips = np.full(n_hidden, plan.clip_norm, dtype=weights.dtype)
     mean, clipped_mean = 1 / plan.expected_batch, plan.clip_norm / plan.expected_batch
+    there = None if device == "cpu" or not n_hidden else _on_card(data.directions, device)
+    sums = clipped_sums if there is None else partial(clipped_sums, on_card=there)
     for step in range(plan.n_steps):
-        clipped, plain = clipped_sums(data, batches.draw(len(places)), weights, clips)
+        clipped, plain = sums(data, batches.draw(len(places)), weights, clips)
         if add is not None:
             np.multiply(add(clipped), weights.dtype.type(clipped_mean), out=hidden)
         if n_hidden < len(weights):
@@ -111,6 +117,16 @@ def trained(
             raise diverged(step, plan)
         on_step(step)
     return Heads(weights[np.argsort(order)], start.columns, start.allowed, start.n_classes)
+
+
+def _on_card(directions: Floats, device: str) -> TakeOnCard | None:
+    """The directions on a graphics card; None for double precision, and where they do not fit."""
+    if directions.dtype != np.float32:
+        return None
+    from dpcl_core.methods.features.card_products import Directions  # loads torch, which other heads do not need
+
+    there = Directions.of(directions, device)
+    return None if there is None else there.take
 
 
 def _is_small(weights: Floats) -> bool:

@@ -29,7 +29,7 @@ _WIDE = 1e8  # multiplications above which sharing a product between cores pays
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job:
-    """The arguments of one `linear_heads.trained`."""
+    """The arguments of one `linear_heads.trained`; `device`: of its products, the processor in worker processes."""
 
     start: linear_heads.Heads
     features: NDArray[np.generic]
@@ -38,11 +38,20 @@ class Job:
     noise_multipliers: Sequence[float]
     batches: Batches
     noises: Sequence[Noise]
+    device: str = "cpu"
 
     def trained(self, on_step: linear_heads.OnStep = linear_heads.no_progress) -> linear_heads.Heads:
         """The trained heads."""
         return linear_heads.trained(
-            self.start, self.features, self.labels, self.plan, self.noise_multipliers, self.batches, self.noises, on_step
+            self.start,
+            self.features,
+            self.labels,
+            self.plan,
+            self.noise_multipliers,
+            self.batches,
+            self.noises,
+            on_step,
+            device=self.device,
         )
 
     def pieces(self, count: int) -> list[Job]:
@@ -67,9 +76,9 @@ class Job:
         )
 
     @property
-    def multiplications(self) -> float:
-        """Expected multiplications in one of a step's two products."""
-        return self.plan.expected_batch * self.start.weights.size
+    def is_wide(self) -> bool:
+        """Whether sharing one of a step's two products between cores pays."""
+        return is_wide(self.plan.expected_batch, self.start.weights.size)
 
 
 class ProcessPool:
@@ -94,6 +103,11 @@ class ProcessPool:
         `is_last`: no other round is queued before this one has finished.
         """
         return _InThread(jobs) if self._processes is None else self._processes.begin(jobs, is_last=is_last)
+
+
+def is_wide(expected_batch: float, n_weights: int) -> bool:
+    """Whether a step's product is large enough to leave the core that the step runs on; from public numbers."""
+    return expected_batch * n_weights >= _WIDE
 
 
 def estimate(n_steps: int, expected_batch: float, n_weights: int) -> float:
@@ -121,7 +135,7 @@ class _InThread:
 
             return jobs[seed].trained(count)
 
-        few = 1 if all(job.multiplications < _WIDE for job in jobs.values()) else None
+        few = None if any(job.is_wide for job in jobs.values()) else 1
         with threadpool_limits(few), ThreadPoolExecutor(1) as pool:
             try:
                 futures = {seed: pool.submit(one, seed) for seed in jobs}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -13,10 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from dpcl_core.backbones import gpu
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.dpsgd_plan import LARGEST_WEIGHT
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.per_example_gradients import BYTES_A_PIXEL
 from dpcl_core.methods.lifelong import nets
 from dpcl_core.methods.lifelong.batches import fixed, picked, schedule
 from dpcl_core.methods.lifelong.cards.network_params import BatchParams
@@ -26,7 +29,8 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task, generator
 from dpcl_core.spec import Cell, RunSpec
 
-AT_ONCE = {"cpu": 200, "cuda": 5000}  # examples in one pass: more were no faster on a CPU, and take memory
+# Examples in one pass: more were no faster on a CPU, and take memory. On a card as many as fit, at most these.
+AT_ONCE = {"cpu": 200, "cuda": 5000}
 
 
 class Agem:
@@ -45,6 +49,7 @@ class Agem:
         (self._cell,) = cells
         self._params, self._labels, self._context, self._form = spec.params, spec.labels, context, context.form
         self._net = nets.build(self._form, context.n_classes, self._cell.seed).to(context.device)
+        self._room = gpu.room(context.device)
         self._memory: list[Batch] = []  # one batch of every finished task
         self._space: tuple[int, ...] = ()  # labels released so far
 
@@ -116,10 +121,15 @@ class Agem:
 
     def _gradients(self, batch: Batch) -> Gradients:
         """Gradients of the batch's mean loss for every parameter, summed over pieces to save memory."""
-        size, n = AT_ONCE[batch.targets.device.type], self._divisor(batch)
+        size, n = self._at_once(), self._divisor(batch)
         pieces = zip(torch.split(batch.inputs, size), torch.split(batch.targets, size), strict=True)
         of_pieces = [self._of_piece(inputs, targets, batch.columns, n) for inputs, targets in pieces]
         return [functools.reduce(torch.add, parts) for parts in zip(*of_pieces, strict=True)]
+
+    def _at_once(self) -> int:
+        """Examples in one pass."""
+        bytes_each = BYTES_A_PIXEL * math.prod(self._form.shape[:2])
+        return gpu.at_once(self._room, AT_ONCE["cpu"], bytes_each, AT_ONCE["cuda"])
 
     def _divisor(self, batch: Batch) -> int:
         """The number that a batch's sums are divided by."""

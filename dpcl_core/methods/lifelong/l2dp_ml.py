@@ -24,7 +24,7 @@ from torch.nn import functional
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.lifelong import encoder, nets, taylor_loss
-from dpcl_core.methods.lifelong.agem import AT_ONCE, Agem
+from dpcl_core.methods.lifelong.agem import Agem
 from dpcl_core.methods.lifelong.cards import claim
 from dpcl_core.methods.lifelong.cards.l2dp_ml import L2dpMlParams
 from dpcl_core.methods.lifelong.descent import Batch, Gradients
@@ -145,8 +145,7 @@ class L2dpMl(Agem):
 
     def _logits(self, inputs: NDArray[np.generic]) -> NDArray[np.float32]:
         """Logits [n, n_classes] under the noise of the latest step, or without noise."""
-        device, net = self._context.device, self._net
-        size = AT_ONCE[torch.device(device).type]
+        device, net, size = self._context.device, self._net, self._at_once()
         logits = np.zeros((len(inputs), self._context.n_classes), np.float32)
         with torch.inference_mode():
             offset = encoder.noise_response(net.first, self._draws.inputs / self._n) + 2 * self._draws.hidden / self._n

@@ -86,9 +86,9 @@ def trainings(monkeypatch: pytest.MonkeyPatch) -> Trainings:
     found: Trainings = []
     trained = linear_heads.trained
 
-    def watched(*given: Any) -> linear_heads.Heads:
+    def watched(*given: Any, **named: Any) -> linear_heads.Heads:
         found.append((given[3], given[5]))
-        return trained(*given)
+        return trained(*given, **named)
 
     monkeypatch.setattr(linear_heads, "trained", watched)
     return found

@@ -80,6 +80,18 @@ def test_a_model_stored_in_float16_never_computes_in_it_and_its_logits_are_singl
     causal._frozen.cache_clear()
 
 
+def test_a_model_on_the_processor_opens_no_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading the random state of a card would open it and hold its memory."""
+
+    def opened(device: object = None) -> Tensor:
+        raise AssertionError("a card was opened")
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_rng_state", opened)
+    causal._frozen.cache_clear()
+    causal.adapted("lm-tiny", "cpu", 2, 4.0, 0)
+
+
 class Cramped(Adapted):
     """Runs out of memory where more than `room` tokens are read at once, and notes what it read."""
 

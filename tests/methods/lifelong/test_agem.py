@@ -21,7 +21,7 @@ from dpcl_core.errors import BadInput, Diverged
 from dpcl_core.events import TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.lifelong import nets
+from dpcl_core.methods.lifelong import agem, nets
 from dpcl_core.methods.lifelong.agem import Agem
 from dpcl_core.methods.lifelong.descent import Batch
 from dpcl_core.privacy.ledger import Ledger
@@ -213,7 +213,7 @@ def test_gradients_in_parts_are_those_of_the_whole_batch(monkeypatch: pytest.Mon
     learner.asked.append([])
     batch = Batch(nets.tensor(tasks(1)[0].train.inputs, SMALL), torch.arange(PER_TASK) % 4, torch.arange(4))
     whole = learner._gradients(batch)
-    monkeypatch.setattr("dpcl_core.methods.lifelong.agem.AT_ONCE", {"cpu": 7})
+    monkeypatch.setitem(agem.AT_ONCE, "cpu", 7)
     for part, expected in zip(learner._gradients(batch), whole, strict=True):
         torch.testing.assert_close(part, expected, atol=1e-6, rtol=1e-4)
     loss = functional.cross_entropy(learner.net(batch.inputs), batch.targets)

@@ -18,7 +18,7 @@ from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput, Diverged
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.lifelong import l2dp_ml, nets
+from dpcl_core.methods.lifelong import agem, l2dp_ml, nets
 from dpcl_core.methods.lifelong.agem import Agem
 from dpcl_core.methods.lifelong.cards import claim
 from dpcl_core.methods.lifelong.descent import Batch
@@ -261,7 +261,7 @@ def test_gradients_do_not_depend_on_the_size_of_the_passes(monkeypatch: pytest.M
     learner = made(spec())
     given = batch(learner)
     whole = learner._gradients(given)
-    monkeypatch.setitem(l2dp_ml.AT_ONCE, "cpu", 3)
+    monkeypatch.setitem(agem.AT_ONCE, "cpu", 3)
     for found, expected in zip(learner._gradients(given), whole, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
