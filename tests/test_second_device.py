@@ -44,6 +44,7 @@ RUNS: Mapping[str, tuple[str, Door, Raw]] = {
         for kind in ("film", "lora")
     },
     "features": ("cosine", _PICTURES, {}),
+    "last blocks": ("lm-seqft", METHODS["lm-seqft"][0], {"params": {**METHODS["lm-seqft"][1]["params"], "layers": 1}}),
     "pecl": ("pecl", METHODS["pecl"][0], {"params": {**METHODS["pecl"][1]["params"], "mean_score_std": 0.4}}),
 }
 

@@ -189,6 +189,6 @@ def _architecture() -> nn.Module:
         raise DataMissing(weights.FIELD, "lite0", "needs timm and torchvision: run pip install 'dpcl[vision]'")
     import timm
 
-    with torch.random.fork_rng():  # timm draws initial weights, which are overwritten
+    with torch.random.fork_rng(devices=[]):  # timm draws initial weights, which are overwritten; no card is opened for it
         network: nn.Module = timm.create_model(_MODEL, pretrained=False)
     return network
