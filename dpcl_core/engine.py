@@ -98,7 +98,8 @@ def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
     if warning := noise_forecast.note(forecast(spec, n_features=context.n_inputs, classes_per_task=n_home, facts=context)):
         yield Note("warning", warning)
     context = replace(context, anchors=(yield from _anchors(spec, dataset, device)))
-    counts = axes.numbers(spec, context) if spec.params.inputs == "features" else {}
+    context = replace(context, n_axes=axes.numbers(spec, context))
+    counts = context.n_axes if spec.params.inputs == "features" else {}
     for place, cells in enumerate(_groups(spec, counts)):
         if counts:
             n_axes = counts[cells[0].epsilon]

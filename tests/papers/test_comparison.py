@@ -148,7 +148,7 @@ def test_what_the_paper_prints_about_a_claim() -> None:
 def test_reasons_follow_from_settings_and_data() -> None:
     small = run(lambda epsilon, seed: 0.5, spec=_spec("paper-split-cifar-100-small", "ensemble-head"))
     said = " ".join(comparison.reasons(PAPER, CIFAR, "small", [small]))
-    assert "trained on CIFAR-10, instead of a ViT-B/16" in said
+    assert "EfficientNet-Lite0, trained on ImageNet, instead of a ViT-B/16" in said
     assert "Data: Digits" in said
     assert "Tuning: the learning rate alone, on public data" in said
     assert "Epochs" not in said
@@ -197,10 +197,10 @@ def test_presets_have_the_runs_that_the_claims_compare(experiment: object) -> No
 
 
 def test_small_forms_stay_small() -> None:
-    """Two cores in a minute: at most 20,000 pictures through the small network, and 4,000 steps of head training a model."""
+    """Two cores in minutes: at most 20,000 pictures through lite0, once, and 4,000 steps of head training a model."""
     for experiment in PAPER.experiments:
         for spec in presets.variants(experiment.preset("small")).values():
-            assert spec.data.backbone.startswith("convnext-")
+            assert spec.data.backbone == "lite0"
             n_classes = experiment.n_classes if experiment is not IMAGENET else 7
             per_class = (spec.data.train_per_class or 600) + (spec.data.test_per_class or 150)
             assert n_classes * per_class <= 20_000

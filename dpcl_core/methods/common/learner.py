@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -41,7 +41,8 @@ class PublicContext(PublicSizes):
     for methods whose card has `needs_anchors`; `Task.train.users` then gives the client of each example. `undeclared`: names
     of the training labels from n_classes on, candidates for a learned list. It is the one private field, because labels are
     private: nothing may depend on it except through a released list. `counted`: whether the number of examples in a task is
-    public, as for a benchmark; for a person's own data only nominal sizes are.
+    public, as for a benchmark; for a person's own data only nominal sizes are. `n_axes`: how many public axes of the network
+    each budget takes its features along; empty where there are none.
     """
 
     n_inputs: int
@@ -54,6 +55,7 @@ class PublicContext(PublicSizes):
     anchors: NDArray[np.float32] | None = None
     undeclared: tuple[str, ...] = ()
     counted: bool = True
+    n_axes: Mapping[float, int] = field(default_factory=dict)
 
     @property
     def n_labels(self) -> int:

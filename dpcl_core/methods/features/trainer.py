@@ -13,7 +13,6 @@ from dpcl_core.backbones import axes as public_axes
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.backbones.axes import Axes
 from dpcl_core.events import Progress
-from dpcl_core.methods import axes as axes_by_budget
 from dpcl_core.methods.common.dpsgd_cost import event, noise_multiplier
 from dpcl_core.methods.common.dpsgd_plan import Schedule
 from dpcl_core.methods.common.learner import PublicContext
@@ -188,12 +187,11 @@ class Trainer:
 
     def _axes(self, epsilon: float) -> Axes | None:
         """The public axes under a budget's last layer, as many as the rule gives it; None for a network without."""
-        counts = axes_by_budget.numbers(self._spec, self._context)
         backbone = self._spec.data.backbone
         public = public_axes.public_part(backbones.card(backbone), self._spec.data.dataset)
-        if not counts or public is None:
+        if public is None or epsilon not in self._context.n_axes:
             return None
-        return public_axes.load(backbone, public).first(counts[epsilon])
+        return public_axes.load(backbone, public).first(self._context.n_axes[epsilon])
 
     def _adapters(
         self, works: Mapping[int, Work], spaces: Mapping[int, linear_heads.Spaces]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+    from dpcl_core.explorers.cosine_replay import ReplayData
     from dpcl_core.results import Result
 
 Matrices = list[list[list[float | None]]]  # [seed][after task][on task <= after task], in [0, 1]; None: not evaluated
@@ -71,7 +72,7 @@ class Source:
 
     `replay`: the document of `cosine_replay.encode` if any budget can be shown; else `table` holds every stop.
     `interval_factor`: half width of the 95 % interval over seeds, in standard deviations (None: too few seeds for a band).
-    `references`: the scores between which its accuracy is read.
+    `recorded`: the scores between which a trained run's accuracy is read.
     """
 
     key: str
@@ -87,7 +88,12 @@ class Source:
     classes: tuple[str, ...] = ()
     replay: Mapping[str, Any] | None = None
     table: tuple[Matrices, ...] = ()
-    references: References | None = None
+    recorded: References | None = None
+
+    @cached_property
+    def references(self) -> References | None:
+        """The scores between which its accuracy is read; of a replay, computed when they are first asked for."""
+        return References(_chance(self._decoded)) if self.is_exact else self.recorded
 
     @property
     def is_exact(self) -> bool:
@@ -206,17 +212,13 @@ def digits(labels: LabelSetting, n_tasks: int) -> Source:
         interval_factor=about["interval_factor"],
         classes=tuple(about["classes"]),
         replay=replay,
-        references=References(_chance(replay)),
     )
 
 
-def _chance(replay: Mapping[str, Any]) -> float:
+def _chance(data: ReplayData) -> float:
     """The accuracy of always giving the test part's most frequent digit, each task counting the same, mean over seeds."""
     import numpy as np
 
-    from dpcl_core.explorers import cosine_replay
-
-    data = cosine_replay.decode(replay)
     counts = np.bincount(data.labels, minlength=data.task_of_class.shape[1])
     best = [
         max(counts[label] / counts[task_of == task_of[label]].sum() for label in range(len(counts)))
@@ -287,5 +289,5 @@ def trained(result: Result) -> Source | None:
         words=words("test examples", "looked up", _LOOKED_UP, odds=_MORE_THAN_REQUESTED if exceeds else _odds(spec.labels)),
         interval_factor=interval_factor(len(seeds)),
         table=table,
-        references=result.references,
+        recorded=result.references,
     )

@@ -103,7 +103,7 @@ def _fetch(card: BackboneCard) -> None:
             running[1].seek(0)
             said = running[1].read().decode("utf-8", "replace").strip().splitlines()
             st.error(said[-1] if said else f"The download stopped: run `dpcl fetch {card.name}` in a terminal.")
-        if st.button(f"Get this network ({size})", key=f"fetch-{card.name}", icon=":material/download:"):
+        if st.button(f"Get this network ({size})", key=f"fetch-{card.name}"):
             said_here = tempfile.TemporaryFile()  # noqa: SIM115 (read when the process has ended)
             command = [sys.executable, "-m", "dpcl_core", "fetch", card.name]
             _fetches()[card.name] = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said_here), said_here
