@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -89,6 +89,31 @@ class TextLoss:
 
 Shape = tuple[int, int]  # tokens of a text and of its answer, rounded up
 Reading = Callable[[Tensor, Batch, int], Tensor]  # embeddings [b, S, d], batch, epoch -> embeddings to read
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fixed:
+    """A reading that is the same in every epoch, as of noisy copies: the states under it are kept in memory, too."""
+
+    of: Reading
+    kept: dict[tuple[int, bytes], Tensor] = field(default_factory=dict)
+
+    def __call__(self, embeddings: Tensor, batch: Batch, epoch: int) -> Tensor:
+        return self.of(embeddings, batch, epoch)
+
+    def states(self, net: Adapted, batch: Batch) -> Tensor:
+        """Half-precision states [b, S, width] before the first adapted block."""
+        lengths = batch.mask.sum(dim=1).tolist()
+        ids = batch.ids.cpu().numpy()
+        keys = [(int(row), ids[place, : lengths[place]].tobytes()) for place, row in enumerate(batch.rows)]
+        missing = [place for place, key in enumerate(keys) if key not in self.kept]
+        if missing:
+            some = batch.take(torch.tensor(missing, device=batch.ids.device))
+            fresh = net.split.below(self.of(net.embed(some.ids), some, 0)).half()
+            for place, states in zip(missing, fresh, strict=True):
+                self.kept[keys[place]] = states[: lengths[place]].clone()
+        width = batch.ids.shape[1]
+        return torch.stack([functional.pad(self.kept[key], (0, 0, 0, width - len(self.kept[key]))) for key in keys])
 
 
 def clean(embeddings: Tensor, batch: Batch, epoch: int) -> Tensor:
@@ -168,6 +193,8 @@ def states_of(net: Adapted, batch: Batch, reading: Reading, epoch: int) -> Tenso
     """What the first adapted block reads [b, S, width]: from kept states, unless the embeddings are not the tokens' own."""
     if reading is clean:
         return net.states(batch.ids, batch.mask)
+    if isinstance(reading, Fixed) and net.split.cut and len(batch):
+        return reading.states(net, batch).to(net.embed(batch.ids[:, :1]).dtype)
     embeddings = reading(net.embed(batch.ids), batch, epoch)
     return net.split.below(embeddings).half().to(embeddings.dtype) if net.split.cut else embeddings
 

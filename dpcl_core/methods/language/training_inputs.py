@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from dpcl_core.methods.language.gradients import Batch, Reading, clean
+from dpcl_core.methods.language.gradients import Batch, Fixed, Reading, clean
 from dpcl_core.methods.language.prompts import FIRST, TEXT, Prompted
 
 
@@ -38,7 +38,7 @@ class TrainingInputs:
         def read(embeddings: Tensor, batch: Batch, epoch: int) -> Tensor:
             return replace_text_embeddings(embeddings, stored, batch)
 
-        return read
+        return Fixed(read)
 
     def take(self, places: NDArray[np.int64]) -> TrainingInputs:
         """The texts at these indices, in this order."""
