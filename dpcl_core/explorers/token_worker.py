@@ -1,9 +1,7 @@
 """A process that reads texts with a big language model for a page: scores of their tokens, and what noise leaves readable.
 
-    python -m dpcl_core.explorers.token_worker BACKBONE
-
-One request a line on standard input, a JSON object; answers on standard output, one a line. The process ends with its input,
-so it never outlives the app. It keeps no text. `token_reader` has the other end.
+Run as a module with the model's name. One request a line on standard input, a JSON object; answers on standard output, one
+a line. The process ends with its input, so it never outlives the app. It keeps no text. `token_reader` has the other end.
 
     {"ask": "score", "texts": [...], "spans": [[[start, end, kind], ...], ...], "labels": [...], "tasks": [[...], ...]}
     {"ask": "read", "text": "...", "ratios": [...], "n_releases": 3}
