@@ -38,7 +38,7 @@ _UNPAIRED = (
     "necessary where runs share seeds."
 )
 _CHANNEL_EPSILONS = "our ε, accounted: replay · head · total"
-FORMS = {"small": "small: minutes", "bundled": "all data here", "full": "as published"}
+FORMS = {"small": "small: minutes", "bundled": "larger: hours", "full": "as published"}
 _FIRST = next(iter(catalog.PAPERS.values()))
 CODEC = link.Codec(
     [
@@ -88,7 +88,7 @@ def _choices(view: View) -> tuple[Paper, Experiment, Size, str, dict[str, RunSpe
         start = wanted if wanted in forms else forms[0]
         size = st.segmented_control(
             "Form", forms, default=start, format_func=FORMS.__getitem__, key=f"{view.key('size')}-{experiment.name}",
-            required=True, help="small: a part of the data, a small bundled network. As published: the paper's own network.",
+            required=True, help="Small: a part of the data. Larger: more of it, and a network that comes with pip.",
         )  # fmt: skip
         size = start if size is None else size
         specs = presets.variants(experiment.preset(size))

@@ -247,7 +247,7 @@ def _made_with(runs: Collection[Measured]) -> str:
     return " ".join(f"{what}: {'; '.join(dict.fromkeys(values))}." for what, values in named.items() if values)
 
 
-_FORMS: Mapping[Size, str] = {"small": "small form", "bundled": "bundled network", "full": "the paper's protocol"}
+_FORMS: Mapping[Size, str] = {"small": "small form", "bundled": "larger form", "full": "the paper's protocol"}
 
 
 def _recorded(paper: Paper, experiment: Experiment, size: Size) -> tuple[Mapping[str, RunSpec], dict[str, Measured]]:

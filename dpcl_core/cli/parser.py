@@ -88,8 +88,8 @@ def build() -> Parser:
     again.add_argument("--experiment", metavar="NAME", help="one experiment (default: all)")
     size = again.add_mutually_exclusive_group()
     for form, what in (
-        ("small", "part of the data and a bundled network; minutes on two cores (default)"),
-        ("bundled", "all available data and a bundled network, if there is such a preset"),
+        ("small", "part of the data and a network for two cores; minutes (default)"),
+        ("bundled", "more data and a network that comes with pip, if there is such a preset; up to hours"),
         ("full", "the paper's protocol"),
     ):
         size.add_argument(f"--{form}", dest="size", action="store_const", const=form, help=what)
