@@ -38,13 +38,12 @@ def draw(view: View, typed: Typed) -> dict[str, object]:
     if card.resolutions:
         start = cast("int | None", view["resolution"]) or card.resolutions[0]
         options = sorted({*card.resolutions, start}, reverse=True)
-        sides, axes = st.columns(2, gap="small")
-        picked = sides.selectbox(
+        picked = st.selectbox(
             "Resolution", options, options.index(start), format_func=partial(_pixels, card.name), key=view.key("resolution"),
             help=DataSpec.model_fields["resolution"].description,
         )  # fmt: skip
         values["resolution"] = None if picked == card.resolutions[0] else picked
-        values["axes"] = axes.number_input(
+        values["axes"] = st.number_input(
             "Axes", 0, card.feature_dim, cast("int | None", view["axes"]), 1, key=view.key("axes"),
             placeholder="by the rule", help=DataSpec.model_fields["axes"].description,
         )  # fmt: skip
