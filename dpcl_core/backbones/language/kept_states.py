@@ -37,7 +37,7 @@ class KeptStates:
 
     def __init__(self, below: Callable[[Tensor], Tensor], identity: str, width: int, folder: Path | None = None) -> None:
         self._below, self._identity, self._width = below, identity, width
-        self._folder = folder or paths.features_dir() / "states"
+        self._folder = folder or paths.states_dir()
         self._n_bytes: int | None = None  # of all files, as far as this process knows; None: not counted yet
 
     def of(self, ids: Tensor, mask: Tensor) -> Tensor:

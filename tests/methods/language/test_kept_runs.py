@@ -98,7 +98,7 @@ def trained(method: str, epsilon: float, **params: object) -> tuple[Tensor, np.n
 )
 def test_a_run_is_the_same_whether_states_were_kept_or_not(method: str, epsilon: float, params: dict[str, object]) -> None:
     weights, scores, learner = trained(method, epsilon, **params)
-    folder = paths.features_dir() / "states"
+    folder = paths.states_dir()
     assert any(folder.iterdir())
     warm_weights, warm_scores, _ = trained(method, epsilon, **params)
     shutil.rmtree(folder)
@@ -122,7 +122,7 @@ def test_a_task_is_learned_above_the_cut() -> None:
 def test_noisy_copies_are_read_and_never_kept(tmp_path: Path) -> None:
     """Under mechanism = fn only public texts and test texts are in the folder: as many with other training texts."""
     trained("lm-seqft", 8.0, mechanism="fn")
-    kept = {path.name for path in (paths.features_dir() / "states").iterdir()}
-    shutil.rmtree(paths.features_dir() / "states")
+    kept = {path.name for path in paths.states_dir().iterdir()}
+    shutil.rmtree(paths.states_dir())
     trained("lm-seqft", 1.0, mechanism="fn")
-    assert {path.name for path in (paths.features_dir() / "states").iterdir()} == kept
+    assert {path.name for path in paths.states_dir().iterdir()} == kept
