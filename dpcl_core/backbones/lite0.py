@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from dpcl_core.backbones import packaged, weights
+from dpcl_core.backbones import catalog, packaged, weights
 from dpcl_core.backbones.adaptable import Affine, Inside, Network
 from dpcl_core.backbones.batches import Input
 from dpcl_core.backbones.catalog import BackboneCard
@@ -41,7 +41,10 @@ def convert(file: Path, folder: Path) -> None:
     """
     from safetensors.torch import save_file
 
-    # The one place that opens a pickle: a file of known SHA-256, restricted to tensors.
+    # The published file is of a kind that could run code: it is opened only if it is that file, and as tensors alone.
+    package = catalog.card("lite0").package
+    if package is None or weights.digest(file) != package.sha256:
+        raise BadInput(weights.FIELD, "lite0", "its file must be the published one (its SHA-256 differs)")
     published = torch.load(file, map_location="cpu", weights_only=True)
     own = _architecture().state_dict()
     shapes, expected = ([tensor.shape for tensor in state.values()] for state in (published, own))

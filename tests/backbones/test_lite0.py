@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -87,6 +89,13 @@ def test_every_resolution_gives_features_and_an_identity_of_its_own(resolution: 
     assert found.shape == (2, 1280)
     assert np.isfinite(found).all()
     assert str(resolution) in extractor.load("lite0", resolution=resolution).identity
+
+
+def test_any_other_file_is_refused_before_it_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "load", lambda *given, **options: pytest.fail("it was opened"))
+    (tmp_path / "other.pth").write_bytes(b"anything")
+    with pytest.raises(BadInput, match="its SHA-256 differs"):
+        lite0.convert(tmp_path / "other.pth", tmp_path)
 
 
 def test_other_resolutions_are_refused_in_a_sentence() -> None:
