@@ -1,16 +1,18 @@
-"""What a graphics card changes: the precision that a frozen network computes in, and how many examples fit at once.
+"""What a device changes: the precision that a frozen network computes in, and how many examples fit on a card at once.
 
 Trained numbers, their gradients, their optimiser and every loss stay in single precision or better on any device.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
 
 _BFLOAT16_SINCE = (8, 0)  # compute capability; older cards only emulate it
+_BFLOAT16_ON_PROCESSORS = ("avx512_bf16", "amx_bf16")
 _SHARE = 0.5  # of the free memory that one piece of work may take: estimates are rough, and memory is fragmented
 
 
@@ -20,16 +22,22 @@ def is_gpu(device: str) -> bool:
 
 
 def half_precision(device: str) -> torch.dtype | None:
-    """bfloat16 on a card that computes in it, else None: single precision.
+    """bfloat16 on a card or a processor that multiplies in it, else None: single precision.
 
     Never float16: gradients below 6e-8 become zero in it unless losses are scaled, and activations above 65,504 infinite.
     """
-    return torch.bfloat16 if is_gpu(device) and torch.cuda.get_device_capability(device) >= _BFLOAT16_SINCE else None
+    if is_gpu(device):
+        return torch.bfloat16 if torch.cuda.get_device_capability(device) >= _BFLOAT16_SINCE else None
+    capabilities: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()  # older torch does not say
+    return torch.bfloat16 if any(capabilities.get(name) for name in _BFLOAT16_ON_PROCESSORS) else None
 
 
 def mixed_precision(device: str) -> AbstractContextManager[object]:
-    """Inside, a network's products are in half precision where the device has one (`half_precision`)."""
-    dtype = half_precision(device)
+    """Inside, a network's products are in half precision on a card that has one (`half_precision`).
+
+    On processors they are not: features are the same on all of them but for last digits.
+    """
+    dtype = half_precision(device) if is_gpu(device) else None
     return nullcontext() if dtype is None else torch.autocast("cuda", dtype=dtype)
 
 

@@ -9,7 +9,12 @@ from dpcl_core.backbones import gpu
 from tests.support import second_device
 
 
-def test_half_precision_is_bfloat16_or_none() -> None:
+def test_half_precision_is_bfloat16_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    for able in ({}, {"avx512_f": True, "avx512_bf16": False}, {"avx512_bf16": True}, {"amx_bf16": True}):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda able=able: able)
+        has_bfloat16 = any("bf16" in name and has for name, has in able.items())
+        assert gpu.half_precision("cpu") is (torch.bfloat16 if has_bfloat16 else None)
+    monkeypatch.delattr(torch.cpu, "get_capabilities")  # of an older torch
     assert gpu.half_precision("cpu") is None
     for capability, dtype in (((7, 0), None), ((7, 5), None), ((8, 0), torch.bfloat16), ((9, 0), torch.bfloat16)):
         with second_device.attached(capability=capability):

@@ -90,6 +90,20 @@ def test_gradients_reach_the_adapters_and_nothing_below() -> None:
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_logits_of_some_tokens_are_those_among_all(kind: str) -> None:
+    net, tokens = stirred(Adapted(model(kind), 2, 4.0, 0, 1)), torch.tensor([2, 5, 11])
+    head = net.model.get_output_embeddings()  # type: ignore[operator]
+    whole = head.weight  # type: ignore[union-attr]
+    states = net.split.below(net.embed(IDS))
+    ways = []
+    for logits in (net.split.above(states, EVERY, tokens=tokens), net.split.above(states, EVERY)[..., tokens]):
+        ways.append((logits, *torch.autograd.grad(logits.square().sum(), list(net.trainable().values()))))
+    for one, other in zip(*ways, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)  # products of other shapes add in another order
+    assert head.weight is whole  # type: ignore[union-attr]
+
+
 def kept(net: Adapted, folder: Path) -> KeptStates:
     return KeptStates(net._below, net.public.identity, 16, folder)
 

@@ -61,14 +61,17 @@ class Split:
             hook.remove()
         return seen[0]
 
-    def above(self, states: Tensor, columns: Tensor, *, whole: bool = False) -> Tensor:
+    def above(self, states: Tensor, columns: Tensor, *, tokens: Tensor | None = None, whole: bool = False) -> Tensor:
         """Logits [b, k, size] of the tokens that follow these columns, int64 [b, k], from the states before block `cut`.
 
         These are token embeddings where `cut` is 0. Only the columns go through the last layer, which in a small model costs
-        as much as all others, and through the last block's layers after its attention (`whole`: all do).
+        as much as all others, and through the last block's layers after its attention (`whole`: all do). `tokens` int64 [v]:
+        logits of these alone, [b, k, v].
         """
         with ExitStack() as hooks:
             hooks.enter_context(_only(self._head, columns))
+            if tokens is not None:
+                hooks.enter_context(_rows(self._head, tokens))
             if not self.cut:
                 return cast(Tensor, self._model(inputs_embeds=states, use_cache=False).logits)
             hooks.enter_context(_entering(self._first, states))
@@ -94,6 +97,19 @@ def _entering(block: nn.Module, states: Tensor) -> Iterator[None]:
         yield
     finally:
         hook.remove()
+
+
+@contextmanager
+def _rows(head: nn.Module, tokens: Tensor) -> Iterator[None]:
+    """Inside the context the last layer has the rows of these tokens alone; the table of embeddings keeps all."""
+    whole = dict(head.named_parameters(recurse=False))
+    try:
+        for name, tensor in whole.items():
+            setattr(head, name, nn.Parameter(tensor[tokens], requires_grad=False))
+        yield
+    finally:
+        for name, tensor in whole.items():
+            setattr(head, name, tensor)
 
 
 @contextmanager

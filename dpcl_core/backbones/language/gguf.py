@@ -13,7 +13,7 @@ from dpcl_core.packages import lacking
 
 
 def convert(file: Path, folder: Path) -> None:
-    """Writes the model in single precision, which holds every weight of the file exactly.
+    """Writes the model in half precision: files of quantised weights hold them far more coarsely.
 
     Raises BadInput where transformers cannot read the file.
     """
@@ -26,7 +26,7 @@ def convert(file: Path, folder: Path) -> None:
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
-        model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
+        model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float16)
         tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
     except Exception as error:  # the library raises many kinds of error, all with the same meaning for the user
         reason = str(error).strip().partition("\n")[0]

@@ -86,7 +86,7 @@ def choice_scores(
             batch = batch_of(texts, by_length[start : start + AT_ONCE], device)
             columns = answer_columns(batch)[:, -len(answer[0]) :]  # a prompt has at least two tokens
             passed = batch.fork.gather(1, columns)
-            found = forks.log_probs(logits_at(net, batch, columns - 1), passed).float().cpu().numpy()
+            found = forks.log_probs(logits_at(net, batch, columns - 1, forks=forks), passed).float().cpu().numpy()
             for place in np.flatnonzero(answer[1]):
                 of_fork = at_forks.setdefault(answer[1][place], np.zeros((len(inputs), found.shape[2]), np.float32))
                 of_fork[batch.rows] = found[:, place]
@@ -106,7 +106,8 @@ def set_priors(net: Adapted, passing: Sequence[Prompted], forks: Forks, device: 
         for batch in batches_of(texts, device):
             columns = answer_columns(batch)
             passed = batch.fork.gather(1, columns)
-            log_probs = forks.log_probs(logits_at(net, batch, columns - 1, public=True), passed).double().cpu().numpy()
+            logits = logits_at(net, batch, columns - 1, forks=forks, public=True)
+            log_probs = forks.log_probs(logits, passed).double().cpu().numpy()
             for fork in np.unique(passed[passed > 0].cpu().numpy()).tolist():
                 found.setdefault(fork, []).extend(log_probs[(passed == fork).cpu().numpy()])
     for fork, of_texts in found.items():

@@ -64,6 +64,10 @@ class Forks:
                 chosen[label], covered = answer, covered | passed
         return chosen
 
+    def tokens(self, device: torch.device) -> Tensor:
+        """All tokens that can follow at some fork, int64 [v], in order; token 0 where there is no fork."""
+        return torch.tensor(sorted({token for following in self._following for token in following}) or [0], device=device)
+
     def tables(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Tokens int64 [forks, m] that can follow at each fork, -1 where there are fewer; their prior [forks, m]."""
         width = max(1, *map(len, self._following))
@@ -73,19 +77,20 @@ class Forks:
         return torch.from_numpy(tokens).to(device), torch.from_numpy(prior).to(device)
 
     def log_probs(self, logits: Tensor, forks: Tensor) -> Tensor:
-        """Log-probabilities [..., m] of the tokens that can follow at these forks [...]; logits [..., size].
+        """Log-probabilities [..., m] of the tokens that can follow at these forks [...]; logits [..., v] of `tokens`.
 
         -inf where there are fewer than m; meaningless at fork 0.
         """
         tokens, prior = self.tables(logits.device)
         following = tokens[forks]
-        chosen = logits.gather(-1, following.clamp(min=0)) - prior[forks].to(logits.dtype)
+        places = torch.searchsorted(self.tokens(logits.device), following).clamp(max=logits.shape[-1] - 1)
+        chosen = logits.gather(-1, places) - prior[forks].to(logits.dtype)
         is_none = following < 0
         is_none[..., 0] &= forks != 0  # something to normalise at fork 0
         return chosen.masked_fill(is_none, -torch.inf).log_softmax(dim=-1)
 
     def of_tokens(self, logits: Tensor, forks: Tensor, ids: Tensor) -> Tensor:
-        """Log-probabilities [...] of the tokens int64 [...] at these forks; 0 at fork 0."""
+        """Log-probabilities [...] of the tokens int64 [...] at these forks; 0 at fork 0. Logits [..., v] of `tokens`."""
         tokens, _ = self.tables(logits.device)
         places = (tokens[forks] == ids[..., None]).long().argmax(dim=-1)
         found: Tensor = self.log_probs(logits, forks).gather(-1, places[..., None])[..., 0]

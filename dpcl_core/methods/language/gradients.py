@@ -154,14 +154,16 @@ def log_probs(
         columns = answer_columns(batch)
     is_valid = columns >= 1
     columns = columns.clamp(min=1)
-    logits, tokens = logits_at(net, batch, columns - 1, reading, epoch), batch.ids.gather(1, columns)
+    tokens, passed = batch.ids.gather(1, columns), batch.fork.gather(1, columns)
     if forks is not None and answers_only:
-        values = forks.of_tokens(logits, batch.fork.gather(1, columns), tokens)
+        values = forks.of_tokens(logits_at(net, batch, columns - 1, reading, epoch, forks=forks), passed, tokens)
     else:
+        logits = logits_at(net, batch, columns - 1, reading, epoch)
         values = -functional.cross_entropy(logits.flatten(0, 1), tokens.flatten(), reduction="none").view(columns.shape)
         if forks is not None:
             is_answer = batch.role.gather(1, columns) == ANSWER
-            values = torch.where(is_answer, forks.of_tokens(logits, batch.fork.gather(1, columns), tokens), values)
+            among = logits[..., forks.tokens(logits.device)]
+            values = torch.where(is_answer, forks.of_tokens(among, passed, tokens), values)
     kept = values.where(is_valid & selected.gather(1, columns), 0)
     return torch.zeros(batch.ids.shape, dtype=kept.dtype, device=kept.device).scatter_add(1, columns, kept)
 
@@ -179,14 +181,24 @@ def _n_answered(batch: Batch) -> Tensor:
 
 
 def logits_at(
-    net: Adapted, batch: Batch, columns: Tensor, reading: Reading = clean, epoch: int = 0, *, public: bool = False
+    net: Adapted,
+    batch: Batch,
+    columns: Tensor,
+    reading: Reading = clean,
+    epoch: int = 0,
+    *,
+    forks: Forks | None = None,
+    public: bool = False,
 ) -> Tensor:
-    """Logits [b, k, size] of the tokens that follow these columns, int64 [b, k]; `public`: of the frozen model.
+    """Logits [b, k, size] of the tokens that follow these columns, int64 [b, k]; of `forks.tokens` alone, where given.
+
+    `public`: of the frozen model.
 
     No mask is needed: padding is at the end, and a causal model does not look ahead.
     """
     split = net.public if public else net.split
-    return split.above(states_of(net, batch, reading, epoch), columns)
+    tokens = None if forks is None else forks.tokens(columns.device)
+    return split.above(states_of(net, batch, reading, epoch), columns, tokens=tokens)
 
 
 def states_of(net: Adapted, batch: Batch, reading: Reading, epoch: int) -> Tensor:

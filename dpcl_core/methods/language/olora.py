@@ -40,7 +40,8 @@ class WithEarlier(nn.Module):
         if not self.pairs:
             return out
         first, second = torch.cat([a for a, _ in self.pairs]), torch.cat([b for _, b in self.pairs], dim=1)
-        return out + self.scale * (x @ first.T) @ second.T
+        earlier = self.scale * (x.to(first.dtype) @ first.T) @ second.T
+        return (out + earlier).to(out.dtype)  # where the layer is in half precision, pairs are not
 
 
 class Stack:

@@ -9,12 +9,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from dpcl_core.backbones.gpu import half_precision
 from dpcl_core.backbones.language import causal
 from dpcl_core.backbones.language.causal import Adapted
 from dpcl_core.methods.common.dpsgd_plan import Schedule
 from dpcl_core.methods.language import gradients
 from dpcl_core.methods.language.gradients import Batch, Gradients, TextLoss, batch_of, log_probs
 from dpcl_core.methods.language.losses import task_loss
+from dpcl_core.methods.language.olora import Stack
 from dpcl_core.methods.language.training import Descent, private_steps
 from dpcl_core.privacy.noise import Batches, SeededNoise
 from dpcl_core.spec import Cell
@@ -47,6 +49,21 @@ def test_adapters_over_a_base_in_half_are_in_single_precision_and_so_is_their_op
 
 
 @pytest.mark.parametrize("dtype", HALVES)
+def test_pairs_of_earlier_tasks_are_in_single_precision_over_a_base_in_half(dtype: torch.dtype) -> None:
+    ends: list[Tensor] = []
+    for net in (over(dtype), over(torch.float32)):
+        with torch.no_grad():
+            for _, second in net.pairs():
+                second.fill_(0.1)
+        stack = Stack(net)
+        stack.freeze(torch.Generator().manual_seed(0))
+        batch = batch_of(tiny.texts(), EVERYONE, "cpu")
+        ends.append(log_probs(net, batch)[batch.mask].float())
+        assert {tensor.dtype for below in stack.frozen for pair in below.pairs for tensor in pair} == {torch.float32}
+    torch.testing.assert_close(*ends, rtol=0.1, atol=0.1)  # eight bits of a bfloat16 through two blocks
+
+
+@pytest.mark.parametrize("dtype", HALVES)
 def test_noisy_steps_over_a_base_in_half_follow_those_in_single_precision(dtype: torch.dtype) -> None:
     """The same batches and noise: after 30 steps weights differ by the base's rounding, and none has diverged."""
     plan = Schedule(sample_rate=0.5, n_steps=30, clip_norm=0.4, learning_rate=0.02, expected_batch=4.0)
@@ -58,6 +75,20 @@ def test_noisy_steps_over_a_base_in_half_follow_those_in_single_precision(dtype:
         ends.append(tiny.row([parameter.detach() for parameter in net.trainable().values()]))
     assert ends[0].isfinite().all()
     assert 0 < float((ends[0] - ends[1]).norm()) < 0.3 * float(ends[1].norm())
+
+
+def test_a_text_has_the_same_gradient_bits_beside_any_others_in_the_precision_that_this_processor_computes_in() -> None:
+    """As wide as smollm2: kernels divide narrow and wide products among blocks differently."""
+    dtype = half_precision("cpu") or torch.float32
+    net = Adapted(tiny.frozen(width=576, n_layer=1).to(dtype), 3, 6.0, 0)  # type: ignore[arg-type]
+    texts, sums = tiny.texts(), Gradients(net, 0.5)
+    together: dict[int, Tensor] = {}
+    for rows, gradients_of in sums.each(batch_of(texts, EVERYONE, "cpu"), task_loss("full")):
+        together |= dict(zip(rows.tolist(), gradients_of, strict=True))
+    for place in EVERYONE:
+        ((_, alone),) = sums.each(batch_of(texts, EVERYONE[place : place + 1], "cpu"), task_loss("full"))
+        assert alone.any()
+        assert torch.equal(alone[0], together[int(place)])
 
 
 @pytest.mark.parametrize(("capability", "base"), [((7, 5), torch.float32), ((8, 0), torch.bfloat16)])
