@@ -22,7 +22,7 @@ from dpcl_core.events import TaskLearned
 from dpcl_core.spec import RunSpec
 
 OUT = Path(__file__).resolve().parent.parent / "assets" / "language" / "tuned.json"
-RATES = (1e-3, 3e-3, 1e-2)
+RATES = (2e-3, 6e-3, 2e-2)
 DELTA = 1e-6
 BASE: Mapping[str, object] = {
     "labels": "prior",

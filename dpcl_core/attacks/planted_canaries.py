@@ -39,7 +39,10 @@ _IS_PRIVATE = np.array([False, *(not kind.startswith(LOOKALIKE) for kind in KIND
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Model, data sizes and training settings; `learning_rate` is AdamW's initial rate."""
+    """Model, data sizes and training settings; `learning_rate` is AdamW's initial rate.
+
+    `layers`: how many last blocks are adapted; None: all. `every`: every linear map of them, not only attention's inputs.
+    """
 
     backbone: str = "lm-tiny"
     n_texts: int = 160
@@ -50,6 +53,8 @@ class Settings:
     learning_rate: float = 1e-2
     lora_rank: int = 32
     lora_alpha: float = 64.0
+    layers: int | None = None
+    every: bool = False
 
 
 NONE = Unlearning()
@@ -156,7 +161,7 @@ def trained(settings: Settings, variant: Variant, group: Mails, seed: int) -> Ou
 
 
 def _loss(settings: Settings, variant: Variant, group: Mails) -> TextLoss:
-    base = log_probabilities(settings.backbone, group.train[:, :, TOKEN], "cpu")
+    base = log_probabilities(settings.backbone, group.train[:, :, TOKEN], "cpu", single=True)
     reference = torch.from_numpy(base)
     by_base = sensitivity.scores(base, np.zeros(base.shape), group.train[:, :, STOP] != 0)
     spans = _IS_PRIVATE[group.train[:, :, KIND]].astype(np.float32)
@@ -184,7 +189,8 @@ def _outcome(net: Adapted, settings: Settings, group: Mails) -> Outcome:
 
 
 def _adapted(settings: Settings, seed: int) -> Adapted:
-    return causal.adapted(settings.backbone, "cpu", settings.lora_rank, settings.lora_alpha, seed)
+    rank, alpha, layers = settings.lora_rank, settings.lora_alpha, settings.layers
+    return causal.adapted(settings.backbone, "cpu", rank, alpha, seed, layers, every=settings.every, single=True)
 
 
 def _part(split: Split, source: int, first: int) -> Split:

@@ -83,7 +83,7 @@ class Reader:
         if self._rows is None:
             from dpcl_core.backbones.language import causal
 
-            table = causal.embedding_table(causal.load(self._backbone))
+            table = causal.embedding_table(causal.load(self._backbone, single=True))
             self._clip = float(np.median(np.linalg.norm(table, axis=1)))
             self._rows = clipped(table, self._clip)
         return self._rows, self._clip

@@ -1,7 +1,7 @@
 """Lesson 5: PeCL's unlearning term as printed, reversed and bounded: one step, a small model, a recorded training.
 
-Zhan et al., Eqs. 12 and 13. Everything here is about invented secrets. What a small language model was measured to do is
-read from `assets/lessons/sign.json`, which `scripts/record_unlearning.py` writes.
+Zhan et al., Eqs. 12 and 13. Everything here is about invented secrets. What language models were measured to do is read
+from `assets/lessons/sign.json` (the bundled one) and `sign-smollm2.json`, which `scripts/record_unlearning.py` writes.
 """
 
 from __future__ import annotations
@@ -185,7 +185,8 @@ class Record(Spec):
         raise KeyError((loss, form, strength, score))
 
 
-@lru_cache(maxsize=1)
-def record() -> Record:
-    """The last results of `scripts/record_unlearning.py`."""
-    return Record.model_validate_json((paths.assets_dir() / "lessons" / "sign.json").read_text(encoding="utf-8"))
+@lru_cache(maxsize=2)
+def record(*, large: bool = False) -> Record:
+    """The last results of `scripts/record_unlearning.py`; `large`: on SmolLM2, which reads."""
+    file = paths.assets_dir() / "lessons" / ("sign-smollm2.json" if large else "sign.json")
+    return Record.model_validate_json(file.read_text(encoding="utf-8"))

@@ -19,7 +19,7 @@ from dpcl_core.spec import RunSpec
 from tests.papers.making import run
 
 PAPER = PAPERS["tobaben"]
-CIFAR, IMAGENET, FIVE, BLURRY, _ = PAPER.experiments
+CIFAR, _, IMAGENET, FIVE, BLURRY, _ = PAPER.experiments
 AS_PRINTED = {
     "noisy_lists": True, "aggregation": "entries", "averaging": 0.0, "targets": "raw", "signature_covariance": "own",
     "signature_norm": "raw", "second_moments": "full",

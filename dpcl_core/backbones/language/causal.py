@@ -147,25 +147,33 @@ def _number(name: str) -> int:
     return place[1] if place else 0
 
 
-def load(backbone: str, device: str = "cpu") -> PreTrainedModel:
+def load(backbone: str, device: str = "cpu", *, single: bool = False) -> PreTrainedModel:
     """A frozen language model without dropout, whose logits are in single precision. Do not modify it: all callers share it.
 
     The model itself is in single precision too, except where its files hold half precision and the device computes in
-    bfloat16 (`gpu.half_precision`).
+    bfloat16 (`gpu.half_precision`); `single`: always, for likelihoods that are shown, which are the same on every computer.
 
     Raises BadInput for an unusable name, weights file or kind of model, DataMissing where it is unavailable.
     """
-    return _frozen(backbone, device)
+    return _frozen(backbone, device, single)
 
 
 def adapted(
-    backbone: str, device: str, rank: int, alpha: float, seed: int, layers: int | None = None, *, every: bool = False
+    backbone: str,
+    device: str,
+    rank: int,
+    alpha: float,
+    seed: int,
+    layers: int | None = None,
+    *,
+    every: bool = False,
+    single: bool = False,
 ) -> Adapted:
     """The model with new adapters on its last `layers` blocks (None: all). It shares its frozen tensors with all others.
 
-    `every`: on every linear map of these blocks. Raises what `load` raises.
+    `every`: on every linear map of these blocks. `single`: as for `load`. Raises what `load` raises.
     """
-    return Adapted(load(backbone, device), rank, alpha, seed, layers, every=every).to(device)
+    return Adapted(load(backbone, device, single=single), rank, alpha, seed, layers, every=every).to(device)
 
 
 def embedding_table(model: PreTrainedModel) -> NDArray[np.float32]:
@@ -177,10 +185,10 @@ def embedding_table(model: PreTrainedModel) -> NDArray[np.float32]:
 
 
 @lru_cache(maxsize=1)
-def _frozen(backbone: str, device: str) -> PreTrainedModel:
+def _frozen(backbone: str, device: str, single: bool) -> PreTrainedModel:
     ensure_torchvision()
     with torch.random.fork_rng(devices=[]):
-        model = _bundled() if backbone == files.BUNDLED else _of_hub(backbone, device)
+        model = _bundled() if backbone == files.BUNDLED else _of_hub(backbone, device, single)
     model.config.name_or_path = backbone
     model.to(device).eval().requires_grad_(False)  # type: ignore[arg-type]
     model.get_output_embeddings().register_forward_hook(_in_single)  # type: ignore[no-untyped-call]
@@ -226,7 +234,7 @@ def _bundled() -> PreTrainedModel:
     return model
 
 
-def _of_hub(backbone: str, device: str) -> PreTrainedModel:
+def _of_hub(backbone: str, device: str, single: bool) -> PreTrainedModel:
     from transformers import AutoConfig, AutoModelForCausalLM
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
@@ -240,8 +248,8 @@ def _of_hub(backbone: str, device: str) -> PreTrainedModel:
         for name in config.to_dict():
             if "dropout" in name or name.endswith("pdrop"):
                 setattr(config, name, 0.0)  # in the settings: training mode would turn it on again
-        stored = config.dtype in (torch.float16, torch.bfloat16)
-        precision = (half_precision(device) if stored else None) or torch.float32
+        may_be_half = config.dtype in (torch.float16, torch.bfloat16) and not single
+        precision = (half_precision(device) if may_be_half else None) or torch.float32
         # bfloat16's fused attention is slow backwards on processors: a step of two of smollm2's blocks takes a fifth more
         attention = "eager" if precision is torch.bfloat16 and not is_gpu(device) else None
         model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(

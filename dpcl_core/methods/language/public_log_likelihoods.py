@@ -8,8 +8,13 @@ from numpy.typing import NDArray
 from dpcl_core.backbones.language.files import BUNDLED
 
 
-def log_probabilities(backbone: str, tokens: NDArray[np.integer], device: str) -> NDArray[np.float32]:
-    """log P(t_i | tokens before it) of tokens [n, length] under the frozen model, in nats; 0 at padding."""
+def log_probabilities(
+    backbone: str, tokens: NDArray[np.integer], device: str, *, single: bool = False
+) -> NDArray[np.float32]:
+    """log P(t_i | tokens before it) of tokens [n, length] under the frozen model, in nats; 0 at padding.
+
+    `single`: in single precision on every device.
+    """
     if backbone == BUNDLED:
         from dpcl_core.backbones.language import plain
 
@@ -18,5 +23,5 @@ def log_probabilities(backbone: str, tokens: NDArray[np.integer], device: str) -
     from dpcl_core.methods.language import token_log_likelihoods
 
     return token_log_likelihoods.log_probabilities(
-        causal.load(backbone, device), tokens, tokenizer.load(backbone).bos, device
+        causal.load(backbone, device, single=single), tokens, tokenizer.load(backbone).bos, device
     )

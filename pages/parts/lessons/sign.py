@@ -114,13 +114,9 @@ def answers_only(stage: Stage) -> int:
 def in_time(stage: Stage) -> int:
     """Every recorded term with its cost."""
     record = stage.results("Show them all", game.record)
-    heads = "planted 16 times, bits", "from the least likely end", "never planted", "nats per ordinary token", "labels right"
-    table(("term", *heads), (
-        (_name(one), f"{one.mean('exposure', '16'):.1f}", f"{one.mean('below', '16'):.1f}",
-         f"{one.mean('exposure', '0'):.1f}", f"{one.nats:.2f}", percent(one.accuracy, 0))
-        for one in record.variants if one.loss == "full"
-    ))  # fmt: skip
-    st.caption(_made(record))
+    _every_term(record)
+    st.markdown("**The same terms in SmolLM2**, hundreds of times as large, which has learned to read:")
+    _every_term(game.record(large=True))
     st.markdown(_LIMITS)
     st.page_link("pages/tokens.py", label=":primary[See the Score of every token →]")
     none, hinge = record.of("full", "none"), record.of("full", "hinge", 1.0, "oracle")
@@ -129,11 +125,22 @@ def in_time(stage: Stage) -> int:
     return 0 if any(_holds(one, none) for one in record.variants if one.form == "flipped") else 2
 
 
+def _every_term(record: Record) -> None:
+    """Draws a table with all recorded terms of the `full` loss, and how they were recorded."""
+    heads = "planted 16 times, bits", "from the least likely end", "never planted", "nats per ordinary token", "labels right"
+    table(("term", *heads), (
+        (_name(one), f"{one.mean('exposure', '16'):.1f}", f"{one.mean('below', '16'):.1f}",
+         f"{one.mean('exposure', '0'):.1f}", f"{one.nats:.2f}", percent(one.accuracy, 0))
+        for one in record.variants if one.loss == "full"
+    ))  # fmt: skip
+    st.caption(_made(record))
+
+
 _LIMITS = """* **Where the spans come from:** the bounded terms are given the secret tokens. A Score has to guess them by
 surprise, and then ordinary rare words are unlearned with the secrets.
 * **No guarantee:** a term in a loss promises nothing. None of these models has a bound on what it reveals; for that,
 training needs noise that is accounted for.
-* **Scope:** a very small model, and codes repeated up to 16 times. The directions carry over, the numbers do not."""
+* **Scope:** a tiny model and a small one, and codes repeated up to 16 times. Directions carry over, numbers do not."""
 
 
 def _name(one: Variant) -> str:
@@ -169,7 +176,7 @@ def _exposures(stage: Stage, record: Record, rows: dict[str, Variant], *, key: s
 def _made(record: Record) -> str:
     return plain(
         f"Recorded on {record.date}: {len(record.variants[0].seeds)} seeds, with {record.codes['16']} codes each for every "
-        "number of repetitions, on the bundled model. Terms are on the true secrets unless a row says otherwise. "
+        f"number of repetitions, on {record.settings['backbone']}. Terms are on the true secrets unless a row says otherwise. "
         f"Made again by: {record.command}"
     )
 
