@@ -161,7 +161,7 @@ def trained(settings: Settings, variant: Variant, group: Mails, seed: int) -> Ou
 
 
 def _loss(settings: Settings, variant: Variant, group: Mails) -> TextLoss:
-    base = log_probabilities(settings.backbone, group.train[:, :, TOKEN], "cpu", single=True)
+    base = log_probabilities(settings.backbone, group.train[:, :, TOKEN], "cpu")
     reference = torch.from_numpy(base)
     by_base = sensitivity.scores(base, np.zeros(base.shape), group.train[:, :, STOP] != 0)
     spans = _IS_PRIVATE[group.train[:, :, KIND]].astype(np.float32)
@@ -190,7 +190,7 @@ def _outcome(net: Adapted, settings: Settings, group: Mails) -> Outcome:
 
 def _adapted(settings: Settings, seed: int) -> Adapted:
     rank, alpha, layers = settings.lora_rank, settings.lora_alpha, settings.layers
-    return causal.adapted(settings.backbone, "cpu", rank, alpha, seed, layers, every=settings.every, single=True)
+    return causal.adapted(settings.backbone, "cpu", rank, alpha, seed, layers, every=settings.every)
 
 
 def _part(split: Split, source: int, first: int) -> Split:

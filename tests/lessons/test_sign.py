@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from dpcl_core.backbones import catalog
 from dpcl_core.backbones.language import files
 from dpcl_core.lessons import sign
 from dpcl_core.lessons.sign import Form
@@ -122,3 +123,17 @@ def test_the_record_bears_out_what_the_lesson_says() -> None:
     alone, printed = told.of("answer", "none"), told.of("answer", "printed", 10.0, "oracle")
     assert abs(alone.mean("exposure", "16") - alone.mean("exposure", "0")) < 2
     assert printed.mean("exposure", "16") > alone.mean("exposure", "16")
+
+
+def test_the_record_on_smollm2_is_whole_and_says_the_same() -> None:
+    """The printed sign makes codes stick after fewer repetitions; the hinge keeps them like those never planted."""
+    told, package = sign.record(large=True), catalog.card("smollm2").package
+    assert package is not None
+    assert told.settings["model"] == package.sha256[:16], "run scripts/record_unlearning.py --model smollm2 again"
+    assert all(one.at == (0, 1, 2) for one in told.variants)
+    none, printed, hinge = (told.of("full", form, strength, score) for form, strength, score in (
+        ("none", 1.0, "score"), ("printed", 10.0, "oracle"), ("hinge", 1.0, "oracle")
+    ))  # fmt: skip
+    assert printed.mean("exposure", "4") > none.mean("exposure", "4") + 1 > told.base.exposure["4"] + 2
+    assert abs(hinge.mean("exposure", "16") - hinge.mean("exposure", "0")) < 2
+    assert none.mean("extracted", "16") > 0.5 > hinge.mean("extracted", "16")

@@ -159,21 +159,13 @@ def load(backbone: str, device: str = "cpu", *, single: bool = False) -> PreTrai
 
 
 def adapted(
-    backbone: str,
-    device: str,
-    rank: int,
-    alpha: float,
-    seed: int,
-    layers: int | None = None,
-    *,
-    every: bool = False,
-    single: bool = False,
+    backbone: str, device: str, rank: int, alpha: float, seed: int, layers: int | None = None, *, every: bool = False
 ) -> Adapted:
     """The model with new adapters on its last `layers` blocks (None: all). It shares its frozen tensors with all others.
 
-    `every`: on every linear map of these blocks. `single`: as for `load`. Raises what `load` raises.
+    `every`: on every linear map of these blocks. Raises what `load` raises.
     """
-    return Adapted(load(backbone, device, single=single), rank, alpha, seed, layers, every=every).to(device)
+    return Adapted(load(backbone, device), rank, alpha, seed, layers, every=every).to(device)
 
 
 def embedding_table(model: PreTrainedModel) -> NDArray[np.float32]:
