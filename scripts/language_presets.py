@@ -62,7 +62,7 @@ def rewritten(name: str, text: str) -> str:
     return re.sub(r'label = "([^"]*)"\nset = \[(.*)\]\n', _with_settings, text) + (_EQUAL() if name == "main" else "")
 
 
-_WHY = "# Step size: the best on public dialogues where assets/language/tuned.json has the row, else a first guess."
+_WHY = "# Step size: the best on TREC where assets/language/tuned.json has the row, else a first guess."
 
 
 def _tuned() -> str:
