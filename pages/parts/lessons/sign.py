@@ -176,7 +176,8 @@ def _exposures(stage: Stage, record: Record, rows: dict[str, Variant], *, key: s
 def _made(record: Record) -> str:
     return plain(
         f"Recorded on {record.date}: {len(record.variants[0].seeds)} seeds on {record.settings['backbone']}, with "
-        f"{record.codes['16']} codes each for every number of repetitions. Terms are on the true secrets unless a row says otherwise. "
+        f"{record.codes['16']} codes each for every number of repetitions. Terms are on the true "
+        "secrets unless a row says otherwise. "
         f"Made again by: {record.command}"
     )
 
