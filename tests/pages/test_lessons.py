@@ -288,7 +288,7 @@ def test_the_recorded_codes_are_shown_with_date_and_recipe(open_page: Open) -> N
     predict(page, 2)
     press(page, "Show what was measured")
     told, said = sign.record(), words(page)
-    assert f"Recorded on {told.date}: 3 seeds, with 5 codes each" in said
+    assert f"Recorded on {told.date}: 3 seeds on lm-tiny, with 5 codes each" in said
     assert "python scripts/record" in said.replace("\\", "")
     bits = told.of("full", "printed", 10.0, "oracle").mean("exposure", "16")
     assert f"the printed term, λ = 10 {bits:.1f}" in said
