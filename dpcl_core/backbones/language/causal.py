@@ -229,7 +229,9 @@ def _bundled() -> PreTrainedModel:
 def _of_hub(backbone: str, device: str, single: bool) -> PreTrainedModel:
     from transformers import AutoConfig, AutoModelForCausalLM
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     folder = folders.folder(backbone)
     try:
         config = AutoConfig.from_pretrained(folder)

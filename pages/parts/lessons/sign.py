@@ -115,7 +115,7 @@ def in_time(stage: Stage) -> int:
     """Every recorded term with its cost."""
     record = stage.results("Show them all", game.record)
     _every_term(record)
-    st.markdown("**The same terms in SmolLM2**, hundreds of times as large, which has learned to read:")
+    st.markdown("**The same terms in SmolLM2**, a model hundreds of times as large, which can read:")
     _every_term(game.record(large=True))
     st.markdown(_LIMITS)
     st.page_link("pages/tokens.py", label=":primary[See the Score of every token →]")

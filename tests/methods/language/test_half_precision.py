@@ -111,6 +111,21 @@ def test_a_model_stored_in_float16_never_computes_in_it_and_its_logits_are_singl
     causal._frozen.cache_clear()
 
 
+def test_likelihoods_that_are_shown_come_from_single_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers import GPT2LMHeadModel
+
+    folder = language_models.put(tmp_path / "model")
+    GPT2LMHeadModel.from_pretrained(folder).half().save_pretrained(folder)
+    monkeypatch.setattr("dpcl_core.backbones.language.files.folder", lambda name: folder)
+    monkeypatch.setattr(causal, "half_precision", lambda device: torch.bfloat16)
+    found = []
+    for single in (False, True):
+        causal._frozen.cache_clear()
+        found.append(next(causal.load("hf:some/model", single=single).parameters()).dtype)
+    assert found == [torch.bfloat16, torch.float32]
+    causal._frozen.cache_clear()
+
+
 def test_a_model_on_the_processor_opens_no_card(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading the random state of a card would open it and hold its memory."""
 
