@@ -17,7 +17,7 @@ T = TypeVar("T")
 _PERCENT = {"_percent": 1.0, "_pct": 1.0, "_frac": 100.0, "_fraction": 100.0}  # by the end of a metric's name
 _SHARED = {  # our names of printed metrics; PeCL's Last is the mean over all tasks after the last one
     **{name: name for name in ("AA", "AF", "BWT", "FWT", "Avg", *(f"task{k}" for k in range(1, 7)))},
-    **{"avg_accuracy": "AA", "avg_forgetting": "AF", "Last": "AA"},
+    **{"avg_accuracy": "AA", "avg_forgetting": "AF", "Last": "AA", "accuracy": "pooled"},
 }
 
 
@@ -44,7 +44,7 @@ class Published:
 
     @property
     def shared_metric(self) -> str | None:
-        """Our name of the metric (AA, AF, BWT, FWT, Avg, task1 to task6), None for any other."""
+        """Our name of the metric (AA, AF, BWT, FWT, Avg, task1 to task6, pooled), None for any other."""
         return _SHARED.get(self.metric.removesuffix(self._unit))
 
     @property

@@ -12,7 +12,7 @@ import streamlit as st
 from dpcl_core import presets
 from dpcl_core.figures.picture import Provenance
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import catalog, comparison, measured, orderings, report
+from dpcl_core.papers import catalog, comparison, measured, orderings, p_values, report
 from dpcl_core.papers.comparison import METRICS, Row
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.orderings import ALIKE_POINTS
@@ -36,6 +36,10 @@ the last recorded run. The reasons below the table say why the two differ. A cla
 _UNPAIRED = (
     "Published intervals, and ours in the last column, do not pair seeds (the paper's Eq. 23): they are wider than "
     "necessary where runs share seeds."
+)
+_P_VALUES = (
+    "p: a two-tailed t-test of the two curves over all tasks, paired by task, of means over seeds. Descriptive only: the "
+    "points of a curve are no independent samples."
 )
 _CHANNEL_EPSILONS = "our ε, accounted: replay · head · total"
 FORMS = {"small": "small: minutes", "bundled": "larger: hours", "full": "as published"}
@@ -92,11 +96,14 @@ def _choices(view: View) -> tuple[Paper, Experiment, Size, str, dict[str, RunSpe
         )  # fmt: skip
         size = start if size is None else size
         specs = presets.variants(experiment.preset(size))
-        looked_at = str(view["metric"]) if view["metric"] in paper.metrics else paper.metrics[0]
-        metric = st.segmented_control(
-            "Quantity", paper.metrics, default=looked_at, format_func=lambda name: comparison.quantity(name, specs.values()),
-            key=f"{view.key('metric')}-{paper.name}", required=True,
-        )  # fmt: skip
+        metrics = experiment.metrics
+        looked_at = str(view["metric"]) if view["metric"] in metrics else metrics[0]
+        metric = looked_at
+        if len(metrics) > 1:
+            metric = st.segmented_control(
+                "Quantity", metrics, default=looked_at, format_func=lambda name: comparison.quantity(name, specs.values()),
+                key=f"{view.key('metric')}-{paper.name}", required=True,
+            )  # fmt: skip
     return paper, experiment, size, str(metric or looked_at), specs
 
 
@@ -216,6 +223,11 @@ def _claims(paper: Paper, experiment: Experiment, specs: Mapping[str, RunSpec], 
                 "our difference": report.range_text(judgement) if judgement.difference is not None else "",
                 "published": f"{printed:+.1f} points" if printed is not None else "",
             }
+            bound = p_values.printed(paper, experiment, judgement.ordering)
+            if bound is not None:
+                own = p_values.ours(judgement.ordering, runs)
+                line["p, ours"] = "" if own is None or own.p is None else f"{own.p:.2g}"
+                line["p, published"] = f"below {bound.printed}"
             if paper.is_unpaired:
                 interval = comparison.printed_interval(paper, experiment, judgement.ordering, specs)
                 line["published"] = report.interval_text(interval) if interval is not None else line["published"]
@@ -228,6 +240,7 @@ def _claims(paper: Paper, experiment: Experiment, specs: Mapping[str, RunSpec], 
             "opposite. “Cannot tell”: it shows neither. A claim of no difference is found if the interval stays within "
             f"{ALIKE_POINTS:g} points, and otherwise not found if the interval excludes zero."
             + (f" {_UNPAIRED}" if paper.is_unpaired else "")
+            + (f" {_P_VALUES}" if any("p, published" in line for line in lines) else "")
         )
 
 

@@ -52,6 +52,7 @@ METHODS: Mapping[str, tuple[Door, Raw]] = {
     "non-cl": (TEXTS, {**_LEARNED, "params": _HEADS, "scenario": {"kind": "si-blurry", "tasks": 2}}),
     "agem": (PICTURES, {"params": _BATCHES, "privacy": {"epsilons": [math.inf]}}),
     "l2dp-ml": (PICTURES, {"params": _BATCHES}),
+    "joint-network": (PICTURES, {"params": _BATCHES, "privacy": {"epsilons": [math.inf]}}),
     "dp-agem": (PICTURES, {"params": {"epochs": 1, "sample_rate": 0.5, "memory_size": 8, "replay_rate": 0.5}}),
     "dp-coeff-memory": (WINDOWS, {"scenario": {"kind": "permuted", "tasks": 2}, "labels": "prior-const"}),
     "independent-laplace": (PICTURES, {"params": {"steps": 2}, "privacy": {"adjacency": "replace"}}),

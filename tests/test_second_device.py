@@ -34,7 +34,7 @@ from tests.test_neighbours import METHODS, D, Door, Raw, lies, spec
 
 TASK = task_loss("full")
 _TORCH = ("agem", "l2dp-ml", "dp-agem", "dp-coeff-memory", "independent-laplace", "lm-seqft", "lm-er", "lm-ewc", "lm-gem")
-_TORCH += ("lm-olora", "lm-mtl", "pecl", "pecl-published")
+_TORCH += ("joint-network", "lm-olora", "lm-mtl", "pecl", "pecl-published")
 _PICTURES: Door = ("image", ".parquet")
 _CONSTANT = {"labels": "prior-const", "privacy": {"epsilons": [4.0, math.inf]}}
 RUNS: Mapping[str, tuple[str, Door, Raw]] = {

@@ -24,7 +24,7 @@ from dpcl_core.methods.federated.cards import (
     local_list,
 )
 from dpcl_core.methods.language.cards import baselines, pecl, pecl_published
-from dpcl_core.methods.lifelong.cards import agem, dp_agem, dp_coeff_memory, independent_laplace, l2dp_ml
+from dpcl_core.methods.lifelong.cards import agem, dp_agem, dp_coeff_memory, independent_laplace, joint_network, l2dp_ml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +35,14 @@ if TYPE_CHECKING:
 
 _ELSEWHERE = "DPCL_METHODS"
 _FEATURES = (cosine.CARD, peft_ensemble.CARD, naive.CARD, non_cl.CARD)
-_LIFELONG = (agem.CARD, l2dp_ml.CARD, dp_agem.CARD, dp_coeff_memory.CARD, independent_laplace.CARD)
+_LIFELONG = (
+    agem.CARD,
+    l2dp_ml.CARD,
+    dp_agem.CARD,
+    dp_coeff_memory.CARD,
+    independent_laplace.CARD,
+    joint_network.CARD,
+)
 _BASELINES = (baselines.SEQFT, baselines.ER, baselines.EWC, baselines.GEM, baselines.OLORA, baselines.MTL)
 _LANGUAGE = (*_BASELINES, pecl_published.CARD, pecl.CARD)
 _CSLR = (cslr_server_head.CARD, cslr_central.CARD, cslr_published.CARD, local_list.CARD)

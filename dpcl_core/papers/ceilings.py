@@ -15,9 +15,10 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished
 from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.papers import measured
 from dpcl_core.runs.store import Store
-from dpcl_core.spec import Cell, RunSpec
+from dpcl_core.spec import Cell, LabelSetting, RunSpec
 
 _MOST_SEEDS = 3
 _OWN = (
@@ -51,12 +52,18 @@ def settings(spec: RunSpec) -> RunSpec:
             "params": {**shared, **card.at_once},
             "data": spec.data.model_dump(),
             "scenario": scenario.model_dump(),
-            "labels": "prior-const" if "prior-const" in card.labels else card.labels[0],
+            "labels": _labels(spec, card),
             "public_labels": spec.public_labels,
             "privacy": {"epsilons": (math.inf,), "delta": checks.default_delta(dataset.n_train)},
             "seeds": spec.seeds[:_MOST_SEEDS],
         }
     )
+
+
+def _labels(spec: RunSpec, card: MethodCard) -> LabelSetting:
+    """One list for all tasks, or each task's own where the task of a test example is given."""
+    wanted: LabelSetting = "prior" if spec.params.is_task_given else "prior-const"
+    return wanted if wanted in card.labels else card.labels[0]
 
 
 def known(spec: RunSpec, finished: Iterable[CellFinished] = (), store: Store | None = None) -> float | None:
@@ -81,6 +88,9 @@ def known(spec: RunSpec, finished: Iterable[CellFinished] = (), store: Store | N
 def _fits(spec: RunSpec, wanted: RunSpec) -> bool:
     """Whether a run learns the same tasks at once with the same method; training settings and order may differ."""
     if (spec.method, spec.data, spec.public_labels) != (wanted.method, wanted.data, wanted.public_labels):
+        return False
+    card = methods.card(spec.method)
+    if card.trains_on != "all" and any(getattr(spec.params, name) != value for name, value in card.at_once.items()):
         return False
     return _unordered(spec) == _unordered(wanted)
 

@@ -25,6 +25,7 @@ METRICS = {
     "BWT": "backward transfer",
     "FWT": "forward transfer",
     "Avg": "accuracy along the way",
+    "pooled": "accuracy on all examples",
     **{f"task{k}": f"task {k}" for k in range(1, 7)},  # accuracy on the k-th task learned
 }
 
@@ -98,7 +99,7 @@ def rows(paper: Paper, experiment: Experiment, runs: Mapping[str, Measured]) -> 
     comparable = all(_is_its_data(run.spec.data.dataset, experiment) for run in runs.values())
     for label, run in runs.items():
         method, variant = (label, "") if experiment.table is None else paper.printed_as(run.spec)
-        for epsilon, metric, ours in _figures(run, paper.metrics):
+        for epsilon, metric, ours in _figures(run, experiment.metrics):
             row, layer = Row(method, variant, epsilon, metric), methods.layer(run.spec)
             name = "" if layer is None else layer.name
             by_layer.pop((_key(row), ""), None)
@@ -194,7 +195,7 @@ def _printed_rows(paper: Paper, experiment: Experiment) -> Iterator[Row]:
     keys = set()
     for row in published.read(paper.name):
         metric = row.shared_metric or ""
-        if metric not in paper.metrics or row.epsilon is None or not experiment.prints(row):
+        if metric not in experiment.metrics or row.epsilon is None or not experiment.prints(row):
             continue
         notes = [remark for remark in paper.remarks if remark.touches(row)]
         made = Row(

@@ -20,7 +20,8 @@ _SELECTED = "selected by the paper"
 def printed_as(spec: RunSpec) -> tuple[str, str]:
     """The paper's names of a run's method and variant; for activity recordings, with the order of the sampling rates."""
     method, variant = methods.card(spec.method).table_names(spec)
-    return method, ", ".join(part for part in (variant, _order(spec)) if part)
+    order = "" if methods.card(spec.method).trains_on == "all" else _order(spec)
+    return method, ", ".join(part for part in (variant, order) if part)
 
 
 def _order(spec: RunSpec) -> str:
@@ -32,7 +33,8 @@ def _order(spec: RunSpec) -> str:
 def named(row: Published) -> tuple[str, str]:
     """The same names for a printed number, without the settings of the paper's baseline that it selected from a grid."""
     variant = "" if row.note == _SELECTED else row.variant
-    order = f"{row.dataset.removeprefix(_HARW)} Hz" if row.dataset.startswith(_HARW) else ""
+    rates = row.dataset.removeprefix(_HARW)
+    order = f"{rates} Hz" if rates != row.dataset and rates[0].isdigit() else ""
     return row.method, ", ".join(part for part in (variant, order) if part)
 
 

@@ -16,10 +16,9 @@ from typing import Annotated, cast
 
 from pydantic import Field, TypeAdapter
 
-from dpcl_core import checks, machine, paths
+from dpcl_core import checks, machine, metrics, paths
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, JsonValue, Started, TaskLearned, plain_number
-from dpcl_core.metrics import mean
 from dpcl_core.privacy.statement import ways_out
 from dpcl_core.runs.store import Run
 from dpcl_core.spec import Cell, RunSpec
@@ -39,6 +38,8 @@ class Model:
     classes share a task, as the mean over tasks (AA) does where tasks differ in size. "task1" and so on: final accuracy on
     the k-th task learned.
 
+    `curves`: "AA" and "AF" after each task, None where not defined; empty in older records.
+
     `channel_epsilons`: accounted epsilon of "replay", "head" and "total" where private data leave in two ways; else empty.
     """
 
@@ -48,6 +49,7 @@ class Model:
     metrics: Mapping[str, float | None]
     by_rule: Mapping[str, float]
     channel_epsilons: Annotated[Mapping[str, float], Field(validation_alias="ways")] = field(default_factory=dict)
+    curves: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
 
     def value(self, metric: str, rule: str | None = None) -> float | None:
         """A metric, or the average accuracy (AA) of one prediction rule; None where it is not defined."""
@@ -103,19 +105,25 @@ def of_run(run: Run, events: Iterable[Event]) -> Measured:
     started, finished = run.started or run.created, run.finished or run.created
     last: dict[Cell, Mapping[str, float]] = {}
     ends: dict[Cell, dict[str, float | None]] = {}
+    matrices: dict[Cell, list[Sequence[float | None]]] = {}
     for event in events:
         if isinstance(event, Started):
             title = event.dataset_title
         elif isinstance(event, TaskLearned):
             by_task = {f"task{k}": value for k, value in enumerate(event.accuracy, start=1)}
+            matrices.setdefault(event.cell, []).append(event.accuracy)
             ends[event.cell] = {"pooled": event.pooled, **by_task}
             last[event.cell] = {
-                rule: average for rule, values in event.by_rule.items() if (average := mean(values)) is not None
+                rule: average for rule, values in event.by_rule.items() if (average := metrics.mean(values)) is not None
             }
         elif isinstance(event, CellFinished):
             cell, bound = event.cell, event.guarantee
-            metrics = {**event.metrics, **ends.get(cell, {"pooled": None})}
-            models.append(Model(cell.epsilon, cell.seed, bound.epsilon, metrics, last.get(cell, {}), ways_out(bound)))
+            values = {**event.metrics, **ends.get(cell, {"pooled": None})}
+            matrix = matrices.get(cell, [])
+            curves = {"AA": tuple(metrics.average_accuracy(matrix)), "AF": tuple(metrics.average_forgetting(matrix))}
+            models.append(
+                Model(cell.epsilon, cell.seed, bound.epsilon, values, last.get(cell, {}), ways_out(bound), curves)
+            )
     date = time.strftime("%Y-%m-%d", time.localtime(finished))
     return Measured(spec, title, date, finished - started, run.device, run.id, tuple(models))
 
@@ -182,10 +190,15 @@ def _to_json(run: Measured) -> dict[str, JsonValue]:
                 "metrics": {name: _rounded(value) for name, value in model.metrics.items()},
                 "by_rule": {name: _rounded(value) for name, value in model.by_rule.items()},
                 "ways": {name: plain_number(value) for name, value in model.channel_epsilons.items()},
+                **({"curves": _curves(model)} if model.curves else {}),  # older lines stay as they are
             }
             for model in run.models
         ],
     }
+
+
+def _curves(model: Model) -> dict[str, JsonValue]:
+    return {name: [_rounded(value) for value in curve] for name, curve in model.curves.items()}
 
 
 def _rounded(value: float | None) -> float | None:

@@ -28,13 +28,17 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
-    """`first` is claimed to have the higher metric than `second`, or ("alike") the same one."""
+    """`first` is claimed to have the higher metric than `second`, or ("alike") the same one.
+
+    `test`: method and variant of the printed p value on this comparison; None where the paper tests nothing.
+    """
 
     statement: str
     first: Side
     second: Side
     metric: str = "AA"
     kind: Literal["higher", "alike"] = "higher"
+    test: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ class Experiment:
     NAME-bundled, where there is one, uses all available data and a bundled network. `prints` selects its numbers among all
     of the paper, `table` names the table (or figure, or several: "2, 3") they are in; None where the paper prints plots
     alone. `n_classes` of its data: accuracy over fewer classes is another quantity, and no difference is formed from it.
+    `metrics`: what its table prints, by our names.
     `departures`: how ours differ from the paper beyond what settings show; `small_departures`: further differences with a
     bundled network. `has_match_rates`: its tables also print how often an anchor separates two list entries, a property
     of lists and not of models. `earlier`: the table of an earlier version of the paper that prints the same experiment.
@@ -35,6 +36,7 @@ class Experiment:
     table: str | None
     prints: Callable[[Published], bool]
     n_classes: int
+    metrics: tuple[str, ...]
     orderings: tuple[Ordering, ...]
     departures: tuple[str, ...] = ()
     small_departures: tuple[str, ...] = ()
@@ -71,7 +73,7 @@ class Paper:
 
     `named` gives the same names for a printed number. `nominal`: methods, as printed, whose epsilon is only claimed.
     `departs` gives the differences of a run from the paper that its settings and data show, one sentence each.
-    `metrics`: what its tables print, by our names. `is_unpaired`: its intervals of differences pair no seeds
+    `is_unpaired`: its intervals of differences pair no seeds
     (`effects.eq_23`), and are shown beside ours.
     """
 
@@ -84,5 +86,4 @@ class Paper:
     departs: Callable[[Measured], Sequence[str]]
     named: Callable[[Published], tuple[str, str]]
     nominal: tuple[str, ...] = ()
-    metrics: tuple[str, ...] = ("AA", "AF")
     is_unpaired: bool = False

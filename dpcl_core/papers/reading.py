@@ -50,13 +50,19 @@ class _Claimed(Spec):
     rules: tuple[_Words, _Words] | None = None
     metric: _Words = "AA"
     kind: Literal["higher", "alike"] = "higher"
+    test: tuple[_Words, _Words] | None = None
 
     def orderings(self) -> tuple[Ordering, ...]:
         rules = self.rules or (None, None)
         pairs = (budget if isinstance(budget, tuple) else (budget, budget) for budget in self.at)
         return tuple(
             Ordering(
-                self.says, Side(self.first, budget, rules[0]), Side(self.second, other, rules[1]), self.metric, self.kind
+                self.says,
+                Side(self.first, budget, rules[0]),
+                Side(self.second, other, rules[1]),
+                self.metric,
+                self.kind,
+                self.test,
             )
             for budget, other in pairs
         )
@@ -69,6 +75,7 @@ class _Experiment(Spec):
     table: _Words | None = None
     prints: _Prints | None = None
     n_classes: int = Field(gt=1)
+    metrics: tuple[_Words, ...] | None = None
     orderings: _Words
     departures: tuple[_Words, ...] = ()
     small_departures: tuple[_Words, ...] = ()
@@ -138,7 +145,6 @@ def parsed(name: str, text: str, file: str) -> Paper:
         departs=functions.departs,
         named=functions.named,
         nominal=record.nominal,
-        metrics=record.metrics,
         is_unpaired=record.is_unpaired,
     )
 
@@ -158,6 +164,7 @@ def _experiment(one: _Experiment, of: _File, file: str) -> Experiment:
         table=one.table,
         prints=(lambda row: False) if one.prints is None else one.prints.has,
         n_classes=one.n_classes,
+        metrics=one.metrics or of.metrics,
         orderings=tuple(ordering for claimed in of.orderings[one.orderings] for ordering in claimed.orderings()),
         departures=tuple(of.words[word] for word in one.departures),
         small_departures=tuple(of.words[word] for word in one.small_departures),

@@ -10,7 +10,7 @@ from dpcl_core.events import JsonValue, plain_number
 from dpcl_core.figures.picture import epsilon_label
 from dpcl_core.figures.statistics import Interval
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import comparison
+from dpcl_core.papers import comparison, p_values
 from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.orderings import Judged, Ordering, judge, unpaired
@@ -53,6 +53,7 @@ def document(paper: Paper, size: Size, plan: Planned, done: Done) -> dict[str, J
                 "orderings": [
                     _judged(verdict, comparison.printed_difference(paper, experiment, verdict.ordering, runs))
                     | _unpaired(paper, experiment, verdict.ordering, runs, done[experiment.name])
+                    | _p_values(paper, experiment, verdict.ordering, done[experiment.name])
                     for verdict in judged(experiment, runs, done[experiment.name])
                 ],
             }
@@ -195,6 +196,17 @@ def _unpaired(
         "published_interval": None if published is None else [published.low, published.high],
         "unpaired_interval": None if ours is None else [ours.low, ours.high],
     }
+
+
+def _p_values(
+    paper: Paper, experiment: Experiment, ordering: Ordering, runs: Mapping[str, Measured]
+) -> dict[str, JsonValue]:
+    """The printed bound on a p value and ours, where the paper prints one."""
+    bound = p_values.printed(paper, experiment, ordering)
+    if bound is None:
+        return {}
+    own = p_values.ours(ordering, runs)
+    return {"published_p_value_bound": bound.value, "p_value": None if own is None else own.p}
 
 
 def _judged(verdict: Judged, printed: float | None) -> dict[str, JsonValue]:

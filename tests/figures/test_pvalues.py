@@ -11,7 +11,7 @@ from scipy import stats
 from dpcl_core import metrics
 from dpcl_core.errors import BadInput
 from dpcl_core.figures import pvalues
-from dpcl_core.figures.pvalues import p_values
+from dpcl_core.figures.t_tests import CAVEAT, p_values
 
 RISING, FALLING = [0.9, 0.85, 0.7, 0.72, 0.6], [0.88, 0.8, 0.71, 0.6, 0.52]
 
@@ -107,5 +107,5 @@ def test_a_tiny_value_stays_on_the_axis() -> None:
 
 
 def test_the_caveat_says_descriptive() -> None:
-    assert pvalues.CAVEAT.startswith("Descriptive only.")
-    assert "independent" in pvalues.CAVEAT
+    assert CAVEAT.startswith("Descriptive only.")
+    assert "independent" in CAVEAT

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
 
-from dpcl_core import presets, published
+import pytest
+from scipy import stats
+
+from dpcl_core import checks, presets, published
+from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import comparison, lifelong
+from dpcl_core.papers import comparison, lifelong, p_values
 from dpcl_core.papers.catalog import PAPERS
 from dpcl_core.papers.paper import Experiment, Size
 from tests.papers import making
 
 ROWS = published.read("lifelong")
 _BASELINE = "NaiveGaussian"
+CHOSEN = {("z=2.2 C=0.01", 4.0), ("z=1.7 C=0.01", 7.0), ("z=1.4 C=0.01", 10.0)}
 EXPERIMENTS = {experiment.name: experiment for experiment in PAPERS["lifelong"].experiments}
 
 
@@ -77,9 +82,73 @@ def test_what_the_paper_leaves_open_is_listed() -> None:
 
 
 @pytest.mark.parametrize("size", ["small", "full"])
-@pytest.mark.parametrize("experiment", PAPERS["lifelong"].experiments, ids=lambda experiment: experiment.name)
+@pytest.mark.parametrize(
+    "experiment",
+    [one for one in EXPERIMENTS.values() if "l2dp-ml" in presets.variants(one.preset("full"))],
+    ids=lambda experiment: experiment.name,
+)
 def test_every_experiment_is_run_as_printed_beside_what_works_and_its_repairs(experiment: Experiment, size: Size) -> None:
     layers = {label: methods.layer(spec) for label, spec in presets.variants(experiment.preset(size)).items()}
     names = {label: layer.name for label, layer in layers.items() if layer is not None}
     assert (names["l2dp-ml-as-printed"], names["l2dp-ml"]) == ("as printed", "made to work")
     assert {name for label, name in names.items() if label.startswith(("dp-", "naive"))} <= {"repaired"}
+
+
+def test_the_grid_of_the_baseline_is_the_printed_one() -> None:
+    """Every printed pair of noise and clipping has a run under its ε; the paper's choices have its own name."""
+    printed_pairs = {(row.variant, row.epsilon) for row in ROWS if row.table == "5"}
+    for size in ("small", "full"):
+        runs = presets.variants(EXPERIMENTS["paper-dp-agem-grid"].preset(size))  # type: ignore[arg-type]
+        assert {(label, spec.privacy.epsilons[0]) for label, spec in runs.items()} == printed_pairs
+        for label, spec in runs.items():
+            params = spec.params.model_dump()
+            assert label == f"z={params['noise_multiplier']} C={params['clip_norm']}"
+            chosen = (label, spec.privacy.epsilons[0]) in CHOSEN
+            assert methods.card(spec.method).table_names(spec) == (_BASELINE, "" if chosen else label)
+
+
+@pytest.mark.parametrize("size", ["small", "full"])
+def test_a_run_of_the_grid_takes_as_many_steps_as_its_budget_pays_for(size: Size) -> None:
+    """One step more is refused, with what it would cost."""
+    runs = presets.variants(EXPERIMENTS["paper-dp-agem-grid"].preset(size))
+    for label in ("z=2.5 C=0.01", "z=1.7 C=0.1", "z=1.1 C=1.0"):
+        spec = runs[label]
+        checks.check(spec)
+        params = spec.params.model_dump()
+        longer = checks.parse({**spec.model_dump(), "params": {**params, "steps": params["steps"] + 1}})
+        with pytest.raises(BadInput, match=r"^privacy\.epsilons = \S+: must be at least"):
+            checks.check(longer)
+
+
+def test_the_paper_s_p_values_stand_beside_ours_where_a_record_has_curves() -> None:
+    """Ours is a paired test of curves averaged over seeds; scipy's gives the same."""
+    experiment = EXPERIMENTS["paper-permuted-mnist"]
+    runs = presets.variants(experiment.preset("full"))
+    (ordering,) = [one for one in experiment.orderings if one.test == ("L2DP-ML vs NaiveGaussian", "1 epoch")]
+    bound = p_values.printed(PAPERS["lifelong"], experiment, ordering)
+    assert bound is not None
+    assert bound.printed == "6.81e-15"
+    curves = {"l2dp-ml": [(0.9, 0.7, 0.6), (0.8, 0.7, 0.4)], "naive-gaussian": [(0.3, 0.2, 0.15), (0.2, 0.2, 0.15)]}
+    measured = {}
+    for label, of_seeds in curves.items():
+        run = making.run(lambda epsilon, seed: 0.5, spec=runs[label], epsilons=(0.5,), seeds=(0, 1))
+        models = [replace(model, curves={"AA": curve}) for model, curve in zip(run.models, of_seeds, strict=True)]
+        measured[label] = replace(run, models=tuple(models))
+    found = p_values.ours(ordering, measured)
+    assert found is not None
+    assert found.p == pytest.approx(stats.ttest_rel([0.85, 0.7, 0.5], [0.25, 0.2, 0.15]).pvalue, rel=1e-9)
+    older = [replace(run, models=tuple(replace(model, curves={}) for model in run.models)) for run in measured.values()]
+    without = dict(zip(measured, older, strict=True))
+    assert p_values.ours(ordering, without) is None, "older records have no curves"
+    assert p_values.ours(experiment.orderings[0], measured) is None, "the paper tests nothing there"
+
+
+def test_every_printed_p_value_is_shown_with_one_of_the_claims() -> None:
+    bounds = {(row.dataset, row.method, row.variant) for row in ROWS if row.metric == "p_value_upper_bound"}
+    found = set()
+    for experiment in EXPERIMENTS.values():
+        for ordering in experiment.orderings:
+            row = p_values.printed(PAPERS["lifelong"], experiment, ordering)
+            assert (row is None) == (ordering.test is None)
+            found |= {(row.dataset, row.method, row.variant)} if row is not None else set()
+    assert found == bounds

@@ -27,7 +27,8 @@ def convert(file: Path, folder: Path) -> None:
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    logging.set_verbosity_error()  # it advises single precision for computing, and nothing is computed here
+    # It advises single precision for computing, and nothing is computed here.
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     try:
         with redirect_stderr(StringIO()):  # the progress of the tensors cannot be turned off
             model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float16)

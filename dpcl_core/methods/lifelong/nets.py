@@ -58,7 +58,13 @@ class Block(nn.Module):
         return functional.relu(self.way(x) + self.around(x))
 
 
-class Net(nn.Module):
+class Network(nn.Module):
+    """Any network of this family: it maps tensors of `tensor` to logits [b, n_classes], with `head` as its last layer."""
+
+    head: nn.Linear
+
+
+class Net(Network):
     """Maps x float32 [b, channels, height, width] in [-1, 1] to logits [b, n_classes], in three parts usable on their own.
 
     `first`: one convolution of stride 2 without bias, to the first layer before its ReLU [b, filters, height/2, width/2];
@@ -111,7 +117,7 @@ def tensor(inputs: NDArray[np.generic], form: Form, device: str = "cpu") -> Tens
     return rows.reshape(-1, *(*form.shape, 1)[:3]).permute(0, 3, 1, 2)
 
 
-def logits(net: Net, inputs: NDArray[np.generic], form: Form, batch: int = _AT_ONCE) -> NDArray[np.float32]:
+def logits(net: Network, inputs: NDArray[np.generic], form: Form, batch: int = _AT_ONCE) -> NDArray[np.float32]:
     """Logits [n, n_classes] of rows [n, K], computed on the network's device, without gradients."""
     device = str(net.head.weight.device)
     with torch.inference_mode():
@@ -119,7 +125,7 @@ def logits(net: Net, inputs: NDArray[np.generic], form: Form, batch: int = _AT_O
         return torch.cat(parts).numpy() if parts else np.zeros((0, net.head.out_features), np.float32)
 
 
-def released(net: Net) -> dict[str, NDArray[np.generic]]:
+def released(net: Network) -> dict[str, NDArray[np.generic]]:
     """A copy of all weights by name."""
     return {name: weights.detach().cpu().numpy().copy() for name, weights in net.named_parameters()}
 

@@ -16,7 +16,7 @@ from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
 
 if TYPE_CHECKING:
-    from dpcl_core.figures.pvalues import PValue
+    from dpcl_core.figures.t_tests import PValue
 
 Side = tuple[str, float]  # a run's letter and one of its budgets
 NOT_CHOSEN: Mapping[str, object] = {
@@ -39,7 +39,7 @@ def p_value_curve(
     view: View, results: dict[str, Result], chosen: float | None, provenance: Callable[[dict[str, Result]], Provenance]
 ) -> dict[str, object]:
     """Draws the choice of two curves and their p-values; returns the link values. `chosen`: the budget shown above."""
-    from dpcl_core.figures import pvalues
+    from dpcl_core.figures import pvalues, t_tests
 
     sides = [(letter, epsilon) for letter, result in results.items() for epsilon in sorted(result.spec.privacy.epsilons)]
     if len(sides) < 2:
@@ -52,7 +52,7 @@ def p_value_curve(
     }  # fmt: skip
     try:
         one, other = (_curve(results[letter], epsilon) for letter, epsilon in (first, second))
-        tests = pvalues.p_values(one, other, is_paired=is_paired)
+        tests = t_tests.p_values(one, other, is_paired=is_paired)
     except BadInput as error:
         st.warning(plain(f"No test: {error}."))
         return values
@@ -69,7 +69,7 @@ def p_value_curve(
         note=f"{names[0]} against {names[1]}; two-tailed t-test, {kind}; lines at 0.05 and 0.01",
         table=pvalues.table(tests), share=st.query_params.to_dict(),
     )  # fmt: skip
-    st.caption(pvalues.CAVEAT)
+    st.caption(t_tests.CAVEAT)
     _shown_as_table(tests)
     return values
 

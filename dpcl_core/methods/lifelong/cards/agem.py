@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
-from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.lifelong.cards import network_params, printed
 from dpcl_core.spec import RunSpec
@@ -16,10 +13,7 @@ class AgemParams(network_params.BatchParams):
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
     """Raises BadInput for a finite budget, and as `network_params.check` does."""
-    for epsilon in spec.privacy.epsilons:
-        if math.isfinite(epsilon):
-            allowed = "must be inf: A-GEM adds no noise; dp-agem is its private form"
-            raise BadInput("privacy.epsilons", f"{epsilon:g}", allowed)
+    network_params.refuse_budgets(spec, "A-GEM adds no noise; dp-agem is its private form")
     network_params.check(spec, facts)
 
 

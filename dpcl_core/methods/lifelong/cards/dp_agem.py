@@ -70,9 +70,20 @@ def notes(params: Params) -> tuple[str, ...]:
 
 
 def _is_naive(spec: RunSpec) -> bool:
-    """Whether each task has an equal share of the budget, as NaiveGaussian has it."""
+    """Whether each task has an equal share of the budget, or a noise of the paper's choice: so has NaiveGaussian."""
     assert isinstance(spec.params, DpAgemParams)
-    return spec.params.budget == "per-task"
+    return spec.params.budget != "lifetime"
+
+
+def names(spec: RunSpec) -> tuple[str, str]:
+    """The paper's names of the method and, where noise and clipping are given, of the setting in its grid."""
+    params = spec.params
+    assert isinstance(params, DpAgemParams)
+    if not _is_naive(spec):
+        return "Repair: DP-A-GEM", ""
+    if params.noise_multiplier is None or params.budget != "fixed":
+        return "NaiveGaussian", ""
+    return "NaiveGaussian", printed.grid_name(params.noise_multiplier, params.clip_norm, spec.privacy.epsilons[0])
 
 
 def differences(spec: RunSpec) -> tuple[str, ...]:
@@ -98,6 +109,6 @@ CARD = network_params.network_card(
     derived=derived,
     notes=notes,
     printed=printed.DP_AGEM,
-    table_names=lambda spec: ("NaiveGaussian" if _is_naive(spec) else "Repair: DP-A-GEM", ""),
+    table_names=names,
     differences=differences,
 )

@@ -24,6 +24,9 @@ class DpAgemParams(ReplayParams):
         None, description="Noise over the clipping norm, under budget = fixed; not used otherwise."
     )
     epochs: int = Field(2, ge=1, le=1000, description="How often each example of a task is used on average.")
+    steps: Annotated[int, Field(ge=1, le=10**6)] | None = Field(
+        None, description="Steps in every task; empty: as many as the epochs and the sampling rate give."
+    )
     sample_rate: float = Field(
         0.05, gt=0, le=1, allow_inf_nan=False, description="Chance that an example is in a batch (Poisson sampling)."
     )
@@ -43,4 +46,4 @@ class DpAgemParams(ReplayParams):
     @property
     def n_steps(self) -> int:
         """Steps in every task: a public number that does not depend on the task's size."""
-        return max(1, round(self.epochs / self.sample_rate))
+        return self.steps or max(1, round(self.epochs / self.sample_rate))

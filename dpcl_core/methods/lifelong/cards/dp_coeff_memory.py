@@ -31,6 +31,8 @@ CARD = MethodCard(
     scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
     derived=derived,
     forecast=noise_forecast.of_sums,
+    ceiling="dp-coeff-memory",
+    at_once={"solution": "exact"},
     printed=printed.COEFFICIENTS,
     table_names=lambda spec: ("Repair: coefficients", ""),
 )

@@ -51,5 +51,6 @@ CARD = MethodCard(
     assumes=(SIZES_ARE_PUBLIC,),
     derived=derived,
     forecast=noise_forecast.of_copies,
+    ceiling="dp-coeff-memory",
     printed=printed.LAPLACE,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Annotated, Literal
 
@@ -29,20 +30,25 @@ Projection = Annotated[
 Scope = Literal["joint", "per-block"]
 
 
-class ReplayParams(Params):
-    """Settings common to all of them: output layer, step size, and use of the memory's gradient (A-GEM)."""
+class NetworkParams(Params):
+    """The setting that decides which outputs compete, and so what such a network is asked."""
 
     head: Head = "shared"
+
+    @property
+    def is_task_given(self) -> bool:
+        return self.head == "per-task"
+
+
+class ReplayParams(NetworkParams):
+    """Settings of those with a memory: step size, and use of the memory's gradient (A-GEM)."""
+
     learning_rate: float = Field(0.1, gt=0, le=100, allow_inf_nan=False, description="Step size of plain gradient descent.")
     projection: Projection = "if-violated"
     scope: Scope = Field(
         "joint",
         description="joint: one projection of the whole gradient. per-block: one of the first layer, one of the rest.",
     )
-
-    @property
-    def is_task_given(self) -> bool:
-        return self.head == "per-task"
 
 
 class BatchParams(ReplayParams):
@@ -73,7 +79,7 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
     if spec.data.backbone != "pixels":
         allowed = "must be pixels: the network that is trained reads the examples themselves"
         raise BadInput("data.backbone", spec.data.backbone, allowed)
-    if isinstance(params, ReplayParams) and params.head == "per-task" and spec.labels != "prior":
+    if isinstance(params, NetworkParams) and params.head == "per-task" and spec.labels != "prior":
         raise BadInput("params.head", "per-task", "needs labels = prior: it takes each task's own list of labels as public")
     if not isinstance(params, BatchParams):
         return
@@ -87,6 +93,13 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
         for epochs in given:
             if not 1 <= epochs <= 1000:
                 raise BadInput("params.epochs_by_task", epochs, "must be whole numbers from 1 to 1000")
+
+
+def refuse_budgets(spec: RunSpec, why: str) -> None:
+    """Raises BadInput with this reason for a finite budget: the method adds no noise."""
+    for epsilon in spec.privacy.epsilons:
+        if math.isfinite(epsilon):
+            raise BadInput("privacy.epsilons", f"{epsilon:g}", f"must be inf: {why}")
 
 
 def variant(spec: RunSpec, basic: str | None = None) -> str:
@@ -104,7 +117,7 @@ def variant(spec: RunSpec, basic: str | None = None) -> str:
 
 def differences(spec: RunSpec) -> tuple[str, ...]:
     """Our choices where Lai et al. leave something open."""
-    assert isinstance(spec.params, ReplayParams)
+    assert isinstance(spec.params, NetworkParams)
     heads = {"shared": "one head for all tasks", "per-task": "a head for each task"}
     return (
         "Not given in the paper: batch size, learning rate, the head of split tasks, strides, and how often runs were "
@@ -135,4 +148,5 @@ network_card = partial(
     labels=("prior-const", "prior"),
     scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
     needs_values=True,
+    ceiling="joint-network",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dpcl_core import published
 from dpcl_core.layers import Departure, Print, Printed, Values
+from dpcl_core.published import Published
 from dpcl_core.spec import RunSpec
 
 SOURCE = "Lai et al. 2022"
@@ -78,16 +79,35 @@ AGEM = Print(
     },
     _BATCHES_OPEN,
 )
+
+
+def _part(row: Published, name: str) -> float:
+    """The number after "z=" or "C=" in the variant of a row of table 5."""
+    return next(float(part[2:]) for part in row.variant.split() if part.startswith(f"{name}="))
+
+
 _REPLAY_OPEN = _OPEN | {
     "params.sample_rate": "How batches are drawn is not given.",
     "params.memory_size": "How much is kept of a task is not given.",
     "params.replay_rate": "How much of it a step reads is not given.",
     "params.memory_epsilon_cap": "Nothing retires a stored example in print.",
     "params.epochs": "The passes of this baseline are not given.",
+    "params.steps": "How many steps it takes is not given.",
     "params.scope": "Whether the projection is of the whole gradient is not said.",
 }
 _NOISE = published.by_budget("lifelong", "text", "noise_scale_z")  # chosen for each epsilon from the grid of table 5
 _CLIPS = tuple(dict.fromkeys(published.by_budget("lifelong", "text", "clipping_bound_C").values()))
+_GRID = published.numbers("lifelong", "5", "avg_accuracy_pct")
+_GRID_OF = {name: tuple(dict.fromkeys(_part(row, name) for row, _ in _GRID)) for name in "zC"}
+
+
+def grid_name(noise_multiplier: float, clip_norm: float, epsilon: float) -> str:
+    """The name that table 5 gives to these settings; "" for those that the paper selected, which have none elsewhere."""
+    if _NOISE.get(epsilon) == noise_multiplier and clip_norm in _CLIPS:
+        return ""
+    return f"z={noise_multiplier} C={clip_norm}"
+
+
 DP_AGEM = Print(
     SOURCE,
     _OF_ALL
@@ -95,12 +115,12 @@ DP_AGEM = Print(
         "params.projection": Printed(("always",), "A-GEM's own code leaves a step alone that does the memory no harm."),
         "params.budget": Printed(("per-task",), "One noise for a person's whole life makes one bound of it."),
         "params.noise_multiplier": Printed(
-            (None, *_NOISE.values()),
+            (None, *_GRID_OF["z"]),
             "Printed are {:g}, {:g} and {:g} at ε = {:g}, {:g} and {:g}; the ledger asks for others.".format(
                 *_NOISE.values(), *_NOISE
             ),
         ),
-        "params.clip_norm": Printed(_CLIPS, "The printed best is the smallest of its grid."),
+        "params.clip_norm": Printed(_GRID_OF["C"], "The printed best is the smallest of its grid."),
     },
     _REPLAY_OPEN,
     (
@@ -114,6 +134,22 @@ DP_AGEM = Print(
         Departure("", "none", "δ is stated, and split with ε over the tasks", "A Gaussian has no bound without a δ."),
     ),
     kind="repair",
+)
+JOINT = Print(
+    SOURCE,
+    _OF_ALL
+    | {
+        "data.dataset": Printed((), "HARW is not public; other data are not the paper's.", "HARW", is_of_scale=True),
+        "params.network": Printed(
+            ("cnn-32", "cnn-64", "cnn-128", "bilstm", "cnn-ig", "cnn-ig-featureless"),
+            "Table 4 has other networks than the experiments.",
+        ),
+    },
+    _OPEN
+    | {
+        "params.batch_size": "The batch size is not given.",
+        "params.epochs": "The epochs of centralised training are not given.",
+    },
 )
 _RELEASED_ONCE = Departure(
     "",
