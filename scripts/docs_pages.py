@@ -224,7 +224,7 @@ def _results(paper: Paper) -> str:
                 continue
             lines += [f"## {experiment.title}, {_FORMS[size]}", "", experiment.question, ""]
             every = comparison.rows(paper, experiment, runs)
-            rows = [_row(row) for row in every if row.ours is not None and row.metric == paper.metrics[0]]
+            rows = [_row(row) for row in every if row.ours is not None and row.metric == experiment.metrics[0]]
             lines += _table(("", "budget", "published", "ours"), rows)
             for judged in report.judged(experiment, specs, runs):
                 lines.append(f"- {judged.ordering.statement}: **{_STATES[judged.state]}** ({report.range_text(judged)})")
