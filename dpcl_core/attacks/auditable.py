@@ -11,6 +11,7 @@ from dpcl_core.spec import RunSpec
 _WITHOUT_NOISE = "adds no noise and claims no epsilon that guesses could disprove"
 REFUSED: Mapping[str, str] = {
     "agem": _WITHOUT_NOISE,
+    "joint-network": _WITHOUT_NOISE,
     "fedta-lite": _WITHOUT_NOISE,
     "l2dp-ml": "all its records share one draw of noise, which subtracting two of them removes: no coins are needed",
     "cslr-published": "the server clusters what all clients send, so no part of the release comes from one client alone",
