@@ -27,8 +27,8 @@ def convert(file: Path, folder: Path) -> None:
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    # It advises single precision for computing, and nothing is computed here.
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # it advises how to compute; nothing is computed here
     try:
         with redirect_stderr(StringIO()):  # the progress of the tensors cannot be turned off
             model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float16)
@@ -36,6 +36,8 @@ def convert(file: Path, folder: Path) -> None:
     except Exception as error:  # the library raises many kinds of error, all with the same meaning for the user
         reason = str(error).strip().partition("\n")[0]
         raise BadInput(weights.FIELD, file.name, f"must be a GGUF file that transformers can read ({reason})") from error
+    finally:
+        logging.set_verbosity(verbosity)
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config  # transformers refuses to save a model that says it is quantised
     model.config.save_pretrained(folder)

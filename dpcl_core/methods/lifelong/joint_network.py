@@ -82,7 +82,9 @@ class JointNetwork:
         total = n_steps(params, self._context)
         batches = _batches(len(examples), params.batch_size, generator(self._cell.seed, "batches of all tasks"))
         for step, rows in enumerate(islice(batches, total), start=1):
-            x, places = nets.tensor(examples.inputs[rows], self._form, device), torch.from_numpy(rows).to(device)
+            # Of the batch alone: `inputs` gathers all rows of a selection.
+            x = nets.tensor(examples.take(rows).inputs, self._form, device)
+            places = torch.from_numpy(rows).to(device)
             logits = net(x).masked_fill(~allowed[places], -torch.inf)
             optimiser.zero_grad()
             loss = functional.cross_entropy(logits, targets[places], reduction="sum") / max(1, len(rows))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import dp_accounting as dp
@@ -32,15 +32,7 @@ SMALL = Form((8, 8, 1), 0.0, 1.0)
 N_CLASSES, PER_TASK, SIZE = 4, 50, 8
 CELL = Cell(math.inf, 0)
 REAL = os.environ.get("DPCL_DATA")
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
-    n_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(n_threads)
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def spec(params: dict[str, object] | None = None, **changes: object) -> RunSpec:

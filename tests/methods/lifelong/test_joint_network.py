@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -28,15 +27,7 @@ CELL = Cell(math.inf, 0)
 FORM = Form((100, 3), -1.0, 1.0)
 SENSOR_NETS: tuple[NetworkName, ...] = tuple(name for name in TITLES if name != "lifelong")
 N_CLASSES, PER_TASK, N_TASKS = 4, 12, 2
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
-    n_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(n_threads)
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def spec(params: Mapping[str, object] | None = None, **changes: object) -> RunSpec:

@@ -41,12 +41,7 @@ AS_PRINTED = {
     "output_norm_cap": 0.0,
     "output_noise": "shared",
 }
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
-    torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def spec(method: str = "l2dp-ml", epsilon: float = 0.5, labels: str = "prior-const", **params: object) -> RunSpec:
