@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
@@ -12,20 +11,21 @@ import streamlit as st
 from dpcl_core import presets
 from dpcl_core.figures.picture import Provenance
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import catalog, comparison, measured, orderings, p_values, report
+from dpcl_core.papers import catalog, comparison, measured, report, verdicts
 from dpcl_core.papers.comparison import METRICS, Row
 from dpcl_core.papers.measured import Measured
-from dpcl_core.papers.orderings import ALIKE_POINTS
+from dpcl_core.papers.orderings import Judged
 from dpcl_core.papers.paper import SIZES, Experiment, Paper, Size
 from dpcl_core.privacy.statement import shown
 from dpcl_core.spec import RunSpec
 from pages.parts.claims import match_rates
+from pages.parts.published import claims, earlier, layers
 from pages.parts.shell import citation, link, pickers, state, stored_results, style
 from pages.parts.shell.figure_card import show
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
-from pages.parts.training import earlier, train_form
+from pages.parts.training import train_form
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,14 +33,6 @@ if TYPE_CHECKING:
 HELP = """Left: the paper's numbers. Right: ours, from your own finished run of the same preset if there is one, else from
 the last recorded run. The reasons below the table say why the two differ. A claim counts as found or not found only if the
 95 % interval of its paired difference decides."""
-_UNPAIRED = (
-    "Published intervals, and ours in the last column, do not pair seeds (the paper's Eq. 23): they are wider than "
-    "necessary where runs share seeds."
-)
-_P_VALUES = (
-    "p: a two-tailed t-test of the two curves over all tasks, paired by task, of means over seeds. Descriptive only: the "
-    "points of a curve are no independent samples."
-)
 _CHANNEL_EPSILONS = "our ε, accounted: replay · head · total"
 FORMS = {"small": "small: minutes", "bundled": "larger: hours", "full": "as published"}
 _FIRST = next(iter(catalog.PAPERS.values()))
@@ -66,7 +58,10 @@ def page() -> None:
     place = heading("Published", "Do the published results come out here?", notices=view.read.notices)
     paper, experiment, size, metric, specs = _choices(view)
     runs = _measured(paper, specs)
-    _state(experiment, specs, runs)
+    judged = report.judged(experiment, specs, runs)
+    _state(experiment, specs, runs, judged)
+    layers.card(specs, runs, judged)
+    claims.card(paper, experiment, specs, runs, judged)
     every = comparison.rows(paper, experiment, runs)
     rows = [row for row in every if row.metric == metric]
     _picture(paper, experiment, comparison.quantity(metric, specs.values()), rows, runs)
@@ -74,7 +69,6 @@ def page() -> None:
     if experiment.has_match_rates:
         match_rates.card(runs)
     earlier.card(paper, experiment, every, runs, _provenance(paper, runs))
-    _claims(paper, experiment, specs, runs)
     citation.button()
     _runs(paper, experiment, size, specs, runs)
     values = {"paper": paper.name, "experiment": experiment.name, "size": size, "metric": metric}
@@ -120,9 +114,13 @@ def _measured(paper: Paper, specs: Mapping[str, RunSpec]) -> dict[str, Measured]
     return runs
 
 
-def _state(experiment: Experiment, specs: Mapping[str, RunSpec], runs: Mapping[str, Measured]) -> None:
-    """Draws the question, and lists the runs that are still missing."""
+def _state(
+    experiment: Experiment, specs: Mapping[str, RunSpec], runs: Mapping[str, Measured], judged: list[Judged]
+) -> None:
+    """Draws the question and how many claims come out, and lists the runs that are still missing."""
     st.markdown(experiment.question)
+    if lead := verdicts.lead(judged):
+        st.header(lead, anchor=False)
     if not runs:
         st.info("None of these runs exists yet: open one below and press Start, or use the terminal.")
     elif len(runs) < len(specs):
@@ -200,48 +198,6 @@ def _table(paper: Paper, experiment: Experiment, size: Size, rows: list[Row], ru
         if reasons:
             st.markdown("**Why our numbers differ**")
             st.markdown("\n".join(f"- {plain(reason)}" for reason in reasons))
-
-
-def _claims(paper: Paper, experiment: Experiment, specs: Mapping[str, RunSpec], runs: Mapping[str, Measured]) -> None:
-    import pandas as pd
-
-    judged = report.judged(experiment, specs, runs)
-    if not judged:
-        return
-    counts = Counter(judgement.state for judgement in judged)
-    with st.container(key="card-claims", gap="small"):
-        st.markdown("**The paper's claims, tested in our runs**")
-        parts = [f"{counts[name]} {name}" for name in ("found", "not found", "cannot tell", "not run") if counts[name]]
-        st.markdown(f"Of {len(judged)} comparisons: {', '.join(parts)}.")
-        lines = []
-        for judgement in judged:
-            printed = comparison.printed_difference(paper, experiment, judgement.ordering, specs)
-            line = {
-                "ours": judgement.state,
-                "claim": judgement.ordering.statement,
-                "at": report.budgets_of(judgement),
-                "our difference": report.range_text(judgement) if judgement.difference is not None else "",
-                "published": f"{printed:+.1f} points" if printed is not None else "",
-            }
-            bound = p_values.printed(paper, experiment, judgement.ordering)
-            if bound is not None:
-                own = p_values.ours(judgement.ordering, runs)
-                line["p, ours"] = "" if own is None or own.p is None else f"{own.p:.2g}"
-                line["p, published"] = f"below {bound.printed}"
-            if paper.is_unpaired:
-                interval = comparison.printed_interval(paper, experiment, judgement.ordering, specs)
-                line["published"] = report.interval_text(interval) if interval is not None else line["published"]
-                line["ours, unpaired"] = report.interval_text(orderings.unpaired(judgement.ordering, runs))
-            lines.append(line)
-        alt = f"{len(lines)} comparisons: {', '.join(parts)}"
-        st.dataframe(pd.DataFrame(lines), hide_index=True, key="claims-table", alt=alt, height="content")
-        st.caption(
-            "Differences are formed seed by seed; brackets: their 95 % interval. “Not found”: the interval shows the "
-            "opposite. “Cannot tell”: it shows neither. A claim of no difference is found if the interval stays within "
-            f"{ALIKE_POINTS:g} points, and otherwise not found if the interval excludes zero."
-            + (f" {_UNPAIRED}" if paper.is_unpaired else "")
-            + (f" {_P_VALUES}" if any("p, published" in line for line in lines) else "")
-        )
 
 
 def _runs(

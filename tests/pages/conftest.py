@@ -58,7 +58,7 @@ def open_page(home: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
 
 def words(page: AppTest) -> str:
     """Everything a reader sees as text, one string."""
-    kinds = ("title", "markdown", "caption", "error", "warning", "info")
+    kinds = ("title", "header", "subheader", "markdown", "caption", "error", "warning", "info")
     found = [element.value for kind in kinds for element in page.get(kind)]
     found += [html.proto.body for html in page.get("html") if "<style>" not in html.proto.body]
     return "\n".join(str(text).replace("\\", "") for text in found)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from dpcl_core import paths, presets
 from dpcl_core.papers import catalog, measured
@@ -28,13 +30,23 @@ def _fill(store: Store, label: str, **more: object) -> str:
     return replay.fill(store, spec, replay.recorded(spec, n_tasks=10), **more)  # type: ignore[arg-type]
 
 
+def _numbers(page: AppTest) -> pd.DataFrame:
+    (frame,) = (table.value for table in page.dataframe if "layer of ours" in table.value)
+    return frame
+
+
+def _claims(page: AppTest) -> pd.DataFrame:
+    (frame,) = (table.value for table in page.dataframe if "claim" in table.value)
+    return frame
+
+
 def test_nothing_run_shows_the_published_values_and_the_next_step(open_page: Open) -> None:
     page = open_page("published")
     assert not page.exception
     said = words(page)
     assert "None of these runs exists yet" in said
     assert "values of accuracy published; none of the runs" in said
-    assert "Of 21 comparisons: 21 not run." in said
+    assert "None of the paper's 21 claims has been tested here yet." in said
     assert "Why ours cannot be the same" not in said
     links = [link.proto for link in page.get("page_link")]
     assert sum("p.adapter" in link.query_string or "m=" in link.query_string for link in links) >= len(SMALL) - 1
@@ -51,7 +63,7 @@ def test_some_runs_stand_beside_the_published_values(open_page: Open, store: Sto
     assert "1 of 4 runs are here. Still missing: ensemble-head, naive, non-cl-head." in said
     assert f"your run {run_id[:4]}" in said
     assert "instead of a ViT-B/16" in said
-    frame = page.dataframe[0].value
+    frame = _numbers(page)
     cosine = frame[(frame["method"] == "Cosine classifier") & (frame["ε"] == "1")].iloc[0]
     assert cosine["published"] == "72.78 ± 0.51"
     assert float(cosine["difference"]) == pytest.approx(float(cosine["ours"].split(" ± ")[0]) - 72.78, abs=0.11)
@@ -74,7 +86,7 @@ def test_the_workshop_version_and_its_figure_of_members_are_shown(open_page: Ope
 
 def test_each_of_our_figures_names_its_layer(open_page: Open, store: Store) -> None:
     _fill(store, "cosine")
-    frame = open_page("published").dataframe[0].value
+    frame = _numbers(open_page("published"))
     told = dict(zip(zip(frame["method"], frame["ε"], strict=True), frame["layer of ours"], strict=True))
     assert told["Cosine classifier", "1"] == "as printed"
     assert told["Naive", "1"] == ""
@@ -88,12 +100,15 @@ def test_all_runs_and_a_doubtful_number(open_page: Open, store: Store) -> None:
     said = words(page)
     assert "Still missing" not in said
     assert "not drawn: 1 doubtful number" in said
-    frame = page.dataframe[0].value
+    frame = _numbers(page)
     slip = frame[(frame["method"] == "PEFT Ensemble (last layer)") & (frame["ε"] == "1")].iloc[0]
     assert slip["published"] == "0.06 ± 0.00"
     assert slip["difference"] == ""
     assert f"Note {slip['note']}: Printed as 0.06 in a table of percentages; very likely the share" in said
-    verdicts = set(page.dataframe[1].value["ours"])
+    verdicts = set(_claims(page)["ours"])
+    counts = {state: list(_claims(page)["ours"]).count(state) for state in verdicts}
+    assert f"{counts['found']} of the paper's 21 claims" in said  # the first thing that the page states
+    assert said.index("of the paper's 21 claims") < said.index("Layer by layer") < said.index("Why our numbers differ")
     assert verdicts == {"found", "not found", "cannot tell", "not run"}  # all runs played back are alike
 
 
@@ -138,7 +153,7 @@ def test_a_paper_with_quantities_of_its_own_shows_them_and_what_contradicts_what
     said = words(page)
     assert "Very likely a misprint" in said
     assert "The text calls this table 3." in said
-    frame = page.dataframe[0].value
+    frame = _numbers(page)
     assert set(frame[frame["method"] == "PeCL"]["ε"]) == {"10, claimed"}
     assert list(frame[frame["method"] == "PeCL"]["published"]) == ["76.9"]  # in percent
     assert list(frame[frame["method"] == "ER (FN)"]["published"]) == ["67.3"]
@@ -157,12 +172,12 @@ def test_every_experiment_of_a_paper_can_be_looked_at(open_page: Open, name: str
 
 def test_intervals_as_a_paper_forms_them_stand_beside_its_differences(open_page: Open) -> None:
     page = open_page("published", p="cslr", x="paper-cslr-ag-news")
-    claims = page.dataframe[1].value
+    claims = _claims(page)
     (row,) = claims.index[claims["claim"] == "CSLR is above optimal transport"]
     assert claims["published"][row] == "+3.6 (+3.0 to +4.2) points"
     assert "ours, unpaired" in claims
     assert "do not pair seeds (the paper's Eq. 23)" in words(page)
-    assert set(page.dataframe[0].value.set_index("method").loc[["CSLR"], "ε"]) == {"4, claimed"}
+    assert set(_numbers(page).set_index("method").loc[["CSLR"], "ε"]) == {"4, claimed"}
     assert "62.3 over 200 rounds" in words(page)
 
 
@@ -192,7 +207,7 @@ def test_names_have_entity_f1_and_not_accuracy(open_page: Open) -> None:
 def test_replay_head_and_total_stand_beside_what_came_out(open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     figures = measured.read(paths.assets_dir() / "reproduction" / "cslr.json")
     monkeypatch.setattr(measured, "recorded", lambda paper: figures)
-    frame = open_page("published", p="cslr", x="paper-cslr-ag-news").dataframe[0].value.set_index("method")
+    frame = _numbers(open_page("published", p="cslr", x="paper-cslr-ag-news")).set_index("method")
     (column,) = (name for name in frame if "replay · head · total" in name)
     assert set(frame.loc[["CSLR-Hungarian"], column]) == {"∞ · ∞ · ∞"}
     assert set(frame.loc[["Repair: CSLR, head on the server"], column]) == {"4 · 0 · 4"}

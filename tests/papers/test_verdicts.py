@@ -1,0 +1,52 @@
+"""How many claims come out, in words and layer by layer."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpcl_core import presets
+from dpcl_core.figures.statistics import interval
+from dpcl_core.papers import verdicts
+from dpcl_core.papers.orderings import Judged, Ordering, Side, State
+
+LABELS = ("cosine", "naive")  # as printed; made to work
+
+
+def _judged(*states: State, sides: tuple[str, str] = LABELS) -> list[Judged]:
+    ordering = Ordering("first is above second", *(Side(label, 1.0) for label in sides))
+    return [Judged(ordering, state, interval([1.0, 2.0, 3.0])) for state in states]
+
+
+@pytest.mark.parametrize(
+    ("states", "words"),
+    [
+        ((), ""),
+        (("not run",), "The paper's claim has not been tested here yet."),
+        (("not run", "not run"), "None of the paper's 2 claims has been tested here yet."),
+        (("found",), "The paper's claim comes out in our runs."),
+        (("not found",), "The paper's claim comes out the other way in our runs."),
+        (("cannot tell",), "The paper's claim cannot be decided with these seeds."),
+        (("found", "found"), "2 of the paper's 2 claims come out in our runs."),
+        (
+            ("found", "not found", "cannot tell", "not run", "not run"),
+            "1 of the paper's 5 claims comes out in our runs. 1 comes out the other way; 1 cannot be decided with these "
+            "seeds; 2 have not been tested here yet.",
+        ),
+        (("cannot tell", "not found"), "0 of the paper's 2 claims come out in our runs. 1 comes out the other way; 1 "
+         "cannot be decided with these seeds."),
+    ],
+)  # fmt: skip
+def test_the_lead_counts_every_verdict_once(states: tuple[State, ...], words: str) -> None:
+    assert verdicts.lead(_judged(*states)) == words
+
+
+def test_claims_count_for_the_layer_that_both_of_their_runs_are_in() -> None:
+    specs = presets.variants("paper-split-cifar-100-small")
+    judged = [
+        *_judged("found", "not found", "cannot tell", sides=("naive", "ensemble-head")),
+        *_judged("found", sides=("cosine", "naive")),  # across two layers
+        *_judged("not run", sides=("cosine", "cosine")),
+    ]
+    printed, worked = verdicts.by_layer(specs, {"cosine": 0, "naive": 0}, judged)
+    assert printed == verdicts.LayerCount("as printed", 1, 1, 0, 0)
+    assert worked == verdicts.LayerCount("made to work", 1, 3, 1, 2)
