@@ -18,11 +18,13 @@ from pages.parts.shell.figure_card import show
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.text import capital, plain
 from pages.parts.shell.view import View
+from pages.parts.training import train_form
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dpcl_core.privacy.statement import Standing
+    from dpcl_core.runs.store import Run
 
 MOST = 6
 LETTERS = "ABCDEF"
@@ -46,16 +48,16 @@ def page() -> None:
     """The page."""
     state.store()
     view = View("compare", lambda _: CODEC)
-    names = _finished()
-    start, missing = _initial_runs(view, names)
+    runs = _finished()
+    start, missing = _initial_runs(view, runs)
     place = heading("Compare", "Which is better, and is it real?", notices=[*view.read.notices, *missing])
-    if not names:
+    if not runs:
         _nothing_yet()
         actions(place, help_text=HELP)
         return
     picked = st.multiselect(
-        "Runs", list(names), default=start, format_func=names.__getitem__, key=view.key("runs"), max_selections=MOST,
-        placeholder="Pick up to six finished runs",
+        "Runs", list(runs), default=start, format_func=lambda run_id: _display_name(runs[run_id]), key=view.key("runs"),
+        max_selections=MOST, placeholder="Pick up to six finished runs",
     )  # fmt: skip
     results = {LETTERS[i]: stored_results.of(state.store().get(run_id)) for i, run_id in enumerate(picked)}
     nothing = {"focus": None, "first": None, "second": None, "wanted": None}
@@ -63,25 +65,41 @@ def page() -> None:
     if not results:
         st.info("Pick at least one run above. Two runs on the same data and stream can be compared seed by seed.")
     else:
+        if len(results) == 1:
+            _partner(runs[picked[0]])
         values |= _comparison(view, results)
     actions(place, share=view.commit(values, CODEC), help_text=HELP, view=view)
 
 
-def _finished() -> dict[str, str]:
-    """Display names of the readable finished runs by id, newest first."""
-    return {
-        run.id: f"{run.name} · {run.id[:4]} · {time.strftime('%d %b %H:%M', time.localtime(run.created))}"
-        for run in state.store().list_runs()
-        if run.status == "finished" and run.readable_spec is not None
-    }
+def _finished() -> dict[str, Run]:
+    """The readable finished runs by id, newest first."""
+    runs = state.store().list_runs()
+    return {run.id: run for run in runs if run.status == "finished" and run.readable_spec is not None}
 
 
-def _initial_runs(view: View, names: dict[str, str]) -> tuple[list[str], list[str]]:
-    """The initial runs (those of the link, else the two newest), and a notice for each run that the store does not have."""
+def _display_name(run: Run) -> str:
+    return f"{run.name} · {run.id[:4]} · {time.strftime('%d %b %H:%M', time.localtime(run.created))}"
+
+
+def _initial_runs(view: View, runs: dict[str, Run]) -> tuple[list[str], list[str]]:
+    """The initial runs, and a notice for each run of the link that the store does not have.
+
+    Those of the link, else the newest two that can be compared, else the newest.
+    """
     linked = cast("tuple[str, ...]", view["runs"])
-    missing = [f"The link names run {run_id}, which this store does not have." for run_id in linked if run_id not in names]
-    start = list(dict.fromkeys(run_id for run_id in linked if run_id in names))
-    return (start or ([] if linked else list(names)[:2])), missing
+    missing = [f"The link names run {run_id}, which this store does not have." for run_id in linked if run_id not in runs]
+    start = list(dict.fromkeys(run_id for run_id in linked if run_id in runs))
+    if not start and not linked:
+        pair = pairs.comparable({run_id: run.spec for run_id, run in runs.items()})
+        start = list(pair) if pair is not None else list(runs)[:1]
+    return start, missing
+
+
+def _partner(run: Run) -> None:
+    """States which run could be compared with this one, and opens its settings."""
+    st.info("A difference needs two runs on the same data and stream. Open this run's settings, change one, press Start.")
+    query = train_form.parameters_of(run.spec)
+    st.page_link("pages/train.py", label=f":primary[Open the settings of {plain(run.name)} in Train →]", query_params=query)
 
 
 def _nothing_yet() -> None:
@@ -135,7 +153,7 @@ def _comparison(view: View, results: dict[str, Result]) -> dict[str, object]:
             values["wanted"] = _needed(view, results)
     if settings.open:
         with settings:
-            _settings(results)
+            _settings(results, chosen)
     return values
 
 
@@ -256,7 +274,7 @@ def _pair(view: View, results: dict[str, Result]) -> dict[str, object]:
     from dpcl_core.figures import curves, difference
 
     if len(results) < 2:
-        st.info("A difference needs two runs: pick another run above.")
+        st.caption("Pick a second run above.")
         return {}
     left, right = st.columns(2)
     letters = {letter: letter for letter in results}
@@ -287,13 +305,30 @@ def _finals(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[frame["after_task"] == frame["after_task"].max()][["epsilon", "seed", "value"]]
 
 
-def _settings(results: dict[str, Result]) -> None:
+def _settings(results: dict[str, Result], chosen: float | None) -> None:
     rows, n_equal = pairs.differences({letter: result.spec for letter, result in results.items()})
     if rows:
+        _coordinates(results, rows, chosen)
         st.dataframe(rows, hide_index=True, key="settings-diff", alt=f"{len(rows)} settings that differ between the runs")
     else:
         st.markdown("The runs have the same settings.")
     st.caption(f"{n_equal} other settings are the same in all runs.")
+
+
+def _coordinates(results: dict[str, Result], rows: list[dict[str, str]], chosen: float | None) -> None:
+    """Draws a line per run through the settings that differ, to its final accuracy at the chosen budget."""
+    from dpcl_core.figures import curves, parallel
+
+    if chosen is None or len(results) < 2:
+        return
+    finals = {letter: _finals(curves.mean_so_far(result.accuracy)) for letter, result in results.items()}
+    means = {letter: float(frame[frame["epsilon"] == chosen]["value"].mean()) for letter, frame in finals.items()}
+    picture = parallel.coordinates(rows, means, colours=_colours(results), score=_score(results), dark=style.is_dark())
+    show(
+        picture, _provenance(results), key="coordinates", title="From settings to accuracy",
+        note=f"one line per run; ε = {epsilon_text(chosen)}; mean over seeds", table=parallel.table(rows, means),
+        share=st.query_params.to_dict(),
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from urllib.parse import parse_qsl
+
 from dpcl_core.events import References
 from dpcl_core.runs.store import Store
 from pages.parts.comparison import pairs
+from pages.parts.training import train_form
 from tests.pages.conftest import Open, words
 from tests.support import replay
 
@@ -62,9 +65,28 @@ def test_unknown_runs_of_a_link_are_named(open_page: Open, store: Store) -> None
     assert page.multiselect[0].value == [first]
 
 
-def test_one_run_asks_for_another(open_page: Open, store: Store) -> None:
+def test_one_run_asks_for_another_and_opens_its_settings(open_page: Open, store: Store) -> None:
     page = open_page("compare", v="1", r=_filled(store))
     assert "A difference needs two runs" in words(page)
+    (link,) = (one.proto for one in page.get("page_link") if "Open the settings of" in one.label)
+    assert dict(parse_qsl(link.query_string)) == train_form.parameters_of(SPEC)
+
+
+def test_it_opens_on_the_newest_pair_that_can_be_compared(open_page: Open, store: Store) -> None:
+    older, other = _filled(store), _filled(store, labels="prior")
+    _filled(store, tasks=2)  # the newest has another stream
+    page = open_page("compare")
+    assert set(page.multiselect[0].value) == {older, other}
+    assert "agree exactly" in words(page)
+
+
+def test_without_such_a_pair_it_opens_on_the_newest_run_with_the_next_step(open_page: Open, store: Store) -> None:
+    _filled(store)
+    _filled(store)  # the same settings again: nothing to compare
+    newest = _filled(store, tasks=2)
+    page = open_page("compare")
+    assert page.multiselect[0].value == [newest]
+    assert "Open this run's settings, change one, press Start" in words(page)
 
 
 def test_a_wanted_accuracy_gives_an_epsilon_for_every_run(open_page: Open, store: Store) -> None:

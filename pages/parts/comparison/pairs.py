@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 
 from dpcl_core.events import References
 from dpcl_core.figures.picture import epsilons_text
@@ -32,6 +33,19 @@ def different_tests(specs: Mapping[str, RunSpec]) -> str | None:
             return f"{pair} had different classes: a difference in accuracy says nothing about the methods."
         if first.scenario != other.scenario:
             return f"{pair} had different streams: accuracy over tasks is not comparable between them."
+    return None
+
+
+def comparable(runs: Mapping[str, RunSpec]) -> tuple[str, str] | None:
+    """The first two of the runs whose difference can be formed seed by seed, and that are not the same run twice.
+
+    They have the same test examples, streams, a seed and a budget in common, and differ in a setting. None where no two do.
+    """
+    for (first, one), (second, other) in combinations(runs.items(), 2):
+        if one == other or set(one.seeds).isdisjoint(other.seeds) or not shared_budgets([one, other]):
+            continue
+        if different_tests({first: one, second: other}) is None:
+            return first, second
     return None
 
 
