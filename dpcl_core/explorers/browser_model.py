@@ -15,7 +15,7 @@ from dpcl_core.backbones.language.stop_words import STOP_WORDS
 
 
 def document(commonness: NDArray[np.floating]) -> dict[str, object]:
-    """Weights (half precision, as bundled; base64), vocabulary, merges and stop words; `commonness` [size]: Score2 of tokens.
+    """Weights (half precision, as bundled; base64), vocabulary, merges, stop words; `commonness` [size]: Score2 of tokens.
 
     Raises DataMissing where the model's files are missing.
     """

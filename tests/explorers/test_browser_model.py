@@ -1,4 +1,4 @@
-"""The language model and PeCL's score in JavaScript against the same in Python: tokens, probabilities, noise, nearest token."""
+"""The language model and PeCL's score in JavaScript against Python: tokens, probabilities, noise, nearest token."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ const { model: doc, texts, dials, layers, edges, noisy } = JSON.parse(require("f
 const model = opened(doc);
 const scored = texts.map((text) => {
   const read = encoded(model, text), likely = logProbabilities(model, read.ids);
-  const rows = read.ids.map((id, i) => ({ p: Math.exp(likely[i]), commonness: model.commonness[id], isStop: read.isStop[i] }));
+  const rows = read.ids.map((id, i) => (
+    { p: Math.exp(likely[i]), commonness: model.commonness[id], isStop: read.isStop[i] }));
   const by = dials.map((one, k) => rows.map((row) => {
     const found = measured(row, one);
     return [found, layers.map((layer, l) => shade(layer, found, edges[k][l], one))];
