@@ -8,7 +8,7 @@ const filled = (template, fields) => template.replace(/\{(\w+)\}/g, (_, name) =>
 export default function element({ data, parentElement, setStateValue }) {
   const memory = memories.get(parentElement) ?? begin(parentElement);
   memory.report = () => setStateValue("dials", { threshold: memory.dials.threshold, upper: memory.dials.upper, layer: memory.layer });
-  const fed = JSON.stringify([data.text, data.dials, data.layer, data.delta]);
+  const fed = JSON.stringify([data.text, data.dials, data.layer]);
   if (memory.fed !== fed) feed(memory, data, fed);
 }
 
@@ -52,7 +52,10 @@ function begin(parentElement) {
 
 function feed(memory, data, fed) {
   const isOther = !memory.data || JSON.stringify(memory.data.text) !== JSON.stringify(data.text);
-  Object.assign(memory, { fed, data, dials: { ...data.dials }, layer: data.layer });
+  const before = memory.data, own = (name) => before && before.dials[name] === data.dials[name]; // what was moved here stays
+  const dials = { ...data.dials };
+  for (const name of ["threshold", "upper"]) if (own(name)) dials[name] = memory.dials[name];
+  Object.assign(memory, { fed, data, dials, layer: before?.layer === data.layer ? memory.layer : data.layer });
   memory.model ??= data.model && opened(data.model);
   memory.find("own").hidden = data.text !== null;
   memory.find("upper").max = data.budgets.length - 1;
