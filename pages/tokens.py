@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast
 
 import streamlit as st
 
-from dpcl_core.events import ScoredText, TokensScored
+from dpcl_core.events import TokensScored
 from dpcl_core.explorers import token_layers
 from dpcl_core.explorers.token_layers import Dials, Layer, dials_of
 from dpcl_core.explorers.token_reader import ReaderEnded
@@ -17,18 +15,16 @@ from dpcl_core.figures.picture import Provenance
 from pages.parts.shell import layout, link, pickers, state
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.view import View
-from pages.parts.tokens import detection_card, heat, noise, run_figures, text_source
+from pages.parts.tokens import detection_card, explorer, heat, noise, run_figures, text_source
 from pages.parts.tokens.text_source import Selected
 
 BUDGETS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 USUAL = Dials()
 _NAMES = ("alpha", "threshold", "lower", "upper", "strength", "loss")  # of the fields that are dials, too
-_DRAWN = "tokens-layer"  # the layer with which the whole page was last drawn
-_PAINT_SECONDS = 0.1
 CODEC = link.Codec(
     [
         *text_source.FIELDS,
-        link.Field("layer", "l", "layer", link.Choice(token_layers.LAYERS), "score"),
+        link.Field("layer", "l", "layer", link.Choice(token_layers.SHOWN), "score"),
         link.Field("alpha", "a", "α", link.Maybe(link.Number(0.0, 1.0)), None),
         link.Field("threshold", "th", "θ", link.Maybe(link.Number(0.0, 1.0)), None),
         link.Field("lower", "lo", "lower nominal ε", link.Maybe(link.Number(BUDGETS[0], BUDGETS[-1])), None),
@@ -55,54 +51,48 @@ def page() -> None:
     with controls:
         selected = text_source.choose(view)
         usual = dials_of(selected.result.spec, selected.epsilon) if selected.result is not None else USUAL
-        dials, values = _dials(view, usual)
+        dials, releases = _dials(view, usual)
     with answer:
         layer = cast(Layer, view["layer"])
-        if selected.text is None or not selected.text.tokens:
-            _empty(selected)
+        if selected.is_typed or (selected.text is not None and selected.text.tokens):
+            dials, layer = _text(view, selected, dials, layer, releases)
         else:
-            layer = _text(view, selected, selected.text, dials, values)
+            _empty(selected)
         _many(selected, dials)
-    share = view.commit({**selected.values, **values, "layer": layer}, CODEC)
+    values = {name: None if getattr(dials, name) == getattr(usual, name) else getattr(dials, name) for name in _NAMES}
+    share = view.commit({**selected.values, **values, "releases": releases, "layer": layer}, CODEC)
     actions(place, share=share, help_text=HELP, view=view)
 
 
-def _dials(view: View, usual: Dials) -> tuple[Dials, dict[str, object]]:
-    """Draws the settings of score and noise, starting from the run's or the published ones; returns them and link values."""
+def _dials(view: View, usual: Dials) -> tuple[Dials, int]:
+    """Draws the settings that the explorer has no slider for; returns the settings to start from, and the releases."""
     start = {name: getattr(usual, name) if view[name] is None else view[name] for name in _NAMES}
     number = {name: float(str(start[name])) for name in _NAMES if name != "loss"}
-    key = "-".join(f"{value}" for value in start.values())
-    alpha = st.slider(
-        "α: surprise against commonness", 0.0, 1.0, number["alpha"], 0.05, key=view.key(f"alpha-{key}"),
-        help="1: Score1 alone. 0: Score2 alone. Published: 0.5.",
-    )  # fmt: skip
-    threshold = st.slider(
-        "θ: sensitive above this score", 0.0, 1.0, number["threshold"], 0.05, key=view.key(f"threshold-{key}"),
-        help="The unlearning term acts above this score. Published: 0.6.",
-    )  # fmt: skip
-    options = sorted({*BUDGETS, number["lower"], number["upper"]})
-    lower, upper = st.select_slider(
-        "Nominal ε of a token, from most to least noise (no guarantee)", options,
-        (number["lower"], number["upper"]), key=view.key(f"budget-{key}"), format_func=lambda each: f"{each:g}",
-        help="As published: 1 to 10.",
-    )  # fmt: skip
-    releases = st.select_slider(
-        "Releases of each token (epochs with fresh noise)", sorted({*noise.RELEASES, int(str(view["releases"]))}),
-        int(str(view["releases"])), key=view.key("releases"),
-    )  # fmt: skip
-    with st.expander("The loss"):
+    with st.expander("More of the method"):
+        alpha = st.slider(
+            "α: surprise against commonness", 0.0, 1.0, number["alpha"], 0.05, key=view.key(f"alpha-{number['alpha']}"),
+            help="1: Score1 alone. 0: Score2 alone. Published: 0.5.",
+        )  # fmt: skip
+        lower = st.select_slider(
+            "Nominal ε of the most sensitive token (no guarantee)", sorted({*BUDGETS, number["lower"]}), number["lower"],
+            key=view.key(f"lower-{number['lower']}"), format_func=lambda each: f"{each:g}", help="Published: 1.",
+        )  # fmt: skip
         strength = st.number_input(
-            "λ: strength of unlearning", 0.0, 100.0, number["strength"], key=view.key(f"strength-{key}"),
+            "λ: strength of unlearning", 0.0, 100.0, number["strength"], key=view.key(f"strength-{number['strength']}"),
             help="Published: 1.",
         )  # fmt: skip
         losses = {"answer": "the label only", "full": "text and label"}
-        loss = st.segmented_control(
-            "What is learned", list(losses), default=str(start["loss"]), key=view.key(f"loss-{key}"), required=True,
-            format_func=losses.__getitem__,
+        learned = st.segmented_control(
+            "What is learned", list(losses), default=str(start["loss"]), key=view.key(f"loss-{start['loss']}"),
+            required=True, format_func=losses.__getitem__,
         )  # fmt: skip
-    dials = Dials(alpha, threshold, lower, upper, usual.delta, strength, "full" if loss == "full" else "answer")
-    values = {name: None if getattr(dials, name) == getattr(usual, name) else getattr(dials, name) for name in _NAMES}
-    return dials, {**values, "releases": releases}
+        releases = st.select_slider(
+            "Releases of each token (epochs with fresh noise)", sorted({*noise.RELEASES, int(str(view["releases"]))}),
+            int(str(view["releases"])), key=view.key("releases"),
+        )  # fmt: skip
+    upper = max(number["upper"], lower)
+    start_dials = replace(usual, alpha=alpha, threshold=number["threshold"], lower=lower, upper=upper, strength=strength)
+    return replace(start_dials, loss="full" if learned == "full" else "answer"), releases
 
 
 def _empty(selected: Selected) -> None:
@@ -113,34 +103,23 @@ def _empty(selected: Selected) -> None:
         (st.warning if selected.is_warning else st.info)(why)
 
 
-def _text(view: View, selected: Selected, text: ScoredText, dials: Dials, values: Mapping[str, object]) -> Layer:
-    """Draws the bar, the heatmap, and what is readable under noise; returns the shown layer."""
-    is_published = selected.result is None or selected.result.standing == "claimed"
-    heat.bar(text, dials, selected.name, is_published=is_published)
-    key = view.key("layer")
-    layer = cast(Layer, st.session_state.get(key) or view["layer"])
-    st.session_state[_DRAWN] = layer
-    _heat(view, key, selected.name, text, dials, {**selected.values, **values})
-    if selected.reader is not None:
-        noise.card(text, dials, selected.reader, n_releases=int(str(values["releases"])), key=view.key("draw"))
-    return layer
-
-
-@st.fragment
-@state.guarded
-def _heat(view: View, key: str, name: str, text: ScoredText, dials: Dials, values: Mapping[str, object]) -> None:
-    """Draws the heatmap as a fragment, so that a new layer appears at once; the page then reruns to update its links.
-
-    A short wait lets the browser paint the layer before the rest of the page arrives.
-    """
+def _text(view: View, selected: Selected, start: Dials, layer: Layer, releases: int) -> tuple[Dials, Layer]:
+    """Draws the explorer and, for a text that the server has, its bar and what noise leaves; returns settings and layer."""
+    text, bar = selected.text, st.container()
+    budgets = sorted({*BUDGETS, start.upper})
     with layout.card("heat"):
-        layer = heat.picker(cast(Layer, view["layer"]), key)
-        heat.show(text, layer, dials, name, key=f"{key}-heat")
-        share = view.commit({**values, "layer": layer}, CODEC)
-        heat.footer(text, dials, name, share)
-    if layer != st.session_state[_DRAWN]:
-        time.sleep(_PAINT_SECONDS)
-        st.rerun()
+        key = view.key("explorer")
+        dials, layer = explorer.draw(text, start, layer, selected.name, budgets, reader=selected.reader, key=key)
+        if text is not None:
+            heat.footer(text, dials, selected.name, st.query_params.to_dict())
+    if text is None:
+        return dials, layer
+    with bar:
+        is_published = selected.result is None or selected.result.standing == "claimed"
+        heat.bar(text, dials, selected.name, is_published=is_published)
+    if selected.reader is not None:
+        noise.card(text, dials, selected.reader, n_releases=releases, key=view.key("draw"))
+    return dials, layer
 
 
 def _many(selected: Selected, dials: Dials) -> None:

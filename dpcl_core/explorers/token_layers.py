@@ -15,11 +15,13 @@ from dpcl_core.methods.language.dials import dials_of as dials_of
 from dpcl_core.privacy import token_noise
 
 Layer = Literal["p", "score1", "score2", "score", "nominal", "true", "sigma", "printed", "flipped", "hinge"]
-LAYERS: tuple[Layer, ...] = get_args(Layer)
+LAYERS: tuple[Layer, ...] = get_args(Layer)  # all are in the CSV
+SHOWN: tuple[Layer, ...] = ("score1", "score", "nominal", "true", "hinge")  # from surprise to what it does to the model
 NOISE: tuple[Layer, ...] = ("nominal", "true", "sigma")  # no value for stop words, which get no noise
 WEIGHTS: tuple[Layer, ...] = ("printed", "flipped", "hinge")
 FALLING: tuple[Layer, ...] = ("p", "nominal", "true")  # small for sensitive tokens
 N_SHADES = 5
+_NOMINAL_EDGES = (1.5, 3.0, 5.0, 8.0)  # the same for every setting, so that shades move when a setting does
 _HINGE_GAP = -1.0  # nats: the model finds the token likelier than the public model does, so that the hinge is active
 
 
@@ -62,7 +64,7 @@ def of_nominal(nominal: NDArray[np.float64], layer: Layer, dials: Dials) -> NDAr
 
 
 def edges(layer: Layer, dials: Dials) -> tuple[float, ...]:
-    """Four ascending thresholds between the five shades of a layer, the same for every text and rounded for display.
+    """Four ascending thresholds between the five shades of a layer, rounded for display; no slider of the score moves them.
 
     For a loss weight they measure the distance from the weight of a token that is not sensitive.
     """
@@ -75,10 +77,9 @@ def edges(layer: Layer, dials: Dials) -> tuple[float, ...]:
     if layer in fixed:
         return fixed[layer]
     if layer in NOISE:
-        nominal = dials.lower + (dials.upper - dials.lower) * np.array([0.2, 0.4, 0.6, 0.8])
-        thresholds = np.sort(of_nominal(nominal, layer, dials))
+        thresholds = np.sort(of_nominal(np.array(_NOMINAL_EDGES), layer, dials))
     else:
-        thresholds = max(dials.strength * (1 - dials.threshold), 1e-6) * np.array([1e-6, 0.25, 0.5, 0.75])
+        thresholds = max(dials.strength, 1e-6) * np.array([1e-6, 0.1, 0.2, 0.3])
     return tuple(float(f"{edge:.3g}") for edge in thresholds.tolist())
 
 

@@ -1,28 +1,26 @@
-"""The heatmap in a real browser: colours agree with the numbers beside them, letters can be read, text can be selected."""
+"""Tokens in a real browser: shades match the legend, letters can be read, words unfold by keyboard, a game is played."""
 
 from __future__ import annotations
 
-import math
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from tests.browser.conftest import PATIENCE_MS, App, Visit, ready
 from tests.browser.test_lessons import no_wider_than
 
 pytestmark = pytest.mark.browser
-# Every token's number and ground, every legend entry's words and ground, and what stands behind both.
+# Every word's class, ground and letters, the legend's grounds by class, and what stands behind both.
 DRAWN = """() => {
     const ground = element => getComputedStyle(element).backgroundColor;
-    const heat = document.querySelector('.heat');
-    let card = heat;
+    let card = document.querySelector('.tk-text');
     while (ground(card) === 'rgba(0, 0, 0, 0)') card = card.parentElement;
+    const shade = element => [...element.classList].find(name => /^(t\\d|quiet)$/.test(name));
     return {
-        tokens: [...heat.querySelectorAll('i')].map(each => [each.dataset.n, ground(each), getComputedStyle(each).color,
-            getComputedStyle(each).borderBottomStyle]),
-        legend: [...document.querySelectorAll('.heat + .heat-legend i')].map(each => [each.textContent, ground(each),
-            getComputedStyle(each).borderBottomStyle]),
+        words: [...document.querySelectorAll('.tk-text [role=button]')].map(each =>
+            [shade(each), ground(each), getComputedStyle(each).color, each.getAttribute('aria-label')]),
+        legend: Object.fromEntries([...document.querySelectorAll('.tk-legend i')].map(each => [shade(each), ground(each)])),
         card: ground(card),
     };
 }"""
@@ -51,83 +49,53 @@ def contrast(one: Colour, other: Colour) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def bounds(words: str) -> tuple[float, float, float]:
-    """Lower and upper end of a legend's range, and where its numbers are counted from."""
-    origin = float(found.group(1)) if (found := re.search(r" from ([\d.]+)$", words)) else 0.0
-    words = words.partition(" from ")[0]
-    if words.startswith("below"):
-        return -math.inf, float(words.split()[1]), origin
-    if words.endswith("and more"):
-        return float(words.split()[0]), math.inf, origin
-    low, high = words.split(" to ")
-    return float(low), float(high), origin
-
-
-def heated(page: Page) -> None:
-    expect(page.locator(".heat").first).to_be_visible(timeout=PATIENCE_MS)
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_words_can_be_read_in_every_layer_and_a_slider_moves_the_shades(app: App, visit: Visit, dark: bool) -> None:
+    page = visit(f"{app.url}/tokens?lf=full", dark=dark)
+    page.emulate_media(reduced_motion="reduce")  # shades then change at once
+    words = page.locator(".tk-text [role=button]")
+    expect(words.first).to_be_visible(timeout=PATIENCE_MS)
+    for layer in page.locator(".tk-layers button").all():
+        layer.click()
+        drawn = page.evaluate(DRAWN)
+        card = colour(drawn["card"])
+        for name, ground, ink, label in drawn["words"]:
+            assert contrast(colour(ink), over(colour(ground), card)) >= 4.5
+            assert name == "quiet" or ground == drawn["legend"][name], label
+        assert len({name for name, *_ in drawn["words"]}) >= 2
+    finding = page.locator(".tk-finding")
+    before = finding.text_content()
+    page.get_by_role("slider", name="Sensitive above score").focus()
+    page.keyboard.press("Home")
+    expect(finding).not_to_have_text(str(before))
+    expect(page.locator(".tk-text .tk-over").first).to_be_visible()
+    page.wait_for_url(re.compile("th=0"))
     ready(page)
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("layer", ["score", "p", "score2", "nominal", "true", "sigma", "printed", "hinge"])
-def test_colours_agree_with_the_numbers_and_letters_can_be_read(app: App, visit: Visit, layer: str, dark: bool) -> None:
-    page = visit(f"{app.url}/tokens?l={layer}&lf=full&th=0.3", dark=dark)
-    heated(page)
-    drawn = page.evaluate(DRAWN)
-    card = colour(drawn["card"])
-    legend = [(bounds(words), ground, line) for words, ground, line in drawn["legend"][:5]]
-    assert len({(ground, line) for _, ground, line in legend}) == 5, "five shades, told apart by underline as well"
-    assert len({line for *_, line in legend[1:]}) == 4
-    is_weight = layer in ("printed", "hinge")
-    n_shades = set()
-    for told, ground, ink, line in drawn["tokens"]:
-        assert contrast(colour(ink), over(colour(ground), card)) >= 4.5
-        number = told.split(" · ")[0]
-        if number == "no noise":
-            continue
-        value = float(number)
-        fits = [
-            place
-            for place, ((low, high, origin), *_) in enumerate(legend)
-            if low <= (abs(value - origin) if is_weight else value) < high
-        ]
-        assert len(fits) == 1, f"{number} is in {len(fits)} ranges of the legend"
-        assert (ground, line) == legend[fits[0]][1:], f"{number} is drawn in another shade than the legend's"
-        n_shades.add(fits[0])
-    assert len(n_shades) >= 2
-
-
-def test_the_number_shows_on_focus_and_under_the_hand_and_is_never_part_of_the_text(app: App, visit: Visit) -> None:
+def test_a_word_unfolds_by_keyboard_and_the_game_is_played(app: App, visit: Visit) -> None:
     page = visit(f"{app.url}/tokens")
-    heated(page)
-    token = page.locator(".heat i").nth(1)
-    number = token.get_attribute("data-n")
-    shown = "element => getComputedStyle(element, '::after').content"
-    assert token.evaluate(shown) == "none"
-    token.hover()
-    assert token.evaluate(shown) == f'"{number}"'
-    page.mouse.move(0, 0)
-    page.locator(".heat i").nth(0).focus()
-    page.keyboard.press("Tab")
-    assert token.evaluate("element => document.activeElement === element")
-    assert token.evaluate(shown) == f'"{number}"'
-    selected = page.evaluate(
-        "() => { getSelection().selectAllChildren(document.querySelector('.heat')); return getSelection().toString(); }"
-    )
-    assert selected.strip() == page.locator(".heat").first.text_content().strip()  # type: ignore[union-attr]
-    assert str(number) not in selected
+    chosen = page.locator(".tk-text [aria-pressed=true]")
+    expect(chosen).to_have_count(1, timeout=PATIENCE_MS)
+    chosen.focus()
+    page.keyboard.press("Home")
+    expect(page.locator(".tk-text [role=button]").first).to_be_focused()
+    page.keyboard.press("End")
+    expect(page.locator(".tk-text [role=button]").last).to_be_focused()
+    expect(page.locator(".tk-word")).to_contain_text("An attacker reads")
+    page.locator(".tk-choices button").first.press("Enter")
+    expect(page.locator(".tk-game [role=status]")).to_contain_text("It cannot know what is private")
+    expect(page.locator(".tk-next")).to_be_focused()
 
 
-def test_own_text_on_a_phone_is_refused_marked_and_shown_in_its_own_direction(app: App, visit: Visit) -> None:
+def test_own_sentence_on_a_phone_is_scored_in_the_browser_in_its_own_direction(app: App, visit: Visit) -> None:
     page = visit(f"{app.url}/tokens?sh=own", width=390, dark=True)
-    area = page.get_by_role("textbox", name="Your text")
+    area = page.get_by_role("textbox", name="Your sentence")
     area.fill("שלום Grace 😀 <b>bold</b>")
-    area.press("Control+Enter")
-    expect(page.get_by_text("A picture of exact scores leaks the whole text")).to_be_visible(timeout=PATIENCE_MS)
-    expect(page.locator(".heat")).to_have_count(0)
-    page.get_by_text("This text is public or made up").click()
-    expect(page.locator(".heat").first).to_have_text("שלום Grace 😀 <b>bold</b>", timeout=PATIENCE_MS)
-    assert page.locator(".heat").first.evaluate("element => getComputedStyle(element).direction") == "rtl"
+    text = page.locator(".tk-text")
+    expect(text).to_have_text("שלום Grace 😀 <b>bold</b>", timeout=PATIENCE_MS)
+    assert text.evaluate("element => getComputedStyle(element).direction") == "rtl"
+    expect(page.locator(".tk-finding")).to_contain_text("words count as sensitive")
     assert "Grace" not in page.url
     ready(page)
     no_wider_than(page, 390)

@@ -20,29 +20,19 @@ from pages.parts.shell import link
 from pages.parts.shell.text import capital, plain
 
 TITLES: dict[Layer, str] = {
-    "score": "Score",
-    "p": "P",
-    "score1": "Score1",
-    "score2": "Score2",
+    "score1": "surprise",
+    "score": "score",
     "nominal": "nominal ε",
     "true": "true ε",
-    "sigma": "σ / C",
-    "printed": "loss, printed",
-    "flipped": "loss, flipped",
-    "hinge": "loss, hinge",
+    "hinge": "weight in the loss",
 }
 MEANS: dict[Layer, str] = {
     "score": "Score (Eq. 1): 1 − exp(−(α · Score1 + (1 − α) · Score2)); 0 for stop words. It measures surprise.",
-    "p": "P: how likely the model finds the token after those before it.",
     "score1": "Score1 (Eq. 2): −log P in nats, the model's surprise.",
-    "score2": "Score2 (Eq. 3): how common the token is in the six tasks; negative where it is common in all of them.",
     "nominal": "Nominal ε (Eq. 4), as printed. No guarantee: the method does not achieve it.",
     "true": "Exact ε of one release with the noise of Eq. 5. No guarantee either: it assumes a fixed noise level, and here "
     "the level depends on the token.",
-    "sigma": "σ / C (Eq. 5): noise on each value of the token's embedding, relative to the norm it is clipped to.",
-    "printed": "Weight of the token in the loss, with the printed sign (Eq. 12): sensitive tokens are learned harder.",
-    "flipped": "The same with the opposite sign: sensitive tokens are unlearned without limit.",
-    "hinge": "The same with a hinge: sensitive tokens are unlearned until they are no likelier than under the public model.",
+    "hinge": "Weight in the loss, repaired: above θ a token is unlearned until it is as unlikely as under the public model.",
 }
 _COLUMNS: dict[Layer, str] = {  # of the CSV, where they differ from the layer's name
     "nominal": "nominal_epsilon_no_guarantee", "true": "epsilon_of_the_noise", "sigma": "sigma_over_clip_norm",

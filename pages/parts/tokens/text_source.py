@@ -52,6 +52,7 @@ FIELDS = [
 class Selected:
     """The selected text. `text`: None if there is nothing to show, and `why` then says why; `name`: its description.
 
+    `is_typed`: the visitor types a text that the browser scores, so that the server never has it.
     `reader`: the public model that scored it, whose noisy embeddings can be shown; None for a trained or another one.
     `result`: the run it comes from, if any.
     """
@@ -60,6 +61,7 @@ class Selected:
     text: ScoredText | None = None
     why: str = ""
     is_warning: bool = False
+    is_typed: bool = False
     reader: str | None = BUNDLED
     result: Result | None = None
     epsilon: float | None = None
@@ -120,6 +122,10 @@ def _sentence(error: Exception) -> str:
 
 
 def _own(view: View) -> Selected:
+    reader = _reader(view)
+    if reader == BUNDLED:
+        st.caption("Type on the right. The sentence is scored in your browser and is sent nowhere.")
+        return Selected("your sentence", is_typed=True, values={"reader": reader})
     written = st.text_area(
         "Your text", key="tokens-own", max_chars=MAX_CHARACTERS, height=160,
         help="Public or made-up text only. It is read by a model on this computer.",
@@ -137,7 +143,7 @@ def _own(view: View) -> Selected:
     if len(parts) > 1:
         st.caption(f"{len(written):,} characters are shown in {len(parts)} parts; the model reads each by itself.")
         part = int(st.number_input(f"Part, 1 to {len(parts)}", 1, len(parts), 1, key=f"tokens-part-{len(parts)}"))
-    reader, name = _reader(view), "your text, which you marked as public or made up"
+    name = "your text, which you marked as public or made up"
     try:
         return Selected(name, _scored_own(reader, parts[part - 1]), reader=reader, values={"reader": reader})
     except ReaderEnded as error:
@@ -254,15 +260,10 @@ def _scored(reader: str, source: int, number: int) -> ScoredText:
 def _scored_own(reader: str, text: str) -> ScoredText:
     """The visitor's text, scored. Kept in this session only, so that no other visitor can see it."""
     from dpcl_core.data.texts import Texts
-    from dpcl_core.explorers import scored_texts
 
     last = cast("tuple[tuple[str, str], ScoredText] | None", st.session_state.get("tokens-scored"))
     if last is None or last[0] != (reader, text):
-        if reader == BUNDLED:
-            found = scored_texts.scored(Texts([text]), corpus().score2)
-        else:
-            found = big().scored(Texts([text]), [""], corpus().strings)
-        last = (reader, text), found[0]
+        last = (reader, text), big().scored(Texts([text]), [""], corpus().strings)[0]
         st.session_state["tokens-scored"] = last
     return last[1]
 
