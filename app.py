@@ -11,9 +11,9 @@ from pages.parts.shell.view import CHANGES
 
 PAGES = {
     "Learn": [("start", "Start"), ("lessons", "Lessons"), ("edges", "Sharp edges")],
-    "Explore": [("playground", "Playground"), ("privacy", "Privacy"), ("tokens", "Tokens"), ("anchors", "Anchors")],
-    "Experiment": [("train", "Train"), ("runs", "Runs"), ("compare", "Compare"), ("published", "Published")],
-    "About": [("about", "Methods, words and limits")],
+    "Explore": [("playground", "Playground"), ("privacy", "Privacy"), ("tokens", "Sensitive words"), ("anchors", "Matching clients")],
+    "Experiment": [("train", "Train"), ("runs", "Runs"), ("compare", "Compare"), ("published", "Published numbers")],
+    "": [("about", "About")],
 }
 
 

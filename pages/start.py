@@ -12,7 +12,7 @@ from pages.parts.shell.header import header
 HELP = """**ε** bounds how much a release may reveal about one person. A release here is the sum of all pictures of a digit,
 plus noise. Subtract a release without a person from one with this person: what is left is the picture, and the noise of both.
 Everything here works by keyboard: arrow keys move between pictures and along the slider."""
-TEACHING = "For teaching, on public digits: fixed noise, shown beside exact pictures. Never do this with private data."
+TEACHING = "Public digits, fixed noise: for teaching, never for private data."
 DOORS: Final[tuple[tuple[hero.Door, str, str, str], ...]] = (
     ("digits", "**Digits** What does ε cost?", "playground", "Playground"),
     ("words", "**Words** Which are taken for private?", "tokens", "Sensitive words"),

@@ -49,7 +49,7 @@ def page() -> None:
     """The page."""
     view = View("tokens", lambda _: CODEC)
     place = heading(
-        "Tokens", "Which words are treated as sensitive?", notices=[*view.read.notices, *pickers.missing_run(view)]
+        "Sensitive words", "PeCL: which words are treated as sensitive?", notices=[*view.read.notices, *pickers.missing_run(view)]
     )
     controls, answer = layout.controls_and_answer()
     with controls:

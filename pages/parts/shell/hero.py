@@ -19,7 +19,7 @@ WORDS: Final = {
     "clean": "Without noise, subtracting brings the {digit} back exactly.",
     "seen": "The {digit} still shows: the noise is only {times} times its size.",
     "hidden": "The {digit} drowns in noise {times} times its size.",
-    "shared": "The same noise twice cancels out: the {digit} is back, at any ε.",
+    "shared": "The same noise cancels: the {digit} is back.",
     "accuracy": "{percent} % of new digits are still recognised.",
     "odds": statement.ODDS,
     "no_odds": statement.NO_ODDS,
