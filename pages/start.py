@@ -10,7 +10,7 @@ from pages.parts.shell import hero, layout, link
 from pages.parts.shell.header import header
 
 HELP = """**ε** bounds how much a release may reveal about one person. A release here is the sum of all pictures of a digit,
-plus noise. Subtract a release without a person from one with this person: what is left is the picture, and the noise of both.
+plus noise. Subtract a release without a person from one with this person: what is left is the picture and both noises.
 Everything here works by keyboard: arrow keys move between pictures and along the slider."""
 TEACHING = "Public digits, fixed noise: for teaching, never for private data."
 DOORS: Final[tuple[tuple[hero.Door, str, str, str], ...]] = (

@@ -44,7 +44,8 @@ def digits() -> dict[str, Any]:
 def curve() -> list[list[float]]:
     """[ε, mean accuracy over seeds] of the digits in five tasks, at the finite stops of the Playground's slider."""
     source = budget_source.digits("prior-const", 5)
-    return [[epsilon, round(float(np.mean(source.finals[epsilon])), 4)] for epsilon in source.stops if math.isfinite(epsilon)]
+    finite = [stop for stop in source.stops if math.isfinite(stop)]
+    return [[epsilon, round(float(np.mean(source.finals[epsilon])), 4)] for epsilon in finite]
 
 
 def words() -> list[list[str | int | float]]:

@@ -1,4 +1,4 @@
-"""The ε-drag on the Playground in a real browser: drag and see, by mouse, by keys and by typing, wide and narrow, light and dark."""
+"""The ε-drag on the Playground in a real browser: by mouse, by keys and by typing, wide and narrow, light and dark."""
 
 from __future__ import annotations
 

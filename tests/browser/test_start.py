@@ -42,7 +42,7 @@ REDRAW = """() => {
 
 
 def recognised(page: Page, epsilon: float) -> None:
-    share = f"{100 * one_person.accuracy(DATA, epsilon):.0f} % of new digits are still recognised."
+    share = f"{100 * one_person.accuracy(DATA, epsilon):.0f} % of new digits recognised."
     expect(page.locator(".hero .accuracy")).to_have_text(share)
 
 

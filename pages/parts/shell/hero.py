@@ -20,7 +20,7 @@ WORDS: Final = {
     "seen": "The {digit} still shows: the noise is only {times} times its size.",
     "hidden": "The {digit} drowns in noise {times} times its size.",
     "shared": "The same noise cancels: the {digit} is back.",
-    "accuracy": "{percent} % of new digits are still recognised.",
+    "accuracy": "{percent} % of new digits recognised.",
     "odds": statement.ODDS,
     "no_odds": statement.NO_ODDS,
 }
@@ -75,7 +75,8 @@ def _curve(points: list[list[float]]) -> str:
         for epsilon, share in points
     )
     ends = f"{100 * points[0][1]:.0f} % at ε = {points[0][0]:g}, {100 * points[-1][1]:.0f} % at ε = {points[-1][0]:g}"
-    return _svg(f"Accuracy rises with ε: {ends}", f'<polyline points="{line}" fill="none" stroke="#0072b2" stroke-width="3"/>')
+    drawn = f'<polyline points="{line}" fill="none" stroke="#0072b2" stroke-width="3"/>'
+    return _svg(f"Accuracy rises with ε: {ends}", drawn)
 
 
 def _sentence(words: list[list[Any]]) -> str:
