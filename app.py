@@ -11,10 +11,12 @@ from pages.parts.shell.view import CHANGES
 
 PAGES = {
     "Learn": [("start", "Start"), ("lessons", "Lessons"), ("edges", "Sharp edges")],
-    "Explore": [("playground", "Playground"), ("privacy", "Privacy"), ("tokens", "Tokens"), ("anchors", "Anchors")],
-    "Experiment": [("train", "Train"), ("runs", "Runs"), ("compare", "Compare"), ("published", "Published")],
-    "About": [("about", "Methods, words and limits")],
-}
+    "Explore": [
+        ("playground", "Playground"), ("privacy", "Privacy"), ("tokens", "Sensitive words"), ("anchors", "Matching clients"),
+    ],
+    "Experiment": [("train", "Train"), ("runs", "Runs"), ("compare", "Compare"), ("published", "Published numbers")],
+    "": [("about", "About")],  # no group: a link
+}  # fmt: skip
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.lessons import glossary
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.runs import devices
 from dpcl_core.scenarios import catalog as scenarios
 from pages.parts.shell import citation
 from pages.parts.shell.header import header
@@ -47,7 +48,17 @@ def page() -> None:
         st.markdown(LIMITS)
         st.markdown(f"**dpcl {__version__}** · Python {platform.python_version()} · " + " · ".join(_versions()))
         citation.button()
+        _this_computer()
         _kept()
+
+
+def _this_computer() -> None:
+    device = "its processor" if devices.default() == "cpu" else "its graphics card"
+    ready = [card.title for card in datasets.CARDS.values() if datasets.available(card) is None]
+    missing = len(datasets.CARDS) - len(ready)
+    rest = f"; {missing} more can be added, see Train" if missing else ""
+    st.header("This computer", anchor=False)
+    st.markdown(f"This computer trains on {device}. Datasets ready to use: {', '.join(ready)}{rest}.")
 
 
 def _kept() -> None:

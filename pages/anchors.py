@@ -37,8 +37,8 @@ view; a server sees only what is released."""
 def page() -> None:
     """The page."""
     view = View("anchors", lambda _: CODEC)
-    question = "How are entries of different clients' lists matched?"
-    place = heading("Anchors", question, notices=[*view.read.notices, *pickers.missing_run(view)])
+    question = "CSLR: how are entries of different clients' lists matched?"
+    place = heading("Matching clients", question, notices=[*view.read.notices, *pickers.missing_run(view)])
     controls, answer = layout.controls_and_answer()
     with controls:
         options = list(SHOWS)

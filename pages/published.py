@@ -55,7 +55,7 @@ def page() -> None:
     """The page."""
     state.store()
     view = View("published", lambda _: CODEC)
-    place = heading("Published", "Do the published results come out here?", notices=view.read.notices)
+    place = heading("Published numbers", "Do the published results come out here?", notices=view.read.notices)
     paper, experiment, size, metric, specs = _choices(view)
     runs = _measured(paper, specs)
     judged = report.judged(experiment, specs, runs)

@@ -31,7 +31,7 @@ def heading(page: Page) -> None:
 
 
 def picture(page: Page) -> None:
-    page.locator(".drag.fed svg").first.wait_for()
+    page.locator(".hero .finding:not(:empty)").wait_for()
 
 
 @pytest.mark.parametrize(("what", "budget"), [(heading, 1.0), (picture, 2.0)])

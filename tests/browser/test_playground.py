@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from pages.parts.shell import stored_results
 from pages.parts.training import budget_source
 from tests.browser.conftest import App, Visit
-from tests.browser.test_start import same_as_python, slider
+from tests.browser.test_drag import same_as_python, slider
 from tests.support import replay
 
 pytestmark = pytest.mark.browser

@@ -41,7 +41,7 @@ def test_it_opens_on_a_finished_simulation(open_page: Open) -> None:
     assert not page.exception
     assert not page.warning
     said = words(page)
-    assert page.title[0].value == "Anchors"
+    assert page.title[0].value == "Matching clients"
     assert "of 80 entries of 20 clients found their group" in said
     assert "not visible to the server" in said
     assert "Nothing to protect" in said

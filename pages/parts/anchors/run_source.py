@@ -61,7 +61,7 @@ def latest(result: Result, epsilon: float, *, live: bool) -> None:
     )  # fmt: skip
     if result.run_id is not None:
         query = {"v": "1", "sh": "run", "run": result.run_id}
-        st.page_link("pages/anchors.py", label=":primary[All figures on the Anchors page →]", query_params=query)
+        st.page_link("pages/anchors.py", label=":primary[All figures on Matching clients →]", query_params=query)
 
 
 def model(result: Result, view: View) -> tuple[Cell | None, Mapping[str, object]]:

@@ -37,7 +37,7 @@ def card(runs: Mapping[str, Measured]) -> None:
         st.caption(f"{whose} The paper prints neither γ nor the margin's unit, so no difference is formed.")
         query = {"v": "1", "sh": "run", "run": str(run_id)} if run_id else {"v": "1"}
         where = "this run" if run_id else "a simulation, or a run of yours"
-        label = f":primary[p̂ by number of anchors, for {where}: tab Anchors of the Anchors page →]"
+        label = f":primary[p̂ by number of anchors, for {where}: tab Anchors of Matching clients →]"
         st.page_link("pages/anchors.py", label=label, query_params=query)
 
 

@@ -91,7 +91,7 @@ def projection(stage: Stage) -> int:
     length = stage.choose("numbers", LENGTHS)
     stage.see()
     _curves(stage, curves[length], {}, "projection")
-    st.page_link("pages/anchors.py", label=":primary[More matchers and noise on the Anchors page →]")
+    st.page_link("pages/anchors.py", label=":primary[More matchers and noise on Matching clients →]")
     middle = {name: float(np.mean(values[2:5])) for name, values in curves[384.0].items()}
     ours, plain = middle[matcher_comparison.CENTRED], max(middle["nearest mean"], middle["Hungarian"])
     ahead = ours - middle[matcher_comparison.PROJECTION]
@@ -138,7 +138,7 @@ def on_the_client(stage: Stage) -> int:
         "for demonstration."
     )
     query = {"v": "1", "w": "client"}
-    st.page_link("pages/anchors.py", label=":primary[Watch the rounds on the Anchors page →]", query_params=query)
+    st.page_link("pages/anchors.py", label=":primary[Watch the rounds on Matching clients →]", query_params=query)
     return 2 if shares[-1] >= _NEARLY else 1 if shares[-1] > 0.4 else 0
 
 

@@ -40,7 +40,7 @@ def latest(result: Result, epsilon: float, *, key: str) -> None:
         heat.show(text, layer, dials_of(result.spec, epsilon), f"A text of {task}", key=f"heatmap-{key}")
         if result.run_id is not None:
             query = {"v": "1", "sh": "run", "run": result.run_id, "t": str(event.task + 1)}
-            st.page_link("pages/tokens.py", label=":primary[All figures on the Tokens page →]", query_params=query)
+            st.page_link("pages/tokens.py", label=":primary[All figures on Sensitive words →]", query_params=query)
 
 
 def figures(result: Result, epsilon: float, *, share: Mapping[str, str] | None, live: bool) -> None:

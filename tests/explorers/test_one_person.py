@@ -1,0 +1,69 @@
+"""One person taken out: against sums written out plainly, and against the same arithmetic in JavaScript."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpcl_core.explorers import one_person
+from dpcl_core.privacy import gaussian
+
+ASSETS = Path(__file__).resolve().parents[2] / "assets"
+EPSILONS = (0.1, 1.0, 30.0, math.inf)
+DATA = one_person.decode(json.loads((ASSETS / "hero" / "digits.json").read_text(encoding="utf-8")))
+
+
+def test_without_noise_the_difference_is_the_person() -> None:
+    for person, levels in enumerate(DATA.people):
+        first, second = one_person.releases(DATA, person, math.inf)
+        np.testing.assert_allclose(first - second, levels / math.sqrt((levels**2).sum()), atol=1e-12)
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_only_noise_that_is_drawn_twice_hides_her(epsilon: float) -> None:
+    hers = one_person.units(DATA.people)[0]
+    first, second = one_person.releases(DATA, 0, epsilon, is_shared=True)
+    np.testing.assert_allclose(first - second, hers, atol=1e-9)
+    first, second = one_person.releases(DATA, 0, epsilon)
+    left = np.linalg.norm(first - second - hers)
+    expected = gaussian.sigma(epsilon, DATA.delta) * math.sqrt(2 * len(hers))
+    assert left == pytest.approx(expected, rel=0.5, abs=1e-9)  # 64 normal numbers: a relative deviation of 0.09
+
+
+def test_the_sums_hold_unit_rows_of_the_bundled_digits() -> None:
+    """The sums, again from the rows of the training part."""
+    from dpcl_core.backbones import cache
+    from dpcl_core.data import load
+    from dpcl_core.spec import DataSpec
+
+    train = load.load(DataSpec(dataset="digits", test_per_class=30)).train
+    pixels = cache.features("pixels", train.images).astype(np.float64)
+    for label, total in enumerate(DATA.sums):
+        rows = pixels[train.labels == label]
+        units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        np.testing.assert_allclose(total, units.sum(axis=0), rtol=1e-6, atol=1e-5)  # sums are kept in single precision
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+def test_the_twin_in_javascript_agrees(tmp_path: Path) -> None:
+    sources = [(ASSETS / name).read_text(encoding="utf-8") for name in ("drag/replay.mjs", "hero/one_person.mjs")]
+    case = (
+        f"import {{ readFileSync }} from 'node:fs';"
+        f"const data = opened(JSON.parse(readFileSync({json.dumps(str(ASSETS / 'hero' / 'digits.json'))})));"
+        f"const budgets = {json.dumps([e if math.isfinite(e) else None for e in EPSILONS])}.map((e) => e ?? Infinity);"
+        "console.log(JSON.stringify(budgets.map((e) => { const std = sigma(e, data.delta); return {"
+        "released: [false, true].map((same) => { const r = releases(data, 1, std, same);"
+        "return [Array.from(r.with), Array.from(r.without)]; }), accuracy: classifier(data, std).accuracy }; })));"
+    )
+    (tmp_path / "case.mjs").write_text("\n".join([*sources, case]), encoding="utf-8")
+    done = subprocess.run(["node", tmp_path / "case.mjs"], capture_output=True, text=True, check=True, timeout=60)
+    for epsilon, found in zip(EPSILONS, json.loads(done.stdout), strict=True):
+        ours = [one_person.releases(DATA, 1, epsilon, is_shared=same) for same in (False, True)]
+        np.testing.assert_allclose(found["released"], ours, rtol=1e-9, atol=1e-9)
+        assert found["accuracy"] == one_person.accuracy(DATA, epsilon)
