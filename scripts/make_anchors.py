@@ -1,0 +1,17 @@
+"""Makes assets/anchors/lists-*.json: simulated clients' lists, matched on a grid of noise and anchors for the page Anchors.
+
+    python scripts/make_anchors.py
+
+Public digits only; takes a quarter of a minute for each length of vector.
+"""
+
+from __future__ import annotations
+
+import json
+
+from dpcl_core.explorers import anchor_grid, anchor_play
+
+if __name__ == "__main__":
+    for length in anchor_grid.LENGTHS:
+        written = json.dumps(anchor_grid.document(length), separators=(",", ":"))
+        anchor_play.path(length).write_text(written + "\n", encoding="utf-8")
