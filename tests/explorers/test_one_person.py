@@ -42,7 +42,7 @@ def test_noise_drawn_twice_has_the_deviation_that_the_budget_requires(epsilon: f
              for person, hers in enumerate(one_person.units(data.people))]  # fmt: skip
     left = np.concatenate(noise) / (math.sqrt(2) * gaussian.sigma(epsilon, DATA.delta))
     low, high = chi2.ppf([5e-7, 1 - 5e-7], left.size) / left.size
-    assert 1 / 1.2**2 < low  # a deviation wrong by a factor of 1.2 is outside
+    assert low > 1 / 1.2**2  # a deviation wrong by a factor of 1.2 is outside
     assert high < 1.2**2
     assert low < np.mean(left**2) < high
 

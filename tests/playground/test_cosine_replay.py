@@ -179,7 +179,7 @@ def test_the_twin_in_javascript_agrees(setting: str, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed; the browser test compares the two as well")
 def test_the_odds_in_javascript_are_those_of_the_statement(tmp_path: Path) -> None:
-    cases = [(epsilon, delta) for epsilon in (0.1, 0.5, 1.0, 2.0, 8.0, 30.0, 700.0, 1000.0) for delta in (0.0, 1e-5, 0.01, 0.7)]
+    cases = [(epsilon, delta) for epsilon in (0.1, 0.5, 1.0, 2.0, 8.0, 700.0, 1000.0) for delta in (0.0, 1e-5, 0.01, 0.7)]
     (tmp_path / "odds.mjs").write_text(
         f"import {{ oddsPercent }} from {json.dumps(SCRIPT.as_uri())};"
         f"console.log(JSON.stringify({json.dumps(cases)}.map(([epsilon, delta]) => oddsPercent(epsilon, delta))));"
