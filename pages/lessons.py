@@ -26,8 +26,8 @@ def _fields() -> list[object]:
     """The fields of the page's link: lesson, step, hidden controls; and by lesson the ticks, predictions and controls."""
     names = {control.name for name in text.NAMES for control in text.load(name).controls}
     fields: list[object] = [
-        link.Field("lesson", "l", "lesson", link.Choice(text.NAMES), text.NAMES[0]),
-        link.Field("step", "s", "step", link.Maybe(link.Whole(1, text.MAX_STEPS)), None),
+        link.Field("lesson", "l", "lesson", link.Choice(text.NAMES), text.NAMES[0], word="lesson"),
+        link.Field("step", "s", "step", link.Maybe(link.Whole(1, text.MAX_STEPS)), None, word="step"),
         link.Field("hide", "hide", "hidden controls", link.Many(link.Choice((*sorted(names), PREDICTION))), ()),
     ]
     for number, name in enumerate(text.NAMES, start=1):

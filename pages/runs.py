@@ -50,6 +50,7 @@ CODEC = link.Codec(
         link.Field("status", "st", "state", link.Many(link.Choice(STATUSES)), ()),
         link.Field("sort", "so", "order", link.Choice(tuple(SORTS)), "newest"),
         link.Field("search", "q", "search", link.Text(60), ""),
+        link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
     ]
 )
 
@@ -60,9 +61,10 @@ def page() -> None:
     store = state.store()
     view = View("runs", lambda _: CODEC)
     runs = store.list_runs()
-    header(
-        "Runs", "What ran, and what is running?", share=st.query_params.to_dict(), help_text=HELP, notices=view.read.notices
-    )
+    notices = list(view.read.notices)
+    if view["run"] not in (None, *(run.id for run in runs)):
+        notices.append(f"The link asks for run {view['run']}, which is not in this store.")
+    header("Runs", "What ran, and what is running?", share=st.query_params.to_dict(), help_text=HELP, notices=notices)
     _messages()
     if not runs:
         with st.container(key="card-empty"):
@@ -89,7 +91,7 @@ def _controls(view: View, runs: list[Run]) -> dict[str, object]:
             "Search", str(view["search"]), key=view.key("search"), placeholder=run_search.PLACEHOLDER, max_chars=60,
             width=240, help=run_search.TAGS,
         )  # fmt: skip
-    return {"status": tuple(picked), "sort": sort, "search": search}
+    return {"status": tuple(picked), "sort": sort, "search": search, "run": view["run"]}
 
 
 def _queue(unfinished: list[Run]) -> None:
@@ -121,6 +123,7 @@ def _list(values: dict[str, object], was_active: bool) -> None:
         key="runs-table",
         on_select="rerun",
         selection_mode="multi-row",
+        selection_default={"selection": {"rows": [row for row, run in enumerate(shown) if run.id == values["run"]]}},
         hide_index=True,
         height="content" if len(frame) <= 15 else 560,
         placeholder="",

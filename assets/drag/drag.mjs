@@ -150,11 +150,7 @@ function show(memory, epsilon) {
 
 function oddsText(words, epsilon, delta) {
   if (epsilon === Infinity) return words.no_odds;
-  const bound = Math.min(1, (Math.exp(epsilon) + delta) / (1 + Math.exp(epsilon)));
-  return filled(words.odds, {
-    percent: Number((Math.ceil(bound * 1e4 - 1e-6) / 100).toPrecision(6)), // a bound is rounded up
-    exact: percent(normalBelow(1 / (2 * sigma(epsilon, delta)))),
-  });
+  return filled(words.odds, { percent: oddsPercent(epsilon, delta), exact: percent(normalBelow(1 / (2 * sigma(epsilon, delta)))) });
 }
 
 // Sizes are read only when they may have changed: reading them makes the browser lay out the page.

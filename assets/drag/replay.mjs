@@ -39,6 +39,12 @@ export function sigma(epsilon, delta) {
   return Math.exp((low + high) / 2) * (1 + 1e-6);
 }
 
+// The bound beside every finite budget, in percent and rounded up, as `odds` of privacy/statement.py prints it.
+export function oddsPercent(epsilon, delta) {
+  const bound = epsilon > 700 ? 1 : Math.min(1, (Math.exp(epsilon) + delta) / (1 + Math.exp(epsilon)));
+  return String(Number((Math.ceil(bound * 1e4 - 1e-6) / 100).toPrecision(6)));
+}
+
 function bytes(text) {
   const raw = atob(text);
   const found = new Uint8Array(raw.length);

@@ -86,7 +86,5 @@ function redraw(memory, find) {
   find("difference").setAttribute("aria-label", finding);
   find("classes").setAttribute("aria-label", `The ten released sums. ${right}`);
   find("slider").setAttribute("aria-valuetext", `ε = ${name}`);
-  const bound = Math.min(1, (Math.exp(epsilon) + data.delta) / (1 + Math.exp(epsilon)) || 1); // from ε = 710 on both are infinite
-  const percent = String(Number((Math.ceil(bound * 1e4 - 1e-6) / 100).toPrecision(6))); // a bound is rounded up
-  find("odds").textContent = epsilon === Infinity ? words.no_odds : filled(words.odds, { percent });
+  find("odds").textContent = epsilon === Infinity ? words.no_odds : filled(words.odds, { percent: oddsPercent(epsilon, data.delta) });
 }

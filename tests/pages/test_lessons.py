@@ -193,6 +193,13 @@ def test_broken_links_are_answered(open_page: Open, query: dict[str, str], notic
     assert parts(page) == ["Predict"]
 
 
+def test_a_link_may_name_lesson_and_step(open_page: Open) -> None:
+    page = open_page("lessons", lesson="noise", step="3")
+    assert any("step 3 of 5" in caption.value for caption in page.caption)
+    assert not page.warning
+    assert dict(page.query_params) == {"v": "1", "l": "noise", "s": "3"}
+
+
 def test_the_longest_link_is_short_enough() -> None:
     values: dict[str, object] = {"lesson": text.NAMES[-1], "step": 5, "hide": ("epsilon", "strength", "prediction")}
     for name in text.NAMES:

@@ -115,3 +115,14 @@ def test_a_link_never_exceeds_its_length() -> None:
 def test_two_fields_cannot_share_a_key() -> None:
     with pytest.raises(ValueError, match="share a link key"):
         Codec([Field("a", "x", "a", link.Flag(), False), Field("b", "x", "b", link.Flag(), False)])
+
+
+def test_a_word_is_read_like_the_short_key_and_never_written() -> None:
+    codec = Codec([Field("step", "s", "step", link.Whole(1, 9), 1, word="step")])
+    assert codec.read({"step": "3"}).values == {"step": 3}
+    assert codec.read({"step": "3", "s": "4"}).values == {"step": 4}
+    assert codec.read({"step": "3"}).notices == ()
+    assert codec.write(codec.read({"step": "3"}).values) == {"v": "1", "s": "3"}
+    assert codec.read({"step": "x"}).notices == ("The link asks for step = x; using 1 instead.",)
+    with pytest.raises(ValueError, match="share a link key"):
+        Codec([Field("a", "step", "a", link.Flag(), False), Field("b", "x", "b", link.Flag(), False, word="step")])

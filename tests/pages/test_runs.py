@@ -111,3 +111,20 @@ def test_a_tuning_is_in_the_queue_but_not_among_the_runs(open_page: Open, store:
     page = open_page("runs")
     assert "Queue on cpu: free; 2 waiting." in words(page)
     assert len(page.dataframe[0].value) == 1
+
+
+def test_a_link_opens_its_run(open_page: Open, store: Store) -> None:
+    ids = [replay.fill(store, SPEC, ALL, name=name) for name in ("older", "newer")]
+    page = open_page("runs", run=ids[0])
+    assert "older" in words(page)
+    opened = [link.proto.query_string for link in page.get("page_link") if link.proto.label == "Open"]
+    assert opened == [f"v=1&run={ids[0]}"]
+    assert page.query_params["run"] == ids[0]
+    assert "newer" in words(_tick(page, 0))
+
+
+def test_a_link_to_a_run_that_is_not_here_says_so(open_page: Open, store: Store) -> None:
+    replay.fill(store, SPEC, ALL)
+    page = open_page("runs", run="0" * 12)
+    assert [warning.value for warning in page.warning] == [f"The link asks for run {'0' * 12}, which is not in this store."]
+    assert "Tick a run to open" in words(page)

@@ -14,7 +14,7 @@ import pytest
 from dpcl_core.explorers import cosine_replay
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.features.cosine import CosineClassifier
-from dpcl_core.privacy import gaussian
+from dpcl_core.privacy import gaussian, statement
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.scenarios.stream import Examples, Task
@@ -175,3 +175,15 @@ def test_the_twin_in_javascript_agrees(setting: str, tmp_path: Path) -> None:
         matrices = np.array([[[np.nan if v is None else v for v in row] for row in m] for m in found["matrices"]])
         np.testing.assert_allclose(matrices, cosine_replay.accuracies(data, epsilon), atol=1e-12)
         np.testing.assert_allclose(found["classes"], cosine_replay.class_accuracies(data, epsilon), atol=1e-12)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed; the browser test compares the two as well")
+def test_the_odds_in_javascript_are_those_of_the_statement(tmp_path: Path) -> None:
+    cases = [(epsilon, delta) for epsilon in (0.1, 0.5, 1.0, 2.0, 8.0, 700.0, 1000.0) for delta in (0.0, 1e-5, 0.01, 0.7)]
+    (tmp_path / "odds.mjs").write_text(
+        f"import {{ oddsPercent }} from {json.dumps(SCRIPT.as_uri())};"
+        f"console.log(JSON.stringify({json.dumps(cases)}.map(([epsilon, delta]) => oddsPercent(epsilon, delta))));"
+    )
+    done = subprocess.run(["node", tmp_path / "odds.mjs"], capture_output=True, text=True, check=True, timeout=60)
+    for case, percent in zip(cases, json.loads(done.stdout), strict=True):
+        assert statement.ODDS.format(percent=percent) == statement.odds(*case)

@@ -139,13 +139,17 @@ class Maybe(Generic[T]):
 
 @dataclass(frozen=True)
 class Field(Generic[T]):
-    """One field of a link: its name in code, its short key, its title for readers, and its default."""
+    """One field of a link: its name in code, its short key, its title for readers, and its default.
+
+    `word`: a second key for links typed by hand, read where the short key is missing, never written.
+    """
 
     name: str
     key: str
     title: str
     kind: Kind[T]
     default: T
+    word: str = ""
 
     def shown(self, value: T) -> str:
         """The value as a notice prints it."""
@@ -166,7 +170,7 @@ class Codec:
 
     def __init__(self, fields: Sequence[Field[object]] | Sequence[object]) -> None:
         self.fields: tuple[Field[object], ...] = tuple(fields)  # type: ignore[arg-type]
-        keys = [field.key for field in self.fields]
+        keys = [field.key for field in self.fields] + [field.word for field in self.fields if field.word]
         self._keys = {*keys, "v"}
         if len(self._keys) != len(keys) + 1:
             raise ValueError(f"two fields share a link key: {keys}")
@@ -197,11 +201,12 @@ class Codec:
             notices.append(f"The link has version {_short(version)}; this app reads version {VERSION} and uses what it can.")
         for field in self.fields:
             values[field.name] = field.default
-            if field.key in parameters:
+            raw = parameters.get(field.key, parameters.get(field.word))
+            if raw is not None:
                 try:
-                    values[field.name] = field.kind.read(parameters[field.key])
+                    values[field.name] = field.kind.read(raw)
                 except (ValueError, OverflowError):
-                    text = _short(parameters[field.key])
+                    text = _short(raw)
                     notices.append(f"The link asks for {field.title} = {text}; using {field.shown(field.default)} instead.")
         unknown = {key: text for key, text in parameters.items() if key not in self._keys}
         if unknown:
