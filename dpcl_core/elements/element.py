@@ -1,7 +1,7 @@
 """An element drawn in the browser: its markup, style and script, as a module for the app or as one plain function.
 
-Its scripts are modules with one default export, `element({data, parentElement, setStateValue})`. The first scripts of one element
-may be shared with others. All data come in `data`; no script imports or fetches anything.
+Its scripts are modules with one default export, `element({data, parentElement, setStateValue})`. All data come in `data`; no
+script imports or fetches anything.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ import json
 import re
 from dataclasses import dataclass
 from html import escape
-
-from pydantic import JsonValue
 
 from dpcl_core import paths
 
@@ -56,7 +54,7 @@ class Element:
             raise ValueError(f"{self.folder}: a script must not contain {found.group().strip()!r}")
         return f"(() => {{\n{_EXPORT.sub('', module)}\nreturn element;\n}})()"
 
-    def inline(self, data: JsonValue, *, name: str) -> str:
+    def inline(self, data: object, *, name: str) -> str:
         """The element as HTML to put into any page: a place with the id `name`, and a script that draws it there."""
         root = 'place.attachShadow({mode: "open"})' if self.is_isolated else "place"
         inside = json.dumps(f"<style>{self.css}</style>{self.html}")

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
-from typing import Any
 
 import streamlit as st
 
-from dpcl_core import paths
+from dpcl_core.elements.element import ANCHORS
 from dpcl_core.explorers import anchor_play
 from pages.parts.anchors.simulation import MATCHERS, Setup
 from pages.parts.shell import layout, link
+from pages.parts.shell.mount import mounted
 from pages.parts.shell.text import plain
 
-_FILES = ("play.mjs", "anchors.mjs")
 WORDS = {
     "legend": "Place: signature. Colour: group. Shape: digit ● 0, ■ 1, ▲ 2, ◆ 3. Outline: wrong group.",
     "found": "By “{matcher}”, {n} of {of} entries of 20 clients are in their group: agreement {agreement}.",
@@ -34,7 +32,7 @@ WORDS = {
 def draw(setup: Setup, *, key: str) -> Setup:
     """Draws the card; returns the settings with which it was left."""
     with layout.card("anchor-play"):
-        reported = _element()(key=key, data=document(setup), on_settings_change=lambda: None).get("settings")
+        reported = mounted(ANCHORS)(key=key, data=document(setup), on_settings_change=lambda: None).get("settings")
         left = _left(reported, setup)
         with st.container(key="strip-anchor-play", horizontal=True, vertical_alignment="center", gap="small"):
             st.caption(plain(left.provenance().line()), width="stretch")
@@ -80,15 +78,3 @@ def _left(reported: object, setup: Setup) -> Setup:
     if matcher is None or m not in lists["counts"] or noise not in lists["noises"]:
         return setup
     return replace(setup, matcher=matcher, m=int(str(m)), noise=float(str(noise)))
-
-
-@lru_cache(maxsize=1)
-def _element() -> Any:
-    folder = paths.assets_dir() / "anchors"
-    return st.components.v2.component(
-        "anchors",
-        html=(folder / "anchors.html").read_text(encoding="utf-8"),
-        css=(folder / "anchors.css").read_text(encoding="utf-8"),
-        js="\n".join((folder / name).read_text(encoding="utf-8") for name in _FILES),
-        isolate_styles=False,  # its edges and its accent are the page's
-    )
