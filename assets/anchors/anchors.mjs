@@ -85,7 +85,7 @@ function feed(memory, data, fed) {
   memory.find("ask").textContent = words.ask;
   if (isOther) {
     draw(memory);
-    deal(memory);
+    memory.entries = null;
   }
   paint(memory);
 }
@@ -161,14 +161,17 @@ function paint(memory) {
   find("noise-value").textContent = noise;
   find("m-value").textContent = lists.counts[memory.m];
   if (turn === "machine") machine(memory, noise, found);
-  else hand(memory, noise, found[memory.matcher]);
+  else {
+    if (!memory.entries) deal(memory);
+    hand(memory, noise, found[memory.matcher]);
+  }
 }
 
 function machine(memory, noise, found) {
   const { lists, find, marks, matcher, words } = memory, groups = found[matcher];
   placed(lists, memory.m, noise).forEach(([x, y], i) => {
     const left = clamped((x / ACROSS) * WIDTH, WIDTH - EDGE), top = clamped((-y / ACROSS) * WIDTH, HEIGHT - EDGE);
-    marks[i].style.transform = `translate(${left.toFixed(1)}px, ${top.toFixed(1)}px)`;
+    marks[i].style.transform = `translate(${left.toFixed(1)}px, ${top.toFixed(1)}px) scale(var(--mark, 1))`;
     marks[i].style.fill = `var(--g${groups[i]})`;
     marks[i].setAttribute("class", groups[i] === lists.modes[i] ? "" : "wrong");
   });
@@ -191,12 +194,11 @@ function hand(memory, noise, groups) {
     const pen = entry.firstChild.getContext("2d"), grey = picture(lists, i, noise), image = pen.createImageData(8, 8);
     grey.forEach((value, at) => image.data.set([20, 24, 27, Math.round(255 * value)], 4 * at));
     pen.putImageData(image, 0, 0);
-    const mine = byHand[i], isWrong = isCompared && mine !== lists.modes[i];
+    const mine = byHand[i], verdict = !isCompared || i < n ? "" : mine === lists.modes[i] ? " ✓" : " ✗";
     if (mine) entry.dataset.group = mine;
     else delete entry.dataset.group;
-    entry.children[1].textContent = mine ? String(number(memory, mine)) : "–";
+    entry.children[1].textContent = (mine ? String(number(memory, mine)) : "–") + verdict;
     entry.children[2].textContent = isCompared ? `machine ${number(memory, groups[i])}` : "";
-    entry.classList.toggle("wrong", isWrong);
     entry.tabIndex = i === memory.at ? 0 : -1;
     const parts = [`List ${Math.floor(i / n) + 1}, entry ${(i % n) + 1}: ${mine ? `group ${number(memory, mine)}` : "no group yet"}`];
     if (isCompared) parts.push(`truly ${number(memory, lists.modes[i])}, machine ${number(memory, groups[i])}`);

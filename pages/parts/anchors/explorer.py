@@ -19,11 +19,11 @@ from pages.parts.shell.text import plain
 
 WORDS = {
     "legend": "Place: signature. Colour: group. Shape: digit ● 0, ■ 1, ▲ 2, ◆ 3. Outline: wrong group.",
-    "found": "By “{matcher}”, {n} of {of} entries of 20 clients are in their group: agreement {agreement}.",
-    "better": " Best here: “{best}”, {most}.",
+    "found": "“{matcher}” puts {n} of {of} entries in their group: {agreement}.",
+    "better": " Best: “{best}”, {most}.",
     "none_better": " No matcher does better.",
     "hand": "Which entries are of the same digit? Match them before the machine does.",
-    "ask": "Press an entry until it has the number of its like in list 1, or type 1 to 4. Then add noise and try again.",
+    "ask": "Press an entry until it has the number of its like in list 1, or type 1 to 4. Less noise makes it easier.",
     "left": "{left} of {of} entries left.",
     "compared": "You: {n} of {of} right, agreement {mine}. The machine, “{matcher}”: {machine} of {of}, {theirs}.",
 }
@@ -33,16 +33,16 @@ def draw(setup: Setup, *, key: str) -> Setup:
     """Draws the card; returns the settings with which it was left."""
     with layout.card("anchor-play"):
         reported = mounted(ANCHORS)(key=key, data=document(setup), on_settings_change=lambda: None).get("settings")
-        left = _left(reported, setup)
+        now = left(reported, setup)
         with st.container(key="strip-anchor-play", horizontal=True, vertical_alignment="center", gap="small"):
-            st.caption(plain(left.provenance().line()), width="stretch")
+            st.caption(plain(now.provenance().line()), width="stretch")
             st.download_button(
-                "CSV", lambda: csv(left), "anchors.csv", "text/csv", key="csv-anchor-play", type="tertiary",
+                "CSV", lambda: csv(now), "anchors.csv", "text/csv", key="csv-anchor-play", type="tertiary",
                 on_click="ignore", help="The groups of every matcher at this noise and number of anchors",
             )  # fmt: skip
             with st.popover("link", type="tertiary"):
                 st.code(link.address(st.context.url or "", st.query_params.to_dict()), language=None, wrap_lines=True)
-    return left
+    return now
 
 
 def document(setup: Setup) -> dict[str, object]:
@@ -68,7 +68,7 @@ def csv(setup: Setup) -> str:
     return written
 
 
-def _left(reported: object, setup: Setup) -> Setup:
+def left(reported: object, setup: Setup) -> Setup:
     """The settings that the browser reports; the given ones for what it cannot have reported."""
     if not isinstance(reported, Mapping):
         return setup
