@@ -22,7 +22,8 @@ def amiss(page: Page) -> set[str]:
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize(
-    "where", ["anchors", "edges", "tokens", "privacy", "published", "published?p=cslr&x=paper-cslr-anchors"]
+    "where",
+    ["", "about", "anchors", "edges", "tokens", "privacy", "published", "published?p=cslr&x=paper-cslr-anchors"],
 )
 def test_nothing_is_pale_nameless_tiny_or_out_of_order(app: App, visit: Visit, where: str, dark: bool) -> None:
     page = visit(f"{app.url}/{where}", width=1280, dark=dark)

@@ -87,7 +87,7 @@ def test_a_typed_budget_is_taken_and_a_bad_one_refused_in_one_sentence(app: App,
 def test_a_plain_slider_can_take_over(app: App, visit: Visit) -> None:
     page = visit(f"{app.url}/playground")
     page.get_by_test_id("stWidgetLabel").get_by_text("Plain slider").click()
-    expect(page.locator(".drag")).to_have_count(0)
+    expect(page.locator("div.drag")).to_have_count(0)  # Plotly has layers of that class
     expect(page.get_by_text(SOURCE.sentence(1.0))).to_be_visible()
 
 
