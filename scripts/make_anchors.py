@@ -1,4 +1,4 @@
-"""Makes assets/anchors/lists-*.json: the lists of simulated clients, which the browser moves and matches on Matching clients.
+"""Makes assets/anchors/lists-*.json: simulated clients' lists, which the browser moves and matches on the page Anchors.
 
     python -m scripts.make_anchors
 
