@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 
-from dpcl_core.explorers import anchor_grid, anchor_play
+from dpcl_core.explorers import anchor_play
+from dpcl_core.lessons import anchor_grid
 
 if __name__ == "__main__":
     for length in anchor_grid.LENGTHS:

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from dpcl_core import paths
-from dpcl_core.explorers import anchor_grid, anchor_play, matcher_comparison
+from dpcl_core.explorers import anchor_play, matcher_comparison
 from dpcl_core.explorers.rand_index import adjusted_rand, is_correct
-from dpcl_core.lessons import modes
+from dpcl_core.lessons import anchor_grid, modes
 from dpcl_core.lessons.modes import World
 
 TRIAL = """
