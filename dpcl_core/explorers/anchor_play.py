@@ -1,4 +1,4 @@
-"""Reads the lists of simulated clients that the browser moves and matches on the page Anchors; `lessons.anchor_grid` makes them."""
+"""Reads the lists that the browser moves and matches on the page Anchors; `lessons.anchor_grid` makes them."""
 
 from __future__ import annotations
 
