@@ -30,7 +30,7 @@ HELP = """Every client describes its texts by a **list** of a few Gaussians, in 
 entries must be matched: which entry of one list is the same as which entry of another? CSLR evaluates each entry's density
 at public sentences, the **anchors**, and compares these **signatures**. Compare it with a **projection** on public axes: if
 both do equally well, the few public directions help, not the anchors. Entries, clients and true groups are the simulator's
-view; a server sees only what is released."""
+view; a server sees only what is released. Marks at the map's edge lie beyond it."""
 
 
 @state.guarded

@@ -77,8 +77,9 @@ function check(host, value) {
 }
 
 function feed(memory, data, fed) {
-  const { lists, start, words } = data, isOther = memory.lists?.length !== lists.length;
-  Object.assign(memory, { fed, lists, words, m: lists.counts.indexOf(start.m), noise: lists.noises.indexOf(start.noise), matcher: start.matcher });
+  const { lists, start, words } = data, isOther = memory.lists?.length !== lists.length, from = JSON.stringify(start);
+  if (memory.from !== from) Object.assign(memory, { m: lists.counts.indexOf(start.m), noise: lists.noises.indexOf(start.noise), matcher: start.matcher });
+  Object.assign(memory, { fed, from, lists, words }); // what was moved here stays when other lists come
   memory.find("noise").max = lists.noises.length - 1;
   memory.find("m").max = lists.counts.length - 1;
   memory.find("legend").textContent = words.legend;

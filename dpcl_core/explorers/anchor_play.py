@@ -1,4 +1,4 @@
-"""Reads the lists of simulated clients that the browser moves and matches; `scripts/make_anchors.py` makes them."""
+"""Reads the lists that the browser moves and matches on the page Anchors; `lessons.anchor_grid` makes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DRAW = 1  # seeds clients, anchors and noise
 
 @lru_cache(maxsize=2)
 def read(length: int) -> dict[str, Any]:
-    """The document of vectors of this length, as `scripts.make_anchors.document` gives it. Raises DataMissing."""
+    """The document of vectors of this length, as `lessons.anchor_grid.document` gives it. Raises DataMissing."""
     try:
         found: dict[str, Any] = json.loads(path(length).read_text(encoding="utf-8"))
     except OSError as error:

@@ -19,7 +19,7 @@ from pages.parts.shell.text import plain
 
 WORDS = {
     "legend": "Place: signature. Colour: group. Shape: digit ● 0, ■ 1, ▲ 2, ◆ 3. Outline: wrong group.",
-    "found": "“{matcher}” puts {n} of {of} entries in their group: {agreement}.",
+    "found": "“{matcher}” puts {n} of {of} entries in their group, agreement {agreement}.",
     "better": " Best: “{best}”, {most}.",
     "none_better": " No matcher does better.",
     "hand": "Which entries are of the same digit? Match them before the machine does.",

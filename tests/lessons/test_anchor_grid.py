@@ -13,9 +13,8 @@ import pytest
 from dpcl_core import paths
 from dpcl_core.explorers import anchor_play, matcher_comparison
 from dpcl_core.explorers.rand_index import adjusted_rand, is_correct
-from dpcl_core.lessons import modes
+from dpcl_core.lessons import anchor_grid, modes
 from dpcl_core.lessons.modes import World
-from scripts import make_anchors
 
 TRIAL = """
 const { lists, at, labellings, noise } = JSON.parse(require("fs").readFileSync(0, "utf8"));
@@ -34,11 +33,11 @@ def simulated(length: int, noise: float) -> World:
     return replace(world, lists=noised)
 
 
-@pytest.mark.parametrize("length", make_anchors.LENGTHS)
+@pytest.mark.parametrize("length", anchor_grid.LENGTHS)
 def test_the_written_groups_are_those_of_the_matchers_here(length: int) -> None:
     """At one noise and number of anchors; the agreement is that of `matcher_comparison`, whatever the groups are called."""
     lists, world = anchor_play.read(length), simulated(length, 0.1)
-    assert (lists["noises"], lists["counts"]) == (list(make_anchors.NOISES), list(matcher_comparison.COUNTS))
+    assert (lists["noises"], lists["counts"]) == (list(anchor_grid.NOISES), list(matcher_comparison.COUNTS))
     assert lists["modes"] == "".join(map(str, world.modes.ravel()))
     place, level = lists["counts"].index(50), lists["noises"].index(0.1)
     wanted = matcher_comparison.agreement(world.lists, world.modes, world.by_name(50), world.view, anchor_play.DRAW)
@@ -53,10 +52,10 @@ def test_the_written_groups_are_those_of_the_matchers_here(length: int) -> None:
 def test_axes_stay_as_anchors_change() -> None:
     """Every map lies as close to that of all anchors as turning and scaling allow: closer than any other turn or scale."""
     world = modes.world("exact", modes.LONG, modes.N_CLIENTS, anchor_play.DRAW)
-    target = make_anchors.positions(world, 200, 0.0)
+    target = anchor_grid.positions(world, 200, 0.0)
     assert np.abs(target).max() == pytest.approx(1)
     for m in (10, 50):
-        placed = make_anchors.positions(world, m, 0.0)
+        placed = anchor_grid.positions(world, m, 0.0)
         nearest = ((placed - target) ** 2).sum()
         for turn in (0.05, -0.05):
             turned = placed @ np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
@@ -65,7 +64,7 @@ def test_axes_stay_as_anchors_change() -> None:
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
-@pytest.mark.parametrize("length", make_anchors.LENGTHS)
+@pytest.mark.parametrize("length", anchor_grid.LENGTHS)
 def test_the_browser_moves_draws_and_counts_as_python_does(length: int) -> None:
     """Places and pixels are written with three decimals: start and step are each off by half of the last."""
     lists, noise, at = anchor_play.read(length), 0.37, (0, 3, 6)
@@ -79,9 +78,9 @@ def test_the_browser_moves_draws_and_counts_as_python_does(length: int) -> None:
     found = json.loads(ended.stdout)
     clean, noised = modes.world("exact", length, modes.N_CLIENTS, anchor_play.DRAW), simulated(length, noise)
     for place, points in zip(at, found["placed"], strict=True):
-        wanted = make_anchors.positions(clean, lists["counts"][place], noise)
+        wanted = anchor_grid.positions(clean, lists["counts"][place], noise)
         np.testing.assert_allclose(points, wanted, atol=0.0005 * (1 + noise) + 1e-9)
-    by_hand = noised.lists.means[: make_anchors.N_BY_HAND].reshape(-1, length)
+    by_hand = noised.lists.means[: anchor_grid.N_BY_HAND].reshape(-1, length)
     for grey, mean in zip(found["pictures"], by_hand, strict=True):
         drawn = modes.pixels(mean)
         np.testing.assert_allclose(grey, modes.picture(mean).ravel(), atol=0.002 / drawn.max())
