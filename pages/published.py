@@ -20,7 +20,7 @@ from dpcl_core.privacy.statement import shown
 from dpcl_core.spec import RunSpec
 from pages.parts.claims import match_rates
 from pages.parts.published import claims, earlier, layers
-from pages.parts.shell import citation, link, pickers, state, stored_results, style
+from pages.parts.shell import citation, link, pickers, state, stored_results, style, terms
 from pages.parts.shell.figure_card import show
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.text import plain
@@ -118,7 +118,7 @@ def _state(
     experiment: Experiment, specs: Mapping[str, RunSpec], runs: Mapping[str, Measured], judged: list[Judged]
 ) -> None:
     """Draws the question and how many claims come out, and lists the runs that are still missing."""
-    st.markdown(experiment.question)
+    terms.markdown(experiment.question)
     if lead := verdicts.lead(judged):
         st.header(lead, anchor=False)
     if not runs:
