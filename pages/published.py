@@ -1,4 +1,4 @@
-"""Published page: a paper's numbers beside ours, and which of its claims our runs reproduce."""
+"""Published numbers page: a paper's numbers beside ours, and which of its claims our runs reproduce."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def page() -> None:
     """The page."""
     state.store()
     view = View("published", lambda _: CODEC)
-    place = heading("Published numbers", "Do the published results come out here?", notices=view.read.notices)
+    shown = catalog.paper(st.session_state.get(view.key("paper"), view["paper"]))  # the heading is drawn before the choice
+    place = heading("Published numbers", f"{plain(shown.title)}: do its results come out here?", notices=view.read.notices)
     paper, experiment, size, metric, specs = _choices(view)
     runs = _measured(paper, specs)
     judged = report.judged(experiment, specs, runs)
