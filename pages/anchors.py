@@ -1,4 +1,4 @@
-"""Anchors page: client lists matched by anchors and by other methods, in a simulation or in a run."""
+"""Matching clients page: client lists matched by anchors and by other methods, in a simulation or in a run."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import streamlit as st
 
 from dpcl_core.lessons import text
 from dpcl_core.lessons.text import Edge
-from pages.parts.shell import layout
+from pages.parts.shell import layout, terms
 from pages.parts.shell.header import header
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def _card(number: int, edge: Edge) -> None:
     key = f"edge:{edge.key}"
     with layout.card(f"edge-{edge.key}"):
         st.header(f"{number}. {edge.title}", anchor=False)
-        st.markdown(edge.wrong)
+        terms.markdown(edge.wrong)
         st.markdown(f"**Here:** {edge.prevented} :small[`{edge.where}`]")
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             if st.button("Show it", key=f"show-{edge.key}", help=f"Demonstrates the mistake: {edge.title}"):

@@ -12,7 +12,7 @@ from dpcl_core.lessons import text
 from dpcl_core.lessons.text import Lesson
 from pages.parts.lessons import stage as stages
 from pages.parts.lessons.stage import Stage
-from pages.parts.shell import layout, link, style
+from pages.parts.shell import layout, link, style, terms
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.view import View
 
@@ -135,11 +135,11 @@ def _step(state: _State, lesson: Lesson) -> None:
     st.caption(f"Lesson {text.NAMES.index(state.name) + 1}, {lesson.title}: step {state.step + 1} of {state.n_steps}")
     st.header(step.title, anchor=False)
     if state.step == 0:
-        st.markdown(lesson.intro)
+        terms.markdown(lesson.intro)
     if not _predicted(state, stage):
         return
     st.subheader("Do", anchor=False)
-    st.markdown(step.do)
+    terms.markdown(step.do)
     truth = None
     with suppress(stages.Waiting):
         truth = stages.act(state.name, step)(stage)
@@ -156,7 +156,7 @@ def _predicted(state: _State, stage: Stage) -> bool:
     step, place = stage.step, state.step
     with layout.card("lesson-predict"):
         st.subheader("Predict", anchor=False)
-        st.markdown(step.predict)
+        terms.markdown(step.predict)
         choice = st.radio(
             "Your prediction", range(len(step.choices)), state.predictions.get(place),
             format_func=step.choices.__getitem__, key=stage.key("predict"),
@@ -177,7 +177,7 @@ def _explained(state: _State, stage: Stage, truth: int | None) -> None:
             outcome = "Correct." if truth == choice else f"The result: “{step.choices[truth]}”."
             verdict = escape(f"You predicted “{step.choices[choice]}”. {outcome}", quote=False)
             st.html(f'<p role="status" class="lesson-verdict"><b>{verdict}</b></p>')
-        st.markdown(step.explain)
+        terms.markdown(step.explain)
 
 
 def _onward(state: _State, lesson: Lesson) -> None:

@@ -1,4 +1,4 @@
-"""Published page: a paper's numbers beside ours, and which of its claims our runs reproduce."""
+"""Published numbers page: a paper's numbers beside ours, and which of its claims our runs reproduce."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dpcl_core.privacy.statement import shown
 from dpcl_core.spec import RunSpec
 from pages.parts.claims import match_rates
 from pages.parts.published import claims, earlier, layers
-from pages.parts.shell import citation, link, pickers, state, stored_results, style
+from pages.parts.shell import citation, link, pickers, state, stored_results, style, terms
 from pages.parts.shell.figure_card import show
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.text import plain
@@ -55,7 +55,8 @@ def page() -> None:
     """The page."""
     state.store()
     view = View("published", lambda _: CODEC)
-    place = heading("Published numbers", "Do the published results come out here?", notices=view.read.notices)
+    shown = catalog.paper(st.session_state.get(view.key("paper"), view["paper"]))  # the heading is drawn before the choice
+    place = heading("Published numbers", f"{plain(shown.title)}: do its results come out here?", notices=view.read.notices)
     paper, experiment, size, metric, specs = _choices(view)
     runs = _measured(paper, specs)
     judged = report.judged(experiment, specs, runs)
@@ -118,7 +119,7 @@ def _state(
     experiment: Experiment, specs: Mapping[str, RunSpec], runs: Mapping[str, Measured], judged: list[Judged]
 ) -> None:
     """Draws the question and how many claims come out, and lists the runs that are still missing."""
-    st.markdown(experiment.question)
+    terms.markdown(experiment.question)
     if lead := verdicts.lead(judged):
         st.header(lead, anchor=False)
     if not runs:

@@ -1,4 +1,4 @@
-"""Tokens page: which words PeCL treats as sensitive, what its noise hides, and what a trained model leaks."""
+"""Sensitive words page: which words PeCL treats as sensitive, what its noise hides, and what a trained model leaks."""
 
 from __future__ import annotations
 

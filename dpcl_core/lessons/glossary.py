@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import Annotated
 
@@ -40,6 +41,17 @@ def explained(text: str) -> str:
     """The glossary's words that occur in a short text, with their meanings, as Markdown; empty where there is none."""
     occurring = [word for word in words() if _pattern(word).search(text)]
     return "\n\n".join(f"**{word.word}**: {word.meaning}" for word in occurring)
+
+
+def first_uses(text: str, seen: set[Word]) -> Iterator[tuple[int, int, Word]]:
+    """Start, end and word where a word that is not in `seen` first occurs in a text, in the text's order; grows `seen`."""
+    found = [(match.span(), word) for word in words() if word not in seen and (match := _pattern(word).search(text))]
+    done = 0
+    for (start, end), word in sorted(found, key=lambda use: (use[0][0], -use[0][1])):
+        if start >= done:  # a word within a longer one waits for its next use
+            seen.add(word)
+            done = end
+            yield start, end, word
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Lesson "Which list entry is which?" and the Anchors page without a run: lists of clients with public digits.
+"""Lesson "Which list entry is which?" and the page Matching clients without a run: lists of clients with public digits.
 
 Digits 0 to 3 are the modes that clients hold; all others are public and give anchors, axes and first prototypes. Pictures
 replace texts, because the content of an entry is visible. Rows are drawn with replacement, so that there are enough for

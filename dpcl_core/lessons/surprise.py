@@ -1,6 +1,6 @@
 """Lesson 4: does a surprise score identify private tokens? Public synthetic texts, scored live by the bundled model.
 
-The Tokens page takes its examples from here, too. Never use it on private texts: exact scores are a leak.
+The page Sensitive words takes its examples from here, too. Never use it on private texts: exact scores are a leak.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Anchors page (`make bench`): a run's lists matched anew while a slider moves. The bound is that of two idle cores."""
+"""Matching clients (`make bench`): a run's lists matched anew while a slider moves. The bound is that of two idle cores."""
 
 from __future__ import annotations
 

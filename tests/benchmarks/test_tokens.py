@@ -1,4 +1,4 @@
-"""Budget of the Tokens page in a real browser (`make bench`): shades move within 100 ms, a sentence is scored within 1 s.
+"""Budget of Sensitive words in a real browser (`make bench`): shades move within 100 ms, a sentence is scored within 1 s.
 
 The bounds are those of two idle cores, with half as much again for noise.
 """

@@ -5,12 +5,29 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import PATIENCE_MS, App, Visit, ready
 
 pytestmark = pytest.mark.browser
 AUDIT = (Path(__file__).parent / "audit.js").read_text(encoding="utf-8").split("\n", 1)[1]
+
+# Whatever takes a press and is below 44 px: an input counts with its label or, on a slider's track, with its group.
+SMALL = """() => {
+    const found = [], all = [];
+    const collect = root => root.querySelectorAll('*').forEach(node => {
+        all.push(node);
+        if (node.shadowRoot) collect(node.shadowRoot);
+    });
+    collect(document);
+    for (const node of all.filter(each => each.matches('button, a[href], input, select, textarea, summary, [role=tab]'))) {
+        const slider = node.type === 'range' && node.closest('[role=group]');
+        const box = (slider || node.closest('label') || node).getBoundingClientRect();
+        if (!node.checkVisibility({ visibilityProperty: true }) || box.width < 2 || box.height < 2) continue;
+        if (box.width < 44 || box.height < 44) found.push(`${box.width} x ${box.height}: ${node.outerHTML}`);
+    }
+    return found;
+}"""
 
 
 def amiss(page: Page) -> set[str]:
@@ -34,6 +51,19 @@ def test_nothing_is_pale_nameless_tiny_or_out_of_order(app: App, visit: Visit, w
         tab.click()
         found |= amiss(page)
     assert not found, "\n".join(sorted(found))
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_a_phones_menu_can_be_read_and_everything_touched(app: App, visit: Visit, dark: bool) -> None:
+    page = visit(f"{app.url}/privacy" if dark else f"{app.url}/train", width=390, dark=dark)
+    assert not page.evaluate(SMALL)
+    box = page.get_by_test_id("stMainMenuButton").bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= 390
+    page.get_by_test_id("stExpandSidebarButton").click()
+    expect(page.get_by_role("link", name="About", exact=True)).to_be_in_viewport(ratio=1)
+    assert not page.evaluate(SMALL)
+    assert not amiss(page)
 
 
 def test_a_sliders_value_is_on_one_line(app: App, visit: Visit) -> None:

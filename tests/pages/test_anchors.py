@@ -1,4 +1,4 @@
-"""The Anchors page without a browser: a simulation first, then runs in every state, and never a list of private data."""
+"""Matching clients without a browser: a simulation first, then runs in every state, and never a list of private data."""
 
 from __future__ import annotations
 

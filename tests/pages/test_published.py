@@ -194,7 +194,7 @@ def test_table_8s_match_rates_stand_beside_ours_and_lead_to_the_anchors_page(ope
     assert "| 10 | 0.18 | 0.07 | 0.61 | 0.20 | 0.9 |" in said
     assert "| 100 | 0.46 | 0.19 | – | – | – |" in said
     links = [link.proto for link in page.get("page_link")]
-    assert any("Anchors page" in link.label and f"run={run}" in link.query_string for link in links)
+    assert any("Matching clients" in link.label and f"run={run}" in link.query_string for link in links)
     assert "p̂ printed" not in words(open_page("published", p="cslr", x="paper-cslr-lists"))
 
 

@@ -1,4 +1,4 @@
-"""The Tokens page without a browser: every layer, every state, own texts refused until marked, no bare ε beside a claim."""
+"""Sensitive words without a browser: every layer, every state, own texts refused until marked, no bare ε beside a claim."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Pieces of the Anchors page: sources of its lists (a run, a simulation), and figures of their matching."""
+"""Pieces of the page Matching clients: sources of its lists (a run, a simulation), and figures of their matching."""

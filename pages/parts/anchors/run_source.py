@@ -45,7 +45,7 @@ def choose(view: View) -> Result | None:
 
 
 def latest(result: Result, epsilon: float, *, live: bool) -> None:
-    """Draws the newest lists of one budget on their map, with a link to the Anchors page."""
+    """Draws the newest lists of one budget on their map, with a link to the page Matching clients."""
     from dpcl_core.figures import signatures
     from dpcl_core.runs import matching
 

@@ -1,4 +1,4 @@
-"""The simulation on the Anchors page: lists of simulated clients with public digits, matched for every setting."""
+"""The simulation on the page Matching clients: lists of simulated clients with public digits, matched for every setting."""
 
 from __future__ import annotations
 

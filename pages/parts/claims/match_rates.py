@@ -13,7 +13,7 @@ from pages.parts.shell import layout, state, stored_results
 
 
 def card(runs: Mapping[str, Measured]) -> None:
-    """Draws the printed p̂ and margins, ours if a run of the visitor recorded them, and a link to the Anchors page."""
+    """Draws the printed p̂ and margins, ours if a run of the visitor recorded them, and a link to Matching clients."""
     run_ids = (run.run_id for run in runs.values() if run.run_id)
     scores_by_run = {run_id: scores for run_id in run_ids if (scores := _scores(run_id)) is not None}
     run_id, scores = max(scores_by_run.items(), key=lambda item: len(item[1].m), default=(None, None))

@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 import streamlit as st
 
 from dpcl_core.lessons.text import Control, Step
-from pages.parts.shell import link
+from pages.parts.shell import link, terms
 
 T = TypeVar("T")
 _MOST_IN_ROW = 5
@@ -66,7 +66,7 @@ class Stage:
     def see(self) -> None:
         """Draws the heading and text above the results."""
         st.subheader("See", anchor=False)
-        st.markdown(self.step.see)
+        terms.markdown(self.step.see)
 
     def remembered(self, name: str, *of: object) -> object | None:
         """The session's value under this name for these settings; None if there is none."""

@@ -9,7 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.pages_manager import PagesManager
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from pages.parts.shell import link
+from pages.parts.shell import link, terms
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
 
@@ -29,10 +29,11 @@ def header(
 def heading(title: str, question: str, *, notices: Sequence[str] = ()) -> DeltaGenerator:
     """Draws title, question and notices; returns the container for `actions`, filled later when the view is known."""
     _inside_the_app()
+    terms.begin()
     with st.container(key="page-head", horizontal=True, vertical_alignment="bottom", gap="small"):
         with st.container(key="page-title", gap=None):
             st.title(title, anchor=False)
-            st.markdown(question)
+            terms.markdown(question)
         place = st.container(key="page-actions", horizontal=True, horizontal_alignment="right", width="content", gap="small")
     for notice in notices:
         st.warning(plain(notice))

@@ -1,1 +1,1 @@
-"""Pieces of the Tokens page, shared with run panels and lessons: text selection, heatmap, detection, noise."""
+"""Pieces of the page Sensitive words, shared with run panels and lessons: text selection, heatmap, detection, noise."""

@@ -1,4 +1,4 @@
-"""The text shown on the Tokens page: an example, the visitor's own text, or a text that a run recorded."""
+"""The text shown on the page Sensitive words: an example, the visitor's own text, or a text that a run recorded."""
 
 from __future__ import annotations
 
