@@ -21,6 +21,7 @@ from dpcl_core.figures.svg_traces import Panel, Place
 
 _ROUNDS = 4  # ranges depend on margins, and margins on the labels of ranges
 _LEAST = 0.2  # of the drawing, which margins leave to the plot
+_EDGE = 4.0  # pixels between the drawing's edge and an axis' title or labels
 _SOURCE_SIZE, _SOURCE_GAP = 11.0, 8.0
 _ID = "ID"  # of definitions, before the drawing's own prefix is known
 
@@ -147,6 +148,7 @@ class _Drawing:
             words = svg_layout.title(axis, self._title_room(axis))
             size = float(axis.props["title"]["font"]["size"])
             deep = axis.depth() + (float(axis.props["title"]["standoff"]) + svg_text.height(words, size) if words else 0.0)
+            deep += _EDGE
             if axis.is_vertical:
                 margins["l"] = max(margins["l"], deep)
             else:
@@ -156,7 +158,7 @@ class _Drawing:
                 margins["l"], margins["r"] = max(margins["l"], left), max(margins["r"], right)
         self.legend = svg_layout.legend(self.traces, self.layout, self.width - margins["l"])
         if self.legend.items:
-            margins["t"] = max(margins["t"], area.top - svg_layout.legend_top(self.layout, area, self.legend.height))
+            margins["t"] = max(margins["t"], area.top - svg_layout.legend_top(self.layout, area, self.legend.height) + _EDGE)
         return margins
 
     def _title_room(self, axis: Axis) -> float:
@@ -172,7 +174,6 @@ class _Drawing:
         parts, clips = [], []
         background = self.layout.get("plot_bgcolor")
         shapes = [(one, svg_layout.panel_of(one, self.axes)) for one in self.layout["shapes"]]
-        hatches: dict[str, str] = {}
         for number, (pair, panel) in enumerate(self.panels.items()):
             box = {"x": panel.x.start, "y": panel.y.start, "width": panel.x.length, "height": panel.y.length}
             clips.append(element("clipPath", element("rect", **box), id=f"{_ID}-clip{number}"))
@@ -187,7 +188,6 @@ class _Drawing:
             parts += [element("g", below, clip_path=clip) if below else "", svg_layout.grid(panel.x, panel.y)]
             parts += self._traces_of(pair, panel, clip)
             parts.append(element("g", above, clip_path=clip) if above else "")
-            hatches |= panel.patterns
         parts += [svg_layout.shape(one, self.axes, self.area) for one, where in shapes if where is None]
         for axis in self.axes.values():
             words, edge = svg_layout.title(axis, self._title_room(axis)), self._edge(axis)
@@ -199,10 +199,12 @@ class _Drawing:
             left = self.area.left + float(self.layout["legend"].get("x", 0)) * self.area.width
             parts.append(
                 svg_layout.keyed(
-                    self.legend, self.layout, left, svg_layout.legend_top(self.layout, self.area, self.legend.height)
+                    self.legend, self.layout, self.panels, left,
+                    svg_layout.legend_top(self.layout, self.area, self.legend.height),
                 )
-            )
-        return element("defs", "".join([*clips, *hatches.values()])) + "".join(parts)
+            )  # fmt: skip
+        hatches = [hatch for panel in self.panels.values() for hatch in panel.patterns.values()]
+        return element("defs", "".join([*clips, *hatches])) + "".join(parts)
 
     def _traces_of(self, pair: tuple[str, str], panel: Panel, clip: str) -> list[str]:
         """The traces of a panel: heatmaps, then bars, then lines and marks."""
@@ -266,5 +268,6 @@ def _bar_places(
         width = least * (1 - float(layout.get("bargap", 0.2))) / n
         for order, number in enumerate(numbers):
             shift = (order - (n - 1) / 2) * width if mode == "group" else 0.0
-            places[number] = Place(float(traces[number].get("width") or width), shift)
+            given = traces[number].get("width")
+            places[number] = Place(width, shift, least) if given is None else Place(float(given), 0.0, float(given))
     return places

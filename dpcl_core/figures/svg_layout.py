@@ -9,6 +9,7 @@ from typing import Any
 from dpcl_core.figures import svg_marks, svg_text, svg_traces
 from dpcl_core.figures.svg_axes import Axis
 from dpcl_core.figures.svg_text import element, paint
+from dpcl_core.figures.svg_traces import Panel
 
 _ITEM_LINE, _ITEM_TEXT, _ITEM_GAP = 30, 40, 10  # pixels: a legend's line, where its text begins, and between two items
 _BORDER = 2.0  # pixels around an annotation's text
@@ -199,25 +200,27 @@ def legend_top(layout: Mapping[str, Any], area: Area, high: float) -> float:
     return area.bottom - y * area.height - {"top": 0.0, "middle": high / 2, "bottom": high}[anchor]
 
 
-def keyed(one: Legend, layout: Mapping[str, Any], left: float, top: float) -> str:
+def keyed(
+    one: Legend, layout: Mapping[str, Any], panels: Mapping[tuple[str, str], Panel], left: float, top: float
+) -> str:  # fmt: skip
     """The legend, with its upper left corner there: the look of each trace and its name."""
     size, colour = float(layout["font"]["size"]), layout["font"]["color"]
     drawn = ""
     for trace, x, y in one.items:
         middle = top + y + (svg_text.height(trace["name"], size) + 4) / 2
-        drawn += _key(trace, left + x, middle)
+        drawn += _key(trace, panels[trace.get("xaxis", "x"), trace.get("yaxis", "y")], left + x, middle)
         drawn += svg_text.text(trace["name"], left + x + _ITEM_TEXT, middle, size=size, colour=colour, across="start")
     return drawn
 
 
-def _key(trace: Mapping[str, Any], left: float, middle: float) -> str:
+def _key(trace: Mapping[str, Any], panel: Panel, left: float, middle: float) -> str:
     start, end = left + 5, left + 5 + _ITEM_LINE
     if trace["type"] == "bar":
         marker = trace["marker"]
         line = marker.get("line", {})
         colour = svg_traces.one_each(marker["color"], 1)[0]
         outline = {"stroke_width": line["width"], **paint("stroke", line["color"])} if line.get("width") else {}
-        fill = {"fill": trace["hatch"]} if "hatch" in trace else paint("fill", colour)
+        fill = svg_traces.bar_paint(trace, colour, panel)
         return element("rect", x=start + 9, y=middle - 6, width=12, height=12, opacity=marker.get("opacity"), **fill, **outline)
     parts, drawn = svg_traces.mode(trace), ""
     if trace.get("fill", "none") != "none":

@@ -15,6 +15,7 @@ from dpcl_core.figures.svg_text import element, paint, path
 
 _DARK_LINE, _BACKGROUND = "#444444", "#ffffff"  # Plotly's colours of lines that have none
 _MARK, _TEXT_GAP = 6.0, 3.0  # pixels: a mark's usual size; between a bar and its text
+_TEXT_ROOM = 1.5  # of the font size: what a bar with a text beyond it needs
 _ERROR_WIDTH, _ERROR_CAP = 2.0, 4.0  # pixels: an error bar's line, and half of its ends, unless said
 _NUMBER = re.compile(r"%\{z(?::\.(\d)f)?\}")
 _ACROSS = {"left": ("end", -1), "center": ("middle", 0), "right": ("start", 1)}
@@ -32,10 +33,13 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the bars of a trace stand: their width and their shift from their position, in the axis' own units."""
+    """Where the bars of a trace stand: their width, their shift from their position, and the width that a position takes, in
+    the axis' own units.
+    """
 
     width: float
     shift: float
+    slot: float
 
 
 def listed(values: Any) -> list[Any]:
@@ -86,7 +90,7 @@ def _scatter_extremes(trace: Mapping[str, Any], axis: Axis) -> Iterator[Extreme]
     values = listed(trace.get(letter))
     fill = trace.get("fill", "none")
     sizes = one_each(trace.get("marker", {}).get("size"), len(values), _MARK)
-    pads = [max(size / 2, 3) if "markers" in parts else 0.0 for size in sizes]
+    pads = [max(size / 1.6, 3) if "markers" in parts else 0.0 for size in sizes]
     is_padded = axis.is_vertical or (
         bool(trace.get("error_y")) or (fill != "tozeroy" and bool(parts & {"markers", "text"}))
     )
@@ -106,10 +110,11 @@ def _bar_extremes(trace: Mapping[str, Any], axis: Axis, place: Place) -> Iterato
         if own is None:
             continue
         if axis.is_vertical == is_flat:  # the axis that positions are on
-            yield Extreme(own + place.shift - place.width / 2)
-            yield Extreme(own + place.shift + place.width / 2)
+            yield Extreme(own - place.slot / 2)
+            yield Extreme(own + place.slot / 2)
         else:
-            yield Extreme(own, is_padded=own != 0)
+            pad = _TEXT_ROOM * float(trace["textfont"]["size"]) if trace.get("textposition") == "outside" else 0.0
+            yield Extreme(own, pad * (own < 0), pad * (own > 0), is_padded=own != 0)
             yield Extreme(0.0)
     yield from _error_extremes(trace, axis)
 
@@ -301,7 +306,7 @@ def _bars(trace: Mapping[str, Any], panel: Panel, place: Place) -> tuple[str, st
             box = {"x": low, "y": near, "width": high - low, "height": far - near}
         width = float(line.get("width", 0))
         outline = {"stroke_width": width, **paint("stroke", line["color"])} if width else {}
-        bars += element("rect", opacity=marker.get("opacity"), **box, **_bar_paint(trace, colour, panel), **outline)
+        bars += element("rect", opacity=marker.get("opacity"), **box, **bar_paint(trace, colour, panel), **outline)
         middle = (low + high) / 2
         middles.append((end, middle) if is_flat else (middle, end))
         if text:
@@ -310,7 +315,8 @@ def _bars(trace: Mapping[str, Any], panel: Panel, place: Place) -> tuple[str, st
     return bars, labels
 
 
-def _bar_paint(trace: Mapping[str, Any], colour: str, panel: Panel) -> dict[str, object]:
+def bar_paint(trace: Mapping[str, Any], colour: str, panel: Panel) -> dict[str, object]:
+    """The attributes of a bar's filling; a pattern is put among those of the panel."""
     pattern = trace.get("marker", {}).get("pattern", {})
     if not pattern.get("shape"):
         return paint("fill", colour)
