@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from dpcl_core.figures import svg_known, svg_layout, svg_text, svg_traces, theme
+from dpcl_core.figures import svg_known, svg_layout, svg_text, svg_traces
 from dpcl_core.figures.picture import Picture
 from dpcl_core.figures.svg_axes import Axis, Extreme
 from dpcl_core.figures.svg_layout import Area
@@ -32,6 +32,8 @@ def drawn(picture: Picture, *, width: int = 720, dark: bool = False, source: str
     Its title and description are the finding. `dark`: the theme that the figure was built for; its ground is painted.
     `source`: a line below the figure, such as its provenance. Raises TypeError for a figure with a part that is not known.
     """
+    from dpcl_core.figures import theme  # loads plotly, which no page does before its first figure
+
     inks = theme.ink(dark)
     drawing = _Drawing(picture, width)
     body, high = drawing.body(), drawing.height

@@ -101,11 +101,12 @@ def hatching(name: str, shape: str, colour: str, ground: str, size: float) -> st
     """A pattern of slanted lines for definitions. Raises TypeError for another shape."""
     if shape != "/":
         raise TypeError(f"no pattern that can be drawn as SVG: {shape!r}")
+    side, width = math.sqrt(2) * size, 0.3 * size
     data = (
-        path([(-size / 4, size / 4), (size / 4, -size / 4)])
-        + path([(0, size), (size, 0)])
-        + path([(size * 3 / 4, size * 5 / 4), (size * 5 / 4, size * 3 / 4)])
+        path([(-side / 4, side / 4), (side / 4, -side / 4)])
+        + path([(0, side), (side, 0)])
+        + path([(side * 3 / 4, side * 5 / 4), (side * 5 / 4, side * 3 / 4)])
     )
-    below = element("rect", width=size, height=size, **paint("fill", ground))
-    drawn = element("path", d=data, fill="none", stroke_width=0.3 * size / math.sqrt(2), **paint("stroke", colour))
-    return element("pattern", below + drawn, id=name, patternUnits="userSpaceOnUse", width=size, height=size)
+    below = element("rect", width=side, height=side, **paint("fill", ground))
+    drawn = element("path", d=data, fill="none", stroke_width=width, **paint("stroke", colour))
+    return element("pattern", below + drawn, id=name, patternUnits="userSpaceOnUse", width=side, height=side)

@@ -39,8 +39,17 @@ from dpcl_core.figures.picture import Picture
 from dpcl_core.figures.t_tests import p_values
 from dpcl_core.runs import frames
 from dpcl_core.runs import matching as tables
-from tests.figures import test_attack, test_budget, test_difference, test_reproduction, test_sharing, test_stream, test_token_budget
-from tests.figures import test_tokens, test_tuning
+from tests.figures import (
+    test_attack,
+    test_budget,
+    test_difference,
+    test_reproduction,
+    test_sharing,
+    test_stream,
+    test_token_budget,
+    test_tokens,
+    test_tuning,
+)
 from tests.figures.making import accuracy
 from tests.support.signatures import TOLD
 
@@ -171,5 +180,7 @@ PICTURES: dict[str, Callable[[bool], Picture]] = {
     "unlearning.secret_nats": lambda dark: unlearning.secret_nats(
         {"kept": np.array([2.3, 1.0, 0.5]), "turned": np.array([2.3, 40.0, 143.0])}, most=10.0, public=2.3, dark=dark
     ),
-    "unlearning.code_exposure": lambda dark: unlearning.code_exposure([1, 16], EXPOSURES, controls=1.4, most=13.3, dark=dark),
+    "unlearning.code_exposure": lambda dark: unlearning.code_exposure(
+        [1, 16], EXPOSURES, controls=1.4, most=13.3, dark=dark
+    ),
 }
