@@ -1,4 +1,4 @@
-"""Exports of a run: the JSON document of the command line, tables as CSV, figures as HTML, the privacy card."""
+"""Exports of a run: the JSON document of the command line, tables as CSV, figures as HTML and SVG, the privacy card."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def _backing(given: Guarantee, spec: RunSpec) -> dict[str, JsonValue]:
 
 
 def bundle(store: Store, run_id: str) -> dict[str, bytes]:
-    """Every file of a run's export by name: CSV tables, spec.toml, command.txt, figures as HTML, the privacy card.
+    """Every file of a run's export by name: CSV tables, spec.toml, command.txt, figures as HTML and SVG, the privacy card.
 
     If the method has several prediction rules: its tables under each, as accuracy-RULE.csv. If a language model was trained
     on texts that may be shown: tokens.csv, retained.csv and leaks.csv. If clients' lists were matched: list-entries.csv,
@@ -276,9 +276,11 @@ def _guarantees(result: Result) -> pd.DataFrame:
 
 
 def _figures(result: Result) -> dict[str, str]:
-    """Self-contained HTML pages: each figure with its finding and its provenance."""
-    from dpcl_core.figures import html
+    """Each figure with its provenance: as an interactive HTML page with its finding, and as SVG."""
+    from dpcl_core.figures import html, svg
 
     if result.started is None:
         return {}  # a run that ended before its stream was open has nothing to draw
-    return {f"{name}.html": html.page(result.figure(name), result.provenance) for name in FIGURES}
+    pictures, source = {name: result.figure(name) for name in FIGURES}, result.provenance
+    pages = {f"{name}.html": html.page(picture, source) for name, picture in pictures.items()}
+    return pages | {f"{name}.svg": svg.drawn(picture, source=source.line()) for name, picture in pictures.items()}

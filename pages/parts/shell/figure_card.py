@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from dpcl_core.figures import html
+from dpcl_core.figures import html, svg
 from dpcl_core.figures.picture import Picture, Provenance
 from dpcl_core.lessons import glossary
 from pages.parts.shell import link as links
+from pages.parts.shell import style
 from pages.parts.shell.text import plain
 
 if TYPE_CHECKING:
@@ -64,6 +65,12 @@ def footer(
         st.download_button(
             "HTML", lambda: html.page(picture, provenance), f"{key}.html", "text/html",
             key=f"html-{key}", type="tertiary", on_click="ignore", help="This figure as a file that opens without the app",
+        )  # fmt: skip
+        dark = style.is_dark()  # asked now: a download is built outside of the page's run
+        st.download_button(
+            "SVG", lambda: svg.drawn(picture, dark=dark, source=provenance.line() if provenance is not None else ""),
+            f"{key}.svg", "image/svg+xml", key=f"svg-{key}", type="tertiary", on_click="ignore",
+            help="This figure as a picture for documents and slides",
         )  # fmt: skip
         if share is not None:
             with st.popover("link", type="tertiary"):

@@ -1,0 +1,186 @@
+"""One picture or more from every builder of figures, from the tables of the builders' own tests."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from dpcl_core.events import References
+from dpcl_core.figures import (
+    anchors,
+    attack,
+    budget,
+    class_sums,
+    classes,
+    curves,
+    difference,
+    grids,
+    matching,
+    members,
+    needed_epsilon,
+    noise_histogram,
+    pvalues,
+    reproduction,
+    scores,
+    shared_noise,
+    signatures,
+    stream,
+    theme,
+    token_budget,
+    tokens,
+    tradeoff,
+    tuning,
+    unlearning,
+)
+from dpcl_core.figures.picture import Picture
+from dpcl_core.figures.t_tests import p_values
+from dpcl_core.runs import frames
+from dpcl_core.runs import matching as tables
+from tests.figures import (
+    test_attack,
+    test_budget,
+    test_difference,
+    test_reproduction,
+    test_sharing,
+    test_stream,
+    test_token_budget,
+    test_tokens,
+    test_tuning,
+)
+from tests.figures.making import accuracy
+from tests.support.signatures import TOLD
+
+ENTRIES, GROUPS, AGREEMENT = tables.entries([TOLD]), tables.prototypes([TOLD]), tables.agreement([TOLD])
+REFERENCES = References(0.1, 0.4, 450.0, 0.9)
+LABELS, STANDINGS = ["prior-const", "data"], {"A": "claimed"}
+PUBLISHED = test_reproduction._frame(
+    ("A", 1.0, 70.0, 1.0, 60.0, 2.0, True), ("A", math.inf, 80.0, math.nan, 84.0, math.nan, True),
+    ("B", 1.0, 50.0, 3.0, math.nan, math.nan, True, True),
+)  # fmt: skip
+SCORES = pd.DataFrame(
+    [(4.0, seed, name, value) for seed in (0, 1) for name, value in (("AA", 0.6 + 0.1 * seed), ("BWT", -0.05))],
+    columns=["epsilon", "seed", "metric", "value"],
+)
+SPENT = pd.concat(
+    [test_budget._spent([1.0, 1.5, 1.9], [1.0] * 3), test_budget._spent([1.0] * 3, [1.0] * 3).assign(people="in one task")]
+)
+MEMBERS = pd.DataFrame(
+    [(1.0, 0, 60.0, 50.0), (1.0, 1, 70.0, 54.0), (math.inf, 0, 90.0, 40.0), (math.inf, 1, 92.0, 44.0)],
+    columns=["epsilon", "seed", "member", "ensemble"],
+)
+RISING = {0.5: [0.3, 0.31, 0.33], 2.0: [0.5, 0.55, 0.52], 8.0: [0.8, 0.81, 0.83]}
+ANSWER = needed_epsilon.needed(RISING, 0.6)
+EXPOSURES = {"none": [[1.0, 2.0, 3.0], [8.0, 9.0, 13.0]], "hinge": [[1.0, 1.5, 2.0], [1.0, 2.0, 3.0]]}
+FORMULA = {"prior-const": [2.0, 2 * math.sqrt(2)], "prior": [2.0, 2.0]}
+
+
+def _trade_off(dark: bool) -> Picture:
+    series = {"A": accuracy(), "B": accuracy(epsilons=(1.0, math.inf))}
+    return tradeoff.trade_off(
+        series, colours=["#0072b2", "#d55e00"], labels=LABELS, standings=STANDINGS, references=REFERENCES, dark=dark
+    )
+
+
+def _compared(dark: bool) -> dict[str, object]:
+    return {"n_tasks": 4, "colours": ["#0072b2", "#d55e00"], "labels": LABELS, "standings": STANDINGS, "dark": dark}
+
+
+SERIES = {name: accuracy(epsilons=(epsilon,)) for name, epsilon in (("A", 1.0), ("B", 8.0))}
+# By the name of the builder, and a word where it has several.
+PICTURES: dict[str, Callable[[bool], Picture]] = {
+    "anchors.diagnostics": lambda dark: anchors.diagnostics(tables.anchors([TOLD]), chosen=10, dark=dark),
+    "anchors.signal_and_noise": lambda dark: anchors.signal_and_noise(tables.statistics([TOLD]), dark=dark),
+    "attack.duel": lambda dark: attack.duel(
+        test_attack.played(1.0), sigma=test_attack.SIGMA, epsilon=1.0, delta=1e-5, dark=dark
+    ),
+    "attack.proven_epsilon": lambda dark: attack.proven_epsilon(
+        {"weak": [0.1, 0.3, 0.5], "strong": [0.2, 0.8, 0.9]}, [10, 100, 1000], advertised=1.0, dark=dark
+    ),
+    "budget.ledger": lambda dark: budget.ledger(SPENT, dark=dark),
+    "budget.noise_growth": lambda dark: budget.noise_growth(
+        {"prior": [2.0] * 4, "prior-const": [2.0 * math.sqrt(k) for k in range(1, 5)]}, dark=dark
+    ),
+    "class_sums.strips": lambda dark: class_sums.strips(
+        {"a": [np.arange(64.0), None], "b": [np.arange(64.0), -np.arange(64.0)]}, ["0", "1"], finding="B has one more.",
+        missing="none", dark=dark,
+    ),
+    "classes.class_bars": lambda dark: classes.class_bars(
+        {"now": np.array([[0.9, 0.2, 0.5], [0.7, 0.4, 0.5]]), "before": np.array([[0.8, 0.3, 0.4], [0.7, 0.4, 0.5]])},
+        ("cat", "dog", "ant"), colours=["#0072b2", "#d55e00"], dark=dark,
+    ),
+    "curves.accuracy_over_tasks": lambda dark: curves.accuracy_over_tasks(
+        accuracy(), n_tasks=4, references=REFERENCES, dark=dark
+    ),
+    "curves.accuracy_over_tasks, two seeds": lambda dark: curves.accuracy_over_tasks(
+        accuracy(seeds=(0, 1)), n_tasks=6, standing="replay", dark=dark
+    ),
+    "curves.compared_over_tasks": lambda dark: curves.compared_over_tasks(SERIES, **_compared(dark)),
+    "curves.forgetting_over_tasks": lambda dark: curves.forgetting_over_tasks(accuracy(), n_tasks=4, dark=dark),
+    "curves.forgetting_compared": lambda dark: curves.forgetting_compared(SERIES, **_compared(dark)),
+    "difference.paired_difference": lambda dark: difference.paired_difference(
+        test_difference._finals(rule=lambda *at: 0.5 + 0.01 * at[1]), test_difference._finals(), names=("A", "B"), dark=dark
+    ),
+    "grids.accuracy_matrix": lambda dark: grids.accuracy_matrix(accuracy(), epsilon=8.0, n_tasks=6, dark=dark),
+    "grids.accuracy_matrix, many": lambda dark: grids.accuracy_matrix(
+        accuracy(n_tasks=20, epsilons=(8.0,), rule=lambda *at: 0.9 - 0.01 * at[2]), epsilon=8.0, n_tasks=20, dark=dark
+    ),
+    "grids.forgetting_grid": lambda dark: grids.forgetting_grid(accuracy(), epsilon=8.0, n_tasks=4, dark=dark),
+    "matching.confusion": lambda dark: matching.confusion(ENTRIES, ("World", "Sports"), ("World", "Sports"), dark=dark),
+    "matching.matcher_bars": lambda dark: matching.matcher_bars(AGREEMENT[AGREEMENT["noise"].isna()], dark=dark),
+    "matching.agreement_by_noise": lambda dark: matching.agreement_by_noise(AGREEMENT, TOLD.demanded, chosen=0.1, dark=dark),
+    "members.members_and_ensemble": lambda dark: members.members_and_ensemble(MEMBERS, dark=dark),
+    "needed_epsilon.figure": lambda dark: needed_epsilon.figure(
+        {"A": ANSWER}, [needed_epsilon.sentence(ANSWER)], colours=["#0072b2"], dark=dark
+    ),
+    "noise_histogram.measured_noise": lambda dark: noise_histogram.measured_noise(
+        {"prior-const": np.array([2.0, 2.9]), "prior": np.array([2.0, 1.98])}, FORMULA, n_numbers=640, dark=dark
+    ),
+    "noise_histogram.accuracy_by_cuts": lambda dark: noise_histogram.accuracy_by_cuts(
+        {"prior-const": {1: [0.8, 0.9, 1.0], 10: [0.4, 0.5, 0.6]}, "prior": {1: [0.9] * 3, 10: [0.9] * 3}}, epsilon=1.0,
+        dark=dark,
+    ),
+    "pvalues.p_value_curve": lambda dark: pvalues.p_value_curve(
+        p_values([0.9, 0.85, 0.7, 0.72, 0.6], [0.88, 0.8, 0.71, 0.6, 0.52]), names=("A", "B"), dark=dark
+    ),
+    "reproduction.published_and_ours": lambda dark: reproduction.published_and_ours(PUBLISHED, what="accuracy", dark=dark),
+    "scores.by_seed": lambda dark: scores.by_seed(
+        SCORES, epsilon=4.0, n_tasks=5, published={"AA": [62.1]}, dark=dark
+    ),
+    "shared_noise.accuracy_by_scale": lambda dark: shared_noise.accuracy_by_scale(
+        test_sharing.FOUND, chosen=1.4, chance=0.1, dark=dark
+    ),
+    "signatures.on_map": lambda dark: signatures.on_map(ENTRIES, GROUPS, space="signature", dark=dark),
+    "signatures.margins": lambda dark: signatures.margins(ENTRIES, dark=dark),
+    "stream.stream": lambda dark: stream.stream(
+        test_stream.COUNTS, homes=test_stream.HOMES, classes=test_stream.CLASSES, dark=dark
+    ),
+    "stream.stream, many": lambda dark: stream.stream(
+        np.full((20, 30), 5), homes=[(0, 1, 2, 3)] * 20, classes=[f"class {k}" for k in range(30)], dark=dark
+    ),
+    "theme.nothing": lambda dark: theme.nothing("The first point appears when a model has been tested.", dark, 200),
+    "token_budget.true_costs": lambda dark: token_budget.true_costs(
+        test_token_budget.NOMINAL, test_token_budget.TRUE, chosen=10.0, dark=dark
+    ),
+    "tokens.detection": lambda dark: tokens.detection(test_tokens.detection(0.497), dark=dark),
+    "tokens.by_alpha": lambda dark: tokens.by_alpha(
+        {"all tokens": {0.0: 0.4, 0.5: 0.7, 1.0: 0.6}, "names": {0.0: 0.5, 0.5: 0.8, 1.0: 0.9}}, chosen=0.5, dark=dark
+    ),
+    "tokens.retained": lambda dark: tokens.retained(frames.retained(test_tokens.SAID), dark=dark),
+    "tokens.exposure": lambda dark: tokens.exposure(frames.leaks(test_tokens.SAID), dark=dark),
+    "tradeoff.trade_off": _trade_off,
+    "tuning.trials": lambda dark: tuning.trials(
+        test_tuning.a_table(0.5, math.nan, 0.4, 0.75), n_trials=20, n_validation=100, dark=dark
+    ),
+    "unlearning.token_weights": lambda dark: unlearning.token_weights(
+        np.array([0.4, 0.6, 1.0]), {"none": np.ones(3), "turned": np.array([1.0, 1.0, -3.0])}, chosen=0.8, dark=dark
+    ),
+    "unlearning.secret_nats": lambda dark: unlearning.secret_nats(
+        {"kept": np.array([2.3, 1.0, 0.5]), "turned": np.array([2.3, 40.0, 143.0])}, most=10.0, public=2.3, dark=dark
+    ),
+    "unlearning.code_exposure": lambda dark: unlearning.code_exposure(
+        [1, 16], EXPOSURES, controls=1.4, most=13.3, dark=dark
+    ),
+}
