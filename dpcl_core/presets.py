@@ -1,12 +1,13 @@
 """Presets by name: each a question, an expected duration and a complete spec, in `assets/presets/NAME.toml`.
 
 An experiment of a paper has several runs: `[spec]` holds the first, each `[[also]]` another one as a label and its changed
-settings. `run --preset` carries out the first, `reproduce` all of them. `[without.NETWORK]` holds the changed settings of
+settings. `run --preset` carries out the first, with `--all` (and `reproduce`) all of them. `[without.NETWORK]` holds the changed settings of
 the first for a computer that lacks a network which is fetched.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -64,12 +65,21 @@ def raw_startable(name: str) -> dict[str, object]:
 
 def variants(name: str) -> dict[str, RunSpec]:
     """Every run of a preset by its label, the one of `[spec]` first. Raises BadInput naming the known presets."""
-    specs = {about(name).label: load(name)}
+    return _variants(name, raw(name))
+
+
+def startable_variants(name: str, sets: Sequence[str] = ()) -> dict[str, RunSpec]:
+    """The same with the networks of this computer, each run changed by `sets`, in the form of `--set`. Raises BadInput."""
+    return _variants(name, raw_startable(name), sets)
+
+
+def _variants(name: str, first: Mapping[str, object], sets: Sequence[str] = ()) -> dict[str, RunSpec]:
+    specs = {about(name).label: checks.parse(checks.apply_sets(first, sets))}
     for entry in cast("list[object]", _read(name).get("also", [])):
         also = Also.model_validate(entry)
         if also.label in specs:
             raise BadInput(f"preset {name}", also.label, "must be the label of one run only")
-        specs[also.label] = checks.parse(checks.apply_sets(raw(name), also.set))
+        specs[also.label] = checks.parse(checks.apply_sets(first, [*also.set, *sets]))
     return specs
 
 
