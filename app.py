@@ -12,7 +12,9 @@ from pages.parts.shell.view import CHANGES
 PAGES = {
     "Learn": [("start", "Start"), ("lessons", "Lessons"), ("edges", "Sharp edges")],
     "Explore": [("playground", "Playground"), ("privacy", "Privacy"), ("tokens", "Tokens"), ("anchors", "Anchors")],
-    "Experiment": [("train", "Train"), ("runs", "Runs"), ("compare", "Compare"), ("published", "Published")],
+    "Experiment": [
+        ("questions", "Questions"), ("train", "Train"), ("runs", "Runs"), ("compare", "Compare"), ("published", "Published"),
+    ],
     "About": [("about", "Methods, words and limits")],
 }
 

@@ -1,7 +1,8 @@
 """Presets by name: each a question, an expected duration and a complete spec, in `assets/presets/NAME.toml`.
 
 An experiment of a paper has several runs: `[spec]` holds the first, each `[[also]]` another one as a label and its changed
-settings. `run --preset` carries out the first, with `--all` (and `reproduce`) all of them. `[without.NETWORK]` holds the changed settings of
+settings. `run --preset` carries out the first, with `--all` all of them, as `reproduce` does. `[without.NETWORK]` holds
+the changed settings of
 the first for a computer that lacks a network which is fetched.
 """
 

@@ -67,7 +67,9 @@ def test_all_runs_of_a_preset_are_one_set_and_one_list_of_documents(capsys: pyte
     assert "4 of 4 runs finished" in said
 
 
-@pytest.mark.parametrize("arguments", [("--all", "--set", "method=cosine"), ("--preset", "digits-cosine", "--all", "--ceiling")])
+@pytest.mark.parametrize(
+    "arguments", [("--all", "--set", "method=cosine"), ("--preset", "digits-cosine", "--all", "--ceiling")]
+)
 def test_all_needs_a_preset_and_nothing_else(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     status, _, said = called("run", *arguments, capsys=capsys)
     assert (status, said.startswith("--all")) == (2, True)

@@ -124,7 +124,7 @@ class Sets:
         query = select(tables.sets.c.preset, func.count()).select_from(_OF_SETS)
         query = query.where(tables.runs.c.status.in_(("queued", *tables.ACTIVE))).group_by(tables.sets.c.preset)
         with self.store.reading() as connection:
-            return {preset: n_left for preset, n_left in connection.execute(query)}
+            return {row[0]: row[1] for row in connection.execute(query)}
 
     def request_stop(self, set_id: str) -> None:
         """Cancels the queued runs and requests the one under way to stop, both at once; runs that ended stay as they are."""
@@ -143,7 +143,7 @@ class Sets:
             tables.runs.c.id.not_in(select(tables.turns.c.run_id).union_all(select(tables.audits.c.id))),
         )  # fmt: skip
         with self.store.reading() as connection:
-            return {digest: run_id for digest, run_id in connection.execute(query)}
+            return {row[0]: row[1] for row in connection.execute(query)}
 
     def data_used(self) -> frozenset[DataSpec]:
         """The data settings of the finished runs: their features were computed once."""
