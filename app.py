@@ -13,7 +13,11 @@ PAGES = {
     "Learn": [("start", "Start"), ("lessons", "Lessons"), ("edges", "Sharp edges")],
     "Explore": [("playground", "Playground"), ("privacy", "Privacy"), ("tokens", "Tokens"), ("anchors", "Anchors")],
     "Experiment": [
-        ("questions", "Questions"), ("train", "Train"), ("runs", "Runs"), ("compare", "Compare"), ("published", "Published"),
+        ("questions", "Questions"),
+        ("train", "Train"),
+        ("runs", "Runs"),
+        ("compare", "Compare"),
+        ("published", "Published"),
     ],
     "About": [("about", "Methods, words and limits")],
 }

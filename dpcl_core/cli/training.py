@@ -83,7 +83,7 @@ def run_all(options: argparse.Namespace) -> int:
             if run.status == "finished":
                 ceiling = ceilings.known(run.spec, store=store)
                 print(f"{label}\n{export.text(store.events(run.id), run.spec, ceiling)}")
-    say(ended.line)
+    say(ended.line())
     return max(exit_status(run) for run in ended.runs.values())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -9,15 +10,27 @@ from functools import cache
 from dpcl_core import presets
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.errors import unknown
+from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import catalog, measured
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import Size
-from dpcl_core.presets import Preset
+from dpcl_core.presets import Preset, Shows
 from dpcl_core.runs.sets import Sets
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import DataSpec, RunSpec
 
 OWN = "At once"  # presets of no paper: small, for a first look
+SHOWS: Mapping[Shows, str] = {
+    "budgets": "What a budget costs",
+    "forgetting": "What is forgotten",
+    "streams": "The order and the limits of tasks",
+    "labels": "What may be public",
+    "adapting": "Adapting the network",
+    "claims": "What a claimed budget is worth",
+    "words": "Which words are private",
+    "matching": "Matching what clients send",
+    "no-privacy": "Without privacy",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +44,15 @@ class Question:
     title: str
     text: str
     forms: Mapping[Size, Preset]
+
+    @property
+    def smallest(self) -> Preset:
+        return next(iter(self.forms.values()))
+
+    @property
+    def shows(self) -> str:
+        """What its answer is about, one of `SHOWS`."""
+        return SHOWS[self.smallest.shows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +93,15 @@ def of_preset(name: str) -> Question:
 def specs(name: str) -> Mapping[str, RunSpec]:
     """Every run of a preset by its label, with the networks that this computer had when the process began."""
     return presets.startable_variants(name)
+
+
+@cache
+def titles(name: str) -> Mapping[str, str]:
+    """The readers' name of every run of a preset, by label: its method's title where no other run has that method."""
+    counts = Counter(spec.method for spec in specs(name).values())
+    return {
+        label: methods.card(spec.method).title if counts[spec.method] == 1 else label for label, spec in specs(name).items()
+    }
 
 
 def duration(name: str, store: Store, device: str = "cpu") -> Duration:

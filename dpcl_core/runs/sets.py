@@ -54,14 +54,14 @@ class Set:
     def n_over(self) -> int:
         return sum(run.is_over for run in self.runs.values())
 
-    @property
-    def line(self) -> str:
-        """How many of its runs have ended, and how: "2 of 4 runs finished, 1 failed (cosine)"."""
+    def line(self, titles: Mapping[str, str] | None = None) -> str:
+        """How many of its runs have ended, and how: "2 of 4 runs finished, 1 failed (cosine)". `titles` by label, if any."""
         counts = Counter(run.status for run in self.runs.values())
         parts = [f"{counts['finished']} of {len(self.runs)} run{'s' if len(self.runs) > 1 else ''} finished"]
         for state in ("failed", "lost", "cancelled"):
             if counts[state]:
-                named = ", ".join(label for label, run in self.runs.items() if run.status == state)
+                labels = [label for label, run in self.runs.items() if run.status == state]
+                named = ", ".join((titles or {}).get(label, label) for label in labels)
                 parts.append(f"{counts[state]} {state} ({named})" if state != "cancelled" else f"{counts[state]} cancelled")
         return ", ".join(parts)
 

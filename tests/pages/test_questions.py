@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from dpcl_core import presets
+from dpcl_core.methods import catalog as methods
+from dpcl_core.papers import questions
 from dpcl_core.runs.sets import Sets
 from dpcl_core.runs.store import Status, Store
 from tests.pages.conftest import Open, words
@@ -64,3 +68,31 @@ def test_every_end_has_its_words(open_page: Open, store: Store, status: Status, 
     assert not page.exception
     assert said in words(page)
     assert ("ends at" in words(page)) == (status == "finished")
+
+
+def test_the_gallery_starts_the_smallest_form_and_goes_to_its_answer(
+    open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.schedule", lambda self: None)
+    page = open_page("questions", by="shows")
+    page.button(key=f"start-{NAME}").click().run()
+    assert not page.exception
+    assert Sets(store).newest(NAME) is not None
+    assert page.title[0].value == presets.about(NAME).title
+
+
+def test_a_question_without_a_result_says_what_start_will_do(open_page: Open) -> None:
+    page = open_page("questions", question="blurry-digits")
+    assert not page.exception
+    assert "nothing has been measured yet" in words(page)
+    assert "queues 4 runs" in words(page).replace("*", "")
+
+
+def test_the_only_run_of_a_method_has_its_title() -> None:
+    assert questions.titles(NAME) == {"main": methods.card("cosine").title}
+    assert set(questions.titles("blurry-digits").values()) == set(presets.variants("blurry-digits"))
+
+
+def test_every_question_has_a_place_in_both_groupings() -> None:
+    assert set(questions.SHOWS) == set(get_args(presets.Shows))
+    assert {question.smallest.shows for question in questions.questions()} == set(questions.SHOWS)

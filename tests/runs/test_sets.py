@@ -45,7 +45,7 @@ def test_a_set_is_one_entry_whose_runs_follow_one_another(store):
     assert store.claim(third)
     store.end(third, "finished")
     ended = sets.get(whole.id)
-    assert (ended.status, ended.is_over, ended.current, ended.line) == ("finished", True, None, "3 of 3 runs finished")
+    assert (ended.status, ended.is_over, ended.current, ended.line()) == ("finished", True, None, "3 of 3 runs finished")
     assert sets.under_way() == {}
     assert sets.newest("a question").id == whole.id
     assert sets.newest("another") is None
@@ -66,7 +66,7 @@ def test_a_stop_in_the_middle_ends_the_whole_set_and_nothing_else(store):
     assert sets.get(set_id).status == "stopping"
     store.end(second, "cancelled")
     assert sets.get(set_id).status == "cancelled"
-    assert sets.get(set_id).line == "1 of 3 runs finished, 2 cancelled"
+    assert sets.get(set_id).line() == "1 of 3 runs finished, 2 cancelled"
     assert store.claim(other)
 
 
@@ -86,12 +86,12 @@ def test_a_run_that_crashes_leaves_the_others_and_the_set_says_so(store):
     until(lambda: app.schedule() or sets.get(set_id).is_over)
     ended = sets.get(set_id)
     assert [run.status for run in ended.runs.values()] == ["lost", "lost"]
-    assert ended.line == "0 of 2 runs finished, 2 lost (first, second)"
+    assert ended.line() == "0 of 2 runs finished, 2 lost (first, second)"
     mixed = sets.create("q", SPECS)
     for (_, run), end in zip(sets.get(mixed).runs.items(), ("finished", "failed", "finished"), strict=True):
         assert store.claim(run.id)
         store.end(run.id, end)
-    assert (sets.get(mixed).status, sets.get(mixed).line) == ("failed", "2 of 3 runs finished, 1 failed (second)")
+    assert (sets.get(mixed).status, sets.get(mixed).line()) == ("failed", "2 of 3 runs finished, 1 failed (second)")
     assert sets.newest("q").id == mixed
 
 
