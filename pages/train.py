@@ -20,6 +20,7 @@ from pages.parts.shell.view import View
 from pages.parts.training import (
     audit_panel,
     device_choice,
+    mending,
     noise_warning,
     reference_panel,
     run_panel,
@@ -105,6 +106,7 @@ def _controls(view: View) -> tuple[train_form.Values, RunSpec | None, str]:
     with st.container(key="start-box", gap="small"):
         if refusal:
             st.error(plain(refusal))
+            mending.button(view, values)
         elif spec is not None:
             noise_warning.show(spec)
             st.caption(_estimate(spec, device))

@@ -381,3 +381,9 @@ def test_a_reader_who_leaves_ends_no_run(tmp_path: Path) -> None:
         document = json.loads(running.stdout.read())
         assert running.wait(PATIENCE_SECONDS) == 0
     assert document["status"] == "finished"
+
+
+def test_a_refusal_that_one_value_mends_names_the_option(capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, said = called("run", "--set", "method=joint-network", "--set", "privacy.epsilons=[1.0]", capsys=capsys)
+    assert status == 2
+    assert said.endswith("; add --set 'privacy.epsilons=[inf]'\n")

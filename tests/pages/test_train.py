@@ -335,3 +335,24 @@ def test_a_run_that_guesses_is_warned_about(open_page: Open, store: Store) -> No
     ]
     page = open_page("train", v="1", run=replay.fill(store, spec, guessed))
     assert any("Cannot be told from guessing" in warning.value.replace("\\", "") for warning in page.warning)
+
+
+def test_a_method_without_noise_offers_the_budget_it_takes(open_page: Open) -> None:
+    page = open_page("train", v="1", m="joint-network", e="1")
+    assert not page.exception
+    assert page.button(key="start").disabled
+    mend = page.button(key="mend")
+    assert mend.label == "Use ε = ∞ instead"
+    mend.click().run()
+    assert not page.exception
+    assert not page.button(key="start").disabled
+    assert page.query_params["e"] == "inf"
+
+
+def test_a_refused_pair_of_method_and_data_names_all_that_changes(open_page: Open) -> None:
+    page = open_page("train", v="1", m="cslr-server-head")
+    mend = page.button(key="mend")
+    assert "Federated" in mend.label or "lients" in mend.label
+    mend.click().run()
+    assert not page.exception
+    assert not page.button(key="start").disabled

@@ -44,7 +44,7 @@ TUNED = {
 _OF_RUN = ("method", "labels", "public_labels", "tuned", "seeds")  # the form's fields by the part of the spec they set
 _OF_PRIVACY = ("epsilons", "adjacency", "noise", "label_share")
 NO_WIDGET = ("permutations",)  # thousands of numbers: for files and the command line
-_ADJACENCY = {"add-remove": "one example present or left out", "replace": "one example replaced"}
+ADJACENCY = {"add-remove": "one example present or left out", "replace": "one example replaced"}
 _OF_CLIENTS = {"add-remove": "one client present or left out", "replace": "one client replaced"}
 _SIZES = {
     "train_per_class": "Training examples per class",
@@ -86,7 +86,7 @@ def codec(method: str, scenario: str) -> link.Codec:
             field("public_labels", "pl", "public labels", link.Maybe(link.Many(link.Text(60), 1000)), None),
             field("epsilons", "e", "ε", link.Many(link.BUDGET), privacy["epsilons"].default),
             field("delta", "dl", "δ", link.Maybe(link.Number(0, 1)), None),
-            field("adjacency", "a", "neighbours", link.Choice(tuple(_ADJACENCY)), privacy["adjacency"].default),
+            field("adjacency", "a", "neighbours", link.Choice(tuple(ADJACENCY)), privacy["adjacency"].default),
             field("noise", "n", "noise", link.Choice(tuple(_NOISE)), privacy["noise"].default),
             field("tuned", "tn", "settings tuned", link.Choice(tuple(TUNED)), spec["tuned"].default),
             field("study", "tu", "tuning", link.Maybe(link.Text(20)), None),
@@ -308,7 +308,7 @@ def _more(view: View, values: Mapping[str, object]) -> Values:
         help_text = DataSpec.model_fields[name].description
         more[name] = st.number_input(title, 1, None, start, 1, key=view.key(name), placeholder="all", help=help_text)
     more["delta"] = _delta(view, str(values["dataset"]), *_caps(more))
-    differ = _OF_CLIENTS if scenarios.CARDS[str(values["scenario"])].has_clients else _ADJACENCY
+    differ = _OF_CLIENTS if scenarios.CARDS[str(values["scenario"])].has_clients else ADJACENCY
     for name, title, options in (("adjacency", "Neighbouring datasets differ by", differ), ("noise", "Noise", _NOISE)):
         names = list(options)
         more[name] = st.radio(

@@ -85,10 +85,18 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
     if params.dimensions is not None:
         federated_params.check_axes(spec, params.dimensions)
     if params.unit_length and params.dimensions is not None:
-        raise BadInput("params.unit_length", "true", "must be false with params.dimensions: rows on axes are no units")
+        allowed = "must be false with params.dimensions: rows on axes are no units"
+        raise BadInput("params.unit_length", "true", allowed, {"params.unit_length": False})
     for epsilon in spec.privacy.epsilons:
         if math.isfinite(epsilon) and epsilon not in TABLE_5:
-            raise BadInput("privacy.epsilons", f"{epsilon:g}", "must be 1, 4, 8 or inf: no noise is printed for any other")
+            allowed = "must be 1, 4, 8 or inf: no noise is printed for any other"
+            printed = sorted({_nearest_printed(other) for other in spec.privacy.epsilons})
+            raise BadInput("privacy.epsilons", f"{epsilon:g}", allowed, {"privacy.epsilons": tuple(printed)})
+
+
+def _nearest_printed(epsilon: float) -> float:
+    """The budget with printed noise whose ratio to this one is nearest to 1; infinity stays."""
+    return epsilon if math.isinf(epsilon) else min(TABLE_5, key=lambda printed: abs(math.log(printed / epsilon)))
 
 
 def notes(params: Params) -> tuple[str, ...]:

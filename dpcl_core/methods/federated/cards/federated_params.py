@@ -142,7 +142,7 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
         raise BadInput("scenario.clients", n_users, allowed)
     if facts.recurrence == "once" and n_users < 2 * facts.n_tasks:
         allowed = f"must be at least {2 * facts.n_tasks}: each task has its own clients, and one alone cannot hide"
-        raise BadInput("scenario.clients", n_users, allowed)
+        raise BadInput("scenario.clients", n_users, allowed, {"scenario.clients": 2 * facts.n_tasks})
     if isinstance(params, RoundParams) and params.participation * n_users < 1:
         allowed = f"must be at least {1 / n_users:.3g}, one of the {n_users} clients in a round on average"
         raise BadInput("params.participation", params.participation, allowed)
@@ -153,7 +153,7 @@ def check_axes(spec: RunSpec, n_axes: int) -> None:
     most = backbones.card(spec.data.backbone).feature_dim
     if most is not None and n_axes > most:
         allowed = f"must be at most {most}, the numbers in an embedding of {spec.data.backbone}"
-        raise BadInput("params.dimensions", n_axes, allowed)
+        raise BadInput("params.dimensions", n_axes, allowed, {"params.dimensions": most})
 
 
 def check_lists(spec: RunSpec, params: ListParams, facts: PublicSizes) -> None:
@@ -161,10 +161,10 @@ def check_lists(spec: RunSpec, params: ListParams, facts: PublicSizes) -> None:
     rows = facts.n_people / (facts.n_users or 1) / (facts.n_tasks if facts.recurrence == "every" else 1)
     if params.list_size > rows:
         allowed = f"must be at most {max(1, math.floor(rows))}, the texts that a client has in a task on average"
-        raise BadInput("params.list_size", params.list_size, allowed)
+        raise BadInput("params.list_size", params.list_size, allowed, {"params.list_size": max(1, math.floor(rows))})
     if params.modes_per_task > params.list_size and not params.clusters_together:
         allowed = f"must be at most params.list_size = {params.list_size}: a list would leave groups empty everywhere"
-        raise BadInput("params.modes_per_task", params.modes_per_task, allowed)
+        raise BadInput("params.modes_per_task", params.modes_per_task, allowed, {"params.modes_per_task": params.list_size})
     if params.matcher == "signature" and params.anchors < 2:
         allowed = "must be at least 2: centred over one anchor, every signature is zero"
         raise BadInput("params.anchors", params.anchors, allowed)

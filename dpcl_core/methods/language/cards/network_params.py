@@ -129,10 +129,10 @@ def check_local(spec: RunSpec, where: str) -> None:
     assert isinstance(spec.params, LanguageParams)
     if spec.privacy.adjacency != "replace":
         allowed = f"must be replace {where}: each token leaves a noisy copy, so the number of tokens is visible"
-        raise BadInput("privacy.adjacency", spec.privacy.adjacency, allowed)
+        raise BadInput("privacy.adjacency", spec.privacy.adjacency, allowed, {"privacy.adjacency": "replace"})
     if spec.params.loss == "full":
         allowed = f"must be answer {where}: learning the text itself would read its tokens without noise"
-        raise BadInput("params.loss", spec.params.loss, allowed)
+        raise BadInput("params.loss", spec.params.loss, allowed, {"params.loss": "answer"})
 
 
 def assumptions(params: LanguageParams, label_share: float) -> tuple[str, ...]:

@@ -58,7 +58,7 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
     if len(spec.privacy.epsilons) != 1:
         epsilons = ", ".join(f"{epsilon:g}" for epsilon in spec.privacy.epsilons)
         allowed = "must be one number, the nominal budget of the least noised token: it is no guarantee to be compared by"
-        raise BadInput("privacy.epsilons", epsilons, allowed)
+        raise BadInput("privacy.epsilons", epsilons, allowed, {"privacy.epsilons": (spec.privacy.usual_epsilon,)})
     (upper,) = spec.privacy.epsilons
     if math.isfinite(upper) and params.eps_lower > upper:
         allowed = f"must be at most privacy.epsilons = {upper:g}, the nominal budget of the least noised token"

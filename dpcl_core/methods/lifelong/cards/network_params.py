@@ -78,9 +78,10 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
     params = spec.params
     if spec.data.backbone != "pixels":
         allowed = "must be pixels: the network that is trained reads the examples themselves"
-        raise BadInput("data.backbone", spec.data.backbone, allowed)
+        raise BadInput("data.backbone", spec.data.backbone, allowed, {"data.backbone": "pixels"})
     if isinstance(params, NetworkParams) and params.head == "per-task" and spec.labels != "prior":
-        raise BadInput("params.head", "per-task", "needs labels = prior: it takes each task's own list of labels as public")
+        allowed = "needs labels = prior: it takes each task's own list of labels as public"
+        raise BadInput("params.head", "per-task", allowed, {"labels": "prior"})
     if not isinstance(params, BatchParams):
         return
     if params.variant == "balanced" and params.steps is None:
@@ -99,7 +100,7 @@ def refuse_budgets(spec: RunSpec, why: str) -> None:
     """Raises BadInput with this reason for a finite budget: the method adds no noise."""
     for epsilon in spec.privacy.epsilons:
         if math.isfinite(epsilon):
-            raise BadInput("privacy.epsilons", f"{epsilon:g}", f"must be inf: {why}")
+            raise BadInput("privacy.epsilons", f"{epsilon:g}", f"must be inf: {why}", {"privacy.epsilons": (math.inf,)})
 
 
 def variant(spec: RunSpec, basic: str | None = None) -> str:
