@@ -169,6 +169,7 @@ def _start_card(name: str, newest: Set | None) -> None:
         st.markdown(plain(text), width="stretch")
         what = "Run" if len(runs) == 1 else f"Run all {len(runs)}"
         label = f"{what} again" if newest is not None else f"Start ({what.lower()})"
+        st.page_link("pages/train.py", label="Change its settings", query_params={"v": "1", "question": name})
         st.button(label, key="start-set", type="primary", on_click=run_panel.attempt(lambda: _start(name)))
 
 

@@ -12,6 +12,7 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
+from dpcl_core import presets
 from dpcl_core.events import CellFinished, Progress, TaskLearned
 from dpcl_core.papers import ceilings
 from dpcl_core.runs import devices
@@ -356,3 +357,17 @@ def test_a_refused_pair_of_method_and_data_names_all_that_changes(open_page: Ope
     mend.click().run()
     assert not page.exception
     assert not page.button(key="start").disabled
+
+
+def test_the_form_names_its_question_until_something_changes_and_knows_the_way_back(open_page: Open) -> None:
+    page = open_page("train", question="blurry-digits")
+    assert not page.exception
+    title = presets.about("blurry-digits").title
+    assert f"From the question “{title}”." in words(page).replace("\\", "")
+    assert page.query_params["s"] == "i-blurry"
+    page.selectbox(key=next(box.key for box in page.selectbox if box.label == "Method")).set_value("naive").run()
+    assert f"From the question “{title}”; changed." in words(page).replace("\\", "")
+    page.button(key="back-to-question").click().run()
+    assert not page.exception
+    assert f"From the question “{title}”." in words(page).replace("\\", "")
+    assert page.query_params["question"] == "blurry-digits"

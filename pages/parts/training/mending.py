@@ -28,7 +28,7 @@ def button(view: View, values: train_form.Values) -> None:
         if values["delta"] is None and "privacy.delta" not in changes:
             mended["delta"] = None  # by the rule for the new data
         method, scenario = str(mended["method"]), str(mended["scenario"])
-        shown = {"run": view["run"], "study": view["study"]}
+        shown = {name: view[name] for name in ("run", "study", "question")}
         view.go(train_form.codec(method, scenario).write({**mended, **shown}))
 
     st.button(f"Use {words(changes)} instead", key="mend", width="stretch", on_click=mend)

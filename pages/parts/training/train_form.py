@@ -10,7 +10,7 @@ from typing import cast
 
 import streamlit as st
 
-from dpcl_core import checks
+from dpcl_core import checks, presets
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import files, own
 from dpcl_core.errors import BadInput
@@ -68,6 +68,7 @@ def codec(method: str, scenario: str) -> link.Codec:
     return link.Codec(
         [
             field("run", "run", "run", link.Maybe(link.Text(20)), None),
+            field("question", "question", "question", link.Maybe(link.Choice(tuple(presets.names()))), None),
             field("focus", "f", "budget shown", link.Maybe(link.BUDGET), None),
             field("rule", "ru", "prediction rule shown", link.Maybe(link.Text(20)), None),
             field("method", "m", "method", link.Choice(tuple(methods.CARDS)), checks.DEFAULT_METHOD),
@@ -111,9 +112,9 @@ def values_of(spec: RunSpec) -> Values:
     return values | {f"p.{name}": value for name, value in spec.params.model_dump().items()}
 
 
-def parameters_of(spec: RunSpec, run_id: str | None = None) -> dict[str, str]:
-    """The link that fills the form with a spec, and shows a run."""
-    return codec(spec.method, spec.scenario.kind).write({**values_of(spec), "run": run_id})
+def parameters_of(spec: RunSpec, run_id: str | None = None, question: str | None = None) -> dict[str, str]:
+    """The link that fills the form with a spec, shows a run, and keeps the question that the form started from."""
+    return codec(spec.method, spec.scenario.kind).write({**values_of(spec), "run": run_id, "question": question})
 
 
 def raw_of(values: Mapping[str, object]) -> dict[str, object]:
