@@ -177,7 +177,7 @@ def form(view: View) -> Values:
     )
     values |= _widgets(view, "s", _scenario_settings(str(values["scenario"])))
     values["method"] = pickers.select(view, "method", "Method", {name: one.title for name, one in methods.CARDS.items()})
-    values |= _widgets(view, "p", _method_settings(str(values["method"])))
+    values |= _of_method(view, str(values["method"]))
     values |= network_form.draw(view, _typed)
     values["labels"] = label_form.setting(view, methods.CARDS[str(values["method"])])
     list_line = st.container()
@@ -353,6 +353,18 @@ def _method_settings(method: str) -> tuple[fields.Setting, ...]:
     )
 
 
+def _of_method(view: View, method: str) -> Values:
+    """Draws the settings that matter most of a method, the others folded away."""
+    settings = _method_settings(method)
+    front = methods.CARDS[method].matters or tuple(one.name for one in settings)
+    values = _widgets(view, "p", tuple(one for name in front for one in settings if one.name == name))
+    rest = tuple(one for one in settings if one.name not in front)
+    if rest:
+        with st.expander("Advanced: the method's other settings", key=view.key("advanced")):
+            values |= _widgets(view, "p", rest)
+    return values
+
+
 def _widgets(view: View, prefix: str, settings: tuple[fields.Setting, ...]) -> Values:
     """Draws a widget for every setting of a card; settings not in the link start from the card's default."""
     values: Values = {}
@@ -379,7 +391,8 @@ def _widget(view: View, name: str, setting: fields.Setting) -> object:
         return st.checkbox(title, bool(start), key=key, help=text)
     if setting.sort == "choice":
         options = list(setting.options)
-        return st.selectbox(title, options, index=options.index(str(start)), key=key, help=text)
+        place = options.index(str(start))
+        return st.selectbox(title, options, place, format_func=fields.option_title, key=key, help=text)
     if setting.sort == "texts":
         names = ", ".join(cast("tuple[str, ...]", start or ()))
         typed = st.text_input(title, names, key=key, help=f"{text} Separated by commas.", max_chars=300)

@@ -103,6 +103,7 @@ CARD = network_params.network_card(
     "replay, and the ledger adds that up.",
     source="NaiveGaussian of Lai et al. 2022 (Desai et al. 2021), repaired: per-example clipping, replays accounted for",
     params=DpAgemParams,
+    matters=("epochs", "clip_norm", "memory_size"),
     module="dpcl_core.methods.lifelong.dp_agem",
     shares="all",
     refuses=check,

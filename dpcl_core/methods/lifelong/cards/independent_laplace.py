@@ -43,6 +43,7 @@ CARD = MethodCard(
     "high.",
     source="A repair of Lai et al. 2022, section 4: fresh noise for each record in place of one noise for all",
     params=IndependentLaplaceParams,
+    matters=("project_to", "clip", "label_share"),
     module="dpcl_core.methods.lifelong.independent_laplace",
     shares="all",
     labels=("prior", "prior-const"),

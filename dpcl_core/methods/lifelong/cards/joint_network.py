@@ -74,6 +74,7 @@ CARD = network_params.network_card(
     "continual learning: it shows what could be reached if nothing were forgotten and no one protected.",
     source="Centralised training of Lai et al. 2022, appendix D",
     params=JointNetworkParams,
+    matters=("network", "epochs", "learning_rate"),
     module="dpcl_core.methods.lifelong.joint_network",
     shares="cell",
     trains_on="all",

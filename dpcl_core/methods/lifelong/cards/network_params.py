@@ -47,6 +47,7 @@ class ReplayParams(NetworkParams):
     projection: Projection = "if-violated"
     scope: Scope = Field(
         "joint",
+        title="Projection acts on",
         description="joint: one projection of the whole gradient. per-block: one of the first layer, one of the rest.",
     )
 
@@ -57,20 +58,26 @@ class BatchParams(ReplayParams):
     batch_size: int = Field(100, ge=1, le=100_000, description="Examples in each batch; the rest of a task is left out.")
     variant: Variant = Field(
         "basic",
+        title="Batches of tasks",
         description="basic: the same number of epochs for every task. balanced: the same number of steps. heterogeneous: "
         "epochs given task by task.",
     )
     epochs: int = Field(1, ge=1, le=1000, description="How often each batch is used, under variant = basic.")
     steps: Annotated[int, Field(ge=1, le=10**6)] | None = Field(
-        None, description="Steps in every task, under variant = balanced; not used otherwise."
+        None, title="Training steps", description="Steps in every task, under variant = balanced; not used otherwise."
     )
     epochs_by_task: tuple[int, ...] | None = Field(
-        None, description="Epochs of each task, in the stream's order, under variant = heterogeneous; else not used."
+        None,
+        title="Epochs of each task",
+        description="Epochs of each task, in the stream's order, under variant = heterogeneous; else not used."
     )
     memory_pick: Literal["random", "last"] = Field(
-        "random", description="Which batch of a task is kept: a random one (as printed), or the last."
+        "random", title="Batch kept", description="Which batch of a task is kept: a random one (as printed), or the last."
     )
-    ref_batches: int = Field(1, ge=1, le=100, description="Stored batches that the memory's gradient is taken on, at most.")
+    ref_batches: int = Field(
+        1, ge=1, le=100, title="Reference batches",
+        description="Stored batches that the memory's gradient is taken on, at most."
+    )
 
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
