@@ -179,7 +179,7 @@ def _promise(name: str) -> None:
     n_models = sum(len(spec.privacy.epsilons) * len(spec.seeds) for spec in runs.values())
     what = f"{len(runs)} runs one after another, the cheapest first: " if len(runs) > 1 else "one run: "
     data = ", ".join(dict.fromkeys(datasets.card(spec.data.dataset).title for spec in runs.values()))
-    models = f"{n_models} model{'s' if n_models > 1 else ''} on {data}. {_takes(questions.duration(name, state.store()))}"
+    models = f"{n_models} model{'s' if n_models > 1 else ''} on {data}."
     with layout.card("answer"):
         st.markdown("**The answer**: nothing has been measured yet.")
         st.markdown(f"**Start** queues {plain(what + ', '.join(titles.values()))}. Trained: {plain(models)}")
@@ -275,7 +275,7 @@ def _details(name: str, found: Mapping[str, Measured], newest: Set | None) -> No
     titles = questions.titles(name)
     if found:
         rows = [row for label, run in found.items() for row in _rows(titles[label], run)]
-        layout.table(("run", "result from", "ε asked", "what it is", "ε accounted", "score, %"), rows, names=2)
+        layout.table(("run", "result from", "what its ε is", "ε asked", "ε accounted", "score, %"), rows, names=3)
     stored = {label: run.run_id for label, run in found.items() if run.run_id is not None}
     stored |= {label: run.id for label, run in newest.runs.items() if run.is_over and label not in stored} if newest else {}
     with st.container(key="runs-actions", horizontal=True, gap="small"):
@@ -297,7 +297,7 @@ def _rows(title: str, run: Measured) -> Sequence[Sequence[str]]:
         values = list(run.by_seed(epsilon, "AA").values())
         mean = f"{100 * sum(values) / len(values):.1f}" if values else "–"
         meaning = _MEANING[kind] if epsilon != float("inf") else "no noise"
-        rows.append((plain(title), plain(source), epsilon_text(epsilon), meaning, shown(spent), mean))
+        rows.append((plain(title), plain(source), meaning, epsilon_text(epsilon), shown(spent), mean))
     return rows
 
 

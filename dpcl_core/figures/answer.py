@@ -75,19 +75,23 @@ def picture(
     heights = [-float(place) for place in range(len(rows))]
     names = [f"{run}, {epsilon_label(float(epsilon), standings.get(run, 'bound'))}" for (run, epsilon), _ in rows]
     drawn = theme.figure(
-        dark, height=90 + 26 * len(rows), margin={"l": 12, "r": 16, "t": 16, "b": 44},
-        xaxis=theme.percent_axis(title=f"final {score}"),
-        yaxis={"tickvals": heights, "ticktext": names, "showgrid": False, "zeroline": False, "range": [heights[-1] - 1, 1]},
+        dark, height=90 + 40 * len(rows), margin={"l": 12, "r": 16, "t": 16, "b": 44},
+        xaxis={**theme.percent_axis(title=f"final {score}"), "tickangle": 0},
+        yaxis={"tickvals": heights, "showticklabels": False, "zeroline": False, "range": [heights[-1] - 1, 1]},
     )  # fmt: skip
+    for height, name in zip(heights, names, strict=True):  # above its marks: beside them a narrow screen has no room
+        place = {"xref": "paper", "x": 0, "xanchor": "left", "y": height + 0.4, "showarrow": False}
+        drawn.add_annotation(text=name, font={"color": theme.ink(dark).soft, "size": 12}, **place)
     for ((run, epsilon), group), height, name in zip(rows, heights, names, strict=True):
         values, colour = (100 * group["value"]).tolist(), theme.colour_of_epsilon(float(epsilon), dark)
         known = interval(values)
         seeds = {"color": theme.ink(dark).soft, "size": 6, "symbol": "line-ns-open"}
-        drawn.add_trace(go.Scatter(x=values, y=[height] * len(values), mode="markers", marker=seeds, hoverinfo="skip"))
+        shared = {"mode": "markers", "cliponaxis": False}  # a mark at 100 % is drawn whole
+        drawn.add_trace(go.Scatter(x=values, y=[height] * len(values), marker=seeds, hoverinfo="skip", **shared))
         symbol = "circle" if standings.get(run, "bound") == "bound" or math.isinf(epsilon) else "diamond-open"
         drawn.add_trace(
             go.Scatter(
-                x=[known.mean], y=[height], mode="markers", name=name, hovertemplate=f"{name}: %{{x:.1f}} %<extra></extra>",
+                x=[known.mean], y=[height], name=name, hovertemplate=f"{name}: %{{x:.1f}} %<extra></extra>", **shared,
                 marker={"color": colour, "size": 10, "symbol": symbol, "line": {"width": 2, "color": colour}},
                 error_x={"type": "data", "array": [known.half_width], "color": colour, "thickness": 2},
             )
@@ -99,7 +103,7 @@ def picture(
                 drawn.add_vline(x=100 * level, line={"color": theme.ink(dark).soft, "width": 1, "dash": "dot"})
                 where = {"y": 0.95 if below == 0.0 else heights[-1] - 0.75, "yanchor": "middle", "showarrow": False}
                 font = {"color": theme.ink(dark).soft, "size": 11.5}
-                side = "right" if level > 0.6 else "left"
+                side = "right" if level >= 0.5 else "left"
                 drawn.add_annotation(x=100 * level, text=f"{text} {100 * level:.0f} %", xanchor=side, font=font, **where)
     return Picture(drawn, finding(table, score=score, standings=standings))
 

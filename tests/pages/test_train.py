@@ -353,7 +353,8 @@ def test_a_method_without_noise_offers_the_budget_it_takes(open_page: Open) -> N
 def test_a_refused_pair_of_method_and_data_names_all_that_changes(open_page: Open) -> None:
     page = open_page("train", v="1", m="cslr-server-head")
     mend = page.button(key="mend")
-    assert "Federated" in mend.label or "lients" in mend.label
+    assert mend.label == "Use settings that go together"
+    assert "They are: " in words(page)
     mend.click().run()
     assert not page.exception
     assert not page.button(key="start").disabled

@@ -12,6 +12,7 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.scenarios import catalog as scenarios
+from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
 from pages.parts.training import label_form, train_form
 
@@ -31,13 +32,11 @@ def button(view: View, values: train_form.Values) -> None:
         shown = {name: view[name] for name in ("run", "study", "question")}
         view.go(train_form.codec(method, scenario).write({**mended, **shown}))
 
-    st.button(f"Use {words(changes)} instead", key="mend", width="stretch", on_click=mend)
-
-
-def words(changes: Mapping[str, object]) -> str:
-    """Changed settings as the form names them: "AG News and ε = ∞". A value of None goes with another and is not named."""
-    named = [_word(key, value) for key, value in changes.items() if value is not None]
-    return " and ".join(filter(None, [", ".join(named[:-1]), named[-1]]))
+    named = [_word(key, value) for key, value in changes.items() if value is not None]  # None goes with another change
+    label = f"Use {named[0]} instead" if len(named) == 1 else "Use settings that go together"
+    st.button(label, key="mend", width="stretch", on_click=mend)
+    if len(named) > 1:
+        st.caption(plain(f"They are: {'; '.join(named)}."))
 
 
 def _word(key: str, value: object) -> str:
@@ -49,7 +48,7 @@ def _word(key: str, value: object) -> str:
         case "scenario":
             return scenarios.card(str(cast("Mapping[str, object]", value)["kind"])).title
         case "labels":
-            return f"“{label_form.LABELS[str(value)][0]}”"
+            return f"“{label_form.LABELS[str(value)][0]}” as label list"
         case "privacy.epsilons":
             return f"ε = {', '.join(epsilon_text(epsilon) for epsilon in cast('tuple[float, ...]', value))}"
         case "privacy.delta":
