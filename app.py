@@ -14,7 +14,10 @@ PAGES = {
     "Explore": [
         ("playground", "Playground"), ("privacy", "Privacy"), ("tokens", "Sensitive words"), ("anchors", "Matching clients"),
     ],
-    "Experiment": [("train", "Train"), ("runs", "Runs"), ("compare", "Compare"), ("published", "Published numbers")],
+    "Experiment": [
+        ("questions", "Questions"), ("train", "Train"), ("runs", "Runs"), ("compare", "Compare"),
+        ("published", "Published numbers"),
+    ],
     "": [("about", "About")],  # no group: a link
 }  # fmt: skip
 

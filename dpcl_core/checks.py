@@ -25,6 +25,7 @@ from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec
 
 DEFAULT_METHOD = "cosine"
 DEFAULT_SCENARIO = "class-incremental"
+_MOST_FIXES = 8  # a method with another kind of data, stream, network and list of labels takes four
 _PROMPT = 40  # tokens reserved for the task's name and the label after a text
 
 # Dotted keys of all settings except those of a method or a scenario.
@@ -62,39 +63,45 @@ def check(spec: RunSpec) -> None:
     method, scenario = methods.card(spec.method), scenarios.card(spec.scenario.kind)
     compatibility.check(spec)
     if scenario.name not in method.scenarios:
-        raise BadInput("scenario.kind", scenario.name, f"{method.title} takes {', '.join(method.scenarios)}")
+        allowed = f"{method.title} takes {', '.join(method.scenarios)}"
+        raise BadInput("scenario.kind", scenario.name, allowed, {"scenario": {"kind": method.scenarios[0]}})
     if spec.labels not in method.labels:
-        raise BadInput("labels", spec.labels, f"{method.title} takes {', '.join(method.labels)}")
+        allowed = f"{method.title} takes {', '.join(method.labels)}"
+        raise BadInput("labels", spec.labels, allowed, {"labels": method.labels[0]})
     if spec.labels in ("data", "dp-learned") and spec.public_labels is not None:
-        raise BadInput("public_labels", ", ".join(spec.public_labels), "needs labels = prior or prior-const")
+        allowed = "needs labels = prior or prior-const"
+        raise BadInput("public_labels", ", ".join(spec.public_labels), allowed, {"labels": "prior-const"})
     if scenario.needs_values and backbone.name != "pixels":
         allowed = f"must be pixels with scenario.kind = {scenario.name}, which rearranges the examples' own values"
-        raise BadInput("data.backbone", backbone.name, allowed)
+        raise BadInput("data.backbone", backbone.name, allowed, _network("pixels"))
     reads_texts = spec.params.inputs == "text"
+    fitting = _network(backbones.fitting(dataset.name, is_language_model=reads_texts))
     if dataset.kind == "text" and not reads_texts and (backbone.is_language_model or "text" not in backbone.reads):
         able = [card.name for card in backbones.CARDS.values() if "text" in card.reads and not card.is_language_model]
         allowed = f"must be an encoder of texts for {method.title} on {dataset.title}: {', '.join(able)} or st:NAME"
-        raise BadInput("data.backbone", backbone.name, allowed)
+        raise BadInput("data.backbone", backbone.name, allowed, fitting)
     protocol = spec.scenario.protocol if isinstance(spec.scenario, scenarios.Federated) else None
     if dataset.kind == "tagged" and protocol != "domain-incremental":
         allowed = f"must be domain-incremental with {dataset.name}, in a federated stream: words of a sentence stay together"
-        raise BadInput("scenario.protocol", protocol, allowed)
+        federated = {"scenario": {"kind": "federated", "protocol": "domain-incremental"}}
+        raise BadInput("scenario.protocol", protocol, allowed, federated)
     if backbone.is_language_model and not reads_texts:
-        raise BadInput("data.backbone", backbone.name, f"is a language model, which {method.title} does not train")
+        raise BadInput("data.backbone", backbone.name, f"is a language model, which {method.title} does not train", fitting)
     if reads_texts and not backbone.is_language_model:
-        raise BadInput("data.backbone", backbone.name, f"must be a language model for {method.title}: lm-tiny or hf:NAME")
+        allowed = f"must be a language model for {method.title}: lm-tiny or hf:NAME"
+        raise BadInput("data.backbone", backbone.name, allowed, fitting)
     if reads_texts and backbone.context and spec.params.text_length > backbone.context - _PROMPT:
         most = backbone.context - _PROMPT
         allowed = f"must be at most {most}: {backbone.name} reads {backbone.context} tokens, task name and label included"
-        raise BadInput("params.length", spec.params.text_length, allowed)
+        raise BadInput("params.length", spec.params.text_length, allowed, {"params.length": most})
     if refusal := backbones.refuses(backbone, dataset.name):
-        raise BadInput("data.backbone", backbone.name, refusal)
+        raise BadInput("data.backbone", backbone.name, refusal, fitting)
     if dataset.scaled_by == "training" and method.guarantee == "proved" and any(map(math.isfinite, spec.privacy.epsilons)):
         allowed = (
             "is scaled by the mean and variance of its training examples, which this method's bound does not cover; use "
             f"{dataset.files_of}, or privacy.epsilons = [inf]"
         )
-        raise BadInput("data.dataset", dataset.name, allowed)
+        raise BadInput("data.dataset", dataset.name, allowed, {"data.dataset": dataset.files_of})
     if missing := lacking(method.packages):
         raise DataMissing("method", spec.method, missing)
     if missing := datasets.available(dataset):
@@ -116,9 +123,33 @@ def check(spec: RunSpec) -> None:
             f"must be below 1/{n_units} = {1 / n_units:.2g}, one over the number of "
             f"{'training examples' if spec.scenario.n_users is None else 'clients'}: "
             "with a larger δ, publishing one of them in full would be allowed",
+            {"privacy.delta": default_delta(n_units)},
         )
     if facts.classes is not None:
         public_classes(spec, spec.scenario.label_names(facts.classes))
+
+
+def repair(raw: Raw) -> dict[str, object]:
+    """Changes by dotted key after which these settings can be carried out: the fixes of one refusal after another.
+
+    Empty where nothing needs mending, and where a refusal on the way has no fix.
+    """
+    changes: dict[str, object] = {}
+    for _ in range(_MOST_FIXES):
+        try:
+            check(parse(changed(raw, changes)))
+        except BadInput as refused:
+            if not refused.fix or refused.fix.items() <= changes.items():
+                return {}
+            changes = {key: value for key, value in changes.items() if key not in refused.fix} | dict(refused.fix)
+        else:
+            return changes
+    return {}
+
+
+def _network(name: str | None) -> dict[str, object]:
+    """The change to another network, at its own resolution and axes; none without a name."""
+    return {"data.backbone": name, "data.resolution": None, "data.axes": None} if name else {}
 
 
 def _check_streams(spec: RunSpec, nominal_size: int) -> None:
@@ -155,7 +186,7 @@ def refuse_small_task(spec: RunSpec, tasks: Iterable[tuple[str, int]]) -> None:
     if batch > size:
         which = " with public labels" if spec.public_labels is not None else ""
         allowed = f"must be at most {size}, the number of training examples of {name}{which}"
-        raise BadInput("params.batch_size", batch, allowed)
+        raise BadInput("params.batch_size", batch, allowed, {"params.batch_size": size} if size else None)
 
 
 def public_classes(spec: RunSpec, classes: Sequence[str]) -> tuple[int, ...]:
@@ -203,7 +234,7 @@ def changed(raw: Raw, values: Raw) -> dict[str, object]:
             if not isinstance(inner, dict):
                 raise BadInput(key, value, f"{name} holds a value and has no settings inside")
             place = inner
-        place[last] = value
+        place[last] = deepcopy(value)
     return result
 
 
@@ -225,8 +256,13 @@ def command_line(spec: RunSpec, command: Literal["run", "audit"] = "run") -> str
     sets: list[str] = []
     for key, value in document.items():
         pairs = {f"{key}.{inner}": v for inner, v in value.items()} if isinstance(value, dict) else {key: value}
-        sets += [f"--set {shlex.quote(f'{name}={_toml(v)}')}" for name, v in pairs.items() if v is not None]
-    return " ".join([f"python -m dpcl_core {command}", *sets])
+        sets.append(as_sets(pairs))
+    return " ".join([f"python -m dpcl_core {command}", *filter(None, sets)])
+
+
+def as_sets(values: Mapping[str, object]) -> str:
+    """Values by dotted key as they are written on a command line: `--set key=value ...`; without those that are None."""
+    return " ".join(f"--set {shlex.quote(f'{key}={_toml(value)}')}" for key, value in values.items() if value is not None)
 
 
 def _value(text: str) -> object:
@@ -243,6 +279,8 @@ def _toml(value: object) -> str:
         return "inf" if math.isinf(value) else repr(value)
     if isinstance(value, int):
         return str(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {_toml(inner)}" for key, inner in value.items()) + "}"
     if isinstance(value, (tuple, list)):
         return "[" + ", ".join(_toml(inner) for inner in value) + "]"
     # A JSON string is a TOML basic string, except that TOML requires the delete character to be escaped.

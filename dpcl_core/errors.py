@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Literal
 
@@ -15,12 +15,15 @@ INPUT: tuple[FailureKind, ...] = ("wrong-input", "data-missing")  # failures tha
 
 
 class BadInput(ValueError):
-    """An unusable input. The message reads `field = value: what is allowed`."""
+    """An unusable input. The message reads `field = value: what is allowed`.
+
+    `fix`: new values by dotted setting that mend it; empty where it takes a decision.
+    """
 
     kind: FailureKind = "wrong-input"
 
-    def __init__(self, field: str, value: object, allowed: str) -> None:
-        self.field, self.value, self.allowed = field, value, allowed
+    def __init__(self, field: str, value: object, allowed: str, fix: Mapping[str, object] | None = None) -> None:
+        self.field, self.value, self.allowed, self.fix = field, value, allowed, fix or {}
         super().__init__(f"{field} = {_shown(value)}: {allowed}")
 
 

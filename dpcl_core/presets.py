@@ -1,23 +1,30 @@
 """Presets by name: each a question, an expected duration and a complete spec, in `assets/presets/NAME.toml`.
 
 An experiment of a paper has several runs: `[spec]` holds the first, each `[[also]]` another one as a label and its changed
-settings. `run --preset` carries out the first, `reproduce` all of them. `[without.NETWORK]` holds the changed settings of
-the first for a computer that lacks a network which is fetched.
+settings. `run --preset` carries out the first, with `--all` all of them, as `reproduce` does. `[without.NETWORK]` holds the
+changed settings of the first for a computer that lacks a network which is fetched.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 from dpcl_core import checks, paths
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.errors import BadInput, unknown
 from dpcl_core.spec import RunSpec, Spec
 
+Shows = Literal["budgets", "forgetting", "streams", "labels", "adapting", "claims", "words", "matching", "no-privacy"]
+
 
 class Preset(Spec):
     """The description of a preset. `seconds`: expected duration of `[spec]` on two CPU cores (None: not measured).
+
+    `shows`: what its answer is about, by which questions are grouped.
 
     `label` names the run of `[spec]` among those of an experiment; `seconds_in_all` is the duration of all runs.
     """
@@ -25,6 +32,7 @@ class Preset(Spec):
     name: str
     title: str
     question: str
+    shows: Shows
     seconds: float | None
     live_demo: bool
     label: str = "main"
@@ -40,7 +48,7 @@ class Also(Spec):
 
 def names() -> list[str]:
     """The names of the presets: live demos first, then by expected duration, unmeasured ones last."""
-    descriptions = [about(path.stem) for path in _folder().glob("*.toml")]
+    descriptions = [about(name) for name in _paths(_folder())]
     descriptions.sort(key=lambda one: (not one.live_demo, one.seconds is None, one.seconds or 0.0, one.name))
     return [preset.name for preset in descriptions]
 
@@ -64,18 +72,27 @@ def raw_startable(name: str) -> dict[str, object]:
 
 def variants(name: str) -> dict[str, RunSpec]:
     """Every run of a preset by its label, the one of `[spec]` first. Raises BadInput naming the known presets."""
-    specs = {about(name).label: load(name)}
+    return _variants(name, raw(name))
+
+
+def startable_variants(name: str, sets: Sequence[str] = ()) -> dict[str, RunSpec]:
+    """The same with the networks of this computer, each run changed by `sets`, in the form of `--set`. Raises BadInput."""
+    return _variants(name, raw_startable(name), sets)
+
+
+def _variants(name: str, first: Mapping[str, object], sets: Sequence[str] = ()) -> dict[str, RunSpec]:
+    specs = {about(name).label: checks.parse(checks.apply_sets(first, sets))}
     for entry in cast("list[object]", _read(name).get("also", [])):
         also = Also.model_validate(entry)
         if also.label in specs:
             raise BadInput(f"preset {name}", also.label, "must be the label of one run only")
-        specs[also.label] = checks.parse(checks.apply_sets(raw(name), also.set))
+        specs[also.label] = checks.parse(checks.apply_sets(first, [*also.set, *sets]))
     return specs
 
 
 def raw(name: str) -> dict[str, object]:
     """The raw settings of a preset, which `--set` can change. Raises BadInput naming the known presets."""
-    return dict(cast("dict[str, object]", _read(name)["spec"]))
+    return deepcopy(cast("dict[str, object]", _read(name)["spec"]))
 
 
 def about(name: str) -> Preset:
@@ -83,11 +100,21 @@ def about(name: str) -> Preset:
     return Preset.model_validate({"seconds": None, "name": name, **cast("dict[str, object]", _read(name)["about"])})
 
 
-def _read(name: str) -> dict[str, object]:
-    known = sorted(path.stem for path in _folder().glob("*.toml"))
+def _read(name: str) -> Mapping[str, object]:
+    known = _paths(_folder())
     if name not in known:
         raise unknown("preset", name, known)
-    return checks.read_toml((_folder() / f"{name}.toml").read_text(encoding="utf-8"))
+    return _parsed(known[name])
+
+
+@cache
+def _paths(folder: Path) -> Mapping[str, Path]:
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+@cache
+def _parsed(path: Path) -> Mapping[str, object]:
+    return checks.read_toml(path.read_text(encoding="utf-8"))
 
 
 def _folder() -> Path:

@@ -20,6 +20,7 @@ from pages.parts.shell.view import View
 from pages.parts.training import (
     audit_panel,
     device_choice,
+    mending,
     noise_warning,
     reference_panel,
     run_panel,
@@ -58,21 +59,33 @@ def page() -> None:
         # The example is shown only if there is neither a run nor a tuning.
         display = _answer(view, run_id, spec) if run_id is not None or study_id is None else _USUAL
     spec_codec = train_form.codec(str(values["method"]), str(values["scenario"]))
-    share = view.commit({**values, "run": run_id, "study": study_id, **display}, spec_codec)
+    kept = {"run": run_id, "study": study_id, "question": view["question"]}
+    share = view.commit({**values, **kept, **display}, spec_codec)
     actions(place, share=share, help_text=HELP, view=view)
     state.expect_run(str(values["method"]), device)
 
 
 def _first_view() -> dict[str, str]:
     """The form of a first visit without a link: the first preset."""
-    return train_form.parameters_of(presets.startable(presets.names()[0]))
+    return _of_question(presets.names()[0])
+
+
+def _of_question(name: str) -> dict[str, str]:
+    """The link to the first run of a question, which the form then names."""
+    return train_form.parameters_of(presets.startable(name), question=name)
 
 
 def _apply_pending() -> None:
-    """Applies the run or tuning that a button has just started; fills in the settings for a link that names only a run."""
+    """Applies the run or tuning that a button has just started.
+
+    Fills in the settings for a link that names only a run or a question.
+    """
     if "show-study" in st.session_state:
         st.query_params.from_dict(st.session_state.pop("show-study"))
     linked = st.query_params.to_dict()
+    if set(linked) <= {"question", "v"} and linked.get("question") in presets.names():
+        st.query_params.from_dict(_of_question(linked["question"]))
+        return
     started = st.session_state.pop("show-run", None)
     wanted = started or (linked.get("run") if set(linked) <= {"run", "v", *_LOOKS} else None)
     if wanted is None:
@@ -82,7 +95,7 @@ def _apply_pending() -> None:
         parameters = train_form.parameters_of(run.spec, run.id)
     except BadInput:
         return  # the page says so where the run would be shown
-    st.query_params.from_dict(parameters | {key: text for key, text in linked.items() if key in _LOOKS})
+    st.query_params.from_dict(parameters | {key: text for key, text in linked.items() if key in (*_LOOKS, "question")})
 
 
 def _run_to_show(named: str | None) -> tuple[str | None, list[str]]:
@@ -99,12 +112,16 @@ def _run_to_show(named: str | None) -> tuple[str | None, list[str]]:
 def _controls(view: View) -> tuple[train_form.Values, RunSpec | None, str]:
     """Draws the form; returns its values, their spec (None: invalid, and the form says what to change) and the device."""
     _preset(view)
+    origin = st.container(key="from-question", horizontal=True, vertical_alignment="center", gap="small")
     values = train_form.form(view)
     device = device_choice.choice()
     spec, refusal = _checked(values)
+    with origin:
+        _from_question(view, spec)
     with st.container(key="start-box", gap="small"):
         if refusal:
             st.error(plain(refusal))
+            mending.button(view, values)
         elif spec is not None:
             noise_warning.show(spec)
             st.caption(_estimate(spec, device))
@@ -123,12 +140,25 @@ def _preset(view: View) -> None:
     def load() -> None:
         picked = st.session_state[key]
         if picked is not None:
-            view.go(train_form.parameters_of(presets.startable(picked)))
+            view.go(_of_question(picked))
 
     st.selectbox(
         "Preset", list(about), index=None, placeholder="Start from a question …",
         format_func=lambda name: _preset_title(about[name]), key=key, on_change=load,
     )  # fmt: skip
+
+
+def _from_question(view: View, spec: RunSpec | None) -> None:
+    """Draws which question the form started from, with a link to its answer; once changed, with the way back."""
+    name = cast("str | None", view["question"])
+    if name is None:
+        return
+    is_changed = spec is None or spec.digest() != presets.startable(name).digest()
+    about = presets.about(name)
+    st.caption(plain(f"From the question “{about.title}”{'; changed.' if is_changed else '.'}"))
+    if is_changed:
+        st.button("Back to it", key="back-to-question", type="tertiary", on_click=lambda: view.go(_of_question(name)))
+    st.page_link("pages/questions.py", label="Its answer", query_params={"v": "1", "question": name})
 
 
 def _preset_title(preset: presets.Preset) -> str:

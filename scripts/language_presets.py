@@ -112,6 +112,7 @@ def thousands() -> str:
 [about]
 title = "PeCL's baselines with thousands of texts a task (SmolLM2)"
 question = "Six tasks of 2,000 texts: what do privacy and forgetting cost with this much to learn from?"
+shows = "forgetting"
 live_demo = false
 label = "seqft"
 

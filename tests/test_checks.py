@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 
 import pytest
 from hypothesis import given
@@ -220,3 +221,33 @@ def test_a_spec_made_in_python_takes_the_settings_of_its_method_and_survives_jso
 def test_foreign_settings_are_refused_where_a_spec_is_made(fields: dict[str, object], says: str) -> None:
     with pytest.raises(ValidationError, match=re.escape(says)):
         RunSpec.model_validate({"method": "naive", "scenario": {"kind": "class-incremental"}, **fields})
+
+
+@pytest.mark.parametrize("method", methods.CARDS)
+@pytest.mark.parametrize("dataset", ["digits", "pii-synthetic"])
+@pytest.mark.parametrize("scenario", ["class-incremental", "permuted", "source-incremental", "federated"])
+def test_a_refused_pair_is_mended_and_a_possible_one_left_alone(method: str, dataset: str, scenario: str) -> None:
+    raw = {"method": method, "data": {"dataset": dataset}, "scenario": {"kind": scenario}}
+    changes = checks.repair(raw)
+    try:
+        checks.check(checks.parse(raw))
+    except BadInput:
+        assert changes
+    else:
+        assert not changes
+    mended = checks.parse(checks.changed(raw, changes))
+    checks.check(mended)
+    assert mended.method == method
+
+
+def test_a_fix_is_a_command_that_gives_the_same_settings() -> None:
+    raw = {"method": "joint-network", "privacy": {"epsilons": [1.0]}, "scenario": {"kind": "federated"}}
+    changes = checks.repair(raw)
+    assert changes == {"scenario": {"kind": "class-incremental"}, "privacy.epsilons": (math.inf,)}
+    sets = shlex.split(checks.as_sets(changes))[1::2]
+    assert checks.parse(checks.apply_sets(raw, sets)) == checks.parse(checks.changed(raw, changes))
+
+
+def test_missing_data_take_a_decision() -> None:
+    raw = {"data": {"dataset": "own:nothing-here"}}
+    assert checks.repair(raw) == {}

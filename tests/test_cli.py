@@ -57,6 +57,24 @@ def test_run_prints_exactly_one_document_and_show_gives_it_again(capsys: pytest.
     )
 
 
+def test_all_runs_of_a_preset_are_one_set_and_one_list_of_documents(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("run", "--preset", "blurry-digits", "--all", "--set", "seeds=[0]", "--device", "cpu", "--json")
+    status, out, said = called(*arguments, capsys=capsys)
+    assert status == 0
+    documents = json.loads(out)
+    assert {one["label"] for one in documents} == set(presets.variants("blurry-digits"))
+    assert all(one["status"] == "finished" and one["cells"] for one in documents)
+    assert "4 of 4 runs finished" in said
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--all", "--set", "method=cosine"), ("--preset", "digits-cosine", "--all", "--ceiling")]
+)
+def test_all_needs_a_preset_and_nothing_else(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, said = called("run", *arguments, capsys=capsys)
+    assert (status, said.startswith("--all")) == (2, True)
+
+
 def test_the_ceiling_is_trained_when_asked_for_and_known_from_then_on(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = called(*SMALL, "--json", capsys=capsys)
     document = json.loads(out)
@@ -363,3 +381,9 @@ def test_a_reader_who_leaves_ends_no_run(tmp_path: Path) -> None:
         document = json.loads(running.stdout.read())
         assert running.wait(PATIENCE_SECONDS) == 0
     assert document["status"] == "finished"
+
+
+def test_a_refusal_that_one_value_mends_names_the_option(capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, said = called("run", "--set", "method=joint-network", "--set", "privacy.epsilons=[1.0]", capsys=capsys)
+    assert status == 2
+    assert said.endswith("; add --set 'privacy.epsilons=[inf]'\n")

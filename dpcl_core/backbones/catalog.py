@@ -131,6 +131,13 @@ def refuses(card: BackboneCard, dataset_name: str) -> str | None:
     return f"was trained on {', '.join(trained_on)}, whose {what} are then no longer private; take {' or '.join(fitting)}"
 
 
+def fitting(dataset_name: str, *, is_language_model: bool = False) -> str | None:
+    """The first network of this computer that reads such data and was not trained on them; None if there is none."""
+    alike = (card for card in CARDS.values() if card.is_language_model == is_language_model)
+    able = (card.name for card in alike if refuses(card, dataset_name) is None and available(card) is None)
+    return next(able, None)
+
+
 def refuse_resolution(card: BackboneCard, resolution: int | None) -> None:
     """Raises BadInput for a resolution that the network cannot read pictures at; None is its own."""
     if resolution is None or resolution in card.resolutions:

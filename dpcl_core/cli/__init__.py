@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (BadInput, StoreTrouble) as error:
         from dpcl_core.cli.output import one_line
 
-        print(one_line(error), file=sys.stderr)
+        print(one_line(error) + _fix(error), file=sys.stderr)
         return 2 if error.kind in INPUT else 1
     except BrokenPipeError:
         sys.stderr.close()  # the reader closed the pipe (… | head): not an error
@@ -35,3 +35,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 1
+
+
+def _fix(error: BadInput | StoreTrouble) -> str:
+    """What to add to the command where new values mend it; else nothing."""
+    if not isinstance(error, BadInput) or not error.fix:
+        return ""
+    from dpcl_core.checks import as_sets
+
+    return f"; add {as_sets(error.fix)}"

@@ -64,6 +64,8 @@ def build() -> Parser:
         sub = add(name, command, text, kept="runs" if name == "run" else "")
         add_settings(sub, "settings as TOML")
         if name == "run":
+            every = "with --preset: all its runs, cheapest first, stopped together; --json prints a list of documents"
+            sub.add_argument("--all", action="store_true", help=every)
             ceiling = "first train on all tasks at once without noise, for comparison; not private: public benchmarks only"
             sub.add_argument("--ceiling", action="store_true", help=ceiling)
         if name == "audit":

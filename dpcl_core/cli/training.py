@@ -27,6 +27,8 @@ def run(options: argparse.Namespace) -> int:
     from dpcl_core.papers import ceilings
     from dpcl_core.runs.store import Store
 
+    if options.all:
+        return run_all(options)
     spec = spec_of(options)
     checks.check(spec)
     store = Store(options.store)
@@ -44,6 +46,45 @@ def run(options: argparse.Namespace) -> int:
         else:
             print(export.text(events, spec, ceilings.known(spec, store=store)), end="")
     return exit_status(run)
+
+
+def run_all(options: argparse.Namespace) -> int:
+    """Carries out every run of a preset as one entry of the queue, cheapest first; a stop of one ends all that are left."""
+    from dpcl_core import export, presets
+    from dpcl_core.papers import ceilings, questions
+    from dpcl_core.runs.sets import Sets
+    from dpcl_core.runs.store import Store
+
+    if options.preset is None:
+        raise BadInput("--all", "", "needs --preset NAME: it carries out every run of that preset")
+    if options.spec is not None or options.ceiling:
+        raise BadInput("--all", "", "cannot be combined with a SPEC.toml or --ceiling")
+    specs = presets.startable_variants(options.preset, options.set)
+    for spec in specs.values():
+        checks.check(spec)
+    store, device = Store(options.store), on_device(options.device)
+    sets = Sets(store)
+    set_id = sets.create(options.preset, questions.cheapest_first(specs, store, device), device=device)
+    say(f"set {set_id}: {len(specs)} runs")
+    try:
+        for label, run in sets.get(set_id).runs.items():
+            if store.status(run.id) != "cancelled":  # the end of one run starts the next in a process of its own: follow it
+                say(f"run {run.id} ({label})")
+                if carried_out(store, run.id).status == "cancelled":
+                    sets.request_stop(set_id)
+    except KeyboardInterrupt:
+        sets.request_stop(set_id)
+        raise
+    ended = sets.get(set_id)
+    if options.json:
+        print_json([{"label": label, **export.document_of(store, run)} for label, run in ended.runs.items()])
+    else:
+        for label, run in ended.runs.items():
+            if run.status == "finished":
+                ceiling = ceilings.known(run.spec, store=store)
+                print(f"{label}\n{export.text(store.events(run.id), run.spec, ceiling)}")
+    say(ended.line())
+    return max(exit_status(run) for run in ended.runs.values())
 
 
 def trained(store: Store, spec: RunSpec, name: str | None, device: str | None) -> Run:

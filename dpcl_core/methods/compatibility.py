@@ -28,7 +28,18 @@ def check(spec: RunSpec) -> None:
         if dataset.kind not in kinds:
             named = _either([_NAMES[kind] for kind in kinds])
             examples = _either([next(card.name for card in datasets.CARDS.values() if card.kind == kind) for kind in kinds])
-            raise BadInput("data.dataset", dataset.name, f"must be a dataset of {named}, such as {examples}; {reason}")
+            allowed = f"must be a dataset of {named}, such as {examples}; {reason}"
+            raise BadInput("data.dataset", dataset.name, allowed, _fix(spec))
+
+
+def _fix(spec: RunSpec) -> dict[str, object]:
+    """The first dataset of this computer that method and stream both accept; a stream of the method's where none can be."""
+    wanted = [kinds for kinds, _ in _requirements(spec)]
+    fitting = [kind for kind in get_args(Kind) if all(kind in kinds for kinds in wanted)]
+    if not fitting:
+        return {"scenario": {"kind": methods.card(spec.method).scenarios[0]}}
+    here = (card.name for card in datasets.CARDS.values() if card.kind in fitting and datasets.available(card) is None)
+    return {"data.dataset": name} if (name := next(here, None)) else {}
 
 
 def _requirements(spec: RunSpec) -> Iterator[tuple[tuple[Kind, ...], str]]:

@@ -29,7 +29,7 @@ from dpcl_core.errors import BadInput, FailureKind
 from dpcl_core.events import CellFinished, Event, JsonValue, Note, from_json, to_json
 from dpcl_core.runs import tables
 from dpcl_core.runs.process import Process
-from dpcl_core.runs.tables import ACTIVE, audits, cells, events, runs, turns
+from dpcl_core.runs.tables import ACTIVE, audits, cells, events, runs, set_runs, turns
 from dpcl_core.spec import RunSpec
 
 Status = Literal["queued", "starting", "running", "stopping", "cancelled", "failed", "lost", "finished"]
@@ -47,6 +47,7 @@ class Run:
     `readable_spec` is None where the settings name something this program no longer has; `spec_trouble` then says so in
     one sentence and `raw_spec` still holds what was stored. `estimate_seconds`: total duration, estimated from past runs
     of the same workload; None when unknown or over. `process` carries the run out, or waits in a terminal to do so.
+    `place_in_queue`: counts the waiting entries, from 1, a set of runs as one; None where it waits for no other entry.
     """
 
     id: str
@@ -106,9 +107,9 @@ class Store:
 
     def create(self, spec: RunSpec, *, name: str | None = None, device: str = "cpu") -> str:
         """Puts a run at the end of its device's queue and gives its id. Raises BadInput for a bad name or device."""
-        label = _clean_name(f"{spec.method} on {spec.data.dataset}" if name is None else name)
+        label = clean_name(f"{spec.method} on {spec.data.dataset}" if name is None else name)
         with self.writing() as connection:
-            return enqueue(connection, spec, name=label, workload=workload_of(spec), n_cells=_n_cells(spec), device=device)
+            return enqueue(connection, spec, name=label, workload=workload_of(spec), n_cells=n_cells_of(spec), device=device)
 
     def retry(self, run_id: str) -> str:
         """A new run of the same settings, name and device, at the end of the queue; gives its id."""
@@ -142,9 +143,17 @@ class Store:
 
     def estimate_seconds(self, spec: RunSpec, *, device: str = "cpu") -> float | None:
         """Estimated duration of a run of this spec, from finished runs of the same workload; None when there are none."""
-        workload = workload_of(spec)
+        return self.estimates([spec], device=device)[0]
+
+    def estimates(self, specs: Sequence[RunSpec], *, device: str = "cpu") -> list[float | None]:
+        """`estimate_seconds` of several specs, by one query."""
+        workloads = [workload_of(spec) for spec in specs]
         with self.reading() as connection:
-            return _estimate(_past(connection, [workload]).get((workload, device), []), _n_cells(spec))
+            past = _past(connection, set(workloads))
+        return [
+            _estimate(past.get((workload, device), []), n_cells_of(spec))
+            for workload, spec in zip(workloads, specs, strict=True)
+        ]
 
     # Events
 
@@ -209,7 +218,7 @@ class Store:
 
     def rename(self, run_id: str, name: str) -> None:
         """Gives a run another name. Raises BadInput for an empty or long one."""
-        self._set(run_id, name=_clean_name(name))
+        self._set(run_id, name=clean_name(name))
 
     def delete(self, run_id: str) -> None:
         """Hides a run from the list until `restore`; a queued one is cancelled. Raises BadInput while it is under way."""
@@ -339,14 +348,16 @@ def checked_id(run_id: str) -> str:
     return run_id
 
 
-def _clean_name(name: str) -> str:
+def clean_name(name: str) -> str:
+    """The name of a run without needless blanks. Raises BadInput for an empty or long one."""
     cleaned = " ".join(name.split())
     if not 1 <= len(cleaned) <= LONGEST_NAME or not cleaned.isprintable():
         raise BadInput("name", name, f"must be one line of 1 to {LONGEST_NAME} characters")
     return cleaned
 
 
-def _n_cells(spec: RunSpec) -> int:
+def n_cells_of(spec: RunSpec) -> int:
+    """The number of models of a run."""
     return len(spec.privacy.epsilons) * len(spec.seeds)
 
 
@@ -388,12 +399,21 @@ def _cell_row(run_id: str, document: Mapping[str, JsonValue]) -> dict[str, JsonV
 
 
 def _places(connection: Connection) -> dict[str, int]:
-    """Place in its device's queue of every queued run, from 1."""
-    counts: dict[str, int] = {}
+    """Place in its device's queue of every queued run, from 1; the runs of a set share one.
+
+    A set that is under way waits no more: its queued runs have none.
+    """
+    entries: dict[str, list[str]] = {}
     places = {}
-    query = select(runs.c.id, runs.c.device).where(runs.c.status == "queued").order_by(runs.c.number)
-    for run_id, device in connection.execute(query):
-        places[run_id] = counts[device] = counts.get(device, 0) + 1
+    query = select(runs.c.id, runs.c.device, runs.c.status, set_runs.c.set_id).select_from(runs.outerjoin(set_runs))
+    rows = connection.execute(query.where(runs.c.status.in_(("queued", *ACTIVE))).order_by(runs.c.number)).all()
+    under_way = {row.set_id for row in rows if row.status != "queued"}
+    for row in rows:
+        if row.status == "queued" and (row.set_id is None or row.set_id not in under_way):
+            ahead, entry = entries.setdefault(row.device, []), row.set_id or row.id
+            if entry not in ahead[-1:]:
+                ahead.append(entry)
+            places[row.id] = len(ahead)
     return places
 
 

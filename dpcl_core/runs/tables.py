@@ -34,8 +34,8 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from dpcl_core.errors import StoreTrouble, StoreUnknown
 
-LAYOUT = 3  # raise it with every change of the tables below
-_GROWN_FROM = (1, 2)  # layouts that only lack tables of this one
+LAYOUT = 4  # raise it with every change of the tables below
+_GROWN_FROM = (1, 2, 3)  # layouts that only lack tables of this one
 BUSY_SECONDS = 10
 
 ACTIVE = ("starting", "running", "stopping")
@@ -128,6 +128,22 @@ audits = Table(
     Column("id", String(12), ForeignKey("runs.id"), primary_key=True),
     Column("run_id", String(12), ForeignKey("runs.id"), nullable=False, index=True),
     Column("results", JSON, nullable=False),  # one per budget, in the order computed
+)
+
+# The runs of a preset that were started together: one entry in the queue.
+sets = Table(
+    "sets",
+    metadata,
+    Column("id", String(12), ForeignKey("runs.id"), primary_key=True),  # that of its first run
+    Column("preset", Text, nullable=False, index=True),
+)
+
+set_runs = Table(
+    "set_runs",
+    metadata,
+    Column("run_id", String(12), ForeignKey("runs.id"), primary_key=True),
+    Column("set_id", String(12), ForeignKey("sets.id"), nullable=False, index=True),
+    Column("label", Text, nullable=False),
 )
 
 

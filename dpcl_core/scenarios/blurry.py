@@ -34,7 +34,8 @@ ORACLE = (
 def n_tasks(settings: Blurry, n_classes: int, sources: tuple[str, ...] = ()) -> int:
     """The number of tasks. Raises BadInput where there are more of them than classes."""
     if settings.tasks > n_classes:
-        raise BadInput("scenario.tasks", settings.tasks, f"must be at most {n_classes}, the number of classes")
+        allowed = f"must be at most {n_classes}, the number of classes"
+        raise BadInput("scenario.tasks", settings.tasks, allowed, {"scenario.tasks": n_classes})
     return settings.tasks
 
 

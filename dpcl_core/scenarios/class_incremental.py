@@ -49,20 +49,22 @@ def task(index: int, name: str, classes: Sequence[int], table: Table, homes: NDA
 def per_task(settings: ClassGroups, n_classes: int) -> int:
     """Classes in each task. Raises BadInput where there are too few classes, or they do not divide evenly."""
     if settings.tasks > n_classes:
-        raise BadInput("scenario.tasks", settings.tasks, f"must be at most {n_classes}, the number of classes")
+        allowed = f"must be at most {n_classes}, the number of classes"
+        raise BadInput("scenario.tasks", settings.tasks, allowed, {"scenario.tasks": n_classes})
     if settings.classes_per_task is not None:
         if settings.classes_per_task > n_classes:
             raise BadInput("scenario.classes_per_task", settings.classes_per_task, f"must be at most {n_classes}")
         if settings.tasks * settings.classes_per_task > n_classes:
             most = n_classes // settings.classes_per_task
             allowed = f"must be at most {most}, as each takes {settings.classes_per_task} of the {n_classes} classes"
-            raise BadInput("scenario.tasks", settings.tasks, allowed)
+            raise BadInput("scenario.tasks", settings.tasks, allowed, {"scenario.tasks": most})
         return settings.classes_per_task
     if n_classes % settings.tasks:
         allowed = (
             f"must divide the {n_classes} classes evenly ({divisors(n_classes)}), or scenario.classes_per_task be given"
         )
-        raise BadInput("scenario.tasks", settings.tasks, allowed)
+        nearest = max(n for n in range(1, settings.tasks) if n_classes % n == 0)
+        raise BadInput("scenario.tasks", settings.tasks, allowed, {"scenario.tasks": nearest})
     return n_classes // settings.tasks
 
 

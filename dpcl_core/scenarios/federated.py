@@ -24,7 +24,8 @@ def n_tasks(settings: Federated, n_classes: int, sources: tuple[str, ...] = ()) 
     if (by_source or settings.partition == "domain") and not sources:
         field = "protocol" if by_source else "partition"
         allowed = "needs a dataset made of several sources, such as amazon-domains"
-        raise BadInput(f"scenario.{field}", getattr(settings, field), allowed)
+        fix = {f"scenario.{field}": type(settings).model_fields[field].default}
+        raise BadInput(f"scenario.{field}", getattr(settings, field), allowed, fix)
     named, available = settings.order, len(sources) if by_source else n_classes
     if named is not None:
         for name in named:
@@ -38,7 +39,8 @@ def n_tasks(settings: Federated, n_classes: int, sources: tuple[str, ...] = ()) 
     tasks = settings.tasks or available
     if tasks > available:
         what = "sources" if by_source else "classes"
-        raise BadInput("scenario.tasks", tasks, f"must be at most {available}, the number of {what}")
+        allowed = f"must be at most {available}, the number of {what}"
+        raise BadInput("scenario.tasks", tasks, allowed, {"scenario.tasks": available})
     if settings.protocol == "class-incremental" and available % tasks:
         allowed = f"must divide the {available} classes evenly ({class_incremental.divisors(available)})"
         raise BadInput("scenario.tasks", tasks, allowed)
@@ -47,7 +49,8 @@ def n_tasks(settings: Federated, n_classes: int, sources: tuple[str, ...] = ()) 
     if settings.partition == "domain":
         n_home = tasks if by_source else len(sources)
         if settings.clients < n_home:
-            raise BadInput("scenario.clients", settings.clients, f"must be at least {n_home}, one client a source")
+            allowed = f"must be at least {n_home}, one client a source"
+            raise BadInput("scenario.clients", settings.clients, allowed, {"scenario.clients": n_home})
     return tasks
 
 

@@ -12,7 +12,8 @@ from dpcl_core.scenarios.stream import Table, Task, TaskStream, generator
 def n_tasks(settings: SourceIncremental, n_classes: int, sources: tuple[str, ...] = ()) -> int:
     """The number of tasks. Raises BadInput for a dataset without sources, or an order that names another or one twice."""
     if not sources:
-        raise BadInput("scenario.kind", settings.kind, "needs a dataset made of several sources, such as 5-datasets")
+        allowed = "needs a dataset made of several sources, such as 5-datasets"
+        raise BadInput("scenario.kind", settings.kind, allowed, {"scenario": {"kind": "class-incremental"}})
     if settings.order is None:
         return len(sources)
     if not settings.order:

@@ -259,15 +259,22 @@ def test_recorded_lists_belong_to_one_model() -> None:
     assert {event.cell for event in SAID if type(event) is type(TOLD)} == set(SPEC.cells())
 
 
-def test_the_train_page_shows_the_newest_lists_live_and_keeps_them_in_a_tab(open_page: Open, store: Store) -> None:
+def test_the_train_page_shows_the_newest_lists_live_and_every_round_afterwards(open_page: Open, store: Store) -> None:
     early = SAID[: SAID.index(TOLD_FIRST) + 1]
     page = open_page("train", run=replay.fill(store, SPEC, early, status="running"))
     assert not page.exception
     assert "Which list entry is which?" in words(page)
     over = open_page("train", run=replay.fill(store, SPEC, SAID))
-    assert "Lists" in [tab.label for tab in over.tabs]
+    assert not over.exception
+    slider = over.select_slider[0]
+    newest = slider.value
+    assert "Which list entry is which?" in words(over)
+    moved = slider.set_value(0).run()
+    assert not moved.exception
+    assert slider.options[0] in words(moved)
+    assert newest
     plain = open_page("train", run=replay.fill(store, SPEC, replay.recorded(SPEC)))
-    assert "Lists" not in [tab.label for tab in plain.tabs]
+    assert "Which list entry is which?" not in words(plain)
 
 
 def test_published_values_stand_beside_the_methods_they_are_of() -> None:

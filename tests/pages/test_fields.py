@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from dpcl_core import checks
 from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.scenarios import catalog as scenarios
 from pages.parts.shell import fields
 from pages.parts.training import train_form
@@ -79,3 +80,19 @@ def test_permutations_of_ones_own_are_for_files_and_commands_not_for_links() -> 
     parameters = train_form.parameters_of(spec)
     assert not any("permutations" in key for key in parameters)
     assert parameters["s.tasks"] == "2"
+
+
+@pytest.mark.parametrize("card", methods.CARDS.values(), ids=lambda card: card.name)
+def test_at_most_three_settings_stand_in_front_and_each_exists(card: MethodCard) -> None:
+    named = {setting.name for setting in fields.settings(card.params)}
+    assert set(card.matters) <= named
+    assert len(set(card.matters)) == len(card.matters) == min(3, len(named))
+
+
+def test_no_title_or_option_of_a_method_is_a_raw_name() -> None:
+    for card in methods.CARDS.values():
+        for setting in fields.settings(card.params):
+            assert "_" not in setting.title
+            assert setting.title[:1].isupper()
+            assert not any("_" in fields.option_title(option) for option in setting.options)
+    assert [fields.option_title(option) for option in ("ot", "per-task")] == ["Optimal transport", "Per task"]

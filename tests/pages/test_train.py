@@ -12,6 +12,7 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
+from dpcl_core import presets
 from dpcl_core.events import CellFinished, Progress, TaskLearned
 from dpcl_core.papers import ceilings
 from dpcl_core.runs import devices
@@ -335,3 +336,39 @@ def test_a_run_that_guesses_is_warned_about(open_page: Open, store: Store) -> No
     ]
     page = open_page("train", v="1", run=replay.fill(store, spec, guessed))
     assert any("Cannot be told from guessing" in warning.value.replace("\\", "") for warning in page.warning)
+
+
+def test_a_method_without_noise_offers_the_budget_it_takes(open_page: Open) -> None:
+    page = open_page("train", v="1", m="joint-network", e="1")
+    assert not page.exception
+    assert page.button(key="start").disabled
+    mend = page.button(key="mend")
+    assert mend.label == "Use ε = ∞ instead"
+    mend.click().run()
+    assert not page.exception
+    assert not page.button(key="start").disabled
+    assert page.query_params["e"] == "inf"
+
+
+def test_a_refused_pair_of_method_and_data_names_all_that_changes(open_page: Open) -> None:
+    page = open_page("train", v="1", m="cslr-server-head")
+    mend = page.button(key="mend")
+    assert mend.label == "Use settings that go together"
+    assert "They are: " in words(page)
+    mend.click().run()
+    assert not page.exception
+    assert not page.button(key="start").disabled
+
+
+def test_the_form_names_its_question_until_something_changes_and_knows_the_way_back(open_page: Open) -> None:
+    page = open_page("train", question="blurry-digits")
+    assert not page.exception
+    title = presets.about("blurry-digits").title
+    assert f"From the question “{title}”." in words(page).replace("\\", "")
+    assert page.query_params["s"] == "i-blurry"
+    page.selectbox(key=next(box.key for box in page.selectbox if box.label == "Method")).set_value("naive").run()
+    assert f"From the question “{title}”; changed." in words(page).replace("\\", "")
+    page.button(key="back-to-question").click().run()
+    assert not page.exception
+    assert f"From the question “{title}”." in words(page).replace("\\", "")
+    assert page.query_params["question"] == "blurry-digits"

@@ -32,6 +32,8 @@ class MethodCard:
     """Description, settings and compatibility of one method.
 
     `module` contains `make_learner`.
+    `matters`: the settings that matter most to a first reader, three at most; a form shows the others under
+    Advanced; none given: all in front.
     `shares`: the cells that one learner takes: "all" of the run's grid, the "epsilons" of one seed, or one "cell".
     `trains_on`: one "task" at a time, or "all" examples of all tasks together, which it keeps.
     `refuses` raises BadInput for settings that cannot work on data with these public sizes.
@@ -70,6 +72,7 @@ class MethodCard:
     labels: tuple[LabelSetting, ...]
     scenarios: tuple[str, ...]
     printed: Print
+    matters: tuple[str, ...] = ()
     table_names: Callable[[RunSpec], tuple[str, str]] = lambda spec: (spec.method, "")
     reference: str = ""
     differences: Callable[[RunSpec], tuple[str, ...]] = lambda spec: ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import streamlit as st
@@ -44,17 +44,37 @@ def choose(view: View) -> Result | None:
     return stored_results.of(state.store().get(run_id))
 
 
-def latest(result: Result, epsilon: float, *, live: bool) -> None:
-    """Draws the newest lists of one budget on their map, with a link to the page Matching clients."""
-    from dpcl_core.figures import signatures
-    from dpcl_core.runs import matching
-
+def matched(result: Result, epsilon: float, *, live: bool) -> None:
+    """Draws the lists of one budget on their map: of the newest round, once the run is over of any."""
     rounds = [event for event in matchings(result) if event.cell.epsilon == epsilon]
     if not rounds:
         return
-    event = rounds[-1]
+    if live:
+        _map(result, rounds[-1:], 0, live=True)
+    else:
+        _of_rounds(result, rounds_of(result, rounds[-1].cell))
+
+
+@st.fragment
+def _of_rounds(result: Result, rounds: Sequence[Signatures]) -> None:
+    """Draws a slider over the rounds of one model and the map of the chosen one, alone when it moves."""
+    at = len(rounds) - 1
+    if at:
+        names = [_round_name(event, result) for event in rounds]
+        key = f"lists-round-{result.run_id}-{rounds[at].cell.epsilon:g}"
+        at = st.select_slider("Lists of", range(len(rounds)), at, format_func=names.__getitem__, key=key)
+    _map(result, rounds, at, live=False)
+
+
+def _map(result: Result, rounds: Sequence[Signatures], at: int, *, live: bool) -> None:
+    """Draws one round's lists on the map that holds all rounds, with a link to the page Matching clients."""
+    from dpcl_core.figures import signatures
+    from dpcl_core.runs import matching
+
+    event = rounds[at]
     entries, prototypes = matching.entries([event]), matching.prototypes([event])
-    picture = signatures.on_map(entries, prototypes, space="signature", dark=style.is_dark())
+    within = signatures.extent(matching.entries(rounds), matching.prototypes(rounds), "signature")
+    picture = signatures.on_map(entries, prototypes, space="signature", within=within, dark=style.is_dark())
     figure_card.show(
         picture, result.provenance, key="lists", title="Which list entry is which?",
         note=f"{_round_name(event, result)}; the simulator's view, not visible to the server", table=entries, live=live,

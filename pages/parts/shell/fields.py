@@ -8,11 +8,22 @@ from typing import Literal, cast
 from pydantic import BaseModel
 
 from pages.parts.shell import link
+from pages.parts.shell.text import capital
 
 Sort = Literal["whole", "number", "choice", "flag", "text", "texts", "wholes"]
 Schema = dict[str, object]
 _MOST = 10**6
 _HUGE = 1e300
+
+
+_OPTIONS = {  # the names of options that do not read as words
+    "dp-sgd": "DP-SGD", "fn": "noisy embeddings (FN)", "npo": "negative preference (NPO)", "ot": "optimal transport",
+    "hungarian": "Hungarian assignment", "pca-mean": "means on public axes", "mean": "means", "target": "anchor targets",
+    "film": "FiLM", "lora": "LoRA", "head": "last layer only", "argmax": "largest score (ArgMax)",
+    "cnn-32": "CNN, 32 channels", "cnn-64": "CNN, 64 channels", "cnn-128": "CNN, 128 channels", "bilstm": "BiLSTM",
+    "cnn-ig": "CNN-Ig", "cnn-ig-featureless": "CNN-Ig without statistics", "taylor1-abs": "first-order Taylor, absolute",
+    "taylor1-linear": "first-order Taylor, linear", "lifelong": "that of the other methods",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -50,6 +61,11 @@ def settings(model: type[BaseModel], leave_out: tuple[str, ...] = ()) -> tuple[S
     shared = cast("dict[str, Schema]", schema.get("$defs", {}))
     fields = cast("dict[str, Schema]", schema.get("properties", {}))
     return tuple(_setting(name, field, shared) for name, field in fields.items() if name not in leave_out)
+
+
+def option_title(option: str) -> str:
+    """An option of a setting in words."""
+    return capital(_OPTIONS.get(option, option.replace("-", " ")))
 
 
 def _setting(name: str, field: Schema, shared: dict[str, Schema]) -> Setting:

@@ -24,20 +24,44 @@ def has_any(result: Result) -> bool:
     return any(isinstance(event, (TokensScored, Retained, Leaks)) for event in result.events)
 
 
-def latest(result: Result, epsilon: float, *, key: str) -> None:
-    """Draws the heatmap of the first text that the run scored last, at one budget."""
+def scored(result: Result, epsilon: float, *, live: bool) -> None:
+    """Draws the heatmap of a task's first scored text, at one budget: of the latest task, once the run is over of any."""
     events = [event for event in result.events if isinstance(event, TokensScored) and event.cell.epsilon == epsilon]
     if not events or not events[-1].texts:
         return
-    event = events[-1]
-    text = event.texts[0]
+    seed = events[-1].cell.seed
+    by_task = {event.task: event for event in events if event.texts and event.cell.seed == seed}
+    if live:
+        _heatmap(result, events[-1], key="live")
+    else:
+        _of_tasks(result, by_task)
+
+
+@st.fragment
+def _of_tasks(result: Result, by_task: Mapping[int, TokensScored]) -> None:
+    """Draws a slider over the tasks and the heatmap of the chosen one, alone when it moves."""
+    tasks = sorted(by_task)
+    at = tasks[-1]
+    if len(tasks) > 1:
+        key = f"heat-task-{result.run_id}-{by_task[at].cell.epsilon:g}"
+        at = st.select_slider("A text of", tasks, at, format_func=lambda task: _task_name(result, task), key=key)
+    _heatmap(result, by_task[at], key="over")
+
+
+def _task_name(result: Result, task: int) -> str:
     names = result.started.task_names if result.started is not None else ()
-    task = f"task {event.task + 1}" + (f", {names[event.task]}" if event.task < len(names) else "")
+    return f"task {task + 1}" + (f", {names[task]}" if task < len(names) else "")
+
+
+def _heatmap(result: Result, event: TokensScored, *, key: str) -> None:
+    """Draws the first text of one scoring, in the chosen layer."""
+    task = _task_name(result, event.task)
     model = "the frozen public model" if event.model == "base" else "the model after the task"
     with layout.card(f"heat-{key}"):
         st.markdown(f"**Which words are treated as sensitive?** :small[{plain(task)}; scored by {model}]")
         layer = heat.picker("score", f"layer-{key}")
-        heat.show(text, layer, dials_of(result.spec, epsilon), f"A text of {task}", key=f"heatmap-{key}")
+        dials = dials_of(result.spec, event.cell.epsilon)
+        heat.show(event.texts[0], layer, dials, f"A text of {task}", key=f"heatmap-{key}")
         if result.run_id is not None:
             query = {"v": "1", "sh": "run", "run": result.run_id, "t": str(event.task + 1)}
             st.page_link("pages/tokens.py", label=":primary[All figures on Sensitive words →]", query_params=query)

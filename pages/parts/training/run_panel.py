@@ -100,16 +100,15 @@ def under_rule(result: Result, key: str, start: str | None) -> Result:
 def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, live: bool) -> None:
     """Draws curves, matrix and forgetting of a run; further figures in tabs when opened.
 
-    During a run its texts or lists come first, because they exist before a model is tested.
+    Its texts or lists come first: during the run they exist before a model is tested, and afterwards they show what moved.
     """
     from dpcl_core.figures import curves
 
     has_texts = run_figures.has_any(result)
+    run_figures.scored(result, chosen, live=live)
     if live and has_texts:
-        run_figures.latest(result, chosen, key="live")
         run_figures.figures(result, chosen, share=None, live=True)
-    if live:
-        lists.latest(result, chosen, live=True)
+    lists.matched(result, chosen, live=live)
     dark, spec, source, table = style.is_dark(), result.spec, result.provenance, result.accuracy
     key = (*state.where(), result.run_id, len(result.events), result.rule, chosen, dark, result.ceiling)
     overall, matrix, forgotten = _pictures(key, result)
@@ -138,19 +137,13 @@ def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, l
         st.code(checks.to_toml(spec), language="toml")
         st.code(checks.command_line(spec), language="bash", wrap_lines=True)
 
-    def texts() -> None:
-        run_figures.latest(result, chosen, key="over")
-        run_figures.figures(result, chosen, share=share, live=False)
-
     draw: dict[str, Callable[[], None]] = {
         "What privacy costs": partial(_trade_off, result, share),
         "Forgetting over tasks": forgetting,
         "Settings": settings,
     }
     if has_texts:
-        draw["Tokens"] = texts
-    if lists.has_any(result):
-        draw["Lists"] = partial(lists.latest, result, chosen, live=False)
+        draw["Tokens"] = partial(run_figures.figures, result, chosen, share=share, live=False)
     layout.tabs(draw, "more-figures")
 
 

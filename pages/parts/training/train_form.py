@@ -10,7 +10,7 @@ from typing import cast
 
 import streamlit as st
 
-from dpcl_core import checks
+from dpcl_core import checks, presets
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import files, own
 from dpcl_core.errors import BadInput
@@ -44,7 +44,7 @@ TUNED = {
 _OF_RUN = ("method", "labels", "public_labels", "tuned", "seeds")  # the form's fields by the part of the spec they set
 _OF_PRIVACY = ("epsilons", "adjacency", "noise", "label_share")
 NO_WIDGET = ("permutations",)  # thousands of numbers: for files and the command line
-_ADJACENCY = {"add-remove": "one example present or left out", "replace": "one example replaced"}
+ADJACENCY = {"add-remove": "one example present or left out", "replace": "one example replaced"}
 _OF_CLIENTS = {"add-remove": "one client present or left out", "replace": "one client replaced"}
 _SIZES = {
     "train_per_class": "Training examples per class",
@@ -68,6 +68,7 @@ def codec(method: str, scenario: str) -> link.Codec:
     return link.Codec(
         [
             field("run", "run", "run", link.Maybe(link.Text(20)), None),
+            field("question", "question", "question", link.Maybe(link.Choice(tuple(presets.names()))), None),
             field("focus", "f", "budget shown", link.Maybe(link.BUDGET), None),
             field("rule", "ru", "prediction rule shown", link.Maybe(link.Text(20)), None),
             field("method", "m", "method", link.Choice(tuple(methods.CARDS)), checks.DEFAULT_METHOD),
@@ -86,7 +87,7 @@ def codec(method: str, scenario: str) -> link.Codec:
             field("public_labels", "pl", "public labels", link.Maybe(link.Many(link.Text(60), 1000)), None),
             field("epsilons", "e", "ε", link.Many(link.BUDGET), privacy["epsilons"].default),
             field("delta", "dl", "δ", link.Maybe(link.Number(0, 1)), None),
-            field("adjacency", "a", "neighbours", link.Choice(tuple(_ADJACENCY)), privacy["adjacency"].default),
+            field("adjacency", "a", "neighbours", link.Choice(tuple(ADJACENCY)), privacy["adjacency"].default),
             field("noise", "n", "noise", link.Choice(tuple(_NOISE)), privacy["noise"].default),
             field("tuned", "tn", "settings tuned", link.Choice(tuple(TUNED)), spec["tuned"].default),
             field("study", "tu", "tuning", link.Maybe(link.Text(20)), None),
@@ -111,9 +112,9 @@ def values_of(spec: RunSpec) -> Values:
     return values | {f"p.{name}": value for name, value in spec.params.model_dump().items()}
 
 
-def parameters_of(spec: RunSpec, run_id: str | None = None) -> dict[str, str]:
-    """The link that fills the form with a spec, and shows a run."""
-    return codec(spec.method, spec.scenario.kind).write({**values_of(spec), "run": run_id})
+def parameters_of(spec: RunSpec, run_id: str | None = None, question: str | None = None) -> dict[str, str]:
+    """The link that fills the form with a spec, shows a run, and keeps the question that the form started from."""
+    return codec(spec.method, spec.scenario.kind).write({**values_of(spec), "run": run_id, "question": question})
 
 
 def raw_of(values: Mapping[str, object]) -> dict[str, object]:
@@ -176,7 +177,7 @@ def form(view: View) -> Values:
     )
     values |= _widgets(view, "s", _scenario_settings(str(values["scenario"])))
     values["method"] = pickers.select(view, "method", "Method", {name: one.title for name, one in methods.CARDS.items()})
-    values |= _widgets(view, "p", _method_settings(str(values["method"])))
+    values |= _of_method(view, str(values["method"]))
     values |= network_form.draw(view, _typed)
     values["labels"] = label_form.setting(view, methods.CARDS[str(values["method"])])
     list_line = st.container()
@@ -308,7 +309,7 @@ def _more(view: View, values: Mapping[str, object]) -> Values:
         help_text = DataSpec.model_fields[name].description
         more[name] = st.number_input(title, 1, None, start, 1, key=view.key(name), placeholder="all", help=help_text)
     more["delta"] = _delta(view, str(values["dataset"]), *_caps(more))
-    differ = _OF_CLIENTS if scenarios.CARDS[str(values["scenario"])].has_clients else _ADJACENCY
+    differ = _OF_CLIENTS if scenarios.CARDS[str(values["scenario"])].has_clients else ADJACENCY
     for name, title, options in (("adjacency", "Neighbouring datasets differ by", differ), ("noise", "Noise", _NOISE)):
         names = list(options)
         more[name] = st.radio(
@@ -352,6 +353,18 @@ def _method_settings(method: str) -> tuple[fields.Setting, ...]:
     )
 
 
+def _of_method(view: View, method: str) -> Values:
+    """Draws the settings that matter most of a method, the others folded away."""
+    settings = _method_settings(method)
+    front = methods.CARDS[method].matters or tuple(one.name for one in settings)
+    values = _widgets(view, "p", tuple(one for name in front for one in settings if one.name == name))
+    rest = tuple(one for one in settings if one.name not in front)
+    if rest:
+        with st.expander("Advanced: the method's other settings", key=view.key("advanced")):
+            values |= _widgets(view, "p", rest)
+    return values
+
+
 def _widgets(view: View, prefix: str, settings: tuple[fields.Setting, ...]) -> Values:
     """Draws a widget for every setting of a card; settings not in the link start from the card's default."""
     values: Values = {}
@@ -378,7 +391,8 @@ def _widget(view: View, name: str, setting: fields.Setting) -> object:
         return st.checkbox(title, bool(start), key=key, help=text)
     if setting.sort == "choice":
         options = list(setting.options)
-        return st.selectbox(title, options, index=options.index(str(start)), key=key, help=text)
+        place = options.index(str(start))
+        return st.selectbox(title, options, place, format_func=fields.option_title, key=key, help=text)
     if setting.sort == "texts":
         names = ", ".join(cast("tuple[str, ...]", start or ()))
         typed = st.text_input(title, names, key=key, help=f"{text} Separated by commas.", max_chars=300)

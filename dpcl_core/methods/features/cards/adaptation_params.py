@@ -26,15 +26,20 @@ class PeftParams(Params):
 
     adapter: Adapter = Field(
         "head",
+        title="Adapted parts",
         description="What is trained beside the last layer. head: nothing. film: scale and bias of every norm. lora: "
         "low-rank changes of the linear layers in the network's blocks. With lite0 both change its last stage.",
     )
     epochs: int = Field(40, ge=1, le=1000, description="How often each example is seen on average.")
     sample_rate: float = Field(
-        0.1, gt=0, le=1, allow_inf_nan=False, description="Chance that an example is in a batch (Poisson sampling)."
+        0.1, gt=0, le=1, allow_inf_nan=False,
+        title="Sampling rate q",
+        description="Chance that an example is in a batch (Poisson sampling)."
     )
     clip_norm: float = Field(
-        1.0, ge=1e-9, le=1e6, allow_inf_nan=False, description="Longest gradient that one example may contribute."
+        1.0, ge=1e-9, le=1e6, allow_inf_nan=False,
+        title="Clipping norm C",
+        description="Longest gradient that one example may contribute."
     )
     learning_rate: float = Field(0.003, gt=0, le=1e3, allow_inf_nan=False, description="Learning rate of Adam.")
     lora_rank: int = Field(4, ge=1, le=64, description="Rank of the changes under lora; not used otherwise.")
@@ -60,7 +65,7 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
     assert isinstance(params, PeftParams)
     if params.adapter != "head" and spec.data.backbone == "pixels":
         allowed = "must be head with data.backbone = pixels: there is no network whose layers could be adapted"
-        raise BadInput("params.adapter", params.adapter, allowed)
+        raise BadInput("params.adapter", params.adapter, allowed, {"params.adapter": "head"})
     if params.sample_rate * facts.task_size < 1:
         least = 1 / facts.task_size
         allowed = f"must be at least {least:.3g}, one of the {facts.task_size:.0f} examples that a task has on average"

@@ -12,6 +12,7 @@ CARD = adaptation_params.trained_card(
     "the other methods. It has a single last layer, so it needs one list of all labels.",
     source="Tobaben et al. 2025, Algorithm A2",
     params=adaptation_params.PeftParams,
+    matters=("adapter", "epochs", "clip_norm"),
     module="dpcl_core.methods.features.naive",
     labels=("prior-const",),
     forecast=noise_forecast.of_task_heads,

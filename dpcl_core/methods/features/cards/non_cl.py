@@ -15,6 +15,7 @@ class NonClParams(adaptation_params.PeftParams):
 
     release: Literal["every-task", "once"] = Field(
         "every-task",
+        title="Published",
         description="every-task: trained from scratch and released after each task, so early examples are used many times "
         "and their epsilon adds up. once: trained and released after the last task alone.",
     )
@@ -28,6 +29,7 @@ CARD = adaptation_params.trained_card(
     "is weaker.",
     source="Tobaben et al. 2025, Algorithm A3",
     params=NonClParams,
+    matters=("adapter", "epochs", "release"),
     module="dpcl_core.methods.features.non_cl",
     trains_on="all",
     at_once={"release": "once"},

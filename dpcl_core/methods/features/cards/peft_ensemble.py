@@ -14,6 +14,7 @@ class EnsembleParams(adaptation_params.PeftParams):
 
     rule: Rule = Field(
         "argmax",
+        title="Decision rule",
         description="How the members of all tasks vote. Every rule is computed, and can be looked at after the run.",
     )
 
@@ -25,6 +26,7 @@ CARD = adaptation_params.trained_card(
     "are kept, and they vote on a test example. No task can overwrite what another has learned.",
     source="Tobaben et al. 2025, Algorithm 2",
     params=EnsembleParams,
+    matters=("adapter", "epochs", "rule"),
     module="dpcl_core.methods.features.peft_ensemble",
     forecast=noise_forecast.of_task_heads,
     printed=printed.ENSEMBLE,

@@ -20,6 +20,7 @@ class CslrCentralParams(
 
     head: Literal["private", "clean"] = Field(
         "private",
+        title="Output layer",
         description="private: the head's updates are clipped and noised, and epsilon is for both. clean: they travel as "
         "they are, as published; epsilon is for the replay alone, and both together have no bound.",
     )
@@ -28,10 +29,12 @@ class CslrCentralParams(
         gt=0,
         lt=1,
         allow_inf_nan=False,
+        title="Share of ε for replay",
         description="Share of epsilon that the replay may spend, where the head is private; the head has what is then left.",
     )
     releases: Literal["task", "round"] = Field(
         "task",
+        title="Published after each",
         description="task: one release a task, of every client. round: one a round, of the clients who also send updates.",
     )
 
@@ -64,6 +67,7 @@ CARD = federated_params.card(
     "Replay and head are accounted for separately, and together.",
     source=f"{federated_params.SOURCE}, repaired: matched on the client, one noise on the joint vector, accounted",
     params=CslrCentralParams,
+    matters=("anchors", "list_size", "matcher"),
     module="dpcl_core.methods.federated.cslr_central",
     notes=notes,
     is_for_the_replay=is_for_the_replay,

@@ -35,31 +35,40 @@ class CslrPublishedParams(federated_params.ListParams, federated_params.Rehearsa
         4,
         ge=1,
         le=64,
+        title="Groups of a task",
         description="Groups that a round's lists are clustered into, of every label or of the whole task, as lists are; the "
         "paper's 1 leaves nothing to match.",
     )
     lists: Literal["label", "task"] = Field(
         "label",
+        title="Lists made for each",
         description="What a client's list is of. label: one for each label of a task, so that an entry has one label. task: "
         "one of all that the client has of a task, as printed; an entry's target is then a mixture of labels.",
     )
     rule: federated_params.Rule = Field(
         "hungarian",
+        title="Decision rule",
         description="nearest: each to its nearest group. hungarian: one to one, at least cost. ot: optimal transport.",
     )
     second_moments: Literal["diagonal", "full"] = Field(
-        "diagonal", description="What is released of second moments; full is as printed, and costs seconds a round."
+        "diagonal",
+        title="Covariances",
+        description="What is released of second moments; full is as printed, and costs seconds a round."
     )
     dimensions: Annotated[int, Field(ge=2, le=1024)] | None = Field(
-        None, description="Public axes on which all of it happens; empty: the embedding as it is, as printed."
+        None,
+        title="Public axes",
+        description="Public axes on which all of it happens; empty: the embedding as it is, as printed."
     )
     noisy_lists: bool = Field(
         False,
+        title="Noise on lists",
         description="Whether clients noise the four statistics of every entry before lists are matched, by Table 5 and "
         "again in every round, as printed (Algorithm 1, line 2).",
     )
     aggregation: Literal["shares", "entries"] = Field(
         "shares",
+        title="Unit of averaging",
         description="How groups are averaged. shares: entries count by their share of a client's texts, over the expected "
         "number of clients. entries: each counts the same, over the clients that came, as printed (Eq. 2).",
     )
@@ -68,10 +77,12 @@ class CslrPublishedParams(federated_params.ListParams, federated_params.Rehearsa
         ge=0,
         lt=1,
         allow_inf_nan=False,
+        title="Weight of the last classifier",
         description="What the replayed mixture keeps of a task's earlier rounds; 0: a round's own release alone (Eq. 2).",
     )
     targets: Literal["simplex", "raw"] = Field(
         "simplex",
+        title="Anchor targets",
         description="Noisy targets of the mixture. simplex: brought back to shares that add up to 1. raw: as released, as "
         "printed.",
     )
@@ -85,10 +96,18 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
     if params.dimensions is not None:
         federated_params.check_axes(spec, params.dimensions)
     if params.unit_length and params.dimensions is not None:
-        raise BadInput("params.unit_length", "true", "must be false with params.dimensions: rows on axes are no units")
+        allowed = "must be false with params.dimensions: rows on axes are no units"
+        raise BadInput("params.unit_length", "true", allowed, {"params.unit_length": False})
     for epsilon in spec.privacy.epsilons:
         if math.isfinite(epsilon) and epsilon not in TABLE_5:
-            raise BadInput("privacy.epsilons", f"{epsilon:g}", "must be 1, 4, 8 or inf: no noise is printed for any other")
+            allowed = "must be 1, 4, 8 or inf: no noise is printed for any other"
+            printed = sorted({_nearest_printed(other) for other in spec.privacy.epsilons})
+            raise BadInput("privacy.epsilons", f"{epsilon:g}", allowed, {"privacy.epsilons": tuple(printed)})
+
+
+def _nearest_printed(epsilon: float) -> float:
+    """The budget with printed noise whose ratio to this one is nearest to 1; infinity stays."""
+    return epsilon if math.isinf(epsilon) else min(TABLE_5, key=lambda printed: abs(math.log(printed / epsilon)))
 
 
 def notes(params: Params) -> tuple[str, ...]:
@@ -157,6 +176,7 @@ CARD = federated_params.card(
     "claimed epsilon leaves out the head, and its noise costs more than it claims.",
     source=federated_params.SOURCE,
     params=CslrPublishedParams,
+    matters=("anchors", "list_size", "matcher"),
     module="dpcl_core.methods.federated.cslr_published",
     refuses=check,
     guarantee="nominal",

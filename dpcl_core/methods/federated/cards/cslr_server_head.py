@@ -17,6 +17,7 @@ CARD = federated_params.card(
     "tasks: the head costs nothing beyond the release.",
     source=f"{federated_params.SOURCE}, repaired: matched on the client, released once a task, head from the release",
     params=CslrServerHeadParams,
+    matters=("anchors", "list_size", "matcher"),
     module="dpcl_core.methods.federated.cslr_server_head",
     shares="epsilons",
     derived=lambda params, facts: f"{facts.n_tasks} releases in all, of every client each; the head costs nothing more.",

@@ -16,6 +16,7 @@ CARD = federated_params.card(
     "noise. Nothing protects it from forgetting.",
     source="McMahan et al. 2018; DP-SGD (no replay) of Shihab et al. 2026",
     params=DpFedAvgParams,
+    matters=("rounds", "participation", "clip_norm"),
     module="dpcl_core.methods.federated.dp_fedavg",
     printed=printed.FED_AVG,
     table_names=lambda spec: ("DP-SGD (no replay)", ""),

@@ -10,7 +10,10 @@ from dpcl_core.methods.federated.cards import federated_params, printed
 class FedCilDpParams(federated_params.ClippedParams):
     """A generator and a discriminator, averaged over clients."""
 
-    noise_size: int = Field(64, ge=1, le=1024, description="Random numbers that the generator starts from.")
+    noise_size: int = Field(
+        64, ge=1, le=1024, title="Noise dimensions",
+        description="Random numbers that the generator starts from."
+    )
     consolidation_steps: int = Field(
         20, ge=0, le=1000, description="Steps on embeddings of the noised generator alone, by the server, after a round."
     )
@@ -19,6 +22,7 @@ class FedCilDpParams(federated_params.ClippedParams):
         ge=0,
         le=1000,
         allow_inf_nan=False,
+        title="Consistency weight",
         description="What agreeing with the server's generated embeddings counts for a client.",
     )
 
@@ -31,6 +35,7 @@ CARD = federated_params.card(
     "original, clients' own generators never reach the server.",
     source="Qi, Zhao and Li 2023 (FedCIL), on embeddings and under user-level privacy",
     params=FedCilDpParams,
+    matters=("rounds", "participation", "clip_norm"),
     module="dpcl_core.methods.federated.fedcil_dp",
     printed=printed.FED_CIL,
     table_names=lambda spec: ("FedCIL+DP", ""),

@@ -17,7 +17,9 @@ class FedTaLiteParams(federated_params.RoundParams):
 
     learning_rate: float = Field(0.1, gt=0, le=100, allow_inf_nan=False, description="Step size of plain gradient descent.")
     mixing: float = Field(
-        0.5, ge=0, le=100, allow_inf_nan=False, description="What the nearest anchor counts beside the feature (alpha)."
+        0.5, ge=0, le=100, allow_inf_nan=False,
+        title="Mixing weight α",
+        description="What the nearest anchor counts beside the feature (alpha)."
     )
 
 
@@ -26,7 +28,7 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
     for epsilon in spec.privacy.epsilons:
         if math.isfinite(epsilon):
             allowed = "must be inf: FedTA-lite adds no noise"
-            raise BadInput("privacy.epsilons", f"{epsilon:g}", allowed)
+            raise BadInput("privacy.epsilons", f"{epsilon:g}", allowed, {"privacy.epsilons": (math.inf,)})
     federated_params.check(spec, facts)
 
 
@@ -37,6 +39,7 @@ CARD = federated_params.card(
     "the prototype least like those of other classes. A simplified reading of its source, without noise: an upper line.",
     source="After Yu et al., CVPR 2025 (FedTA); its mixing equations were not at hand",
     params=FedTaLiteParams,
+    matters=("rounds", "participation", "mixing"),
     module="dpcl_core.methods.federated.fedta_lite",
     refuses=check,
     guarantee="none",

@@ -18,6 +18,7 @@ CARD = federated_params.card(
     "beat.",
     source="Nearest class mean, released once a task under user-level privacy",
     params=LabelMeansParams,
+    matters=("dimensions", "radius", "slots"),
     module="dpcl_core.methods.federated.label_means",
     shares="epsilons",
     derived=lambda params, facts: f"{facts.n_tasks} releases in all, of every client each; nothing is trained.",

@@ -17,6 +17,7 @@ CARD = federated_params.card(
     "lists and trains the head on texts generated from their averages. Shows what it costs to trust no one.",
     source=f"{federated_params.SOURCE}, under local trust",
     params=LocalListParams,
+    matters=("anchors", "list_size", "matcher"),
     module="dpcl_core.methods.federated.local_list",
     shares="epsilons",
     derived=lambda params, facts: (

@@ -19,20 +19,28 @@ class BaselineParams(LanguageParams):
     )
     budget: Budget = Field(
         "total",
+        title="Budget covers",
         description="What epsilon is for. total: everything that a person's texts are ever used for. per-task: the training "
         "of one task alone, as published; the total is then larger, and is shown.",
     )
-    clip_norm: Length = Field(1.0, description="Longest gradient that one text contributes; not used under mechanism = fn.")
+    clip_norm: Length = Field(
+        1.0, title="Clipping norm C",
+        description="Longest gradient that one text contributes; not used under mechanism = fn."
+    )
     embedding_clip: Length | None = Field(
-        None, description="Longest embedding of a token, under mechanism = fn; empty: the median of the model's table."
+        None,
+        title="Embedding norm bound",
+        description="Longest embedding of a token, under mechanism = fn; empty: the median of the model's table."
     )
     budget_per: BudgetPer = Field(
         "text",
+        title="Unit of protection",
         description="Under mechanism = fn, what epsilon is for: a whole text, or one token in one place; the total is then "
         "larger, and is shown.",
     )
     label_share: LabelShare = Field(
         0.0,
+        title="Share of ε for labels",
         description="Under mechanism = fn, share of epsilon that hides the label by a random answer; 0: labels are public.",
     )
 
@@ -45,9 +53,14 @@ class ErParams(BaselineParams):
     """Settings of ER: the size of the replay buffer, and how many of its texts join a step."""
 
     buffer_share: float = Field(
-        0.1, gt=0, le=1, allow_inf_nan=False, description="Share of each task's texts that is kept; each is kept by chance."
+        0.1, gt=0, le=1, allow_inf_nan=False,
+        title="Share of texts replayed",
+        description="Share of each task's texts that is kept; each is kept by chance."
     )
-    replay_size: int = Field(32, ge=1, le=100_000, description="Kept texts that join each step of a later task, on average.")
+    replay_size: int = Field(
+        32, ge=1, le=100_000, title="Texts replayed in a batch",
+        description="Kept texts that join each step of a later task, on average."
+    )
 
     def kept(self, task_size: float) -> float:
         """Texts kept of a task of this public nominal size, on average."""
@@ -62,16 +75,21 @@ class EwcParams(BaselineParams):
     """Settings of EWC: the penalty's strength, and the source of the Fisher information."""
 
     strength: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] = Field(
-        100.0, description="How strongly weights are held: half of it times the sum of importance times change squared."
+        100.0,
+        title="Penalty weight λ",
+        description="How strongly weights are held: half of it times the sum of importance times change squared."
     )
     fisher: Literal["released", "gradients", "public"] = Field(
         "released",
+        title="Fisher information from",
         description="Where importance (the Fisher information) comes from. released: measured on the task's texts when it "
         "is over, with noise, which costs. gradients: worked out from the noisy gradients of its last pass, for nothing. "
         "public: measured on public texts, for nothing. With mechanism = fn released measures noisy copies, for nothing.",
     )
     fisher_noise: Positive = Field(
-        20.0, ge=0.1, le=1e4, description="Noise on the measured importance over what one text adds to it at most."
+        20.0, ge=0.1, le=1e4,
+        title="Noise of Fisher information",
+        description="Noise on the measured importance over what one text adds to it at most."
     )
 
 
@@ -84,6 +102,7 @@ class GemParams(BaselineParams):
     )
     reference_share: Annotated[float, Field(ge=0.01, le=0.99, allow_inf_nan=False)] = Field(
         0.5,
+        title="Share of ε for the reference",
         description="Share of epsilon that gradients on what is kept may use up, with mechanism = dp-sgd, budget = total.",
     )
 
@@ -96,7 +115,9 @@ class OloraParams(BaselineParams):
     """Settings of O-LoRA: the strength of the orthogonality penalty."""
 
     strength: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = Field(
-        0.5, description="What the overlap with earlier adapters counts: the sum of the squared entries of their products."
+        0.5,
+        title="Penalty weight λ",
+        description="What the overlap with earlier adapters counts: the sum of the squared entries of their products."
     )
 
 

@@ -29,28 +29,39 @@ LabelShare = Annotated[float, Field(ge=0, le=0.99, allow_inf_nan=False)]
 class LanguageParams(Params):
     """Settings of every method that trains a language model's low-rank adapters (LoRA, Hu et al. 2022) on texts."""
 
-    length: int = Field(64, ge=4, le=1024, description="Tokens kept of each text; what comes after is cut off.")
+    length: int = Field(
+        64, ge=4, le=1024, title="Text length in tokens",
+        description="Tokens kept of each text; what comes after is cut off."
+    )
     epochs: int = Field(3, ge=1, le=1000, description="Passes over a task, on average where batches are drawn at random.")
     batch_size: int = Field(32, ge=1, le=100_000, description="Texts in a batch; expected ones where it is drawn at random.")
     learning_rate: Positive = Field(2e-3, le=10, description="Step size of AdamW at the start; it falls as a cosine does.")
     lora_rank: int = Field(8, ge=1, le=256, description="Rank of what is added to the attention's projections.")
-    lora_alpha: Positive = Field(16.0, le=1000, description="LoRA's alpha: what is added counts alpha / rank times.")
+    lora_alpha: Positive = Field(
+        16.0, le=1000, title="LoRA scale α",
+        description="LoRA's alpha: what is added counts alpha / rank times."
+    )
     loss: Loss = Field(
-        "answer", description="answer: only the label is learned, given the text. full: the text as well, token by token."
+        "answer",
+        title="Loss on",
+        description="answer: only the label is learned, given the text. full: the text as well, token by token."
     )
     layers: int = Field(
         0,
         ge=0,
         le=1000,
+        title="Layers trained",
         description="How many last blocks of the model are adapted; more than it has: all. 0: all of the bundled model, the "
         "last two of others. What comes before them is computed once for each text and kept.",
     )
     adapts: Literal["attention", "all"] = Field(
         "attention",
+        title="Adapted layers",
         description="attention: its input projections are adapted. all: every linear map of these blocks.",
     )
     eval: Evaluation = Field(
         "rank",
+        title="Answering",
         description="How an answer is read, and learned. rank: as a choice among the task's labels, after what each has on "
         "public texts is taken off; with the bundled model as under whole. whole: the label whose whole name is likeliest "
         "after the text. generate: what the model writes, which has to be a label's name letter by letter.",
@@ -129,10 +140,10 @@ def check_local(spec: RunSpec, where: str) -> None:
     assert isinstance(spec.params, LanguageParams)
     if spec.privacy.adjacency != "replace":
         allowed = f"must be replace {where}: each token leaves a noisy copy, so the number of tokens is visible"
-        raise BadInput("privacy.adjacency", spec.privacy.adjacency, allowed)
+        raise BadInput("privacy.adjacency", spec.privacy.adjacency, allowed, {"privacy.adjacency": "replace"})
     if spec.params.loss == "full":
         allowed = f"must be answer {where}: learning the text itself would read its tokens without noise"
-        raise BadInput("params.loss", spec.params.loss, allowed)
+        raise BadInput("params.loss", spec.params.loss, allowed, {"params.loss": "answer"})
 
 
 def assumptions(params: LanguageParams, label_share: float) -> tuple[str, ...]:

@@ -24,41 +24,53 @@ class PeclParams(SculptingParams):
 
     mode: Literal["central", "local"] = Field(
         "central",
+        title="Trust",
         description="central: every text's gradient is clipped and noise is added to each step (DP-SGD). local: every "
         "token's embedding gets the same noise once, and whatever is made of the noisy copies is free.",
     )
     budget: Budget = Field(
         "total",
+        title="Budget covers",
         description="What epsilon is for, where a person can be in every task. total: the whole stream. per-task: the "
         "training of one task; the total is then larger, and is shown.",
     )
-    clip_norm: Length = Field(0.5, description="Longest gradient that one text contributes, under mode = central.")
+    clip_norm: Length = Field(
+        0.5, title="Clipping norm C",
+        description="Longest gradient that one text contributes, under mode = central."
+    )
     unlearning: Unlearning = Field(
         "auto",
+        title="Unlearning loss",
         description="The term for sensitive tokens (Eq. 12). auto: hinge under mode = central, none under local. hinge: "
         "until a token is less likely than the public model has it. mask: they are left out of the loss. npo, unlikelihood: "
         "other bounded terms. printed, flipped: as published, and with the other sign. none: without.",
     )
     score2_scope: Literal["off", "public"] = Field(
         "off",
+        title="How common a token is, from",
         description="The texts that tokens are counted in (Eq. 3), smoothed. off: none, a token's score is its surprise. "
         "public: public ones.",
     )
     mean_score: Literal["auto", "released", "public"] = Field(
         "auto",
+        title="Mean score from",
         description="Mean score of a task, which says how strongly it is held (Eq. 11). released: of its texts, with noise. "
         "public: of public texts. auto: released under mode = central, public under local.",
     )
     mean_score_std: Positive = Field(
-        0.1, le=10, description="Standard deviation of the noise on a released mean score, which lies in [0, 1]."
+        0.1, le=10,
+        title="Noise of the mean score",
+        description="Standard deviation of the noise on a released mean score, which lies in [0, 1]."
     )
     budget_per: BudgetPer = Field(
         "text",
+        title="Unit of protection",
         description="Under mode = local, what epsilon is for: a whole text, or one token in one place; the total is then "
         "larger, and is shown.",
     )
     label_share: LabelShare = Field(
         0.0,
+        title="Share of ε for labels",
         description="Under mode = local, share of epsilon that hides the label by a random answer; 0: labels are public.",
     )
 
@@ -133,6 +145,7 @@ CARD = network_params.language_card(
     "every token of a text, stop words included, drawn once.",
     source="A repair of Zhan et al., Forget What's Sensitive, Remember What Matters",
     params=PeclParams,
+    matters=("alpha", "theta", "lambda_unlearn"),
     module="dpcl_core.methods.language.pecl",
     refuses=check,
     derived=network_params.derived,

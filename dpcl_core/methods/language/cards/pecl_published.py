@@ -25,26 +25,31 @@ class PublishedParams(SculptingParams):
     eps_lower: Positive = Field(
         1.0,
         le=1e6,
+        title="Smallest nominal ε",
         description="Nominal budget of the most noised token (Eq. 4); privacy.epsilons is the least noised one's.",
     )
     granularity: Literal["token", "sentence"] = Field(
         "token",
+        title="Noise drawn for each",
         description="token: noise by each token's score, none on stop words. sentence: one noise for a text, by its mean "
         "score, stop words included (the ablation w/o TDP).",
     )
     score2_scope: Literal["all", "seen", "public", "off"] = Field(
         "seen",
+        title="How common a token is, from",
         description="The texts that tokens are counted in (Eq. 3). all: those of all tasks, later ones too, as printed; "
         "they are then read before the first task. seen: those of the tasks so far, never below 0. public: public ones. "
         "off: none, a token's score is its surprise.",
     )
     omega: Literal["before", "own"] = Field(
         "before",
+        title="Importance taken from",
         description="Which tasks say how important an adapter is (Eqs. 9 and 10). before: those that are over. own: the one "
         "being learned as well, as printed, whose importance grows with what it changes.",
     )
     unlearning: Literal["printed", "flipped", "none"] = Field(
         "printed",
+        title="Unlearning loss",
         description="The term for sensitive tokens. printed: Eq. 12 as it stands, which learns them harder. flipped: with "
         "the other sign. none: without (w/o Unlearning).",
     )
@@ -58,7 +63,7 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
     if len(spec.privacy.epsilons) != 1:
         epsilons = ", ".join(f"{epsilon:g}" for epsilon in spec.privacy.epsilons)
         allowed = "must be one number, the nominal budget of the least noised token: it is no guarantee to be compared by"
-        raise BadInput("privacy.epsilons", epsilons, allowed)
+        raise BadInput("privacy.epsilons", epsilons, allowed, {"privacy.epsilons": (spec.privacy.usual_epsilon,)})
     (upper,) = spec.privacy.epsilons
     if math.isfinite(upper) and params.eps_lower > upper:
         allowed = f"must be at most privacy.epsilons = {upper:g}, the nominal budget of the least noised token"
@@ -113,6 +118,7 @@ CARD = network_params.language_card(
     "guarantee holds.",
     source="Zhan et al., Forget What's Sensitive, Remember What Matters",
     params=PublishedParams,
+    matters=("alpha", "theta", "lambda_unlearn"),
     module="dpcl_core.methods.language.pecl_published",
     refuses=check,
     derived=network_params.derived_by_size,

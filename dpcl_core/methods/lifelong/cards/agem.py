@@ -24,6 +24,7 @@ CARD = network_params.network_card(
     "the kept batches is projected until it does not. Adds no noise: an upper bound for the private versions.",
     source="Chaudhry et al. 2019; the noiseless baseline of Lai et al. 2022",
     params=AgemParams,
+    matters=("epochs", "learning_rate", "memory_pick"),
     module="dpcl_core.methods.lifelong.agem",
     shares="cell",
     refuses=check,

@@ -14,7 +14,10 @@ class CoefficientParams(Params):
     """Training of the classifiers on a task's noisy sums: post-processing, which costs no privacy."""
 
     head: Head = "shared"
-    steps: int = Field(200, ge=1, le=100_000, description="Steps of gradient descent in each task; they cost no privacy.")
+    steps: int = Field(
+        200, ge=1, le=100_000, title="Training steps",
+        description="Steps of gradient descent in each task; they cost no privacy."
+    )
     learning_rate: float = Field(
         3.0, gt=0, le=100, allow_inf_nan=False, description="Step size, cut down where the noisy loss is too steep for it."
     )
@@ -43,16 +46,23 @@ class IndependentLaplaceParams(CoefficientParams):
     """Settings of noise for every record."""
 
     steps: int = Field(
-        20, ge=1, le=100_000, description="Steps of gradient descent in each task; few of them fit less of the noise."
+        20, ge=1, le=100_000,
+        title="Training steps",
+        description="Steps of gradient descent in each task; few of them fit less of the noise."
     )
     project_to: Annotated[int, Field(ge=0, le=4096)] = Field(
         16,
+        title="Random projection to",
         description="Dimensions that an example's values are brought to by a public random projection; 0: the values "
         "themselves, which data.backbone = pixels alone allows.",
     )
     clip: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = Field(
-        1.0, description="L1 norm that projected values are cut down to, 1 on average before; not used without projection."
+        1.0,
+        title="Clipping bound",
+        description="L1 norm that projected values are cut down to, 1 on average before; not used without projection."
     )
     label_share: float = Field(
-        0.5, ge=0.01, le=0.99, allow_inf_nan=False, description="Share of epsilon that pays for the label of each example."
+        0.5, ge=0.01, le=0.99, allow_inf_nan=False,
+        title="Share of ε for labels",
+        description="Share of epsilon that pays for the label of each example."
     )

@@ -23,7 +23,7 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
         raise BadInput("params.sample_rate", params.sample_rate, allowed)
     if params.memory_size > facts.task_size:
         allowed = f"must be at most {facts.task_size:.0f}, the examples that a task has on average"
-        raise BadInput("params.memory_size", params.memory_size, allowed)
+        raise BadInput("params.memory_size", params.memory_size, allowed, {"params.memory_size": int(facts.task_size)})
     if params.replay_rate * params.memory_size < 1:
         allowed = f"must be at least {1 / params.memory_size:.3g}, one of the {params.memory_size} examples kept of a task"
         raise BadInput("params.replay_rate", params.replay_rate, allowed)
@@ -103,6 +103,7 @@ CARD = network_params.network_card(
     "replay, and the ledger adds that up.",
     source="NaiveGaussian of Lai et al. 2022 (Desai et al. 2021), repaired: per-example clipping, replays accounted for",
     params=DpAgemParams,
+    matters=("epochs", "clip_norm", "memory_size"),
     module="dpcl_core.methods.lifelong.dp_agem",
     shares="all",
     refuses=check,

@@ -25,6 +25,7 @@ CARD = MethodCard(
     "memory holds these sums instead of examples, so more epochs, other orders of tasks and replays cost nothing more.",
     source="A repair of Lai et al. 2022, section 4: one release with a proof in place of one noise for all",
     params=CoeffMemoryParams,
+    matters=("features", "steps", "projection"),
     module="dpcl_core.methods.lifelong.dp_coeff_memory",
     shares="all",
     labels=("prior", "prior-const"),

@@ -21,7 +21,7 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
     assert isinstance(params, IndependentLaplaceParams)
     if spec.privacy.adjacency != "replace":
         allowed = "must be replace: each example leaves a noisy copy, so that how many there are is plain to see"
-        raise BadInput("privacy.adjacency", spec.privacy.adjacency, allowed)
+        raise BadInput("privacy.adjacency", spec.privacy.adjacency, allowed, {"privacy.adjacency": "replace"})
     if params.project_to == 0 and spec.data.backbone != "pixels":
         allowed = "must be at least 1 with features of a network: they have no range, only their projection is clipped"
         raise BadInput("params.project_to", 0, allowed)
@@ -43,6 +43,7 @@ CARD = MethodCard(
     "high.",
     source="A repair of Lai et al. 2022, section 4: fresh noise for each record in place of one noise for all",
     params=IndependentLaplaceParams,
+    matters=("project_to", "clip", "label_share"),
     module="dpcl_core.methods.lifelong.independent_laplace",
     shares="all",
     labels=("prior", "prior-const"),

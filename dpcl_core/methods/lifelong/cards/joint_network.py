@@ -47,7 +47,7 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
     assert isinstance(params, JointNetworkParams)
     if params.network != "lifelong" and datasets.card(spec.data.dataset).kind != "sensor":
         allowed = "must be lifelong on pictures: the others read windows of a sensor, such as those of har-wisdm"
-        raise BadInput("params.network", params.network, allowed)
+        raise BadInput("params.network", params.network, allowed, {"params.network": "lifelong"})
 
 
 def n_steps(params: JointNetworkParams, facts: PublicSizes) -> int:
@@ -74,6 +74,7 @@ CARD = network_params.network_card(
     "continual learning: it shows what could be reached if nothing were forgotten and no one protected.",
     source="Centralised training of Lai et al. 2022, appendix D",
     params=JointNetworkParams,
+    matters=("network", "epochs", "learning_rate"),
     module="dpcl_core.methods.lifelong.joint_network",
     shares="cell",
     trains_on="all",

@@ -28,49 +28,63 @@ class L2dpMlParams(BatchParams):
     )
     scope: Scope = Field(
         "per-block",
+        title="Projection acts on",
         description="joint: one projection of the whole gradient. per-block: one of the encoder, one of the classifier.",
     )
     algorithm: Literal["batches", "whole-task"] = Field(
         "batches",
+        title="Training step",
         description="batches: Algorithm 2, as in the paper's experiments. whole-task: Algorithm 1, each step on all "
         "examples of a task, all of which are kept; the batch size is not used.",
     )
     encoder_share: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = Field(
-        0.5, description="Share of epsilon for the encoder's three terms; the output layer has the rest. Not in the paper."
+        0.5,
+        title="Share of ε for the encoder",
+        description="Share of epsilon for the encoder's three terms; the output layer has the rest. Not in the paper."
     )
     delta_r: DeltaR = Field(
         "literal",
+        title="Sensitivity Δ",
         description="Sensitivity of the reconstruction loss. literal: all inputs and hidden units, as printed. witness: one "
         "patch and one feature map, as in the predecessor's code; smaller by about a thousand.",
     )
     theta_norm: ThetaNorm = Field(
         "rows",
+        title="Norm of the encoder's weights",
         description="Norm of the encoder in the claim. rows: the one that bounds what an input does. columns: as printed. "
         "singular: largest singular value of the kernel, as in the predecessor's code.",
     )
     theta1_norm_cap: NonNegative = Field(
-        0.0, description="The encoder is scaled down after a step that brings its norm above this; 0: never."
+        0.0,
+        title="Norm bound of the first layer",
+        description="The encoder is scaled down after a step that brings its norm above this; 0: never."
     )
     output_norm_cap: NonNegative = Field(
         2.0,
+        title="Output norm bound",
         description="Longest weight vector of a class: the noise on the output layer is the same at every step, and adds "
         "up. 0: any length. Ours.",
     )
     losses: Losses = Field(
         "taylor",
+        title="Loss",
         description="taylor: polynomials for an encoder and a classifier, trained apart, as published. softmax: A-GEM's "
         "loss, which trains all layers.",
     )
     recon_objective: Reconstruction = Field(
         "taylor1-abs",
+        title="Reconstruction loss",
         description="The encoder's loss. taylor1-linear: as printed (Eq. 13), decoded by the encoder's transpose, without a "
         "minimum. taylor1-abs: its size, cell by cell, decoded by upsampling and a ReLU, as in the predecessor's code.",
     )
     encoder_weight: NonNegative = Field(
-        0.1, description="Weight of the encoder's loss against the classifier's. Printed without one, which is 1."
+        0.1,
+        title="Weight of the encoder's loss",
+        description="Weight of the encoder's loss against the classifier's. Printed without one, which is 1."
     )
     encoder_divisor: Literal["noise", "none"] = Field(
         "noise",
+        title="Divisor of encoder gradients",
         description="noise: the encoder's gradient is divided by the scales of its noise and by the number of input values, "
         "public numbers, so that one step size serves all budgets. none: as printed.",
     )
@@ -82,11 +96,13 @@ class L2dpMlParams(BatchParams):
     )
     output_noise: OutputNoise = Field(
         "per-class",
+        title="Noise of the output layer",
         description="Noise on the output layer. shared: one number for each last hidden unit, the same for all classes, as "
         "printed. per-class: one for each class as well, as in the predecessor's code.",
     )
     test_noise: Literal["same", "none"] = Field(
         "same",
+        title="Noise at test time",
         description="Noise on test examples. same: that of training, which is then a part of the model. none: without.",
     )
 
@@ -144,6 +160,7 @@ CARD = network_params.network_card(
     "claims one epsilon for any number of tasks. It does not hold: subtracting two examples removes the noise.",
     source="Lai et al. 2022, Algorithms 1 and 2",
     params=L2dpMlParams,
+    matters=("epochs", "learning_rate", "encoder_share"),
     module="dpcl_core.methods.lifelong.l2dp_ml",
     shares="cell",
     refuses=check,

@@ -47,6 +47,7 @@ class ReplayParams(NetworkParams):
     projection: Projection = "if-violated"
     scope: Scope = Field(
         "joint",
+        title="Projection acts on",
         description="joint: one projection of the whole gradient. per-block: one of the first layer, one of the rest.",
     )
 
@@ -57,20 +58,26 @@ class BatchParams(ReplayParams):
     batch_size: int = Field(100, ge=1, le=100_000, description="Examples in each batch; the rest of a task is left out.")
     variant: Variant = Field(
         "basic",
+        title="Batches of tasks",
         description="basic: the same number of epochs for every task. balanced: the same number of steps. heterogeneous: "
         "epochs given task by task.",
     )
     epochs: int = Field(1, ge=1, le=1000, description="How often each batch is used, under variant = basic.")
     steps: Annotated[int, Field(ge=1, le=10**6)] | None = Field(
-        None, description="Steps in every task, under variant = balanced; not used otherwise."
+        None, title="Training steps", description="Steps in every task, under variant = balanced; not used otherwise."
     )
     epochs_by_task: tuple[int, ...] | None = Field(
-        None, description="Epochs of each task, in the stream's order, under variant = heterogeneous; else not used."
+        None,
+        title="Epochs of each task",
+        description="Epochs of each task, in the stream's order, under variant = heterogeneous; else not used."
     )
     memory_pick: Literal["random", "last"] = Field(
-        "random", description="Which batch of a task is kept: a random one (as printed), or the last."
+        "random", title="Batch kept", description="Which batch of a task is kept: a random one (as printed), or the last."
     )
-    ref_batches: int = Field(1, ge=1, le=100, description="Stored batches that the memory's gradient is taken on, at most.")
+    ref_batches: int = Field(
+        1, ge=1, le=100, title="Reference batches",
+        description="Stored batches that the memory's gradient is taken on, at most."
+    )
 
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
@@ -78,9 +85,10 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
     params = spec.params
     if spec.data.backbone != "pixels":
         allowed = "must be pixels: the network that is trained reads the examples themselves"
-        raise BadInput("data.backbone", spec.data.backbone, allowed)
+        raise BadInput("data.backbone", spec.data.backbone, allowed, {"data.backbone": "pixels"})
     if isinstance(params, NetworkParams) and params.head == "per-task" and spec.labels != "prior":
-        raise BadInput("params.head", "per-task", "needs labels = prior: it takes each task's own list of labels as public")
+        allowed = "needs labels = prior: it takes each task's own list of labels as public"
+        raise BadInput("params.head", "per-task", allowed, {"labels": "prior"})
     if not isinstance(params, BatchParams):
         return
     if params.variant == "balanced" and params.steps is None:
@@ -99,7 +107,7 @@ def refuse_budgets(spec: RunSpec, why: str) -> None:
     """Raises BadInput with this reason for a finite budget: the method adds no noise."""
     for epsilon in spec.privacy.epsilons:
         if math.isfinite(epsilon):
-            raise BadInput("privacy.epsilons", f"{epsilon:g}", f"must be inf: {why}")
+            raise BadInput("privacy.epsilons", f"{epsilon:g}", f"must be inf: {why}", {"privacy.epsilons": (math.inf,)})
 
 
 def variant(spec: RunSpec, basic: str | None = None) -> str:

@@ -1,0 +1,169 @@
+"""The answer to a question: its finding in a sentence, from the final scores of all its runs.
+
+One run is fixed in advance as the one the others are compared with: the preset's first. Differences are paired by seed, with
+intervals that hold together with 95 % (Bonferroni), because naming the best of many afterwards would flatter it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from statistics import fmean, stdev
+
+import pandas as pd
+import plotly.graph_objects as go
+from scipy.special import stdtrit
+
+from dpcl_core.events import References
+from dpcl_core.figures import theme
+from dpcl_core.figures.picture import Picture, capital, counted, epsilon_label, epsilon_phrase, run_label
+from dpcl_core.figures.statistics import MIN_SEEDS, interval
+from dpcl_core.privacy.statement import Standing
+
+_LEVEL = 0.05
+
+
+def focus(table: pd.DataFrame) -> float:
+    """The budget compared at: that of the most runs; of several, the finite one nearest to 1. Columns: run, epsilon."""
+    counts = table.groupby("epsilon")["run"].nunique()
+    distance = {e: abs(math.log(e)) if math.isfinite(e) else math.inf for e in counts.index}
+    return float(min(counts.index, key=lambda e: (-counts[e], distance[e])))
+
+
+def finding(table: pd.DataFrame, *, score: str = "accuracy", standings: Mapping[str, Standing] | None = None) -> str:
+    """The finding: the first run's score against the others' at one budget, or of a single run against its largest budget.
+
+    Columns: run, epsilon, seed, value (in [0, 1]); the first row's run is the one compared with.
+    """
+    if table.empty:
+        return "No run has finished yet."
+    standings = standings or {}
+    first, epsilon = str(table["run"].iloc[0]), focus(table)
+    others = [str(name) for name in table["run"].unique() if name != first]
+    scores = {name: _scores(table, name, epsilon) for name in (first, *others)}
+    if not scores[first]:
+        return f"{first} has no model {epsilon_phrase(epsilon)}, so nothing is compared with it."
+    kind = standings.get(first, "bound")
+    start = f"{capital(epsilon_phrase(epsilon, kind))} {run_label(first, kind)} ends at {_level(scores[first])} {score}"
+    if not others:
+        budgets = sorted(map(float, table["epsilon"].unique()))
+        if budgets == [epsilon]:
+            return f"{start} ({counted(len(scores[first]), 'seed')})."
+        return f"{start}; {_against_budget(table, first, scores[first], epsilon, budgets, kind)}."
+    have = {name: values for name, values in scores.items() if name != first and values}
+    if not have:
+        return f"{start}; no other run has this budget."
+    return f"{start}; {_against_runs(scores[first], have, standings)}."
+
+
+def picture(
+    table: pd.DataFrame,
+    *,
+    score: str = "accuracy",
+    standings: Mapping[str, Standing] | None = None,
+    references: References | None = None,
+    dark: bool = False,
+) -> Picture:
+    """All runs in one picture: a row for each run and budget, its seeds as faint marks, the mean with its 95 % interval.
+
+    Columns as in `finding`. A mark is hollow where the budget is only claimed or the replay's alone (`standings`).
+    """
+    if table.empty:
+        return theme.nothing("The picture appears when the first run has finished.", dark, 200)
+    standings = standings or {}
+    rows = list(table.groupby(["run", "epsilon"], sort=False))
+    heights = [-float(place) for place in range(len(rows))]
+    names = [f"{run}, {epsilon_label(float(epsilon), standings.get(run, 'bound'))}" for (run, epsilon), _ in rows]
+    drawn = theme.figure(
+        dark, height=90 + 40 * len(rows), margin={"l": 12, "r": 16, "t": 16, "b": 44},
+        xaxis={**theme.percent_axis(title=f"final {score}"), "tickangle": 0},
+        yaxis={"tickvals": heights, "showticklabels": False, "zeroline": False, "range": [heights[-1] - 1, 1]},
+    )  # fmt: skip
+    for height, name in zip(heights, names, strict=True):  # above its marks: beside them a narrow screen has no room
+        place = {"xref": "paper", "x": 0, "xanchor": "left", "y": height + 0.4, "showarrow": False}
+        drawn.add_annotation(text=name, font={"color": theme.ink(dark).soft, "size": 12}, **place)
+    for ((run, epsilon), group), height, name in zip(rows, heights, names, strict=True):
+        values, colour = (100 * group["value"]).tolist(), theme.colour_of_epsilon(float(epsilon), dark)
+        known = interval(values)
+        seeds = {"color": theme.ink(dark).soft, "size": 6, "symbol": "line-ns-open"}
+        shared = {"mode": "markers", "cliponaxis": False}  # a mark at 100 % is drawn whole
+        drawn.add_trace(go.Scatter(x=values, y=[height] * len(values), marker=seeds, hoverinfo="skip", **shared))
+        symbol = "circle" if standings.get(run, "bound") == "bound" or math.isinf(epsilon) else "diamond-open"
+        drawn.add_trace(
+            go.Scatter(
+                x=[known.mean], y=[height], name=name, hovertemplate=f"{name}: %{{x:.1f}} %<extra></extra>", **shared,
+                marker={"color": colour, "size": 10, "symbol": symbol, "line": {"width": 2, "color": colour}},
+                error_x={"type": "data", "array": [known.half_width], "color": colour, "thickness": 2},
+            )
+        )  # fmt: skip
+    if references is not None:
+        levels = [("chance", references.chance, 0.0), ("untrained", references.untrained, -1.0)]
+        for text, level, below in (*levels, ("at once, no noise", references.ceiling, 0.0)):
+            if level is not None:
+                drawn.add_vline(x=100 * level, line={"color": theme.ink(dark).soft, "width": 1, "dash": "dot"})
+                where = {"y": 0.95 if below == 0.0 else heights[-1] - 0.75, "yanchor": "middle", "showarrow": False}
+                font = {"color": theme.ink(dark).soft, "size": 11.5}
+                side = "right" if level >= 0.5 else "left"
+                drawn.add_annotation(x=100 * level, text=f"{text} {100 * level:.0f} %", xanchor=side, font=font, **where)
+    return Picture(drawn, finding(table, score=score, standings=standings))
+
+
+def _against_budget(
+    table: pd.DataFrame, name: str, values: Mapping[int, float], epsilon: float, budgets: list[float], kind: Standing
+) -> str:
+    other = budgets[-1] if budgets[-1] != epsilon else budgets[0]
+    more = _scores(table, name, other)
+    text = f"{epsilon_phrase(other, kind)} at {_level(more)}"
+    difference = _difference(more, values, 1)
+    if difference is None:
+        return f"{text}; no difference can be told from {counted(len(more.keys() & values.keys()), 'shared seed')}"
+    mean, half, n = difference
+    if abs(mean) <= half:
+        return f"{text}; no difference can be told from {counted(n, 'seed')}"
+    return f"{text}, a difference of {_points(mean, half)} ({counted(n, 'seed')}, paired)"
+
+
+def _against_runs(
+    values: Mapping[int, float], others: Mapping[str, Mapping[int, float]], standings: Mapping[str, Standing]
+) -> str:
+    """How many of the others are better, worse, or cannot be told apart; the most different one by name."""
+    differences = {name: _difference(theirs, values, len(others)) for name, theirs in others.items()}
+    clear = {name: one for name, one in differences.items() if one is not None and abs(one[0]) > one[1]}
+    seeds = min((one[2] for one in differences.values() if one is not None), default=0)
+    parts = []
+    for word, sign in (("better", 1), ("worse", -1)):
+        group = {name: one for name, one in clear.items() if one[0] * sign > 0}
+        if group:
+            most = max(group, key=lambda name: abs(group[name][0]))
+            named = f"{run_label(most, standings.get(most, 'bound'))} by {_points(*group[most][:2])}"
+            few = named if len(group) == 1 else f"{len(group)} runs, most {named}"
+            parts.append(f"{word}: {few}")
+    unclear = len(others) - len(clear)
+    if unclear:
+        n = seeds or len(values)
+        parts.append(f"from {counted(unclear, 'other run')} no difference can be told from {counted(n, 'seed')}")
+    return "; ".join(parts)
+
+
+def _scores(table: pd.DataFrame, name: str, epsilon: float) -> dict[int, float]:
+    rows = table[(table["run"] == name) & (table["epsilon"] == epsilon)]
+    return {int(seed): float(value) for seed, value in zip(rows["seed"], rows["value"], strict=True)}
+
+
+def _difference(first: Mapping[int, float], second: Mapping[int, float], n_compared: int) -> tuple[float, float, int] | None:
+    """Mean of first - second in points, the half width of its interval, and the shared seeds; None with fewer than three."""
+    points = [100 * (first[seed] - second[seed]) for seed in sorted(first.keys() & second.keys())]
+    if len(points) < MIN_SEEDS:
+        return None
+    factor = float(stdtrit(len(points) - 1, 1 - _LEVEL / (2 * n_compared)))
+    return fmean(points), factor * stdev(points) / math.sqrt(len(points)), len(points)
+
+
+def _points(mean: float, half: float) -> str:
+    return f"{abs(mean):.1f} points [{abs(mean) - half:.1f}, {abs(mean) + half:.1f}]"
+
+
+def _level(values: Mapping[int, float]) -> str:
+    known = interval([100 * value for value in values.values()])
+    bounds = "" if known.low is None or known.high is None else f" [{max(0.0, known.low):.1f}, {min(100.0, known.high):.1f}]"
+    return f"{known.mean:.1f} %{bounds}"

@@ -1,0 +1,58 @@
+"""The button beside a refusal that puts settings in their place which can be carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+import streamlit as st
+
+from dpcl_core import checks
+from dpcl_core.backbones import catalog as backbones
+from dpcl_core.data import catalog as datasets
+from dpcl_core.figures.picture import epsilon_text
+from dpcl_core.scenarios import catalog as scenarios
+from pages.parts.shell.text import plain
+from pages.parts.shell.view import View
+from pages.parts.training import label_form, train_form
+
+
+def button(view: View, values: train_form.Values) -> None:
+    """Draws "Use … instead" for refused settings, if the refusals on the way say what to use."""
+    raw = train_form.raw_of(values)
+    changes = checks.repair(raw)
+    if not changes:
+        return
+
+    def mend() -> None:
+        mended = train_form.values_of(checks.parse(checks.changed(raw, changes)))
+        if values["delta"] is None and "privacy.delta" not in changes:
+            mended["delta"] = None  # by the rule for the new data
+        method, scenario = str(mended["method"]), str(mended["scenario"])
+        shown = {name: view[name] for name in ("run", "study", "question")}
+        view.go(train_form.codec(method, scenario).write({**mended, **shown}))
+
+    named = [_word(key, value) for key, value in changes.items() if value is not None]  # None goes with another change
+    label = f"Use {named[0]} instead" if len(named) == 1 else "Use settings that go together"
+    st.button(label, key="mend", width="stretch", on_click=mend)
+    if len(named) > 1:
+        st.caption(plain(f"They are: {'; '.join(named)}."))
+
+
+def _word(key: str, value: object) -> str:
+    match key:
+        case "data.dataset":
+            return datasets.card(str(value)).title
+        case "data.backbone":
+            return backbones.card(str(value)).title
+        case "scenario":
+            return scenarios.card(str(cast("Mapping[str, object]", value)["kind"])).title
+        case "labels":
+            return f"“{label_form.LABELS[str(value)][0]}” as label list"
+        case "privacy.epsilons":
+            return f"ε = {', '.join(epsilon_text(epsilon) for epsilon in cast('tuple[float, ...]', value))}"
+        case "privacy.delta":
+            return f"δ = {value:g}"
+        case "privacy.adjacency":
+            return f"“{train_form.ADJACENCY[str(value)]}”"
+    return f"{key.rpartition('.')[2].replace('_', ' ')} = {value}"

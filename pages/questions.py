@@ -1,0 +1,305 @@
+"""Questions page: presets as questions; one of them with its answer, and Start for all of its runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from dpcl_core import checks, presets
+from dpcl_core.data import catalog as datasets
+from dpcl_core.figures.picture import epsilon_text
+from dpcl_core.methods import catalog as methods
+from dpcl_core.papers import ceilings, questions
+from dpcl_core.papers.measured import Measured
+from dpcl_core.papers.questions import Duration, Question
+from dpcl_core.privacy.statement import shown
+from dpcl_core.results import references
+from pages.parts.shell import figure_card, layout, link, state, status_line, stored_results, style
+from pages.parts.shell.header import actions, heading
+from pages.parts.shell.text import plain
+from pages.parts.shell.view import View
+from pages.parts.training import run_panel
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpcl_core.runs.sets import Set, Sets
+
+HELP = """A question is answered by all its runs together. **Start** queues them as one entry, the cheapest first; **Stop**
+ends the whole. Until they have finished here, the answer shows recorded results, marked with their date and machine."""
+FORMS = {"small": "small", "bundled": "larger", "full": "as published"}
+GROUPS = {"paper": "paper", "shows": "what it shows"}
+CODEC = link.Codec(
+    [
+        link.Field("question", "question", "question", link.Maybe(link.Choice(tuple(presets.names()))), None),
+        link.Field("by", "by", "grouping", link.Choice(tuple(GROUPS)), "paper"),
+    ]
+)
+_MEANING = {"bound": "accounted", "claimed": "only claimed", "replay": "of the replay alone"}
+
+
+@state.guarded
+def page() -> None:
+    """The page."""
+    state.store()
+    view = View("questions", lambda _: CODEC)
+    name, by = view["question"], str(view["by"])
+    if name is None:
+        place = heading("Questions", "What do you want to find out?", notices=view.read.notices)
+        by = _gallery(view, by)
+    else:
+        about = presets.about(str(name))
+        place = heading(about.title, about.question, notices=view.read.notices)
+        _links(about.name, by)
+        _answer(about.name)
+    actions(place, share=view.commit({"question": name, "by": by}, CODEC), help_text=HELP)
+
+
+def _links(name: str, by: str) -> None:
+    """Draws the way back to all questions, and to the same question in its other sizes."""
+    with st.container(horizontal=True, gap="small"):
+        st.page_link("pages/questions.py", label="← All questions", query_params={"v": "1", "by": by})
+        for size, form in questions.of_preset(name).forms.items():
+            if form.name != name:
+                label, target = f"The same, {FORMS[size]}", {"v": "1", "question": form.name, "by": by}
+                st.page_link("pages/questions.py", label=label, query_params=target)
+
+
+def _gallery(view: View, by: str) -> str:
+    """Draws all questions, group by group, each with its forms, their durations and whether they have an answer.
+
+    Returns what they are grouped by.
+    """
+    with st.container(key="group-row", horizontal=True, vertical_alignment="center", gap="small"):
+        st.caption("Grouped by", width="content")
+        picked = st.segmented_control(
+            "Grouped by", list(GROUPS), default=by, format_func=GROUPS.__getitem__, key=view.key("by"), required=True,
+            label_visibility="collapsed",
+        )  # fmt: skip
+    by = str(picked or by)
+    if refused := st.session_state.pop("refused", None):
+        st.error(plain(refused))
+    store, every = state.store(), questions.questions()
+    names = [form.name for question in every for form in question.forms.values()]
+    durations, answered = questions.durations(names, store), questions.n_answered(names, store)
+    running = _sets().under_way()
+    groups: dict[str, list[Question]] = {}
+    if by == "shows":  # in the order of the table, else as the papers come
+        groups = {title: [] for title in questions.SHOWS.values()}
+    for question in every:
+        groups.setdefault(question.group if by == "paper" else question.shows, []).append(question)
+    for group, of_group in groups.items():
+        st.subheader(plain(group), anchor=False)
+        for start in range(0, len(of_group), 2):
+            for column, question in zip(st.columns(2, gap="small"), of_group[start : start + 2], strict=False):
+                with column:
+                    _card(view, question, durations, answered, running)
+    return by
+
+
+def _card(
+    view: View,
+    question: Question,
+    durations: Mapping[str, Duration],
+    answered: Mapping[str, tuple[int, int]],
+    running: Mapping[str, int],
+) -> None:
+    with layout.card(f"question-{question.smallest.name}"):
+        st.markdown(f"**{plain(question.title)}**")
+        st.markdown(plain(question.text))
+        for size, form in question.forms.items():
+            here, recorded = answered[form.name]
+            known = "under way" if form.name in running else _known(here, recorded, len(questions.specs(form.name)))
+            label = "Open" if len(question.forms) == 1 else f"Open ({FORMS[size]})"
+            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+                st.page_link("pages/questions.py", label=label, query_params={"v": "1", "question": form.name})
+                if form is question.smallest and form.name not in running:
+                    start = run_panel.attempt(lambda: _start_from(view, question))
+                    st.button("Start", key=f"start-{form.name}", on_click=start)
+                st.caption(f"{_takes(durations[form.name])} {known}.", width="stretch")
+
+
+def _known(here: int, recorded: int, total: int) -> str:
+    parts = [f"{n} {what}" for n, what in ((here, "finished here"), (recorded, "recorded")) if n]
+    return f"{total} run{'s' if total > 1 else ''}: {', '.join(parts)}" if parts else f"{total} not run yet"
+
+
+def _takes(duration: Duration) -> str:
+    """The expected duration in words, and where it was measured."""
+    if duration.seconds is None:
+        return "Duration unknown."
+    where = "on this computer" if duration.is_here else "measured on another computer"
+    first = " First time longer: features are computed once." if duration.first_time else ""
+    return f"About {status_line.span(duration.seconds)} {where}.{first}"
+
+
+def _sets() -> Sets:
+    from dpcl_core.runs.sets import Sets
+
+    return Sets(state.store())
+
+
+def _answer(name: str) -> None:
+    """Draws the state of the runs, then the answer: from the runs of this computer, else from records."""
+    if refused := st.session_state.pop("refused", None):
+        st.error(plain(refused))
+    newest = _sets().newest(name)
+    if newest is not None and not newest.is_over:
+        _watch(newest.id)
+    else:
+        _start_card(name, newest)
+    found = questions.results(name, state.store())
+    if not found and (newest is None or newest.is_over):
+        _promise(name)
+    else:
+        _picture(name, found)
+    _details(name, found, newest)
+
+
+def _start_card(name: str, newest: Set | None) -> None:
+    runs = questions.specs(name)
+    with layout.card("status"), st.container(key="status-line", horizontal=True, vertical_alignment="center", gap="small"):
+        text = _takes(questions.duration(name, state.store()))
+        if newest is not None:
+            label = {"finished": "Finished", "cancelled": "Stopped"}.get(newest.status, "Ended with an error")
+            text = f"{label}: {newest.line(questions.titles(name))}. {text}"
+        st.markdown(plain(text), width="stretch")
+        what = "Run" if len(runs) == 1 else f"Run all {len(runs)}"
+        label = f"{what} again" if newest is not None else f"Start ({what.lower()})"
+        st.page_link("pages/train.py", label="Change its settings", query_params={"v": "1", "question": name})
+        st.button(label, key="start-set", type="primary", on_click=run_panel.attempt(lambda: _start(name)))
+
+
+def _promise(name: str) -> None:
+    """Draws what Start will do, for a question that has no result yet."""
+    runs, titles = questions.specs(name), questions.titles(name)
+    n_models = sum(len(spec.privacy.epsilons) * len(spec.seeds) for spec in runs.values())
+    what = f"{len(runs)} runs one after another, the cheapest first: " if len(runs) > 1 else "one run: "
+    data = ", ".join(dict.fromkeys(datasets.card(spec.data.dataset).title for spec in runs.values()))
+    models = f"{n_models} model{'s' if n_models > 1 else ''} on {data}."
+    with layout.card("answer"):
+        st.markdown("**The answer**: nothing has been measured yet.")
+        st.markdown(f"**Start** queues {plain(what + ', '.join(titles.values()))}. Trained: {plain(models)}")
+        st.caption("The picture grows as they finish. You may close this page.")
+
+
+def _start_from(view: View, question: Question) -> None:
+    """Starts the smallest form of a question from the gallery, and goes to its answer."""
+    name = question.smallest.name
+    _start(name)
+    view.go({**st.query_params.to_dict(), "v": "1", "question": name})
+
+
+def _start(name: str) -> None:
+    """Queues all runs of the preset as one entry. Raises BadInput if one of them cannot be carried out here."""
+    from dpcl_core.runs import devices
+
+    runs, device = questions.specs(name), devices.default()
+    for spec in runs.values():
+        checks.check(spec)
+    _sets().create(name, questions.cheapest_first(runs, state.store(), device), device=device)
+    state.executor().schedule()
+
+
+@st.fragment(run_every=1.0)
+@state.guarded
+def _watch(set_id: str) -> None:
+    """Draws a set under way, with the figures of its current run, refreshed every second; reruns the page as runs end."""
+    whole = _sets().get(set_id)
+    if whole.is_over or st.session_state.get("ended-of-set") not in (None, (set_id, whole.n_over)):
+        st.session_state.pop("ended-of-set", None)
+        st.rerun()
+    st.session_state["ended-of-set"] = (set_id, whole.n_over)
+    current = whole.current
+    if current is None:
+        return
+    label, run = current
+    titles = questions.titles(whole.preset)
+    result = stored_results.of(run)
+    line = status_line.of(run, result.events, time.time())
+    with layout.card("status"):
+        with st.container(key="status-line", horizontal=True, vertical_alignment="center", gap="small"):
+            st.html(run_panel.pill(line), width="stretch")
+            if whole.status == "stopping":
+                st.button("Stopping …", key="stop-set", disabled=True)
+            else:
+                st.button("Stop", key="stop-set", type="primary", on_click=run_panel.attempt(lambda: _stop(set_id)))
+        st.caption(plain(f"Run {whole.n_over + 1} of {len(whole.runs)}: {titles.get(label, label)}. {whole.line(titles)}."))
+        if line.fraction is not None:
+            st.html(run_panel.segments(line.fraction, result.n_tasks))
+    if not result.accuracy.empty:
+        run_panel.figures(result, result.spec.privacy.usual_epsilon, share=None, live=True)
+
+
+def _stop(set_id: str) -> None:
+    _sets().request_stop(set_id)
+    state.executor().schedule()
+
+
+def _scores(found: Mapping[str, Measured], titles: Mapping[str, str]) -> pd.DataFrame:
+    """Final scores: columns run (its readers' name), epsilon, seed, value."""
+    import pandas as pd
+
+    rows = [
+        (titles[label], model.epsilon, model.seed, value)
+        for label, run in found.items()
+        for model in sorted(run.models, key=lambda model: (model.epsilon, model.seed))
+        if (value := model.value("AA")) is not None
+    ]
+    return pd.DataFrame(rows, columns=["run", "epsilon", "seed", "value"])
+
+
+def _picture(name: str, found: Mapping[str, Measured]) -> None:
+    from dpcl_core.figures import answer
+
+    store, titles = state.store(), questions.titles(name)
+    spec = next(iter(questions.specs(name).values()))
+    # The untrained network is tested by a run; a run that happened here has its score among its events.
+    run_id = next((run.run_id for run in found.values() if run.run_id is not None and run.spec.data == spec.data), None)
+    known = references(spec, () if run_id is None else store.events(run_id), ceilings.known(spec, store=store))
+    picture = answer.picture(
+        _scores(found, titles), score=datasets.score(spec.data.dataset), references=known, dark=style.is_dark(),
+        standings={titles[label]: methods.standing(run.spec) for label, run in found.items()},
+    )  # fmt: skip
+    total = len(questions.specs(name))
+    note = "" if len(found) == total else f"{len(found)} of {total} runs have a result"
+    title = "The answer so far" if note else "The answer"
+    figure_card.show(picture, None, key="answer", title=title, note=note, table=_scores(found, titles))
+
+
+def _details(name: str, found: Mapping[str, Measured], newest: Set | None) -> None:
+    """Draws one row per run and budget, and links to the runs of this computer."""
+    titles = questions.titles(name)
+    if found:
+        rows = [row for label, run in found.items() for row in _rows(titles[label], run)]
+        layout.table(("run", "result from", "what its ε is", "ε asked", "ε accounted", "score, %"), rows, names=3)
+    stored = {label: run.run_id for label, run in found.items() if run.run_id is not None}
+    stored |= {label: run.id for label, run in newest.runs.items() if run.is_over and label not in stored} if newest else {}
+    with st.container(key="runs-actions", horizontal=True, gap="small"):
+        for label, run_id in stored.items():
+            st.page_link("pages/train.py", label=f"Run: {titles.get(label, label)}", query_params={"v": "1", "run": run_id})
+    if newest is not None:
+        for label, run in newest.runs.items():
+            if run.error:
+                st.error(plain(f"{titles.get(label, label)}: {run.error}"))
+
+
+def _rows(title: str, run: Measured) -> Sequence[Sequence[str]]:
+    recorded = ", ".join(filter(None, [run.date, run.machine, run.commit[:7]]))
+    source = f"run of {run.date}" if run.run_id else f"recorded: {recorded}"
+    kind = methods.standing(run.spec)
+    rows = []
+    for epsilon in sorted({model.epsilon for model in run.models}):
+        spent = max(model.accounted_epsilon for model in run.models if model.epsilon == epsilon)
+        values = list(run.by_seed(epsilon, "AA").values())
+        mean = f"{100 * sum(values) / len(values):.1f}" if values else "–"
+        meaning = _MEANING[kind] if epsilon != float("inf") else "no noise"
+        rows.append((plain(title), plain(source), meaning, epsilon_text(epsilon), shown(spent), mean))
+    return rows
+
+
+if __name__ == "__main__":
+    page()

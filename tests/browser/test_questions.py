@@ -1,0 +1,33 @@
+"""Questions in a browser: a set is started from the gallery and stopped as a whole; records answer without a run."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from dpcl_core.runs.sets import Sets
+from tests.browser.conftest import App, Visit
+
+pytestmark = pytest.mark.browser
+
+
+def test_a_set_is_started_from_the_gallery_and_stopped_as_a_whole(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/questions?by=shows")
+    page.locator(".st-key-start-blurry-digits button").click()
+    stop = page.locator(".st-key-stop-set button")
+    expect(page.locator(".st-key-status-line")).to_be_visible()
+    stop.click()
+    # Four runs take longer than a press; how many of them ended before it depends on the machine.
+    expect(page.get_by_text(re.compile(r"^Stopped: [0-3] of 4 runs finished"))).to_be_visible()
+    ended = Sets(app.store()).newest("blurry-digits")
+    assert ended is not None
+    assert ended.status == "cancelled"
+
+
+def test_records_answer_a_question_at_once(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/questions?question=cifar100-cosine", width=390)
+    expect(page.get_by_text("The answer", exact=True)).to_be_visible()
+    expect(page.locator(".js-plotly-plot").first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

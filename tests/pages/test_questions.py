@@ -1,0 +1,98 @@
+"""The gallery of questions, and an answer page in every state of its runs."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from dpcl_core import presets
+from dpcl_core.methods import catalog as methods
+from dpcl_core.papers import questions
+from dpcl_core.runs.sets import Sets
+from dpcl_core.runs.store import Status, Store
+from tests.pages.conftest import Open, words
+from tests.support import replay
+
+NAME = "digits-cosine"
+
+
+def test_the_gallery_has_every_preset(open_page: Open) -> None:
+    page = open_page("questions")
+    assert not page.exception
+    linked = "".join(str(link.proto) for link in page.get("page_link"))
+    assert all(f"question={name}" in linked.replace("&", " ") or name in linked for name in presets.names())
+
+
+def test_records_answer_a_question_that_never_ran_here(open_page: Open) -> None:
+    page = open_page("questions", question="cifar100-cosine")
+    assert not page.exception
+    assert "recorded: " in words(page)
+    assert page.get("plotly_chart")
+
+
+def test_an_unknown_question_is_named(open_page: Open) -> None:
+    page = open_page("questions", question="nonsense")
+    assert not page.exception
+    assert "The link asks for question = nonsense" in words(page)
+
+
+def test_start_queues_all_runs_as_one_set_and_stop_ends_it(
+    open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.schedule", lambda self: None)
+    page = open_page("questions", question="blurry-digits")
+    page.button(key="start-set").click().run()
+    assert not page.exception
+    whole = Sets(store).newest("blurry-digits")
+    assert whole is not None
+    assert set(whole.runs) == set(presets.variants("blurry-digits"))
+    assert "Queued" in words(page)
+    page.button(key="stop-set").click().run()
+    assert not page.exception
+    assert "Stopped: 0 of 4 runs finished, 4 cancelled" in words(page)
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [("finished", "Finished: 1 of 1 run finished"), ("failed", "Ended with an error"), ("cancelled", "Stopped: ")],
+)
+def test_every_end_has_its_words(open_page: Open, store: Store, status: Status, said: str) -> None:
+    spec = presets.load(NAME)
+    sets = Sets(store)
+    run_id = sets.create(NAME, {"main": spec})
+    assert store.claim(run_id)
+    store.append(run_id, replay.recorded(spec))
+    store.end(run_id, status, replay.a_failure("diverged") if status == "failed" else None)  # type: ignore[arg-type]
+    page = open_page("questions", question=NAME)
+    assert not page.exception
+    assert said in words(page)
+    assert ("ends at" in words(page)) == (status == "finished")
+
+
+def test_the_gallery_starts_the_smallest_form_and_goes_to_its_answer(
+    open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.schedule", lambda self: None)
+    page = open_page("questions", by="shows")
+    page.button(key=f"start-{NAME}").click().run()
+    assert not page.exception
+    assert Sets(store).newest(NAME) is not None
+    assert page.title[0].value == presets.about(NAME).title
+
+
+def test_a_question_without_a_result_says_what_start_will_do(open_page: Open) -> None:
+    page = open_page("questions", question="blurry-digits")
+    assert not page.exception
+    assert "nothing has been measured yet" in words(page)
+    assert "queues 4 runs" in words(page).replace("*", "")
+
+
+def test_the_only_run_of_a_method_has_its_title() -> None:
+    assert questions.titles(NAME) == {"main": methods.card("cosine").title}
+    assert set(questions.titles("blurry-digits").values()) == set(presets.variants("blurry-digits"))
+
+
+def test_every_question_has_a_place_in_both_groupings() -> None:
+    assert set(questions.SHOWS) == set(get_args(presets.Shows))
+    assert {question.smallest.shows for question in questions.questions()} == set(questions.SHOWS)

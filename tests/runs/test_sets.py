@@ -1,0 +1,134 @@
+"""Sets of runs: their order, one stop for all, a run that fails among them, and two apps at once."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from dpcl_core.errors import BadInput
+from dpcl_core.runs.executor import LocalExecutor
+from dpcl_core.runs.sets import Sets
+from dpcl_core.runs.store import Store
+from tests.support import replay, stand_in
+from tests.support.together import together
+from tests.support.waiting import until
+
+SPECS = {name: replay.a_spec(seeds=(seed,)) for seed, name in enumerate(("first", "second", "third"))}
+
+
+def test_a_set_is_one_entry_whose_runs_follow_one_another(store):
+    sets = Sets(store)
+    before = store.create(replay.a_spec())
+    whole = sets.get(sets.create("a question", SPECS))
+    after = store.create(replay.a_spec())
+    assert list(whole.runs) == list(SPECS)
+    assert [run.spec for run in whole.runs.values()] == list(SPECS.values())
+    assert [run.name for run in whole.runs.values()] == [f"a question: {label}" for label in SPECS]
+    assert [run.place_in_queue for run in whole.runs.values()] == [2, 2, 2]
+    assert store.get(after).place_in_queue == 3
+    assert not store.claim(whole.id)
+    store.request_stop(before)
+    first, second, third = (run.id for run in whole.runs.values())
+    assert not store.claim(second)
+    assert store.claim(first)
+    assert store.get(second).place_in_queue is None, "a set under way waits no more"
+    assert store.get(after).place_in_queue == 1
+    assert sets.get(whole.id).status == "starting"
+    assert sets.get(whole.id).current[0] == "first"
+    store.end(first, "finished")
+    assert sets.get(whole.id).status == "running", "the second is about to start"
+    assert not store.claim(after)
+    assert store.claim(second)
+    store.end(second, "finished")
+    assert sets.under_way() == {"a question": 1}
+    assert store.claim(third)
+    store.end(third, "finished")
+    ended = sets.get(whole.id)
+    assert (ended.status, ended.is_over, ended.current, ended.line()) == ("finished", True, None, "3 of 3 runs finished")
+    assert sets.under_way() == {}
+    assert sets.newest("a question").id == whole.id
+    assert sets.newest("another") is None
+    assert (sets.of_run(second), sets.of_run(before)) == (whole.id, None)
+
+
+def test_a_stop_in_the_middle_ends_the_whole_set_and_nothing_else(store):
+    sets = Sets(store)
+    set_id = sets.create("q", SPECS)
+    other = store.create(replay.a_spec())
+    first, second, third = (run.id for run in sets.get(set_id).runs.values())
+    store.claim(first)
+    store.end(first, "finished")
+    store.claim(second)
+    sets.request_stop(set_id)
+    sets.request_stop(set_id)
+    assert [store.status(one) for one in (first, second, third, other)] == ["finished", "stopping", "cancelled", "queued"]
+    assert sets.get(set_id).status == "stopping"
+    store.end(second, "cancelled")
+    assert sets.get(set_id).status == "cancelled"
+    assert sets.get(set_id).line() == "1 of 3 runs finished, 2 cancelled"
+    assert store.claim(other)
+
+
+def test_a_stop_before_the_first_run_cancels_all(store):
+    sets = Sets(store)
+    set_id = sets.create("q", SPECS)
+    sets.request_stop(set_id)
+    assert (sets.get(set_id).status, sets.get(set_id).is_over) == ("cancelled", True)
+
+
+def test_a_run_that_crashes_leaves_the_others_and_the_set_says_so(store):
+    """Every worker of this app is killed in its first task: each run is lost, and still the next one is begun."""
+    sets, app = Sets(store), LocalExecutor(store, stand_in.command("killed"))
+    specs = dict(list(SPECS.items())[:2])
+    set_id = sets.create("q", specs)
+    app.schedule()
+    until(lambda: app.schedule() or sets.get(set_id).is_over)
+    ended = sets.get(set_id)
+    assert [run.status for run in ended.runs.values()] == ["lost", "lost"]
+    assert ended.line() == "0 of 2 runs finished, 2 lost (first, second)"
+    mixed = sets.create("q", SPECS)
+    for (_, run), end in zip(sets.get(mixed).runs.items(), ("finished", "failed", "finished"), strict=True):
+        assert store.claim(run.id)
+        store.end(run.id, end)
+    assert (sets.get(mixed).status, sets.get(mixed).line()) == ("failed", "2 of 3 runs finished, 1 failed (second)")
+    assert sets.newest("q").id == mixed
+
+
+def test_two_apps_never_start_a_run_twice(store):
+    """Two apps share a store and look after the queue at once: every run has the events of one worker."""
+    sets = Sets(store)
+    set_id = sets.create("q", SPECS)
+    apps = [LocalExecutor(Store(store.url), stand_in.command("replay:0.2")) for _ in range(2)]
+
+    def look_after(number: int) -> None:
+        until(lambda: apps[number].schedule() or sets.get(set_id).is_over)
+
+    together(look_after, 2)
+    ended = sets.get(set_id)
+    assert ended.status == "finished"
+    for spec, run in zip(SPECS.values(), ended.runs.values(), strict=True):
+        kinds = [type(event).__name__ for event in store.events(run.id)]
+        assert kinds.count("Started") == 1
+        assert kinds.count("CellFinished") == len(list(spec.cells()))
+    runs = list(ended.runs.values())
+    assert all(one.finished <= after.started for one, after in pairwise(runs))
+
+
+def test_finished_runs_are_found_by_their_settings(store):
+    spec, other = replay.a_spec(), replay.a_spec(seeds=(7,))
+    replay.fill(store, spec, [])
+    newest, gone = replay.fill(store, spec, []), replay.fill(store, other, [])
+    replay.fill(store, spec, [], status="failed")
+    store.delete(gone)
+    assert Sets(store).finished([spec.digest(), other.digest(), "0" * 16]) == {spec.digest(): newest}
+
+
+def test_what_is_no_set_is_refused(store):
+    with pytest.raises(BadInput, match="preset = q: must have at least one run"):
+        Sets(store).create("q", {})
+    with pytest.raises(BadInput, match="set = 0123456789ab: no such set"):
+        Sets(store).get("0123456789ab")
+    with pytest.raises(BadInput, match="device"):
+        Sets(store).create("q", SPECS, device="gpu")
+    assert store.list_runs() == [], "nothing is queued of a set that is refused"
