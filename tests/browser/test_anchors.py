@@ -16,8 +16,8 @@ pytestmark = pytest.mark.browser
 def test_noise_by_keyboard_on_a_phone_moves_the_lists_and_its_link(app: App, visit: Visit) -> None:
     page = visit(f"{app.url}/anchors?n=0&x=axes", width=390, dark=True)
     finding, marks = page.locator(".an-finding"), page.locator(".an-map path")
-    best = "“public axes” puts 80 of 80 entries in their group, agreement 1.00"
-    expect(finding).to_contain_text(best, timeout=PATIENCE_MS)
+    said = "“public axes” puts 80 of 80 entries in their group, agreement 1.00"
+    expect(finding).to_contain_text(said, timeout=PATIENCE_MS)
     expect(marks).to_have_count(80)
     before = marks.evaluate_all("marks => marks.map(mark => mark.style.transform)")
     no_wider_than(page, 390)
