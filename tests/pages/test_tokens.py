@@ -81,7 +81,7 @@ def test_every_layer_has_its_edges_and_words_and_is_in_the_link(open_page: Open,
 def test_the_page_opens_on_an_example_with_its_findings(open_page: Open) -> None:
     page = open_page("tokens")
     said = words(page)
-    assert "Which words are treated as sensitive?" in said
+    assert "PeCL: which words are treated as sensitive?" in said
     assert "Nominal budget, no guarantee." in said
     drawn = heatmap(page)
     assert any(drawn["text"]["kinds"])
@@ -258,7 +258,7 @@ def test_the_live_run_shows_its_heatmap_before_a_model_is_tested(open_page: Open
     page = open_page("train", run=run)
     assert not page.exception
     said = words(page)
-    assert "Which words are treated as sensitive?" in said
+    assert "PeCL: which words are treated as sensitive?" in said
     assert "scored by the frozen public model" in said
     assert text_of(heatmap(page)) == "".join(SCORED.tokens)
 
