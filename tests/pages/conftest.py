@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,4 +62,5 @@ def words(page: AppTest) -> str:
     kinds = ("title", "header", "subheader", "markdown", "caption", "error", "warning", "info")
     found = [element.value for kind in kinds for element in page.get(kind)]
     found += [html.proto.body for html in page.get("html") if "<style>" not in html.proto.body]
-    return "\n".join(str(text).replace("\\", "") for text in found)
+    said = "\n".join(str(text).replace("\\", "") for text in found)
+    return re.sub(r'<span class="term"[^>]*>([^<]*)</span>', r"\1", said)  # explained words
