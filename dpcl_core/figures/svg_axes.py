@@ -102,9 +102,9 @@ class Axis:
     def _places(self) -> tuple[list[float], list[str]]:
         values, texts = self.props.get("tickvals"), self.props.get("ticktext")
         if values is not None:
-            places = [self.own(value) for value in values]
+            owns = [self.own(value) for value in values]
             labels = [str(text) for text in texts] if texts is not None else [str(value) for value in values]
-            kept = [(place, label) for place, label in zip(places, labels, strict=False) if place is not None]
+            kept = [(place, label) for place, label in zip(owns, labels, strict=False) if place is not None]
             return [place for place, _ in kept], [label for _, label in kept]
         span = abs(self.high - self.low)
         step = self.props.get("dtick") or self._step(span)

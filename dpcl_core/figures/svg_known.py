@@ -72,7 +72,7 @@ def traces_of(figure: go.Figure, layout: Mapping[str, Any]) -> list[dict[str, An
         if own["type"] not in _TRACES:
             raise TypeError(f"no trace that can be drawn as SVG: {own['type']}")
         _check(own, _TRACES[own["type"]], own["type"])
-        defaults = template.get(own["type"]) or ({},)
+        defaults: tuple[Mapping[str, Any], ...] = template.get(own["type"]) or ({},)
         trace = merged(defaults[place % len(defaults)], own)
         trace.setdefault("name", f"trace {place}")
         trace["textfont"] = merged(layout["font"], trace.get("textfont") or {})

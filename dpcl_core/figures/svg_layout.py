@@ -111,7 +111,8 @@ def shape(one: Mapping[str, Any], axes: Mapping[str, Axis], area: Area) -> str:
     line = one.get("line") or {}
     width = float(line.get("width", 2))
     dash = svg_marks.dashes(line.get("dash", "solid"), width)
-    outline = {"stroke_width": width, "stroke_dasharray": dash, **paint("stroke", line.get("color", "#444444"))} if width else {}
+    ink = paint("stroke", line.get("color", "#444444"))
+    outline = {"stroke_width": width, "stroke_dasharray": dash, **ink} if width else {}
     match one["type"]:
         case "line":
             return element("path", d=svg_text.path([(x0, y0), (x1, y1)]), fill="none", **outline)
@@ -152,11 +153,13 @@ def annotation(one: Mapping[str, Any], axes: Mapping[str, Axis], area: Area, roo
     size = float(font["size"])
     words = svg_text.wrapped(one.get("text") or "", size, room)
     wide, high = svg_text.width(words, size), svg_text.height(words, size)
-    x = places["x"] + float(one.get("xshift", 0)) + {"left": _BORDER, "center": -wide / 2, "right": -wide - _BORDER}[anchors["x"]]
-    y = places["y"] - float(one.get("yshift", 0)) + {"top": _BORDER, "middle": -high / 2, "bottom": -high - _BORDER}[anchors["y"]]
+    x = places["x"] + float(one.get("xshift", 0))
+    x += {"left": _BORDER, "center": -wide / 2, "right": -wide - _BORDER}[anchors["x"]]
+    y = places["y"] - float(one.get("yshift", 0))
+    y += {"top": _BORDER, "middle": -high / 2, "bottom": -high - _BORDER}[anchors["y"]]
     # Lines are aligned within the text; the text stays at its anchor however wide its letters really are.
     is_single = len(svg_text.lines(words)) == 1
-    align = {"left": "left", "center": "center", "right": "right"}[anchors["x"] if is_single else one.get("align", "center")]
+    align = anchors["x"] if is_single else one.get("align", "center")
     at = x + {"left": 0.0, "center": wide / 2, "right": wide}[align]
     across = {"left": "start", "center": "middle", "right": "end"}[align]
     return svg_text.text(words, at, y, size=size, colour=font["color"], across=across, down="top")
@@ -221,7 +224,8 @@ def _key(trace: Mapping[str, Any], panel: Panel, left: float, middle: float) -> 
         colour = svg_traces.one_each(marker["color"], 1)[0]
         outline = {"stroke_width": line["width"], **paint("stroke", line["color"])} if line.get("width") else {}
         fill = svg_traces.bar_paint(trace, colour, panel)
-        return element("rect", x=start + 9, y=middle - 6, width=12, height=12, opacity=marker.get("opacity"), **fill, **outline)
+        box = {"x": start + 9, "y": middle - 6, "width": 12, "height": 12, "opacity": marker.get("opacity")}
+        return element("rect", **box, **fill, **outline)
     parts, drawn = svg_traces.mode(trace), ""
     if trace.get("fill", "none") != "none":
         drawn += element("rect", x=start, y=middle, width=_ITEM_LINE, height=6, **paint("fill", trace["fillcolor"]))

@@ -19,8 +19,8 @@ _RAISED = {"sup": 0.45 * 0.7, "sub": -0.3 * 0.7}  # what brings the next run bac
 # Widths of letters in thousandths of the font's size, as in Helvetica; a reader's font may be wider, as DejaVu Sans is.
 _WIDER = 1.14
 _WIDTHS = {
-    222: "ijl'", 278: " .,:;!/|ftI[]\\", 333: "()-r`\"{}*", 500: "ckvsxyzJ", 556: "abdeghnopqu0123456789$#?_L", 584: "+=<>~^−",
-    611: "FTZ", 667: "ABEKPSVXY&", 722: "wCDHNRU", 778: "GOQ", 833: "mM", 889: "%", 944: "W", 1000: "@—…",
+    222: "ijl'", 278: " .,:;!/|ftI[]\\", 333: "()-r`\"{}*", 500: "ckvsxyzJ", 556: "abdeghnopqu0123456789$#?_L",
+    584: "+=<>~^−", 611: "FTZ", 667: "ABEKPSVXY&", 722: "wCDHNRU", 778: "GOQ", 833: "mM", 889: "%", 944: "W", 1000: "@—…",
 }  # fmt: skip
 _WIDTH_OF = {letter: width / 1000 for width, letters in _WIDTHS.items() for letter in letters}
 _COLOUR = re.compile(r"#[0-9a-fA-F]{6}|#[0-9a-fA-F]{3}|[a-z]+")

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_UP, Decimal
+from itertools import pairwise
 from typing import Any
 
 from dpcl_core.figures import svg_marks, svg_text
@@ -219,7 +220,7 @@ def _stepped(points: list[tuple[float, float]], shape: str) -> list[tuple[float,
     if shape == "linear" or len(points) < 2:
         return points
     corners = [points[0]]
-    for (before, low), (x, y) in zip(points, points[1:], strict=False):
+    for (before, low), (x, y) in pairwise(points):
         turn = x if shape == "hv" else (before + x) / 2
         corners += [(turn, low), (turn, y), (x, y)]
     return corners
@@ -271,9 +272,8 @@ def _texts(trace: Mapping[str, Any], points: Sequence[tuple[float | None, float 
     size = float(font["size"])
     sizes = one_each(trace.get("marker", {}).get("size"), n, _MARK)
     drawn_texts = ""
-    for (x, y), text, where, mark in zip(
-        points, one_each(trace.get("text"), n, ""), one_each(trace.get("textposition"), n, "middle center"), sizes, strict=True
-    ):
+    texts, sides = one_each(trace.get("text"), n, ""), one_each(trace.get("textposition"), n, "middle center")
+    for (x, y), text, where, mark in zip(points, texts, sides, sizes, strict=True):
         if x is None or y is None or not text:
             continue
         down, across = where.split(" ")
@@ -292,7 +292,8 @@ def _bars(trace: Mapping[str, Any], panel: Panel, place: Place) -> tuple[str, st
     spots, values = (listed(trace.get(letter)) for letter in ("yx" if is_flat else "xy"))
     colours, texts = one_each(marker["color"], len(spots)), one_each(trace.get("text"), len(spots), "")
     line = marker.get("line", {})
-    bars, labels, middles = "", "", []
+    bars, labels = "", ""
+    middles: list[tuple[float | None, float | None]] = []
     for spot, value, colour, text in zip(spots, values, colours, texts, strict=True):
         own, end = along.own(spot), across.of(value)
         if own is None or end is None:
@@ -353,14 +354,14 @@ def _edges(values: list[Any], axis: Axis, n: int) -> list[float]:
         raise TypeError("a heatmap can be drawn as SVG only with a value for each row and column")
     if n < 2:
         return [known[0] - 0.5, known[0] + 0.5] if known else []
-    inner = [(a + b) / 2 for a, b in zip(known, known[1:], strict=False)]
+    inner = [(a + b) / 2 for a, b in pairwise(known)]
     return [2 * known[0] - inner[0], *inner, 2 * known[-1] - inner[-1]]
 
 
 def scaled(scale: Sequence[tuple[float, str]], share: float) -> str:
     """The colour at a share of a colour scale, mixed linearly in sRGB."""
     share = min(max(share, 0.0), 1.0)
-    for (low, start), (high, end) in zip(scale, scale[1:], strict=False):
+    for (low, start), (high, end) in pairwise(scale):
         if share <= high:
             part = (share - low) / (high - low)
             ends = [[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in (start, end)]
@@ -394,7 +395,8 @@ def _heatmap(trace: Mapping[str, Any], panel: Panel) -> str:
             cells[colour] = cells.get(colour, "") + path(corners, closed=True)
             if trace.get("texttemplate"):
                 font, middle = trace["textfont"], ((left + right) / 2, (top + bottom) / 2)
-                texts += svg_text.text(_cell_text(trace["texttemplate"], z), *middle, size=float(font["size"]), colour=font["color"])
+                words = _cell_text(trace["texttemplate"], z)
+                texts += svg_text.text(words, *middle, size=float(font["size"]), colour=font["color"])
     # Without gaps between cells, smoothed edges would show as seams.
     crisp = None if all(gaps) else "crispEdges"
     drawn_cells = "".join(element("path", d=data, **paint("fill", colour)) for colour, data in cells.items())
