@@ -224,7 +224,7 @@ def needed_range(extremes: Sequence[Extreme], length: float, *, to_zero: bool = 
 
 
 def number_text(value: float, step: float, largest: float) -> str:
-    """A tick's number with a true minus, in as few digits as the step needs; large and small ones with a prefix such as k."""
+    """A tick's number with a true minus, in as few digits as the step needs; large and small ones with a prefix like k."""
     power = math.floor(math.log10(largest) + 0.01) if largest > 0 else 0
     exponent = 3 * round((power - 1) / 3) if abs(power) > 3 else 0
     if exponent not in _PREFIXES:
