@@ -68,6 +68,9 @@ def test_every_figure_and_the_page_of_all() -> None:
     assert page.count("<h1>") == 1
     assert all(result.figure(name).finding.split(":")[0] in page for name in FIGURES)
     assert "What is protected" in page
+    assert page.count("<svg ") == len(FIGURES)
+    assert "<script" not in page
+    assert len(page) < 2_000_000
     with pytest.raises(dpcl.BadInput, match="did you mean accuracy"):
         result.figure("acuracy")
     with pytest.raises(dpcl.BadInput, match="epsilon = 2"):

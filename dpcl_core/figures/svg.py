@@ -1,8 +1,8 @@
 """A figure as SVG: the very Plotly figure that a page draws, without a browser or JavaScript.
 
-It takes the values of the figure and of its template, and chooses what they leave open as Plotly does: ranges, ticks, margins
-that make room for labels, places in the legend. Widths of texts are estimated (`svg_text`), since no font is read. A part of a
-figure that this drawing does not know raises TypeError, so that it cannot be left out unseen.
+It takes the values of the figure and of its template, and chooses what they leave open as Plotly does: ranges, ticks,
+margins that make room for labels, places in the legend. Widths of texts are estimated (`svg_text`), since no font is read. A
+part of a figure that this drawing does not know raises TypeError, so that it cannot be left out unseen.
 """
 
 from __future__ import annotations
@@ -184,8 +184,8 @@ class _Drawing:
                 parts.append(element("rect", **box, **paint("fill", background)))
             own = [one for one, where in shapes if where == pair]
             below, above = (
-                "".join(svg_layout.shape(one, self.axes, self.area) for one in own if (one.get("layer") == "below") is is_below)
-                for is_below in (True, False)
+                "".join(svg_layout.shape(one, self.axes, self.area) for one in own if (one.get("layer") == "below") is first)
+                for first in (True, False)
             )
             parts += [element("g", below, clip_path=clip) if below else "", svg_layout.grid(panel.x, panel.y)]
             parts += self._traces_of(pair, panel, clip)

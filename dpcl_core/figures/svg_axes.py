@@ -154,9 +154,8 @@ class Axis:
         if self.is_vertical:
             return _PAD + max(svg_text.width(label, size) for label in labels)
         angle = math.radians(self.slant(ticks))
-        return _PAD + max(
-            math.sin(angle) * svg_text.width(label, size) + math.cos(angle) * svg_text.height(label, size) for label in labels
-        )
+        sizes = [(svg_text.width(label, size), svg_text.height(label, size)) for label in labels]
+        return _PAD + max(math.sin(angle) * wide + math.cos(angle) * high for wide, high in sizes)
 
     def labels(self, edge: float) -> str:
         """The labels of ticks beside a plot's edge, its bottom or its left side in pixels."""
@@ -225,7 +224,7 @@ def needed_range(extremes: Sequence[Extreme], length: float, *, to_zero: bool = 
 
 
 def number_text(value: float, step: float, largest: float) -> str:
-    """A tick's number, in as few digits as the step needs; large and small ones with a prefix such as k, with a true minus."""
+    """A tick's number with a true minus, in as few digits as the step needs; large and small ones with a prefix like k."""
     power = math.floor(math.log10(largest) + 0.01) if largest > 0 else 0
     exponent = 3 * round((power - 1) / 3) if abs(power) > 3 else 0
     if exponent not in _PREFIXES:

@@ -16,8 +16,8 @@ _STYLES = {
     "sub": 'font-size="70%" dy="0.3em"',
 }  # fmt: skip
 _RAISED = {"sup": 0.45 * 0.7, "sub": -0.3 * 0.7}  # what brings the next run back to the base line
-# Widths of letters in thousandths of the font's size, as in Helvetica; a reader's font may be wider, as DejaVu Sans is.
-_WIDER = 1.14
+_WIDER = 1.14  # a reader's font may be wider than Helvetica, as DejaVu Sans is
+# Widths of letters in Helvetica, in thousandths of the font's size.
 _WIDTHS = {
     222: "ijl'", 278: " .,:;!/|ftI[]\\", 333: "()-r`\"{}*", 500: "ckvsxyzJ", 556: "abdeghnopqu0123456789$#?_L",
     584: "+=<>~^−", 611: "FTZ", 667: "ABEKPSVXY&", 722: "wCDHNRU", 778: "GOQ", 833: "mM", 889: "%", 944: "W", 1000: "@—…",
