@@ -10,7 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 from dpcl_core.events import Signatures
 from dpcl_core.results import Result
 from dpcl_core.spec import Cell
-from pages.parts.anchors import cost, pictures, rematching, run_source, simulation
+from pages.parts.anchors import cost, explorer, pictures, rematching, run_source, simulation
 from pages.parts.anchors.pictures import Scene
 from pages.parts.claims import privacy_bar
 from pages.parts.shell import layout, link, pickers, state, stored_results
@@ -63,6 +63,9 @@ def _simulation(view: View, controls: DeltaGenerator, answer: DeltaGenerator) ->
             ("Visible to the server", "released groups" if setup.side == "client" else "noisy lists"),
             ("Not visible to the server", "the single entries below and their true modes"),
         )
+        if setup.is_played:
+            setup = explorer.draw(setup, key=view.key("explorer"))
+            values = {**values, "m": setup.m, "noise": setup.noise, "matcher": setup.matcher}
         rounds, at = simulation.rounds(setup)
         scene = Scene(
             rounds, at, f"play-{setup.length}-{setup.kind}", setup.provenance(),
@@ -71,7 +74,8 @@ def _simulation(view: View, controls: DeltaGenerator, answer: DeltaGenerator) ->
             anchors=lambda: simulation.measured(setup, rounds[at], anchors=True),
         )  # fmt: skip
         noise, share = setup.noise if setup.is_local else None, st.query_params.to_dict()
-        chosen = _pictures(view, scene, noise, lambda: cost.of_simulation(setup), _no_accuracy, share)
+        chosen = {} if setup.is_played else _maps(view, scene, share)
+        _more(scene, noise, lambda: cost.of_simulation(setup), _no_accuracy, share)
     with rest:
         st.caption("Digits replace texts here, because a picture shows what an entry describes. A run shows real texts.")
     return {**values, **chosen}
@@ -115,12 +119,13 @@ def _run_figures(
     now, share = rounds[at], None if is_live else st.query_params.to_dict()
     guarantee = result.guarantees.get(now.cell.epsilon)
     rematching.notice(result, now, settings)
-    return _pictures(
-        view, rematching.scene(result, rounds, at, settings, is_live=is_live),
-        settings.noise or None if settings is not None else None,
-        lambda: cost.of_run(guarantee, is_over=not is_live),
+    scene = rematching.scene(result, rounds, at, settings, is_live=is_live)
+    chosen = _maps(view, scene, share)
+    _more(
+        scene, settings.noise or None if settings is not None else None, lambda: cost.of_run(guarantee, is_over=not is_live),
         lambda: run_source.accuracy(result, now.cell.epsilon, share, live=is_live), share,
     )  # fmt: skip
+    return chosen
 
 
 @st.fragment(run_every=2.0)
@@ -142,16 +147,21 @@ def _watch(view: View, run_id: str, model: Cell | None, settings: rematching.Set
     _run_figures(view, result, rounds, at, settings, is_live=True)
 
 
-def _pictures(
-    view: View, scene: Scene, noise: float | None, costs: Callable[[], None], accuracy: Callable[[], None],
-    share: Mapping[str, str] | None,
-) -> Mapping[str, object]:  # fmt: skip
-    """Draws the map and the matchers, and other figures in tabs when opened; returns the chosen map."""
+def _maps(view: View, scene: Scene, share: Mapping[str, str] | None) -> Mapping[str, object]:
+    """Draws the map and the matchers; returns the chosen map."""
     left, right = st.columns([1.6, 1], gap="small")
     with left:
         chosen = pictures.maps(view, scene, share)
     with right:
         pictures.bars(scene, share)
+    return chosen
+
+
+def _more(
+    scene: Scene, noise: float | None, costs: Callable[[], None], accuracy: Callable[[], None],
+    share: Mapping[str, str] | None,
+) -> None:  # fmt: skip
+    """Draws the other figures, in tabs, when opened."""
     draw = {
         "Margins": lambda: pictures.margins(scene, share),
         "Matched and true": lambda: pictures.confusion(scene, share),
@@ -162,7 +172,6 @@ def _pictures(
         "Accuracy": accuracy,
     }
     layout.tabs(draw, "anchor-tabs")
-    return chosen
 
 
 def _no_accuracy() -> None:

@@ -13,7 +13,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.results import Result
 from pages.parts.claims import privacy_bar
 from pages.parts.comparison import needed, pairs, pvalues
-from pages.parts.shell import link, pickers, state, stored_results, style
+from pages.parts.shell import link, pickers, run_search, state, stored_results, style
 from pages.parts.shell.figure_card import show
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.text import capital, plain
@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 
 MOST = 6
 LETTERS = "ABCDEF"
-HELP = """Pick up to six runs. Differences are formed seed by seed, because runs with the same seed see the same classes in
-the same order. A difference counts only if its 95 % interval excludes zero. Looking at many runs and keeping the best one is
-a choice based on the data: on your own data, that spends privacy too."""
+_GROUPS = 6  # groups with a button
+HELP = f"""Pick up to six runs, or press a group: runs tested on the same stream, or with a tag in common. {run_search.TAGS}
+Differences are formed seed by seed, because runs with the same seed see the same classes in the same order. A difference
+counts only if its 95 % interval excludes zero. Looking at many runs and keeping the best one is a choice based on the data:
+on your own data, that spends privacy too."""
 CODEC = link.Codec(
     [
         link.Field("runs", "r", "runs", link.Many(link.Text(12), MOST), ()),
@@ -55,8 +57,9 @@ def page() -> None:
         _nothing_yet()
         actions(place, help_text=HELP)
         return
+    st.session_state.setdefault(view.key("runs"), start)
     picked = st.multiselect(
-        "Runs", list(runs), default=start, format_func=lambda run_id: _display_name(runs[run_id]), key=view.key("runs"),
+        "Runs", _offered(view, runs), format_func=lambda run_id: _display_name(runs[run_id]), key=view.key("runs"),
         max_selections=MOST, placeholder="Pick up to six finished runs",
     )  # fmt: skip
     results = {LETTERS[i]: stored_results.of(state.store().get(run_id)) for i, run_id in enumerate(picked)}
@@ -100,6 +103,23 @@ def _partner(run: Run) -> None:
     st.info("A difference needs two runs on the same data and stream. Open this run's settings, change one, press Start.")
     query = train_form.parameters_of(run.spec)
     st.page_link("pages/train.py", label=f":primary[Open the settings of {plain(run.name)} in Train →]", query_params=query)
+
+
+def _offered(view: View, runs: dict[str, Run]) -> list[str]:
+    """The runs to pick from, by a search; a button for each group puts its newest runs into the picker."""
+    if len(runs) <= MOST:
+        return list(runs)
+    key, put = view.key("runs"), st.session_state.__setitem__
+    with st.container(key="compare-search", horizontal=True, vertical_alignment="bottom", gap="small"):
+        text = st.text_input(
+            "Search", key=view.key("search"), placeholder=run_search.PLACEHOLDER, max_chars=60, width=240,
+            help=run_search.TAGS,
+        )  # fmt: skip
+        for name, ids in list(run_search.groups(list(runs.values())).items())[:_GROUPS]:
+            st.button(plain(f"{name} · {len(ids)}"), key=f"{key}-{name}", on_click=put, args=(key, ids[:MOST]))
+    shown = [run.id for run in run_search.matching(runs.values(), text)]
+    kept = cast("list[str]", st.session_state[key])
+    return [run_id for run_id in runs if run_id in shown or run_id in kept]
 
 
 def _nothing_yet() -> None:

@@ -16,7 +16,7 @@ from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.figures.picture import epsilons_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.results import method_title
-from pages.parts.shell import link, pickers, state, status_line
+from pages.parts.shell import link, pickers, run_search, state, status_line
 from pages.parts.shell.header import header
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
@@ -88,8 +88,8 @@ def _controls(view: View, runs: list[Run]) -> dict[str, object]:
         )  # fmt: skip
         sort = pickers.select(view, "sort", "Order", SORTS, width=210)
         search = st.text_input(
-            "Search", str(view["search"]), key=view.key("search"), placeholder="name, method, dataset, id", max_chars=60,
-            width=240,
+            "Search", str(view["search"]), key=view.key("search"), placeholder=run_search.PLACEHOLDER, max_chars=60,
+            width=240, help=run_search.TAGS,
         )  # fmt: skip
     return {"status": tuple(picked), "sort": sort, "search": search, "run": view["run"]}
 
@@ -135,19 +135,13 @@ def _list(values: dict[str, object], was_active: bool) -> None:
 
 
 def _chosen(runs: list[Run], values: dict[str, object]) -> list[Run]:
-    wanted, words = cast("tuple[str, ...]", values["status"]), str(values["search"]).lower().split()
-    selected = [run for run in runs if not wanted or run.status in wanted]
-    selected = [run for run in selected if all(word in _haystack(run) for word in words)]
+    wanted = cast("tuple[str, ...]", values["status"])
+    selected = run_search.matching((run for run in runs if not wanted or run.status in wanted), str(values["search"]))
     if values["sort"] == "name":
         selected.sort(key=lambda run: run.name.lower())
     if values["sort"] == "seconds":
         selected.sort(key=lambda run: -(_seconds(run) or 0.0))
     return selected
-
-
-def _haystack(run: Run) -> str:
-    spec = run.readable_spec
-    return f"{run.id} {run.name} {spec.method if spec else ''} {spec.data.dataset if spec else ''}".lower()
 
 
 def table(runs: list[Run], results: dict[str, list[CellFinished]]) -> pd.DataFrame:

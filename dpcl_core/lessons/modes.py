@@ -101,9 +101,15 @@ def world(kind: Kind = "exact", n_inputs: int = SHORT, n_clients: int = N_CLIENT
 
 def picture(mean: NDArray[np.float64]) -> NDArray[np.float64]:
     """The grey levels [8, 8] in [0, 1] of a mean [d] of digits, reconstructed from its principal axes."""
-    _, _, (centre, axes) = _digits()
-    drawn: NDArray[np.float64] = np.clip((centre + axes @ mean[:SHORT]).reshape(8, 8), 0.0, None)
+    drawn: NDArray[np.float64] = np.clip(pixels(mean).reshape(8, 8), 0.0, None)
     return drawn / max(float(drawn.max()), 1e-9)
+
+
+def pixels(means: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Means [..., d] as pixels [..., 64], an affine map; negative where noise or the axes left out say so."""
+    _, _, (centre, axes) = _digits()
+    reconstructed: NDArray[np.float64] = centre + means[..., :SHORT] @ axes.T
+    return reconstructed
 
 
 def server_side(of: World, matcher: str, n_anchors: int, level: float, draw: int = 0) -> Matched:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dpcl_core.events import Event, Progress, Started, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.spec import RunSpec
 
+Left = tuple[float, float]  # seconds left: shortest, longest
+_LEAST, _MOST = 0.5, 1.5  # of the time left that was to be expected
 _TOO_EARLY = 0.02  # below this share of the work, elapsed time says nothing about the rest
 
 
 def fraction_done(spec: RunSpec, events: Iterable[Event]) -> float:
     """Share of the training done, in [0, 1]. More events of the same run never lower it."""
-    n_cells = len(spec.privacy.epsilons) * len(spec.seeds)
-    n_together = {"all": n_cells, "epsilons": len(spec.privacy.epsilons), "cell": 1}[methods.card(spec.method).shares]
+    n_cells, n_together = len(spec.privacy.epsilons) * len(spec.seeds), n_trained_together(spec)
     n_tasks, learned, furthest = 0, 0, 0.0
     for event in events:
         if isinstance(event, Started):
@@ -28,7 +29,33 @@ def fraction_done(spec: RunSpec, events: Iterable[Event]) -> float:
     return min(1.0, furthest / (n_cells * n_tasks)) if n_tasks else 0.0
 
 
-def seconds_left(fraction: float, elapsed: float, estimate: float | None = None) -> tuple[float, float] | None:
+def stage(events: Sequence[Event]) -> Progress | None:
+    """What the run is doing before its first task: the newest progress of reading data or computing features, if any."""
+    if any(isinstance(event, Started) for event in events):
+        return None
+    early = (event for event in reversed(events) if isinstance(event, Progress) and event.phase in ("data", "backbone"))
+    return next(early, None)
+
+
+def n_trained_together(spec: RunSpec) -> int:
+    """Models that learn a task at the same time; the others wait until these have learned all tasks."""
+    n_epsilons, n_seeds = len(spec.privacy.epsilons), len(spec.seeds)
+    return {"all": n_epsilons * n_seeds, "epsilons": n_epsilons, "cell": 1}[methods.card(spec.method).shares]
+
+
+def steady(fresh: Left, before: Left, since: float) -> Left:
+    """The time left, at most half more or less than was to be expected `since` seconds after it was `before`.
+
+    A guess changes suddenly where a slower stage begins; what is shown follows it over several looks.
+    """
+    low, high = (
+        min(max(now, _LEAST * max(old - since, 1.0)), _MOST * max(old - since, 1.0))
+        for now, old in zip(fresh, before, strict=True)
+    )
+    return low, max(low, high)
+
+
+def seconds_left(fraction: float, elapsed: float, estimate: float | None = None) -> Left | None:
     """Range of the seconds left (shortest, longest); None when nothing is known.
 
     Args: `fraction` of the work done; `elapsed` seconds since the start; `estimate` of the total seconds (see `Run`).

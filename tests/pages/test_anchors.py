@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -11,7 +14,7 @@ from dpcl_core.papers import cslr
 from dpcl_core.runs.store import Status, Store
 from dpcl_core.scenarios.catalog import Federated
 from pages.anchors import CODEC
-from pages.parts.anchors import simulation
+from pages.parts.anchors import explorer, simulation
 from tests.pages.conftest import Open, words
 from tests.support import clients, replay
 from tests.support.signatures import TOLD, with_lists
@@ -30,6 +33,12 @@ TABS = {
 }
 
 
+def played(page: AppTest) -> Any:
+    """What the element is drawn from; None where there is none."""
+    told = [element.proto.json for element in page.get("bidi_component") if element.proto.component_name == "anchors"]
+    return json.loads(told[0]) if told else None
+
+
 def open_tab(page: AppTest, name: str) -> None:
     page.session_state["anchor-tabs"] = name
     page.run()
@@ -40,12 +49,11 @@ def test_it_opens_on_a_finished_simulation(open_page: Open) -> None:
     page = open_page("anchors")
     assert not page.exception
     assert not page.warning
-    said = words(page)
     assert page.title[0].value == "Matching clients"
-    assert "of 80 entries of 20 clients found their group" in said
-    assert "not visible to the server" in said
-    assert "Nothing to protect" in said
-    assert "with the truth (" in said
+    assert "Nothing to protect" in words(page)
+    assert played(page)["start"] == {"m": 50, "noise": 0.1, "matcher": "anchors, centred"}
+    assert len(played(page)["lists"]["modes"]) == 80
+    assert "found their group" not in words(page)  # the browser draws the map, the server does not draw it again
     assert dict(page.query_params) == {"v": "1"}
     charts = page.get("plotly_chart")
     assert charts
@@ -63,9 +71,13 @@ def test_every_picture_of_the_simulation_can_be_opened(open_page: Open) -> None:
     assert "No model is trained here" in words(page)
 
 
-def test_settings_change_what_is_found_and_travel_in_the_link(open_page: Open) -> None:
-    page = open_page("anchors", n="0", x="axes")
-    assert "80 of 80 entries of 20 clients found their group" in words(page)
+def test_lists_that_the_browser_does_not_have_are_drawn_by_the_server(open_page: Open) -> None:
+    page = open_page("anchors", n="0", x="axes", y="2")
+    assert played(page) is None
+    said = words(page)
+    assert "80 of 80 entries of 20 clients found their group" in said
+    assert "not visible to the server" in said
+    assert "with the truth (" in said
     page.select_slider[1].set_value(0.8).run()
     assert page.query_params["n"] == "0.8"
     assert "80 of 80" not in words(page)
@@ -73,6 +85,30 @@ def test_settings_change_what_is_found_and_travel_in_the_link(open_page: Open) -
     assert page.query_params["w"] == "client"
     assert [slider.label for slider in page.select_slider][:4] == ["Anchors m", "ε of all four rounds", "Round", "Clients"]
     assert "released groups" in words(page)
+
+
+def test_a_link_opens_the_lists_to_play_with_at_the_nearest_stop(open_page: Open) -> None:
+    page = open_page("anchors", n="0.19", m="30", x="hungarian", d="32")
+    assert not page.exception
+    assert played(page)["start"] == {"m": 25, "noise": 0.2, "matcher": "Hungarian"}
+    assert played(page)["lists"]["length"] == 32
+    asked = {"n": "0.2", "m": "25", "x": "hungarian", "d": "32"}
+    assert {key: page.query_params[key] for key in asked} == asked
+    assert len(json.dumps(played(page))) < 200_000  # travels with the page, and later in a plain file
+
+
+def test_settings_left_in_the_browser_are_taken_over_and_others_are_not() -> None:
+    setup = simulation.Setup("exact", "server", "centred", 50, 0.1, 4.0, 4, 20, 384, 1)
+    moved = explorer.left({"m": 10, "noise": 0.2, "matcher": "public axes"}, setup)
+    assert (moved.m, moved.noise, moved.matcher) == (10, 0.2, "axes")
+    refused = {"m": 11, "noise": 0.2, "matcher": "public axes"}, {"m": 10, "noise": "x", "matcher": "random"}
+    for reported in (None, {}, *refused):
+        assert explorer.left(reported, setup) == setup
+    rows = explorer.csv(moved).splitlines()
+    assert len(rows) == 81
+    assert rows[0].startswith("client,digit,random,")
+    words_of_legend = [word for word in explorer.WORDS["legend"].split() if any(map(str.isalnum, word))]
+    assert len(words_of_legend) <= 15
 
 
 @pytest.mark.parametrize(

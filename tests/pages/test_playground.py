@@ -71,10 +71,10 @@ def test_the_plain_slider_says_the_same_as_the_element(open_page: Open) -> None:
 
 
 def test_an_element_that_cannot_load_gives_way_to_the_plain_slider(open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing() -> None:
+    def missing(element: object) -> None:
         raise FileNotFoundError("drag.mjs")
 
-    monkeypatch.setattr("pages.parts.shell.drag._element", missing)
+    monkeypatch.setattr("pages.parts.shell.drag.mounted", missing)
     page = open_page("playground")
     assert not page.exception
     assert page.select_slider[0].value == 1.0

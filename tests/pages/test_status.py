@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dpcl_core.events import CellFinished, Progress, TaskLearned
+from dpcl_core.methods import catalog
 from dpcl_core.runs.store import Run, Store
 from pages.parts.shell import status_line
 from tests.support import replay
@@ -49,6 +51,36 @@ def test_running_says_task_spent_budget_and_time_left_as_a_range(store: Store) -
     assert said.headline == "Task 4 of 5"
     assert said.detail == "learning task 4 · largest ε accounted so far 8 · 7–10 s left"
     assert said.fraction == pytest.approx(3 / 5)
+
+
+def test_computing_features_has_a_bar_of_its_own_and_a_time_left(store: Store) -> None:
+    run = _run(store, "running", [], started=100.0, estimate_seconds=500.0)
+    line = status_line.of(run, [Progress("backbone", 250, 1000, None, "computing features with pixels")], now=110.0)
+    assert line.headline == "Preparing"
+    assert line.fraction == 0.25
+    assert line.is_stage
+    assert line.detail == "computing features with pixels · 250 of 1,000 · 22–42 s left for this step"  # 30 s, give or take
+
+
+def test_the_time_left_follows_the_last_look_but_not_over_the_end_of_a_stage(store: Store) -> None:
+    run = _run(store, "running", HALF, started=100.0)
+    first = status_line.of(run, HALF, now=112.0)
+    assert first.left is not None
+    before = status_line.Look(replace(first, left=(1000.0, 2000.0)), 111.0)
+    later = status_line.of(run, HALF, now=112.0, before=before)
+    assert later.left == (pytest.approx(499.5), pytest.approx(999.5))  # half of what was to be expected
+    stage = status_line.Look(replace(first, left=(1000.0, 2000.0), is_stage=True), 111.0)
+    assert status_line.of(run, HALF, now=112.0, before=stage).left == first.left
+
+
+def test_trainings_one_after_another_are_counted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = _run(store, "running", [], started=100.0)
+    monkeypatch.setitem(catalog.CARDS, "cosine", replace(catalog.CARDS["cosine"], shares="cell"))
+    one_by_one = ALL[:3] + [e for cell in SPEC.cells() for e in ALL if isinstance(e, TaskLearned) and e.cell == cell]
+    n_cells = len(list(SPEC.cells()))
+    assert status_line.of(run, one_by_one[:3], now=105.0).headline == f"Training 1 of {n_cells} · Task 1 of 5"
+    assert status_line.of(run, one_by_one[: 3 + 5 + 2], now=105.0).headline == f"Training 2 of {n_cells} · Task 3 of 5"
+    assert status_line.of(run, one_by_one, now=105.0).headline.startswith(f"Training {n_cells} of {n_cells}")
 
 
 def test_progress_never_falls_while_events_arrive(store: Store) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dpcl_core.events import Event, Progress, Started, TaskLearned
 from dpcl_core.methods import catalog
-from dpcl_core.runs.progress_estimate import fraction_done, seconds_left
+from dpcl_core.runs.progress_estimate import fraction_done, n_trained_together, seconds_left, stage, steady
 from dpcl_core.spec import Cell
 from tests.support import replay
 
@@ -71,3 +71,34 @@ def test_the_time_left_holds_the_plain_guesses_and_narrows_to_nothing():
     assert seconds_left(1, 10) == (0, 0)
     assert seconds_left(0, 10) is None
     assert seconds_left(0, 10, estimate=4)[0] == 0
+
+
+@given(st.floats(0, 1e6), st.floats(0, 1e6), st.floats(1, 1e6), st.floats(1, 3), st.floats(0, 60))
+def test_the_shown_time_never_jumps_by_more_than_half(one, other, low, spread, since):
+    before = (low, spread * low)
+    now = steady((min(one, other), max(one, other)), before, since)
+    assert now[0] <= now[1]
+    for shown, was in zip(now, before, strict=True):
+        expected = max(was - since, 1)
+        assert 0.5 * expected <= shown * (1 + 1e-12)
+        assert shown <= 1.5 * max(expected, before[0] - since, 1) * (1 + 1e-12)
+
+
+def test_it_reaches_the_fresh_guess_where_that_is_near():
+    assert steady((8.0, 12.0), (10.0, 14.0), 2.0) == (8.0, 12.0)
+    assert steady((100.0, 200.0), (10.0, 14.0), 2.0) == (12.0, 18.0)
+
+
+def test_the_stage_before_the_first_task_is_the_newest_one():
+    early = [Progress("data", 0, 1, None, "loading"), Progress("backbone", 3, 9, None, "computing")]
+    assert stage([]) is None
+    assert stage(early) == early[-1]
+    assert stage([*early, STARTED]) is None
+
+
+def test_models_trained_at_once_follow_from_the_methods_card(monkeypatch):
+    from dataclasses import replace
+
+    for shares, n in (("all", 4), ("epsilons", 2), ("cell", 1)):
+        monkeypatch.setitem(catalog.CARDS, "cosine", replace(catalog.CARDS["cosine"], shares=shares))
+        assert n_trained_together(SPEC) == n

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -11,6 +11,7 @@ import numpy as np
 import streamlit as st
 
 from dpcl_core.events import AnchorScores, Signatures
+from dpcl_core.explorers import anchor_play
 from dpcl_core.figures.picture import Provenance, epsilon_text
 from dpcl_core.spec import Cell
 from pages.parts.shell import link
@@ -69,6 +70,11 @@ class Setup:
         return self.side == "server"
 
     @property
+    def is_played(self) -> bool:
+        """Whether the browser has these lists, and draws and matches them."""
+        return self.is_local and self.kind == "exact" and self.draw == anchor_play.DRAW
+
+    @property
     def matcher_name(self) -> str:
         return MATCHERS[self.matcher]
 
@@ -82,7 +88,7 @@ class Setup:
 
 
 def choose(view: View) -> tuple[Setup, Mapping[str, object]]:
-    """Draws the controls; returns the setup and the values for the link."""
+    """Draws the controls, except those that `explorer` has; returns the setup and the values for the link."""
 
     def pick(name: str, title: str, options: Mapping[str, str]) -> str:
         start = str(view[name])
@@ -92,30 +98,40 @@ def choose(view: View) -> tuple[Setup, Mapping[str, object]]:
             ) or start
         )  # fmt: skip
 
+    def nearest(name: str, options: Sequence[float]) -> float:
+        return min(options, key=lambda each: abs(each - cast(float, view[name])))
+
     def slide(name: str, title: str, options: tuple[float, ...], help_text: str = "") -> float:
-        wanted = cast(float, view[name])
-        start = wanted if wanted in options else min(options, key=lambda each: abs(each - wanted))
+        start = nearest(name, options)
         return st.select_slider(title, options, start, format_func=epsilon_text, key=view.key(name), help=help_text or None)
 
     side = pick("side", "Who matches", SIDES)
-    matcher = pick("matcher", "Matcher", MATCHERS)
-    m = slide("m", "Anchors m", COUNTS, "Public digits at which the density of every entry is evaluated.")
-    kept = {name: view[name] for name in ("noise", "budget", "round", "clients")}
-    if side == "server":
-        kept["noise"] = slide(
-            "noise", "Noise on the lists", LEVELS, "Its std on every coordinate; groups are about 0.4 apart."
-        )
-    else:
-        kept["budget"] = slide("budget", "ε of all four rounds", BUDGETS)
-        kept["round"] = int(slide("round", "Round", ROUNDS, "0: groups of public digits only, before the first release."))
-        kept["clients"] = int(slide("clients", "Clients", CLIENTS))
+    dials = st.container()
     with st.expander("The lists"):
         kind = pick("kind", "Entries of a list", KINDS)
         length = int(slide("length", "Numbers in a vector", LENGTHS, "Beyond 32 every digit has zeros: pure noise."))
         draw = int(slide("draw", "Draw", DRAWS, "Other digits for each client, and other anchors."))
-    values = {**kept, "side": side, "matcher": matcher, "m": int(m), "kind": kind, "length": length, "draw": draw}
+    kept = {name: view[name] for name in ("matcher", "m", "noise", "budget", "round", "clients")}
+    if side == "server" and kind == "exact" and draw == anchor_play.DRAW:  # `Setup.is_played`
+        lists = anchor_play.read(length)
+        kept["m"], kept["noise"] = nearest("m", lists["counts"]), nearest("noise", lists["noises"])
+    else:
+        with dials:
+            kept["matcher"] = pick("matcher", "Matcher", MATCHERS)
+            kept["m"] = slide("m", "Anchors m", COUNTS, "Public digits at which the density of every entry is evaluated.")
+            if side == "server":
+                kept["noise"] = slide(
+                    "noise", "Noise on the lists", LEVELS, "Its std on every coordinate; groups are about 0.4 apart."
+                )
+            else:
+                kept["budget"] = slide("budget", "ε of all four rounds", BUDGETS)
+                before = "0: groups of public digits only, before the first release."
+                kept["round"] = int(slide("round", "Round", ROUNDS, before))
+                kept["clients"] = int(slide("clients", "Clients", CLIENTS))
+    m = int(cast(float, kept["m"]))
+    values = {**kept, "side": side, "m": m, "kind": kind, "length": length, "draw": draw}
     setup = Setup(
-        cast(Kind, kind), cast(Side, side), matcher, int(m), cast(float, kept["noise"]), cast(float, kept["budget"]),
+        cast(Kind, kind), cast(Side, side), str(kept["matcher"]), m, cast(float, kept["noise"]), cast(float, kept["budget"]),
         cast(int, kept["round"]), cast(int, kept["clients"]) if side == "client" else CLIENTS[0], length, draw,
     )  # fmt: skip
     return setup, values

@@ -9,17 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import lru_cache
-from typing import Any
 
 import streamlit as st
 from streamlit.errors import StreamlitAPIException
 
-from dpcl_core import paths
+from dpcl_core.elements.element import DRAG
 from dpcl_core.figures.picture import epsilon_text
+from pages.parts.shell.mount import mounted
 from pages.parts.training.budget_source import Source
-
-_FILES = ("replay.mjs", "drag.mjs")
 
 
 def drag(source: Source, start: float, *, key: str, panels: Sequence[str], is_plain: bool = False) -> float:
@@ -30,7 +27,7 @@ def drag(source: Source, start: float, *, key: str, panels: Sequence[str], is_pl
     start = source.nearest(start)
     if not is_plain:
         with suppress(OSError, StreamlitAPIException):
-            reported = _element()(key=key, data=_document(source, start, panels), on_epsilon_change=lambda: None)
+            reported = mounted(DRAG)(key=key, data=_document(source, start, panels), on_epsilon_change=lambda: None)
             return _budget(reported.get("epsilon"), source, start)
     return _plain(source, start, key)
 
@@ -54,16 +51,6 @@ def _budget(reported: object, source: Source, start: float) -> float:
         return start
     return value if value > 0 and source.nearest(value) == value else start
 
-
-@lru_cache(maxsize=1)
-def _element() -> Any:
-    folder = paths.assets_dir() / "drag"
-    return st.components.v2.component(
-        "epsilon_drag",
-        html=(folder / "drag.html").read_text(encoding="utf-8"),
-        css=(folder / "drag.css").read_text(encoding="utf-8"),
-        js="\n".join((folder / name).read_text(encoding="utf-8") for name in _FILES),
-    )
 
 
 def _document(source: Source, start: float, panels: Sequence[str]) -> dict[str, object]:

@@ -11,7 +11,9 @@ from typing import Any, Final, Literal
 import streamlit as st
 
 from dpcl_core import paths
+from dpcl_core.elements.element import HERO
 from dpcl_core.privacy import statement
+from pages.parts.shell.mount import mounted
 
 Door = Literal["digits", "words", "clients"]
 STOPS: Final = (0.1, 0.2, 0.5, 1, 2, 4, 8, 16, 30, 100, 300, 1000, math.inf)
@@ -31,7 +33,7 @@ _HEIGHT, _WIDTH = 96, 240
 
 def take_one_out() -> None:
     """Draws the element; it computes everything in the browser and reports nothing."""
-    _element()(key="hero", data=_document())
+    mounted(HERO)(key="hero", data=_document())
 
 
 def miniature(door: Door) -> None:
@@ -48,17 +50,6 @@ def _document() -> dict[str, object]:
 def _read(name: str) -> Any:
     return json.loads((paths.assets_dir() / "hero" / f"{name}.json").read_text(encoding="utf-8"))
 
-
-@lru_cache(maxsize=1)
-def _element() -> Any:
-    folder = paths.assets_dir()
-    scripts = ("drag/replay.mjs", "hero/one_person.mjs", "hero/hero.mjs")
-    return st.components.v2.component(
-        "take_one_person_out",
-        html=(folder / "hero" / "hero.html").read_text(encoding="utf-8"),
-        css=(folder / "hero" / "hero.css").read_text(encoding="utf-8"),
-        js="\n".join((folder / name).read_text(encoding="utf-8") for name in scripts),
-    )
 
 
 @lru_cache(maxsize=3)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from dpcl_core.events import Event, Progress, Started, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.runs import progress_estimate
+from dpcl_core.runs.progress_estimate import Left
 
 if TYPE_CHECKING:
     from dpcl_core.runs.store import Run
@@ -29,17 +30,31 @@ _FIXES = {
 
 @dataclass(frozen=True, slots=True)
 class StatusLine:
-    """A run's state in words. `fraction`: share of the work done, never decreasing; None if not applicable."""
+    """A run's state in words. `fraction`: share of the work done, never decreasing; None if not applicable.
+
+    `is_stage`: that share is of a stage before the first task, such as computing features. `left`: seconds left,
+    from shortest to longest; None if unknown.
+    """
 
     label: str
     headline: str
     detail: str
     tone: Tone
     fraction: float | None = None
+    is_stage: bool = False
+    left: Left | None = None
 
 
-def of(run: Run, events: Sequence[Event], now: float) -> StatusLine:
-    """The status line of a run at the time `now` (seconds since 1970)."""
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The line at the last look, and when that was (seconds since 1970)."""
+
+    line: StatusLine
+    at: float
+
+
+def of(run: Run, events: Sequence[Event], now: float, before: Look | None = None) -> StatusLine:
+    """The status line of a run at the time `now` (seconds since 1970). `before`: the last look at the same run."""
     if run.status == "queued":
         place = run.place_in_queue
         where = f"place {place} in the queue for {run.device}" if place is not None else f"waiting for {run.device}"
@@ -49,7 +64,7 @@ def of(run: Run, events: Sequence[Event], now: float) -> StatusLine:
         doing = _doing(events) or "the worker is loading"
         return StatusLine("Starting", "Starting", f"{doing} · {_since(run, now)}", "busy")
     if run.status == "running":
-        return _running(run, events, now)
+        return _running(run, events, now, before)
     if run.status == "stopping":
         detail = "ends within a few seconds; results so far are kept"
         return StatusLine("Stopping", "Stopping", detail, "busy", _fraction(run, events))
@@ -101,15 +116,40 @@ def _sentence(text: str) -> str:
     return start if start.endswith((".", "!", "?")) else f"{start}."
 
 
-def _running(run: Run, events: Sequence[Event], now: float) -> StatusLine:
+def _running(run: Run, events: Sequence[Event], now: float, before: Look | None) -> StatusLine:
     opened = _started(events)
     if opened is None:
-        return StatusLine("Running", "Preparing", f"{_doing(events) or 'opening the data'} · {_since(run, now)}", "busy")
-    task = min(_tasks_done(run, events) + 1, opened.n_tasks)
+        return _preparing(run, events, now, before)
     fraction = _fraction(run, events)
+    task = min(_tasks_done(run, events) + 1, opened.n_tasks)
     learning = f"learning {opened.task_names[task - 1]}" if task <= len(opened.task_names) else ""
-    parts = [learning, _spent(run, events), _left(run, fraction, now)]
-    return StatusLine("Running", f"Task {task} of {opened.n_tasks}", " · ".join(filter(None, parts)), "busy", fraction)
+    left = _left(run, fraction, now, before, is_stage=False)
+    detail = " · ".join(filter(None, [learning, _spent(run, events), _left_words(left)]))
+    headline = f"{_which_training(run, events, opened.n_tasks)}Task {task} of {opened.n_tasks}"
+    return StatusLine("Running", headline, detail, "busy", fraction, left=left)
+
+
+def _preparing(run: Run, events: Sequence[Event], now: float, before: Look | None) -> StatusLine:
+    """Before the first task: the stage with a bar of its own, once it has counted something."""
+    doing = progress_estimate.stage(events)
+    if doing is None or doing.phase != "backbone" or not doing.total:
+        return StatusLine("Running", "Preparing", f"{_doing(events) or 'opening the data'} · {_since(run, now)}", "busy")
+    fraction = doing.done / doing.total
+    left = _left(run, fraction, now, before, is_stage=True)
+    took = f"{_left_words(left)} for this step" if left is not None else _since(run, now)
+    detail = f"{doing.text} · {doing.done:,} of {doing.total:,} · {took}"
+    return StatusLine("Running", "Preparing", detail, "busy", fraction, is_stage=True, left=left)
+
+
+def _which_training(run: Run, events: Sequence[Event], n_tasks: int) -> str:
+    """Which of several trainings this is ("Training 2 of 6 · ") where models are trained one after another; else empty."""
+    spec = run.readable_spec
+    if spec is None:
+        return ""
+    together = progress_estimate.n_trained_together(spec)
+    n_groups = len(spec.privacy.epsilons) * len(spec.seeds) // together
+    learned = sum(isinstance(event, TaskLearned) for event in events)
+    return f"Training {min(learned // (together * n_tasks) + 1, n_groups)} of {n_groups} · " if n_groups > 1 else ""
 
 
 def _spent(run: Run, events: Sequence[Event]) -> str:
@@ -144,10 +184,17 @@ def _fraction(run: Run, events: Sequence[Event]) -> float:
     return progress_estimate.fraction_done(run.readable_spec, events) if run.readable_spec is not None else 0.0
 
 
-def _left(run: Run, fraction: float, now: float) -> str:
+def _left(run: Run, fraction: float, now: float, before: Look | None, *, is_stage: bool) -> Left | None:
+    """The seconds left of a stage, or of the whole run; close to those of the last look at the same."""
     if run.started is None:
-        return ""
-    left = progress_estimate.seconds_left(fraction, now - run.started, run.estimate_seconds)
+        return None
+    fresh = progress_estimate.seconds_left(fraction, now - run.started, None if is_stage else run.estimate_seconds)
+    if fresh is None or before is None or before.line.left is None or before.line.is_stage is not is_stage:
+        return fresh
+    return progress_estimate.steady(fresh, before.line.left, now - before.at)
+
+
+def _left_words(left: Left | None) -> str:
     return f"{between(*left)} left" if left is not None else ""
 
 

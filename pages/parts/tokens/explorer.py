@@ -7,19 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import lru_cache
-from typing import Any, cast
+from typing import cast
 
 import streamlit as st
 
-from dpcl_core import paths
+from dpcl_core.elements.element import TOKENS
 from dpcl_core.events import ScoredText
 from dpcl_core.explorers import browser_model, token_layers
 from dpcl_core.explorers.token_layers import Dials, Layer
 from dpcl_core.figures import heatmap
+from pages.parts.shell.mount import mounted
 from pages.parts.tokens import heat, text_source
 
-_FILES = ("drag/replay.mjs", "tokens/language.mjs", "tokens/sensitivity.mjs", "tokens/tokens.mjs")
 WORDS = {
     "own": "Your sentence",
     "start": "My name is Anna and I flew from Basel to Paris.",
@@ -52,7 +51,7 @@ def draw(
 
     `reader`: the public model that scored the text, None for another; `budgets`: stops of the largest nominal ε.
     """
-    reported = _element()(
+    reported = mounted(TOKENS)(
         key=key, data=document(text, dials, layer, label, budgets, reader), on_dials_change=lambda: None
     ).get("dials")
     return _left(reported, dials, layer, budgets)
@@ -96,15 +95,3 @@ def _left(reported: object, dials: Dials, layer: Layer, budgets: Sequence[float]
 @st.cache_resource(show_spinner=False)
 def _model() -> dict[str, object]:
     return browser_model.document(text_source.corpus().score2)
-
-
-@lru_cache(maxsize=1)
-def _element() -> Any:
-    folder = paths.assets_dir()
-    return st.components.v2.component(
-        "tokens",
-        html=(folder / "tokens" / "tokens.html").read_text(encoding="utf-8"),
-        css=(folder / "tokens" / "tokens.css").read_text(encoding="utf-8"),
-        js="\n".join((folder / name).read_text(encoding="utf-8") for name in _FILES),
-        isolate_styles=False,  # its shades are the page's
-    )

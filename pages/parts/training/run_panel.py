@@ -32,15 +32,23 @@ _RULES = "Post-processing: switching costs no privacy. Choosing the best rule on
 
 def status_card(run: Run, result: Result) -> None:
     """Draws state, task, ε so far, time left, and the buttons available in this state."""
-    line = status_line.of(run, result.events, time.time())
+    line = _looked_at(run, result)
     with st.container(key="card-status", gap="small"):
         with st.container(key="status-line", horizontal=True, vertical_alignment="center", gap="small"):
             st.html(pill(line), width="stretch")
             _buttons(run, result)
         if line.fraction is not None:
-            st.html(segments(line.fraction, result.n_tasks))
+            st.html(segments(line.fraction, 1 if line.is_stage else result.n_tasks))
         if run.status == "failed":
             log(run, "run-log")
+
+
+def _looked_at(run: Run, result: Result) -> status_line.StatusLine:
+    """The status line, whose time left follows what this visitor was shown last."""
+    now, key = time.time(), f"look-{run.id}"
+    line = status_line.of(run, result.events, now, st.session_state.get(key))
+    st.session_state[key] = status_line.Look(line, now)
+    return line
 
 
 def log(run: Run, key: str) -> None:

@@ -1,0 +1,85 @@
+"""An element drawn in the browser: its markup, style and script, as a module for the app or as one plain function.
+
+Its scripts are modules with one default export, `element({data, parentElement, setStateValue})`. All data come in `data`; no
+script imports or fetches anything.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from html import escape
+
+from dpcl_core import paths
+
+_EXPORT = re.compile(r"^export (default )?(?=function|const|let|class)", re.MULTILINE)
+_FORBIDDEN = re.compile(r"^\s*import\b|\bimport\s*\(|\bfetch\s*\(|^export\s*\{", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """`scripts`: files in `assets/`, in order; markup and style are FOLDER/FOLDER.html and .css.
+
+    `is_isolated`: its style is its own; else it uses the page's classes as well.
+    """
+
+    folder: str
+    scripts: tuple[str, ...]
+    is_isolated: bool = True
+
+    @property
+    def html(self) -> str:
+        """Its markup."""
+        return _read(f"{self.folder}/{self.folder}.html")
+
+    @property
+    def css(self) -> str:
+        """Its style."""
+        return _read(f"{self.folder}/{self.folder}.css")
+
+    @property
+    def module(self) -> str:
+        """Its scripts as one module with a default export."""
+        return "\n".join(map(_read, self.scripts))
+
+    @property
+    def classic(self) -> str:
+        """The same as an expression, whose value is the default export: a page opened from a file can run no module.
+
+        Raises ValueError for a script that imports or fetches.
+        """
+        module = self.module
+        if found := _FORBIDDEN.search(module):
+            raise ValueError(f"{self.folder}: a script must not contain {found.group().strip()!r}")
+        return f"(() => {{\n{_EXPORT.sub('', module)}\nreturn element;\n}})()"
+
+    def inline(self, data: object, *, name: str) -> str:
+        """The element as HTML to put into any page: a place with the id `name`, and a script that draws it there."""
+        root = 'place.attachShadow({mode: "open"})' if self.is_isolated else "place"
+        inside = json.dumps(f"<style>{self.css}</style>{self.html}")
+        script = (
+            f"const place = document.getElementById({json.dumps(name)}), root = {root};\n"
+            f"root.innerHTML = {inside};\n"
+            f"const element = {self.classic};\n"
+            f"element({{data: {json.dumps(data, allow_nan=False)}, parentElement: root, setStateValue() {{}}}});"
+        )
+        return f'<div id="{escape(name)}"></div>\n<script>(() => {{\n{_in_html(script)}\n}})();</script>\n'
+
+
+def _in_html(script: str) -> str:
+    """The script without any text that would end it, or open a comment, inside an HTML page."""
+    return script.replace("</", "<\\/").replace("<!--", "<\\!--")
+
+
+def _read(name: str) -> str:
+    return (paths.assets_dir() / name).read_text(encoding="utf-8")
+
+
+HERO = Element("hero", ("drag/replay.mjs", "hero/one_person.mjs", "hero/hero.mjs"))
+DRAG = Element("drag", ("drag/replay.mjs", "drag/drag.mjs"))
+TOKENS = Element(
+    "tokens", ("drag/replay.mjs", "tokens/language.mjs", "tokens/sensitivity.mjs", "tokens/tokens.mjs"), is_isolated=False
+)
+ANCHORS = Element("anchors", ("anchors/play.mjs", "anchors/anchors.mjs"), is_isolated=False)
+ELEMENTS = (HERO, DRAG, TOKENS, ANCHORS)

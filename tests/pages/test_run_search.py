@@ -1,0 +1,51 @@
+"""Finding runs by words and tags, and groups of runs that belong together."""
+
+from __future__ import annotations
+
+from dpcl_core.runs.store import Store
+from pages.compare import MOST
+from pages.parts.shell import run_search
+from tests.pages.conftest import Open
+from tests.support import replay
+
+
+def _filled(store: Store, name: str, **more: object) -> str:
+    spec = replay.a_spec(**more)  # type: ignore[arg-type]
+    return replay.fill(store, spec, replay.recorded(spec), name=name)
+
+
+def test_every_word_must_be_there_and_a_tag_is_a_whole_word(store: Store) -> None:
+    first, second = _filled(store, "lists #Class"), _filled(store, "lists #classroom", labels="prior")
+    runs = store.list_runs()
+    assert [run.id for run in run_search.matching(runs, "LISTS cosine")] == [second, first]
+    assert [run.id for run in run_search.matching(runs, "#class")] == [first]
+    assert [run.id for run in run_search.matching(runs, f"lists {second[:6]}")] == [second]
+    assert run_search.matching(runs, "lists nothing") == []
+    assert run_search.matching(runs, "#") == []  # no tag at all
+    assert len(run_search.matching(runs, "")) == 2
+
+
+def test_groups_share_a_tag_or_their_test(store: Store) -> None:
+    first, second = _filled(store, "#a"), _filled(store, "#a #b", tasks=2)
+    third, fourth = _filled(store, "c", labels="prior"), _filled(store, "d", tasks=2, labels="prior")
+    groups = run_search.groups(store.list_runs())
+    assert groups.pop("#a") == [second, first]
+    assert sorted(map(sorted, groups.values())) == sorted([sorted([first, third]), sorted([second, fourth])])
+    one, other = groups  # both streams have the same title: they are numbered
+    assert other == f"{one} (2)"
+
+
+def test_a_group_is_picked_with_one_press_and_the_search_narrows_the_list(open_page: Open, store: Store) -> None:
+    tagged = [_filled(store, f"run {k} #lesson", labels="prior" if k % 2 else "prior-const") for k in range(3)]
+    for k in range(MOST):
+        _filled(store, f"other {k}", tasks=2)
+    page = open_page("compare")
+    assert not page.exception
+    (button,) = (one for one in page.button if one.label.startswith("\\#lesson"))
+    button.click().run()
+    assert not page.exception
+    assert set(page.multiselect[0].value) == set(tagged)
+    (search,) = (one for one in page.text_input if one.label == "Search")
+    search.set_value("#lesson").run()
+    assert len(page.multiselect[0].options) == len(tagged)
+    assert set(page.multiselect[0].value) == set(tagged)
