@@ -66,6 +66,16 @@ def test_a_phones_menu_can_be_read_and_everything_touched(app: App, visit: Visit
     assert not amiss(page)
 
 
+def test_a_word_of_the_glossary_is_explained_on_focus_and_within_a_phone(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/edges", width=390)
+    shown = "word => getComputedStyle(word, '::after').content"
+    for word in page.locator(".term").all():
+        assert word.evaluate(shown) == "none"
+        word.focus()
+        assert (word.get_attribute("aria-description") or "?") in word.evaluate(shown)
+        assert page.get_by_test_id("stMain").evaluate("main => main.scrollWidth") <= 390
+
+
 def test_a_sliders_value_is_on_one_line(app: App, visit: Visit) -> None:
     """In a card, too: its text must not wrap within the width of a thumb."""
     page = visit(f"{app.url}/privacy")

@@ -258,7 +258,7 @@ def test_the_live_run_shows_its_heatmap_before_a_model_is_tested(open_page: Open
     page = open_page("train", run=run)
     assert not page.exception
     said = words(page)
-    assert "PeCL: which words are treated as sensitive?" in said
+    assert "hich words are treated as sensitive?" in said
     assert "scored by the frozen public model" in said
     assert text_of(heatmap(page)) == "".join(SCORED.tokens)
 
