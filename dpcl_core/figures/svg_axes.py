@@ -132,7 +132,9 @@ class Axis:
         return base * next(factor for factor in (2, 5, 10) if rough / base <= factor * (1 + 1e-9))
 
     def slant(self, ticks: Sequence[tuple[float, str]]) -> int:
-        """Degrees by which labels below a plot are turned, so that they do not overlap."""
+        """Degrees by which labels below a plot are turned: as the figure has it, else so that they do not overlap."""
+        if (given := self.props.get("tickangle")) in _SLANTS:
+            return int(given)
         size = float(self.props["tickfont"]["size"])
         middles = sorted((self.pixel(place), label) for place, label in ticks if label)
         for angle in _SLANTS[:-1]:

@@ -30,7 +30,7 @@ _LAYOUT = (
 _AXIS = (
     "title.text type range autorange rangemode dtick tick0 nticks tickvals ticktext showticklabels ticks showline showgrid "
     "zeroline gridcolor color visible automargin domain anchor matches categoryarray categoryorder scaleanchor constrain "
-    "constraintoward"
+    "constraintoward tickangle"
 )
 _SHAPE = "type x0 x1 y0 y1 xref yref layer line.color line.width line.dash fillcolor"
 _ANNOTATION = "text x y xref yref xanchor yanchor xshift yshift align showarrow font.color font.size"

@@ -11,6 +11,7 @@ import pandas as pd
 from dpcl_core.events import References
 from dpcl_core.figures import (
     anchors,
+    answer,
     attack,
     budget,
     class_sums,
@@ -22,6 +23,7 @@ from dpcl_core.figures import (
     members,
     needed_epsilon,
     noise_histogram,
+    parallel,
     pvalues,
     reproduction,
     scores,
@@ -40,9 +42,11 @@ from dpcl_core.figures.t_tests import p_values
 from dpcl_core.runs import frames
 from dpcl_core.runs import matching as tables
 from tests.figures import (
+    test_answer,
     test_attack,
     test_budget,
     test_difference,
+    test_parallel,
     test_reproduction,
     test_sharing,
     test_stream,
@@ -93,6 +97,10 @@ SERIES = {name: accuracy(epsilons=(epsilon,)) for name, epsilon in (("A", 1.0), 
 PICTURES: dict[str, Callable[[bool], Picture]] = {
     "anchors.diagnostics": lambda dark: anchors.diagnostics(tables.anchors([TOLD]), chosen=10, dark=dark),
     "anchors.signal_and_noise": lambda dark: anchors.signal_and_noise(tables.statistics([TOLD]), dark=dark),
+    "answer.picture": lambda dark: answer.picture(
+        test_answer.table(a={1.0: [0.5, 0.6, 0.7]}, b={1.0: [0.6, 0.5, 0.72], math.inf: [0.9, 0.8, 0.85]}),
+        standings={"b": "claimed"}, references=REFERENCES, dark=dark,
+    ),
     "attack.duel": lambda dark: attack.duel(
         test_attack.played(1.0), sigma=test_attack.SIGMA, epsilon=1.0, delta=1e-5, dark=dark
     ),
@@ -141,6 +149,9 @@ PICTURES: dict[str, Callable[[bool], Picture]] = {
     "noise_histogram.accuracy_by_cuts": lambda dark: noise_histogram.accuracy_by_cuts(
         {"prior-const": {1: [0.8, 0.9, 1.0], 10: [0.4, 0.5, 0.6]}, "prior": {1: [0.9] * 3, 10: [0.9] * 3}}, epsilon=1.0,
         dark=dark,
+    ),
+    "parallel.coordinates": lambda dark: parallel.coordinates(
+        test_parallel.ROWS, test_parallel.FINALS, colours=test_parallel.COLOURS, score="accuracy", dark=dark
     ),
     "pvalues.p_value_curve": lambda dark: pvalues.p_value_curve(
         p_values([0.9, 0.85, 0.7, 0.72, 0.6], [0.88, 0.8, 0.71, 0.6, 0.52]), names=("A", "B"), dark=dark
