@@ -45,6 +45,13 @@ def _plus(arm: float, half: float) -> Points:
 
 _UP: Points = [(-2 / _ROOT, 0.5), (2 / _ROOT, 0.5), (0.0, -1.0)]
 # Corners for a radius of one.
+_STARS: dict[str, Points] = {
+    "star": _regular(5, 1.4, inner=0.535),
+    "hexagram": _regular(6, 1.32, math.pi / 6, inner=0.76),
+    "star-square": _regular(4, 1.56, math.pi / 4, inner=0.8),
+    "star-diamond": _regular(4, 1.4, inner=0.7),
+    "star-triangle-up": _regular(3, 1.6, inner=0.55),
+}
 _POLYGONS: dict[str, Points] = {
     "square": [(1, 1), (-1, 1), (-1, -1), (1, -1)],
     "diamond": _regular(4, 1.3),
@@ -58,13 +65,9 @@ _POLYGONS: dict[str, Points] = {
     "triangle-right": [(-y, x) for x, y in _UP],
     "pentagon": _regular(5),
     "hexagon": _regular(6),
-    "star": _regular(5, 1.4, inner=0.535),
-    "hexagram": _regular(6, 1.32, math.pi / 6, inner=0.76),
-    "star-square": _regular(4, 1.56, math.pi / 4, inner=0.8),
-    "star-diamond": _regular(4, 1.4, inner=0.7),
-    "star-triangle-up": _regular(3, 1.6, inner=0.55),
     "hourglass": [(1, 1), (-1, 1), (1, -1), (-1, -1)],
     "bowtie": [(1, 1), (1, -1), (-1, 1), (-1, -1)],
+    **_STARS,
 }
 _STROKES: dict[str, tuple[Points, ...]] = {
     "cross-thin": ([(0, 1.4), (0, -1.4)], [(1.4, 0), (-1.4, 0)]),

@@ -89,6 +89,9 @@ def _file(path: Path) -> JsonValue:
         return [{name: "" if _is_released(name, row) else value for name, value in row.items()} for row in rows]
     if path.suffix == ".html":  # a picture of accuracies: what it says of where they come from, but for the run's number
         return str(re.findall(r"<p>(.*?)</p>", content)[-1]).rpartition(" · ")[0]
+    if path.suffix == ".svg":  # the same picture: its last text is where they come from
+        words = re.sub(r"<[^>]*>", " ", content.rpartition("<text")[2].partition(">")[2])
+        return " ".join(words.split()).rpartition(" · ")[0]
     return _AUDITED.sub("", content)
 
 
