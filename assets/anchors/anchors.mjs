@@ -1,12 +1,10 @@
 // Entries of simulated clients' lists on a map that noise and anchors move, every matcher's agreement beside it, and six lists to
 // match by hand. Appended to play.mjs; fed by pages/parts/anchors/explorer.py.
 
-const memories = new WeakMap(); // the page calls the element again when its data or the theme change: state survives here
 const NS = "http://www.w3.org/2000/svg";
 const WIDTH = 300, HEIGHT = 210, EDGE = 9, ACROSS = 2; // half the map in its own units; the half width in units of the map's data
 const SHAPES = ["M-7,0A7,7 0 1 0 7,0A7,7 0 1 0 -7,0Z", "M-6,-6H6V6H-6Z", "M0,-8L8,6H-8Z", "M0,-9L9,0L0,9L-9,0Z"];
 const TURNS = [["machine", "The machine matches"], ["hand", "Match six lists by hand"]];
-const filled = (template, fields) => template.replace(/\{(\w+)\}/g, (_, name) => fields[name]);
 const clamped = (value, most) => Math.max(-most, Math.min(most, value));
 const shown = (value) => (Math.abs(value) < 0.005 ? 0 : value).toFixed(2);
 
@@ -15,12 +13,6 @@ export default function element({ data, parentElement, setStateValue }) {
   memory.report = () => setStateValue("settings", { m: memory.lists.counts[memory.m], noise: memory.lists.noises[memory.noise], matcher: memory.matcher });
   const fed = JSON.stringify([data.lists.length, data.start]);
   if (memory.fed !== fed) feed(memory, data, fed);
-}
-
-function made(kind, properties = {}, ...children) {
-  const node = Object.assign(document.createElement(kind), properties);
-  node.append(...children);
-  return node;
 }
 
 function begin(parentElement) {

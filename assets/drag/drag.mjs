@@ -1,8 +1,6 @@
 // The ε-drag: a slider that redraws its pictures in the browser and tells the server once it is let go.
 // Appended to replay.mjs (no import can be resolved from there). Fed once, with what pages/parts/shell/drag.py puts together.
 
-const memories = new WeakMap(); // the page calls the element again when its data or the theme change: state survives here
-
 export default function element({ data, parentElement, setStateValue }) {
   const host = parentElement.querySelector(".drag");
   const memory = memories.get(parentElement) ?? begin(parentElement, host);
@@ -24,7 +22,6 @@ const mean = (values) => {
   const known = values.filter(isKnown);
   return known.reduce((sum, value) => sum + value, 0) / known.length; // NaN where there is none
 };
-const filled = (template, fields) => template.replace(/\{(\w+)\}/g, (_, name) => fields[name]);
 const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
 
 function begin(parentElement, host) {

@@ -74,7 +74,6 @@ function redraw(memory, find) {
   find("classes").querySelectorAll("canvas").forEach((drawn, c) => {
     paint(drawn, known.released[c], Math.max(...data.sums.subarray(c * data.size, (c + 1) * data.size)));
   });
-  const filled = (template, fields) => template.replace(/\{(\w+)\}/g, (_, name) => fields[name]);
   const name = epsilon === Infinity ? "∞" : String(epsilon);
   const times = std * Math.sqrt(2 * data.size); // the picture has length 1; noise of two releases on each pixel
   const fields = { digit: label, epsilon: name, times: times < 10 ? times.toFixed(1) : times.toFixed(0) };

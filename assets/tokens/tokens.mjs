@@ -1,21 +1,13 @@
 // A text whose words are shaded by PeCL's score: a pressed word unfolds its arithmetic, sliders move the shades at once, an own
 // sentence is scored here. Appended to drag/replay.mjs, language.mjs and sensitivity.mjs; fed by pages/parts/tokens/explorer.py.
 
-const memories = new WeakMap(); // the page calls the element again when its data or the theme change: state survives here
 const short = (value) => (value === Infinity ? "∞" : String(Number(value.toPrecision(3))));
-const filled = (template, fields) => template.replace(/\{(\w+)\}/g, (_, name) => fields[name]);
 
 export default function element({ data, parentElement, setStateValue }) {
   const memory = memories.get(parentElement) ?? begin(parentElement);
   memory.report = () => setStateValue("dials", { threshold: memory.dials.threshold, upper: memory.dials.upper, layer: memory.layer });
   const fed = JSON.stringify([data.text, data.dials, data.layer]);
   if (memory.fed !== fed) feed(memory, data, fed);
-}
-
-function made(kind, properties = {}, ...children) {
-  const node = Object.assign(document.createElement(kind), properties);
-  node.append(...children);
-  return node;
 }
 
 function begin(parentElement) {

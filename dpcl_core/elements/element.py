@@ -76,10 +76,13 @@ def _read(name: str) -> str:
     return (paths.assets_dir() / name).read_text(encoding="utf-8")
 
 
-HERO = Element("hero", ("drag/replay.mjs", "hero/one_person.mjs", "hero/hero.mjs"))
-DRAG = Element("drag", ("drag/replay.mjs", "drag/drag.mjs"))
+_DOM = "shared/dom.mjs"
+HERO = Element("hero", (_DOM, "drag/replay.mjs", "hero/one_person.mjs", "hero/hero.mjs"))
+DRAG = Element("drag", (_DOM, "drag/replay.mjs", "drag/drag.mjs"))
 TOKENS = Element(
-    "tokens", ("drag/replay.mjs", "tokens/language.mjs", "tokens/sensitivity.mjs", "tokens/tokens.mjs"), is_isolated=False
+    "tokens",
+    (_DOM, "drag/replay.mjs", "tokens/language.mjs", "tokens/sensitivity.mjs", "tokens/tokens.mjs"),
+    is_isolated=False,
 )
-ANCHORS = Element("anchors", ("anchors/play.mjs", "anchors/anchors.mjs"), is_isolated=False)
+ANCHORS = Element("anchors", (_DOM, "anchors/play.mjs", "anchors/anchors.mjs"), is_isolated=False)
 ELEMENTS = (HERO, DRAG, TOKENS, ANCHORS)
