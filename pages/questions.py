@@ -112,7 +112,7 @@ def _card(
         st.markdown(plain(question.text))
         for size, form in question.forms.items():
             here, recorded = answered[form.name]
-            known = "under way" if form.name in running else _known(here, recorded, len(questions.specs(form.name)))
+            known = "Under way" if form.name in running else _known(here, recorded, len(questions.specs(form.name)))
             label = "Open" if len(question.forms) == 1 else f"Open ({FORMS[size]})"
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
                 st.page_link("pages/questions.py", label=label, query_params={"v": "1", "question": form.name})
@@ -124,16 +124,16 @@ def _card(
 
 def _known(here: int, recorded: int, total: int) -> str:
     parts = [f"{n} {what}" for n, what in ((here, "finished here"), (recorded, "recorded")) if n]
-    return f"{total} run{'s' if total > 1 else ''}: {', '.join(parts)}" if parts else f"{total} not run yet"
+    return f"{total} run{'s' if total > 1 else ''}: {', '.join(parts)}" if parts else "No results yet"
 
 
 def _takes(duration: Duration) -> str:
     """The expected duration in words, and where it was measured."""
     if duration.seconds is None:
         return "Duration unknown."
-    where = "on this computer" if duration.is_here else "measured on another computer"
-    first = " First time longer: features are computed once." if duration.first_time else ""
-    return f"About {status_line.span(duration.seconds)} {where}.{first}"
+    where = " on this computer" if duration.is_here else ", measured on another computer"
+    first = " The first time takes longer: features are computed once." if duration.first_time else ""
+    return f"About {status_line.span(duration.seconds)}{where}.{first}"
 
 
 def _sets() -> Sets:
@@ -167,8 +167,8 @@ def _start_card(name: str, newest: Set | None) -> None:
             label = {"finished": "Finished", "cancelled": "Stopped"}.get(newest.status, "Ended with an error")
             text = f"{label}: {newest.line(questions.titles(name))}. {text}"
         st.markdown(plain(text), width="stretch")
-        what = "Run" if len(runs) == 1 else f"Run all {len(runs)}"
-        label = f"{what} again" if newest is not None else f"Start ({what.lower()})"
+        verb, again = ("Run", " again") if newest is not None else ("Start", "")
+        label = f"{verb} it{again}" if len(runs) == 1 else f"{verb} all {len(runs)} runs{again}"
         st.page_link("pages/train.py", label="Change its settings", query_params={"v": "1", "question": name})
         st.button(label, key="start-set", type="primary", on_click=run_panel.attempt(lambda: _start(name)))
 
@@ -177,12 +177,12 @@ def _promise(name: str) -> None:
     """Draws what Start will do, for a question that has no result yet."""
     runs, titles = questions.specs(name), questions.titles(name)
     n_models = sum(len(spec.privacy.epsilons) * len(spec.seeds) for spec in runs.values())
-    what = f"{len(runs)} runs one after another, the cheapest first: " if len(runs) > 1 else "one run: "
+    what = f"{len(runs)} runs, one after another, the cheapest first: " if len(runs) > 1 else "one run: "
     data = ", ".join(dict.fromkeys(datasets.card(spec.data.dataset).title for spec in runs.values()))
     models = f"{n_models} model{'s' if n_models > 1 else ''} on {data}."
     with layout.card("answer"):
         st.markdown("**The answer**: nothing has been measured yet.")
-        st.markdown(f"**Start** queues {plain(what + ', '.join(titles.values()))}. Trained: {plain(models)}")
+        st.markdown(f"**Start** queues {plain(what + ', '.join(titles.values()))}. This trains {plain(models)}")
         st.caption("The picture grows as they finish. You may close this page.")
 
 
