@@ -259,6 +259,11 @@ class RunSpec(Spec):
         """Every model of the run, budgets outermost."""
         return (Cell(epsilon, seed) for epsilon in self.privacy.epsilons for seed in self.seeds)
 
+    @property
+    def n_cells(self) -> int:
+        """The number of models of the run."""
+        return len(self.privacy.epsilons) * len(self.seeds)
+
     def digest(self) -> str:
         """The SHA-256 digest of the settings (16 hexadecimal digits), the same on any machine."""
         return sha256(self.model_dump_json().encode()).hexdigest()[:16]

@@ -176,7 +176,7 @@ def _start_card(name: str, newest: Set | None) -> None:
 def _promise(name: str) -> None:
     """Draws what Start will do, for a question that has no result yet."""
     runs, titles = questions.specs(name), questions.titles(name)
-    n_models = sum(len(spec.privacy.epsilons) * len(spec.seeds) for spec in runs.values())
+    n_models = sum(spec.n_cells for spec in runs.values())
     what = f"{len(runs)} runs, one after another, the cheapest first: " if len(runs) > 1 else "one run: "
     data = ", ".join(dict.fromkeys(datasets.card(spec.data.dataset).title for spec in runs.values()))
     models = f"{n_models} model{'s' if n_models > 1 else ''} on {data}."

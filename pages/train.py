@@ -179,7 +179,7 @@ def _checked(values: train_form.Values) -> tuple[RunSpec | None, str | None]:
 def _estimate(spec: RunSpec, device: str) -> str:
     waiting = len([run for run in state.store().unfinished() if run.device == device])
     queue = "Queue: empty." if not waiting else f"Queue: {waiting} before it."
-    n_models = len(spec.privacy.epsilons) * len(spec.seeds)
+    n_models = spec.n_cells
     models = f"{n_models} model{'s' if n_models > 1 else ''}."
     parts = [_derived(spec.model_dump_json(), spec), models, status_line.estimate(_seconds(spec, device)), queue]
     return " ".join(filter(None, parts))

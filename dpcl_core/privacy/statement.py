@@ -135,7 +135,7 @@ def guarantee(
     epsilon = ledger.epsilon()
     composition = _REUSED if _reuses(ledger) else _COMPOSITION[ledger.recurrence]
     parts = parts_of(ledger, one=protected.one, has_list=spec.labels == "dp-learned", n_tasks=n_tasks)
-    n_models = len(spec.privacy.epsilons) * len(spec.seeds)
+    n_models = spec.n_cells
     assumptions = [
         *([_LABELS[spec.labels].format(**words_of)] if spec.labels != "data" else []),
         *(assumed or [_RULE.format(**words_of)]),

@@ -15,7 +15,7 @@ _TOO_EARLY = 0.02  # below this share of the work, elapsed time says nothing abo
 
 def fraction_done(spec: RunSpec, events: Iterable[Event]) -> float:
     """Share of the training done, in [0, 1]. More events of the same run never lower it."""
-    n_cells, n_together = len(spec.privacy.epsilons) * len(spec.seeds), n_trained_together(spec)
+    n_cells, n_together = spec.n_cells, n_trained_together(spec)
     n_tasks, learned, furthest = 0, 0, 0.0
     for event in events:
         if isinstance(event, Started):
@@ -39,8 +39,7 @@ def stage(events: Sequence[Event]) -> Progress | None:
 
 def n_trained_together(spec: RunSpec) -> int:
     """Models that learn a task at the same time; the others wait until these have learned all tasks."""
-    n_epsilons, n_seeds = len(spec.privacy.epsilons), len(spec.seeds)
-    return {"all": n_epsilons * n_seeds, "epsilons": n_epsilons, "cell": 1}[methods.card(spec.method).shares]
+    return {"all": spec.n_cells, "epsilons": len(spec.privacy.epsilons), "cell": 1}[methods.card(spec.method).shares]
 
 
 def steady(fresh: Left, before: Left, since: float) -> Left:

@@ -16,7 +16,7 @@ from sqlalchemy import func, insert, select, update
 
 from dpcl_core.errors import BadInput
 from dpcl_core.runs import tables
-from dpcl_core.runs.store import LONGEST_NAME, Run, Status, Store, checked_id, clean_name, enqueue, n_cells_of, workload_of
+from dpcl_core.runs.store import LONGEST_NAME, Run, Status, Store, checked_id, clean_name, enqueue, workload_of
 from dpcl_core.spec import DataSpec, RunSpec
 
 
@@ -84,7 +84,7 @@ class Sets:
         with self.store.writing() as connection:
             for label, spec in specs.items():
                 ids[label] = enqueue(
-                    connection, spec, name=names[label], workload=workload_of(spec), n_cells=n_cells_of(spec), device=device
+                    connection, spec, name=names[label], workload=workload_of(spec), n_cells=spec.n_cells, device=device
                 )
             set_id = next(iter(ids.values()))
             connection.execute(insert(tables.sets).values(id=set_id, preset=preset))

@@ -109,7 +109,7 @@ class Store:
         """Puts a run at the end of its device's queue and gives its id. Raises BadInput for a bad name or device."""
         label = clean_name(f"{spec.method} on {spec.data.dataset}" if name is None else name)
         with self.writing() as connection:
-            return enqueue(connection, spec, name=label, workload=workload_of(spec), n_cells=n_cells_of(spec), device=device)
+            return enqueue(connection, spec, name=label, workload=workload_of(spec), n_cells=spec.n_cells, device=device)
 
     def retry(self, run_id: str) -> str:
         """A new run of the same settings, name and device, at the end of the queue; gives its id."""
@@ -151,7 +151,7 @@ class Store:
         with self.reading() as connection:
             past = _past(connection, set(workloads))
         return [
-            _estimate(past.get((workload, device), []), n_cells_of(spec))
+            _estimate(past.get((workload, device), []), spec.n_cells)
             for workload, spec in zip(workloads, specs, strict=True)
         ]
 
@@ -354,11 +354,6 @@ def clean_name(name: str) -> str:
     if not 1 <= len(cleaned) <= LONGEST_NAME or not cleaned.isprintable():
         raise BadInput("name", name, f"must be one line of 1 to {LONGEST_NAME} characters")
     return cleaned
-
-
-def n_cells_of(spec: RunSpec) -> int:
-    """The number of models of a run."""
-    return len(spec.privacy.epsilons) * len(spec.seeds)
 
 
 def workload_of(spec: RunSpec) -> str:

@@ -147,7 +147,7 @@ def _which_training(run: Run, events: Sequence[Event], n_tasks: int) -> str:
     if spec is None:
         return ""
     together = progress_estimate.n_trained_together(spec)
-    n_groups = len(spec.privacy.epsilons) * len(spec.seeds) // together
+    n_groups = spec.n_cells // together
     learned = sum(isinstance(event, TaskLearned) for event in events)
     return f"Training {min(learned // (together * n_tasks) + 1, n_groups)} of {n_groups} · " if n_groups > 1 else ""
 
@@ -176,7 +176,7 @@ def _tasks_done(run: Run, events: Sequence[Event]) -> int:
     if under_way:
         return min(under_way)
     spec = run.readable_spec
-    n_cells = len(spec.privacy.epsilons) * len(spec.seeds) if spec is not None else 1
+    n_cells = spec.n_cells if spec is not None else 1
     return max(counts.values(), default=0) if len(counts) == n_cells else 0
 
 
