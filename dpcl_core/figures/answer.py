@@ -136,7 +136,7 @@ def _against_runs(
         if group:
             most = max(group, key=lambda name: abs(group[name][0]))
             named = f"{run_label(most, standings.get(most, 'bound'))} by {_points(*group[most][:2])}"
-            few = named if len(group) == 1 else f"{len(group)} runs, most {named}"
+            few = named if len(group) == 1 else f"{len(group)} runs, above all {named}"
             parts.append(f"{word}: {few}")
     unclear = len(others) - len(clear)
     if unclear:
