@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, cast
 
 import streamlit as st
 
+from dpcl_core.elements import budget_source
+from dpcl_core.elements.budget_source import SETTINGS, TEACHING, Source
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
 from dpcl_core.figures.picture import LABELS, Picture, Provenance, epsilon_label
@@ -22,19 +24,12 @@ from pages.parts.shell import drag, figure_card, layout, link, state, stored_res
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
-from pages.parts.training import budget_source
-from pages.parts.training.budget_source import Source
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LETTERS = ("A", "B", "C")
 MOST_PINS = len(LETTERS)
-SETTINGS: dict[LabelSetting, tuple[str, str]] = {
-    "prior-const": ("One public list", "All ten digits are public from the start; each task adds noise to all of them."),
-    "prior": ("A public list per task", "It is public which digits come in which task; only those get noise."),
-    "data": ("From the data: not DP", "The list can reveal who took part. For contrast only: no bound holds."),
-}
 _SHORT: dict[LabelSetting, str] = {"prior-const": "one list", "prior": "task lists", "data": "labels from data"}
 CODEC = link.Codec(
     [
@@ -49,10 +44,6 @@ CODEC = link.Codec(
 )
 HELP = """Move ε and let go: all figures follow. **exact**: computed for exactly this budget. **looked up**: the slider steps
 through the budgets of a stored run. **Pin** a state to keep its curves while you change something else."""
-TEACHING = (
-    "This page uses public teaching data on purpose. Dragging ε needs class sums without noise and the same noise at every "
-    "ε; either one voids any guarantee. On your own data every ε is a separate release, so there you train a model for each."
-)
 
 
 @dataclass(frozen=True)

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import streamlit as st
 
+from dpcl_core.elements.hero import DOORS, QUESTION, TEACHING, TITLE, Door
 from pages.parts.shell import hero, layout, link
 from pages.parts.shell.header import header
 
 HELP = """**ε** bounds how much a release may reveal about one person. A release here is the sum of all pictures of a digit,
 plus noise. Subtract a release without a person from one with this person: what is left is the picture and both noises.
 Everything here works by keyboard: arrow keys move between pictures and along the slider."""
-TEACHING = "Public digits, fixed noise: for teaching, never for private data."
-DOORS: Final[tuple[tuple[hero.Door, str, str, str], ...]] = (
-    ("digits", "**Digits** What does ε cost?", "playground", "Playground"),
-    ("words", "**Words** Which are taken for private?", "tokens", "Sensitive words"),
-    ("clients", "**Clients** Can twenty agree without naming?", "anchors", "Matching clients"),
-)
+BEHIND: Final[Mapping[Door, tuple[str, str]]] = {  # page and its name
+    "digits": ("playground", "Playground"),
+    "words": ("tokens", "Sensitive words"),
+    "clients": ("anchors", "Matching clients"),
+}
 
 
 def page() -> None:
     """The page. It imports no numerics: the picture is drawn before anything else has loaded."""
-    header("Take one person out", "What can others learn about one person?", help_text=HELP)
+    header(TITLE, QUESTION, help_text=HELP)
     with layout.card("hero"):
         hero.take_one_out()
         st.caption(TEACHING)
-    for column, (door, question, name, title) in zip(st.columns(len(DOORS)), DOORS, strict=True):
+    for column, (door, (what, question)) in zip(st.columns(len(DOORS)), DOORS.items(), strict=True):
+        name, title = BEHIND[door]
         with column, layout.card(f"door-{door}"):
-            st.markdown(question)
+            st.markdown(f"**{what}** {question}")
             hero.miniature(door)
             st.page_link(f"pages/{name}.py", label=f":primary[{title} →]")
     with st.container(horizontal=True, gap="medium"):

@@ -7,6 +7,7 @@ from typing import cast
 
 import streamlit as st
 
+from dpcl_core.elements.tokens import BUDGETS, FIRST
 from dpcl_core.events import TokensScored
 from dpcl_core.explorers import token_layers
 from dpcl_core.explorers.token_layers import Dials, Layer, dials_of
@@ -18,13 +19,12 @@ from pages.parts.shell.view import View
 from pages.parts.tokens import detection_card, explorer, heat, noise, run_figures, text_source
 from pages.parts.tokens.text_source import Selected
 
-BUDGETS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 USUAL = Dials()
 _NAMES = ("alpha", "threshold", "lower", "upper", "strength", "loss")  # of the fields that are dials, too
 CODEC = link.Codec(
     [
         *text_source.FIELDS,
-        link.Field("layer", "l", "layer", link.Choice(token_layers.SHOWN), "score"),
+        link.Field("layer", "l", "layer", link.Choice(token_layers.SHOWN), FIRST),
         link.Field("alpha", "a", "α", link.Maybe(link.Number(0.0, 1.0)), None),
         link.Field("threshold", "th", "θ", link.Maybe(link.Number(0.0, 1.0)), None),
         link.Field("lower", "lo", "lower nominal ε", link.Maybe(link.Number(BUDGETS[0], BUDGETS[-1])), None),

@@ -18,12 +18,12 @@ from dpcl_core import paths
 from dpcl_core.backbones import cache
 from dpcl_core.data import load
 from dpcl_core.data.texts import Texts
+from dpcl_core.elements import budget_source
 from dpcl_core.explorers import one_person, scored_texts, token_layers
 from dpcl_core.explorers.token_layers import Dials
 from dpcl_core.lessons import modes, surprise
 from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.spec import Cell, DataSpec
-from pages.parts.training import budget_source
 
 DELTA = 1e-5
 DATA = DataSpec(dataset="digits", test_per_class=30)

@@ -21,7 +21,7 @@ _FORBIDDEN = re.compile(r"^\s*import\b|\bimport\s*\(|\bfetch\s*\(|^export\s*\{",
 class Element:
     """`scripts`: files in `assets/`, in order; markup and style are FOLDER/FOLDER.html and .css.
 
-    `is_isolated`: its style is its own; else it uses the page's classes as well.
+    `is_isolated`: its style is its own; else it uses classes of `theme` as well.
     """
 
     folder: str
@@ -65,6 +65,11 @@ class Element:
             f"element({{data: {json.dumps(data, allow_nan=False)}, parentElement: root, setStateValue() {{}}}});"
         )
         return f'<div id="{escape(name)}"></div>\n<script>(() => {{\n{_in_html(script)}\n}})();</script>\n'
+
+
+def theme() -> str:
+    """The style that elements which are not isolated need of their page, the app or a plain one."""
+    return _read("shared/theme.css")
 
 
 def _in_html(script: str) -> str:

@@ -1,7 +1,7 @@
 """A text with each token shaded by a number, in five shades with five kinds of underline.
 
 Input of the element in `assets/heatmap/`: the text, which it draws once, and a layer, which it repaints in place.
-Its classes are those of `pages/parts/shell/style.css`.
+Its classes are those of `assets/shared/theme.css`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from pages.parts.training import budget_source
+from dpcl_core.elements import budget_source
 from tests.browser.conftest import PATIENCE_MS, App, Visit
 
 pytestmark = pytest.mark.browser

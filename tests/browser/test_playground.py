@@ -9,8 +9,8 @@ import statistics
 import pytest
 from playwright.sync_api import Page, expect
 
+from dpcl_core.elements import budget_source
 from pages.parts.shell import stored_results
-from pages.parts.training import budget_source
 from tests.browser.conftest import App, Visit
 from tests.browser.test_drag import same_as_python, slider
 from tests.support import replay

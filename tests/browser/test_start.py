@@ -7,12 +7,12 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from dpcl_core.elements import hero
 from dpcl_core.explorers import one_person
-from pages.parts.shell import hero
 from tests.browser.conftest import App, Visit
 
 pytestmark = pytest.mark.browser
-DATA = one_person.decode(hero._document()["digits"])  # type: ignore[arg-type]
+DATA = one_person.decode(hero.document()["digits"])  # type: ignore[arg-type]
 WORDS = """() => {
     let text = '';
     const walk = node => {

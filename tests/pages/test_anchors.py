@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from dpcl_core.elements import anchors
 from dpcl_core.explorers import list_encoding, list_subsample
 from dpcl_core.methods.federated.cards import printed
 from dpcl_core.papers import cslr
@@ -107,7 +108,7 @@ def test_settings_left_in_the_browser_are_taken_over_and_others_are_not() -> Non
     rows = explorer.csv(moved).splitlines()
     assert len(rows) == 81
     assert rows[0].startswith("client,digit,random,")
-    words_of_legend = [word for word in explorer.WORDS["legend"].split() if any(map(str.isalnum, word))]
+    words_of_legend = [word for word in anchors.WORDS["legend"].split() if any(map(str.isalnum, word))]
     assert len(words_of_legend) <= 15
 
 

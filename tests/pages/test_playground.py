@@ -13,12 +13,12 @@ import pytest
 
 from dpcl_core import engine, metrics
 from dpcl_core.checks import parse
+from dpcl_core.elements import budget_source
 from dpcl_core.events import CellFinished, Started, TaskLearned
 from dpcl_core.explorers.cosine_promise import promised
 from dpcl_core.privacy import statement
 from dpcl_core.runs.store import Store
 from pages.parts.shell import stored_results
-from pages.parts.training import budget_source
 from tests.pages.conftest import Open, words
 from tests.support import replay
 

@@ -10,29 +10,20 @@ from dataclasses import replace
 
 import streamlit as st
 
+from dpcl_core.elements.anchors import MATCHERS, document
 from dpcl_core.elements.element import ANCHORS
 from dpcl_core.explorers import anchor_play
-from pages.parts.anchors.simulation import MATCHERS, Setup
+from pages.parts.anchors.simulation import Setup
 from pages.parts.shell import layout, link
 from pages.parts.shell.mount import mounted
 from pages.parts.shell.text import plain
-
-WORDS = {
-    "legend": "Place: signature. Colour: group. Shape: digit ● 0, ■ 1, ▲ 2, ◆ 3. Outline: wrong group.",
-    "found": "“{matcher}” puts {n} of {of} entries in their group, agreement {agreement}.",
-    "better": " Best: “{best}”, {most}.",
-    "none_better": " No matcher does better.",
-    "hand": "Which entries are of the same digit? Match them before the machine does.",
-    "ask": "Press an entry until it has the number of its like in list 1, or type 1 to 4. Less noise makes it easier.",
-    "left": "{left} of {of} entries left.",
-    "compared": "You: {n} of {of} right, agreement {mine}. The machine, “{matcher}”: {machine} of {of}, {theirs}.",
-}
 
 
 def draw(setup: Setup, *, key: str) -> Setup:
     """Draws the card; returns the settings with which it was left."""
     with layout.card("anchor-play"):
-        reported = mounted(ANCHORS)(key=key, data=document(setup), on_settings_change=lambda: None).get("settings")
+        data = document(setup.length, setup.m, setup.noise, setup.matcher)
+        reported = mounted(ANCHORS)(key=key, data=data, on_settings_change=lambda: None).get("settings")
         now = left(reported, setup)
         with st.container(key="strip-anchor-play", horizontal=True, vertical_alignment="center", gap="small"):
             st.caption(plain(now.provenance().line()), width="stretch")
@@ -43,15 +34,6 @@ def draw(setup: Setup, *, key: str) -> Setup:
             with st.popover("link", type="tertiary"):
                 st.code(link.address(st.context.url or "", st.query_params.to_dict()), language=None, wrap_lines=True)
     return now
-
-
-def document(setup: Setup) -> dict[str, object]:
-    """The data of the element: the lists with their groups, where to start, and its words."""
-    return {
-        "lists": anchor_play.read(setup.length),
-        "start": {"m": setup.m, "noise": setup.noise, "matcher": setup.matcher_name},
-        "words": WORDS,
-    }
 
 
 def csv(setup: Setup) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 import streamlit as st
 
+from dpcl_core.elements.anchors import FIRST, MATCHERS
 from dpcl_core.events import AnchorScores, Signatures
 from dpcl_core.explorers import anchor_play
 from dpcl_core.figures.picture import Provenance, epsilon_text
@@ -25,10 +26,6 @@ Kind = Literal["exact", "fitted"]
 Side = Literal["server", "client"]
 KINDS = {"exact": "each mode once", "fitted": "fitted by EM"}
 SIDES = {"server": "the server, on noisy lists", "client": "each client, to released groups"}
-MATCHERS = {
-    "centred": "anchors, centred", "ranked": "anchors, ranked", "raw": "anchors, raw", "axes": "public axes",
-    "hungarian": "Hungarian", "nearest": "nearest mean", "transport": "optimal transport", "random": "random",
-}  # fmt: skip
 COUNTS = (2, 5, 10, 25, 50, 100, 200)
 LEVELS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 BUDGETS = (1.0, 4.0, 8.0, math.inf)
@@ -39,13 +36,13 @@ DRAWS = (1, 2, 3, 4, 5)
 FIELDS: list[link.Field[Any]] = [
     link.Field("kind", "k", "lists", link.Choice(tuple(KINDS)), "exact"),
     link.Field("side", "w", "who matches", link.Choice(tuple(SIDES)), "server"),
-    link.Field("matcher", "x", "matcher", link.Choice(tuple(MATCHERS)), "centred"),
-    link.Field("m", "m", "anchors m", link.Whole(COUNTS[0], COUNTS[-1]), 50),
-    link.Field("noise", "n", "noise on the lists", link.Number(LEVELS[0], LEVELS[-1]), 0.1),
+    link.Field("matcher", "x", "matcher", link.Choice(tuple(MATCHERS)), FIRST["matcher"]),
+    link.Field("m", "m", "anchors m", link.Whole(COUNTS[0], COUNTS[-1]), FIRST["m"]),
+    link.Field("noise", "n", "noise on the lists", link.Number(LEVELS[0], LEVELS[-1]), FIRST["noise"]),
     link.Field("budget", "b", "ε of all rounds", link.BUDGET, 4.0),
     link.Field("round", "o", "round", link.Whole(ROUNDS[0], ROUNDS[-1]), ROUNDS[-1]),
     link.Field("clients", "c", "clients", link.Whole(CLIENTS[0], CLIENTS[-1]), CLIENTS[0]),
-    link.Field("length", "d", "numbers in a vector", link.Whole(LENGTHS[0], LENGTHS[-1]), LENGTHS[1]),
+    link.Field("length", "d", "numbers in a vector", link.Whole(LENGTHS[0], LENGTHS[-1]), FIRST["length"]),
     link.Field("draw", "y", "draw", link.Whole(DRAWS[0], DRAWS[-1]), 1),
 ]
 

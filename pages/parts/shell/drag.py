@@ -1,7 +1,6 @@
 """The ε-drag: a browser element that redraws while ε is dragged and sends its value to the server when released.
 
-It gets its data once (`_document`). The browser computes results exactly from products that contain no features
-(explorers/cosine_replay.py), or looks up trained cells. If the element cannot load, a plain slider replaces it.
+It gets its data once (`elements/drag.py`). If it cannot load, a plain slider replaces it.
 """
 
 from __future__ import annotations
@@ -13,10 +12,11 @@ from contextlib import suppress
 import streamlit as st
 from streamlit.errors import StreamlitAPIException
 
+from dpcl_core.elements.budget_source import Source
+from dpcl_core.elements.drag import document
 from dpcl_core.elements.element import DRAG
 from dpcl_core.figures.picture import epsilon_text
 from pages.parts.shell.mount import mounted
-from pages.parts.training.budget_source import Source
 
 
 def drag(source: Source, start: float, *, key: str, panels: Sequence[str], is_plain: bool = False) -> float:
@@ -27,7 +27,7 @@ def drag(source: Source, start: float, *, key: str, panels: Sequence[str], is_pl
     start = source.nearest(start)
     if not is_plain:
         with suppress(OSError, StreamlitAPIException):
-            reported = mounted(DRAG)(key=key, data=_document(source, start, panels), on_epsilon_change=lambda: None)
+            reported = mounted(DRAG)(key=key, data=document(source, start, panels), on_epsilon_change=lambda: None)
             return _budget(reported.get("epsilon"), source, start)
     return _plain(source, start, key)
 
@@ -50,24 +50,3 @@ def _budget(reported: object, source: Source, start: float) -> float:
     except ValueError:
         return start
     return value if value > 0 and source.nearest(value) == value else start
-
-
-
-def _document(source: Source, start: float, panels: Sequence[str]) -> dict[str, object]:
-    """The data of the element: the same for every budget, so it is sent only once."""
-    return {
-        "key": source.key,
-        "stops": [_number(stop) for stop in source.stops],
-        "start": _number(start),
-        "delta": source.delta,
-        "words": dict(source.words),
-        "classes": list(source.classes),
-        "interval_factor": source.interval_factor,
-        "panels": list(panels),
-        "replay": source.replay,
-        "table": source.table or None,
-    }
-
-
-def _number(value: float) -> float | str:
-    return "inf" if math.isinf(value) else value

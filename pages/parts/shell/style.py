@@ -6,13 +6,16 @@ from pathlib import Path
 
 import streamlit as st
 
+from dpcl_core.elements import element
+
 _SHEET = Path(__file__).with_name("style.css")
 _ACKNOWLEDGE = Path(__file__).with_name("acknowledge.html")
 
 
 def apply() -> None:
-    """Inserts the style sheet, and the script that acknowledges a press on Stop before the server responds."""
-    st.html(f"<style>{_SHEET.read_text(encoding='utf-8')}</style>")
+    """Inserts the style sheets, and the script that acknowledges a press on Stop before the server responds."""
+    sheets = (element.theme(), _SHEET.read_text(encoding="utf-8"))
+    st.html(f"<style>{''.join(sheets)}</style>")
     st.html(_ACKNOWLEDGE.read_text(encoding="utf-8"), unsafe_allow_javascript=True)
 
 

@@ -11,6 +11,7 @@ import streamlit as st
 
 from dpcl_core import paths
 from dpcl_core.data.texts import LOOKALIKE
+from dpcl_core.elements.tokens import MEANS, TITLES
 from dpcl_core.events import ScoredText
 from dpcl_core.explorers import token_layers
 from dpcl_core.explorers.token_layers import Dials, Layer
@@ -19,21 +20,6 @@ from dpcl_core.figures.picture import counted
 from pages.parts.shell import link
 from pages.parts.shell.text import capital, plain
 
-TITLES: dict[Layer, str] = {
-    "score1": "surprise",
-    "score": "score",
-    "nominal": "nominal ε",
-    "true": "true ε",
-    "hinge": "weight in the loss",
-}
-MEANS: dict[Layer, str] = {
-    "score": "Score (Eq. 1): 1 − exp(−(α · Score1 + (1 − α) · Score2)); 0 for stop words. It measures surprise.",
-    "score1": "Score1 (Eq. 2): −log P in nats, the model's surprise.",
-    "nominal": "Nominal ε (Eq. 4), as printed. No guarantee: the method does not achieve it.",
-    "true": "Exact ε of one release with the noise of Eq. 5. No guarantee either: it assumes a fixed noise level, and here "
-    "the level depends on the token.",
-    "hinge": "Weight in the loss, repaired: above θ a token is unlearned until it is as unlikely as under the public model.",
-}
 _COLUMNS: dict[Layer, str] = {  # of the CSV, where they differ from the layer's name
     "nominal": "nominal_epsilon_no_guarantee", "true": "epsilon_of_the_noise", "sigma": "sigma_over_clip_norm",
     "printed": "loss_weight_printed", "flipped": "loss_weight_flipped", "hinge": "loss_weight_hinge",
