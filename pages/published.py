@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
@@ -11,12 +10,11 @@ import streamlit as st
 from dpcl_core import presets
 from dpcl_core.figures.picture import Provenance
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import catalog, comparison, measured, report, verdicts
+from dpcl_core.papers import catalog, comparison, measured, report, tables, verdicts
 from dpcl_core.papers.comparison import METRICS, Row
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.orderings import Judged
 from dpcl_core.papers.paper import SIZES, Experiment, Paper, Size
-from dpcl_core.privacy.statement import shown
 from dpcl_core.spec import RunSpec
 from pages.parts.claims import match_rates
 from pages.parts.published import claims, earlier, layers
@@ -28,12 +26,11 @@ from pages.parts.shell.view import View
 from pages.parts.training import train_form
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 HELP = """Left: the paper's numbers. Right: ours, from your own finished run of the same preset if there is one, else from
 the last recorded run. The reasons below the table say why the two differ. A claim counts as found or not found only if the
 95 % interval of its paired difference decides."""
-_CHANNEL_EPSILONS = "our ε, accounted: replay · head · total"
 FORMS = {"small": "small: minutes", "bundled": "larger: hours", "full": "as published"}
 _FIRST = next(iter(catalog.PAPERS.values()))
 CODEC = link.Codec(
@@ -132,7 +129,7 @@ def _state(
 def _picture(paper: Paper, experiment: Experiment, quantity: str, rows: list[Row], runs: Mapping[str, Measured]) -> None:
     from dpcl_core.figures import reproduction
 
-    frame = _frame(rows)
+    frame = tables.drawn_numbers(rows)
     doubtful = [row for row in rows if row.is_doubtful]
     note = f"{paper.title}, {experiment.place}" if experiment.table else "published only as plots: no numbers to draw"
     show(
@@ -140,19 +137,6 @@ def _picture(paper: Paper, experiment: Experiment, quantity: str, rows: list[Row
         key="reproduction", title=f"{experiment.title}: {quantity}", table=frame, share=st.query_params.to_dict(),
         note=note + (f"; not drawn: {len(doubtful)} doubtful number" if doubtful else ""),
     )  # fmt: skip
-
-
-def _frame(rows: list[Row]) -> pd.DataFrame:
-    import pandas as pd
-
-    columns = ["name", "epsilon", "published", "published_std", "ours", "ours_std", "is_comparable", "is_nominal"]
-    values = [
-        (row.name, row.epsilon, row.usable, row.printed and row.printed.percent_std, row.ours and row.ours.mean,
-         row.ours and row.ours.std, row.is_comparable, row.is_nominal)
-        for row in rows
-    ]  # fmt: skip
-    types = dict.fromkeys(columns[1:6], "float64") | {"is_comparable": "bool", "is_nominal": "bool"}
-    return pd.DataFrame(values, columns=columns).astype(types)
 
 
 def _provenance(paper: Paper, runs: Mapping[str, Measured]) -> Provenance:
@@ -172,23 +156,9 @@ def _provenance(paper: Paper, runs: Mapping[str, Measured]) -> Provenance:
 def _table(paper: Paper, experiment: Experiment, size: Size, rows: list[Row], runs: Mapping[str, Measured]) -> None:
     import pandas as pd
 
-    notes = list(dict.fromkeys(remark for row in rows for remark in row.remarks))
+    lines, notes = tables.numbers(rows)
     with st.container(key="card-reproduction-table", gap="small"):
         st.markdown("**The numbers** :small[percent, mean ± standard deviation over seeds]")
-        has_channels = any(row.channel_epsilons for row in rows)
-        lines = [
-            {
-                "method": row.name,
-                "ε": ("∞" if math.isinf(row.epsilon) else f"{row.epsilon:g}") + (", claimed" if row.is_nominal else ""),
-                "published": report.printed_text(row),
-                "ours": report.ours_text(row),
-                "difference": f"{row.difference:+.1f}" if row.difference is not None else "",
-                "layer of ours": row.layer,
-                **({_CHANNEL_EPSILONS: " · ".join(map(shown, row.channel_epsilons.values()))} if has_channels else {}),
-                "note": ", ".join(str(notes.index(remark) + 1) for remark in row.remarks),
-            }
-            for row in rows
-        ]
         if lines:
             alt = f"{len(lines)} numbers, published and ours, in percent"
             st.dataframe(pd.DataFrame(lines), hide_index=True, key="reproduction-table", alt=alt, height="content")
@@ -208,20 +178,11 @@ def _runs(
         st.markdown("**The runs**")
         for label, spec in specs.items():
             run = runs.get(label)
-            if run is None:
-                what = "not run yet"
-            elif run.run_id is None:
-                older = " by older code" if run.made_before else ""
-                where = run.machine or run.device
-                code = f", commit {run.commit}" if run.commit else ""
-                what = f"recorded on {run.date}{older}, {run.seconds:.0f} s on {where}{code}"
-            else:
-                what = f"your run {run.run_id[:4]} of {run.date}, {run.seconds:.0f} s on {run.device}"
             with st.container(key=f"reproduction-run-{label}", horizontal=True, vertical_alignment="center", gap="small"):
                 layer = methods.layer(spec)
                 suffix = "" if layer is None else f" · {layer.title}"
                 more = " ".join([*([layer.words] if layer else []), *(run.made_before if run else ())])
-                st.markdown(plain(f"{label} · {what}{suffix}"), width="stretch", help=plain(more) or None)
+                st.markdown(plain(f"{tables.source(label, run)}{suffix}"), width="stretch", help=plain(more) or None)
                 st.page_link(
                     "pages/train.py", label=":primary[Open in Train →]", query_params=train_form.parameters_of(spec)
                 )

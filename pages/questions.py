@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import streamlit as st
 
 from dpcl_core import checks, presets
 from dpcl_core.data import catalog as datasets
-from dpcl_core.figures.picture import epsilon_text
-from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import ceilings, questions
+from dpcl_core.papers import answers, ceilings, questions
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.questions import Duration, Question
-from dpcl_core.privacy.statement import shown
 from dpcl_core.results import references
 from pages.parts.shell import figure_card, layout, link, state, status_line, stored_results, style
 from pages.parts.shell.header import actions, heading
@@ -24,8 +21,6 @@ from pages.parts.shell.view import View
 from pages.parts.training import run_panel
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from dpcl_core.runs.sets import Set, Sets
 
 HELP = """A question is answered by all its runs together. **Start** queues them as one entry, the cheapest first; **Stop**
@@ -38,7 +33,6 @@ CODEC = link.Codec(
         link.Field("by", "by", "grouping", link.Choice(tuple(GROUPS)), "paper"),
     ]
 )
-_MEANING = {"bound": "accounted", "claimed": "only claimed", "replay": "of the replay alone"}
 
 
 @state.guarded
@@ -239,43 +233,25 @@ def _stop(set_id: str) -> None:
     state.executor().schedule()
 
 
-def _scores(found: Mapping[str, Measured], titles: Mapping[str, str]) -> pd.DataFrame:
-    """Final scores: columns run (its readers' name), epsilon, seed, value."""
-    import pandas as pd
-
-    rows = [
-        (titles[label], model.epsilon, model.seed, value)
-        for label, run in found.items()
-        for model in sorted(run.models, key=lambda model: (model.epsilon, model.seed))
-        if (value := model.value("AA")) is not None
-    ]
-    return pd.DataFrame(rows, columns=["run", "epsilon", "seed", "value"])
-
-
 def _picture(name: str, found: Mapping[str, Measured]) -> None:
-    from dpcl_core.figures import answer
-
     store, titles = state.store(), questions.titles(name)
     spec = next(iter(questions.specs(name).values()))
     # The untrained network is tested by a run; a run that happened here has its score among its events.
     run_id = next((run.run_id for run in found.values() if run.run_id is not None and run.spec.data == spec.data), None)
     known = references(spec, () if run_id is None else store.events(run_id), ceilings.known(spec, store=store))
-    picture = answer.picture(
-        _scores(found, titles), score=datasets.score(spec.data.dataset), references=known, dark=style.is_dark(),
-        standings={titles[label]: methods.standing(run.spec) for label, run in found.items()},
-    )  # fmt: skip
+    picture = answers.picture(spec, found, titles, known, dark=style.is_dark())
     total = len(questions.specs(name))
     note = "" if len(found) == total else f"{len(found)} of {total} runs have a result"
     title = "The answer so far" if note else "The answer"
-    figure_card.show(picture, None, key="answer", title=title, note=note, table=_scores(found, titles))
+    figure_card.show(picture, None, key="answer", title=title, note=note, table=answers.scores(found, titles))
 
 
 def _details(name: str, found: Mapping[str, Measured], newest: Set | None) -> None:
     """Draws one row per run and budget, and links to the runs of this computer."""
     titles = questions.titles(name)
     if found:
-        rows = [row for label, run in found.items() for row in _rows(titles[label], run)]
-        layout.table(("run", "result from", "what its ε is", "ε asked", "ε accounted", "score, %"), rows, names=3)
+        rows = [list(map(plain, row)) for label, run in found.items() for row in answers.rows(titles[label], run)]
+        layout.table(answers.HEADS, rows, names=3)
     stored = {label: run.run_id for label, run in found.items() if run.run_id is not None}
     stored |= {label: run.id for label, run in newest.runs.items() if run.is_over and label not in stored} if newest else {}
     with st.container(key="runs-actions", horizontal=True, gap="small"):
@@ -285,20 +261,6 @@ def _details(name: str, found: Mapping[str, Measured], newest: Set | None) -> No
         for label, run in newest.runs.items():
             if run.error:
                 st.error(plain(f"{titles.get(label, label)}: {run.error}"))
-
-
-def _rows(title: str, run: Measured) -> Sequence[Sequence[str]]:
-    recorded = ", ".join(filter(None, [run.date, run.machine, run.commit[:7]]))
-    source = f"run of {run.date}" if run.run_id else f"recorded: {recorded}"
-    kind = methods.standing(run.spec)
-    rows = []
-    for epsilon in sorted({model.epsilon for model in run.models}):
-        spent = max(model.accounted_epsilon for model in run.models if model.epsilon == epsilon)
-        values = list(run.by_seed(epsilon, "AA").values())
-        mean = f"{100 * sum(values) / len(values):.1f}" if values else "–"
-        meaning = _MEANING[kind] if epsilon != float("inf") else "no noise"
-        rows.append((plain(title), plain(source), meaning, epsilon_text(epsilon), shown(spent), mean))
-    return rows
 
 
 if __name__ == "__main__":

@@ -95,6 +95,18 @@ def export(options: argparse.Namespace) -> int:
     return 0
 
 
+def site(options: argparse.Namespace) -> int:
+    from dpcl_core.site import build
+
+    folder = Path(options.to)
+    files = build.build(folder)
+    if options.json:
+        print_json({"folder": str(folder), "files": [path.name for path in files]})
+    else:
+        print(f"{len(files)} pages: open {folder / 'index.html'} in a browser, or put the folder on any web server")
+    return 0
+
+
 def verify(options: argparse.Namespace) -> int:
     from dpcl_core.privacy import card
 

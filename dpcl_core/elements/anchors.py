@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from dpcl_core.explorers import anchor_play
 
 MATCHERS = {
     "centred": "anchors, centred", "ranked": "anchors, ranked", "raw": "anchors, raw", "axes": "public axes",
     "hungarian": "Hungarian", "nearest": "nearest mean", "transport": "optimal transport", "random": "random",
 }  # fmt: skip
-FIRST = {"matcher": "centred", "m": 50, "noise": 0.1, "length": 384}  # what is shown at first
+
+
+class Start(NamedTuple):
+    """What is shown first, as `document` takes it."""
+
+    length: int = 384
+    m: int = 50
+    noise: float = 0.1
+    matcher: str = "centred"
+
+
 WORDS = {
     "legend": "Place: signature. Colour: group. Shape: digit ● 0, ■ 1, ▲ 2, ◆ 3. Outline: wrong group.",
     "found": "“{matcher}” puts {n} of {of} entries in their group, agreement {agreement}.",

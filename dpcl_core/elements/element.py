@@ -55,16 +55,21 @@ class Element:
         return f"(() => {{\n{_EXPORT.sub('', module)}\nreturn element;\n}})()"
 
     def inline(self, data: object, *, name: str) -> str:
-        """The element as HTML to put into any page: a place with the id `name`, and a script that draws it there."""
+        """The element as HTML to put into any page: a place with the id `name`, and a script that draws it there.
+
+        An event "feed" on the place, with other data as its detail, draws these.
+        """
         root = 'place.attachShadow({mode: "open"})' if self.is_isolated else "place"
         inside = json.dumps(f"<style>{self.css}</style>{self.html}")
         script = (
             f"const place = document.getElementById({json.dumps(name)}), root = {root};\n"
             f"root.innerHTML = {inside};\n"
             f"const element = {self.classic};\n"
-            f"element({{data: {json.dumps(data, allow_nan=False)}, parentElement: root, setStateValue() {{}}}});"
+            "const draw = (data) => element({data, parentElement: root, setStateValue() {}});\n"
+            'place.addEventListener("feed", (event) => draw(event.detail));\n'
+            f"draw({json.dumps(data, allow_nan=False)});"
         )
-        return f'<div id="{escape(name)}"></div>\n<script>(() => {{\n{_in_html(script)}\n}})();</script>\n'
+        return f'<div id="{escape(name)}"></div>\n<script>(() => {{\n{in_html(script)}\n}})();</script>\n'
 
 
 def theme() -> str:
@@ -72,7 +77,7 @@ def theme() -> str:
     return _read("shared/theme.css")
 
 
-def _in_html(script: str) -> str:
+def in_html(script: str) -> str:
     """The script without any text that would end it, or open a comment, inside an HTML page."""
     return script.replace("</", "<\\/").replace("<!--", "<\\!--")
 

@@ -98,10 +98,13 @@ def specs(name: str) -> Mapping[str, RunSpec]:
 @cache
 def titles(name: str) -> Mapping[str, str]:
     """The readers' name of every run of a preset, by label: its method's title where no other run has that method."""
-    counts = Counter(spec.method for spec in specs(name).values())
-    return {
-        label: methods.card(spec.method).title if counts[spec.method] == 1 else label for label, spec in specs(name).items()
-    }
+    return named(specs(name))
+
+
+def named(runs: Mapping[str, RunSpec]) -> dict[str, str]:
+    """The same for these runs."""
+    counts = Counter(spec.method for spec in runs.values())
+    return {label: methods.card(spec.method).title if counts[spec.method] == 1 else label for label, spec in runs.items()}
 
 
 def duration(name: str, store: Store, device: str = "cpu") -> Duration:
@@ -147,6 +150,12 @@ def results(name: str, store: Store) -> dict[str, Measured]:
         elif recorded is not None:
             found[label] = recorded
     return found
+
+
+def recorded(runs: Mapping[str, RunSpec]) -> dict[str, Measured]:
+    """The recorded results of runs, by label; runs without a record are left out."""
+    known = _recorded()
+    return {label: known[digest] for label, spec in runs.items() if (digest := spec.digest()) in known}
 
 
 def n_answered(names: Sequence[str], store: Store) -> dict[str, tuple[int, int]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 import streamlit as st
 
-from dpcl_core.elements.anchors import FIRST, MATCHERS
+from dpcl_core.elements.anchors import MATCHERS, Start
 from dpcl_core.events import AnchorScores, Signatures
 from dpcl_core.explorers import anchor_play
 from dpcl_core.figures.picture import Provenance, epsilon_text
@@ -36,13 +36,13 @@ DRAWS = (1, 2, 3, 4, 5)
 FIELDS: list[link.Field[Any]] = [
     link.Field("kind", "k", "lists", link.Choice(tuple(KINDS)), "exact"),
     link.Field("side", "w", "who matches", link.Choice(tuple(SIDES)), "server"),
-    link.Field("matcher", "x", "matcher", link.Choice(tuple(MATCHERS)), FIRST["matcher"]),
-    link.Field("m", "m", "anchors m", link.Whole(COUNTS[0], COUNTS[-1]), FIRST["m"]),
-    link.Field("noise", "n", "noise on the lists", link.Number(LEVELS[0], LEVELS[-1]), FIRST["noise"]),
+    link.Field("matcher", "x", "matcher", link.Choice(tuple(MATCHERS)), Start().matcher),
+    link.Field("m", "m", "anchors m", link.Whole(COUNTS[0], COUNTS[-1]), Start().m),
+    link.Field("noise", "n", "noise on the lists", link.Number(LEVELS[0], LEVELS[-1]), Start().noise),
     link.Field("budget", "b", "ε of all rounds", link.BUDGET, 4.0),
     link.Field("round", "o", "round", link.Whole(ROUNDS[0], ROUNDS[-1]), ROUNDS[-1]),
     link.Field("clients", "c", "clients", link.Whole(CLIENTS[0], CLIENTS[-1]), CLIENTS[0]),
-    link.Field("length", "d", "numbers in a vector", link.Whole(LENGTHS[0], LENGTHS[-1]), FIRST["length"]),
+    link.Field("length", "d", "numbers in a vector", link.Whole(LENGTHS[0], LENGTHS[-1]), Start().length),
     link.Field("draw", "y", "draw", link.Whole(DRAWS[0], DRAWS[-1]), 1),
 ]
 

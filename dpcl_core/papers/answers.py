@@ -1,0 +1,82 @@
+"""The answer to a question from the results of its runs: all of them in one picture, and as a table."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING
+
+from dpcl_core import paths
+from dpcl_core.data import catalog as datasets
+from dpcl_core.events import References
+from dpcl_core.figures.picture import Picture, epsilon_text
+from dpcl_core.methods import catalog as methods
+from dpcl_core.papers import ceilings
+from dpcl_core.papers.measured import Measured
+from dpcl_core.privacy.statement import shown
+from dpcl_core.spec import RunSpec
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+HEADS = ("run", "result from", "what its ε is", "ε asked", "ε accounted", "score, %")  # of `rows`; the first three are words
+RECORD = "references.json"
+_MEANING = {"bound": "accounted", "claimed": "only claimed", "replay": "of the replay alone"}
+
+
+def scores(found: Mapping[str, Measured], titles: Mapping[str, str]) -> pd.DataFrame:
+    """Final scores: columns run (its readers' name), epsilon, seed, value in [0, 1]. Both arguments by label."""
+    import pandas as pd
+
+    rows = [
+        (titles[label], model.epsilon, model.seed, value)
+        for label, run in found.items()
+        for model in sorted(run.models, key=lambda model: (model.epsilon, model.seed))
+        if (value := model.value("AA")) is not None
+    ]
+    return pd.DataFrame(rows, columns=["run", "epsilon", "seed", "value"])
+
+
+def picture(
+    spec: RunSpec, found: Mapping[str, Measured], titles: Mapping[str, str], references: References, *, dark: bool = False
+) -> Picture:
+    """All results between their references. `spec`: the first run's."""
+    from dpcl_core.figures import answer
+
+    return answer.picture(
+        scores(found, titles), score=datasets.score(spec.data.dataset), references=references, dark=dark,
+        standings={titles[label]: methods.standing(run.spec) for label, run in found.items()},
+    )  # fmt: skip
+
+
+def rows(title: str, run: Measured) -> list[tuple[str, ...]]:
+    """One row per budget of a run, under `HEADS`."""
+    recorded = ", ".join(filter(None, [run.date, run.machine, run.commit[:7]]))
+    source = f"run of {run.date}" if run.run_id else f"recorded: {recorded}"
+    found: list[tuple[str, ...]] = []
+    kind = methods.standing(run.spec)
+    for epsilon in sorted({model.epsilon for model in run.models}):
+        spent = max(model.accounted_epsilon for model in run.models if model.epsilon == epsilon)
+        values = list(run.by_seed(epsilon, "AA").values())
+        mean = f"{100 * sum(values) / len(values):.1f}" if values else "–"
+        meaning = "no noise" if math.isinf(epsilon) else _MEANING[kind]
+        found.append((title, source, meaning, epsilon_text(epsilon), shown(spent), mean))
+    return found
+
+
+def recorded_references(preset: str, spec: RunSpec) -> References:
+    """Chance and the untrained network as recorded where the data were, with the recorded ceiling; no data are read.
+
+    `spec`: the preset's first run. Raises KeyError for a preset without a record (`scripts/record_references.py`).
+    """
+    known = _references()[preset]
+    return References(known["chance"] or 0.0, known["untrained"], ceilings.known(spec))
+
+
+@cache
+def _references() -> Mapping[str, Mapping[str, float | None]]:
+    path = paths.assets_dir() / "reproduction" / RECORD
+    found: dict[str, dict[str, float | None]] = json.loads(path.read_text(encoding="utf-8"))
+    return found
