@@ -35,7 +35,7 @@ def _model() -> dict[str, object]:
             "size": shape.size,
         },
         "bos": tokenizer.load(files.BUNDLED).bos,
-        "weights": {name: _encoded(values) for name, values in weights.items()},
+        "weights": {name: _encoded(values) for name, values in sorted(weights.items())},
         "vocabulary": sorted(inner["vocab"], key=inner["vocab"].__getitem__),
         "merges": [" ".join(pair) if isinstance(pair, list) else pair for pair in inner["merges"]],
         "stop_words": sorted(STOP_WORDS),

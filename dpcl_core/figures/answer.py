@@ -24,8 +24,10 @@ _LEVEL = 0.05
 
 
 def focus(table: pd.DataFrame) -> float:
-    """The budget compared at: that of the most runs; of several, the finite one nearest to 1. Columns: run, epsilon."""
-    counts = table.groupby("epsilon")["run"].nunique()
+    """The budget compared at: of those that the first row's run has, that of the most runs; of several, the finite one
+    nearest to 1. Columns: run, epsilon."""
+    own = table.loc[table["run"] == table["run"].iloc[0], "epsilon"]
+    counts = table[table["epsilon"].isin(own)].groupby("epsilon")["run"].nunique()
     distance = {e: abs(math.log(e)) if math.isfinite(e) else math.inf for e in counts.index}
     return float(min(counts.index, key=lambda e: (-counts[e], distance[e])))
 
@@ -41,8 +43,6 @@ def finding(table: pd.DataFrame, *, score: str = "accuracy", standings: Mapping[
     first, epsilon = str(table["run"].iloc[0]), focus(table)
     others = [str(name) for name in table["run"].unique() if name != first]
     scores = {name: _scores(table, name, epsilon) for name in (first, *others)}
-    if not scores[first]:
-        return f"{first} has no model {epsilon_phrase(epsilon)}, so nothing is compared with it."
     kind = standings.get(first, "bound")
     start = f"{capital(epsilon_phrase(epsilon, kind))} {run_label(first, kind)} ends at {_level(scores[first])} {score}"
     if not others:

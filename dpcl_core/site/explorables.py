@@ -39,7 +39,7 @@ def budget() -> Page:
     """The ε slider, with every list of labels and number of tasks that has a table."""
     labels, n_tasks = FIRST
     first = drag.document(budget_source.digits(labels, n_tasks), START, PANELS)
-    body = f'{_settings()}<div class="card">{DRAG.inline(first, name="drag")}</div>{paragraph(_TEACHING, "small")}'
+    body = f'<div class="card">{DRAG.inline(first, name="drag")}</div>{_settings()}{paragraph(_TEACHING, "small")}'
     return Page("budget.html", "Privacy budget", "What does ε cost?", f"{body}{_choices()}", "Budget")
 
 

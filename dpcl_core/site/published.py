@@ -17,7 +17,7 @@ from dpcl_core.site.runs import FORMS
 from dpcl_core.spec import RunSpec
 
 FILE = "published.html"
-_STATES = {"found": "come out", "not found": "come out the other way", "cannot tell": "open"}
+_STATES = {"found": "come out", "not found": "the other way", "cannot tell": "cannot be decided yet"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,29 +68,35 @@ def _counts(judged: Sequence[Judged]) -> dict[str, int]:
 def _sentence(judged: Sequence[Judged]) -> str:
     counts = _counts(judged)
     others = "; ".join(f"{counts[state]} {_STATES[state]}" for state in ("not found", "cannot tell") if counts[state])
-    return f"{counts['found']} of {len(judged)} claims came out" + (f" ({others})." if others else ".")
+    return f"{counts['found']} of {len(judged)} claims come out" + (f" ({others})." if others else ".")
 
 
 def _overview(papers: Sequence[tuple[Paper, Sequence[_Form]]]) -> str:
     every = [one for _, forms in papers for one in _judged(forms)]
-    heads = ("paper", "claims", "come out", "the other way", "open")
+    heads = ("paper", "claims", *_STATES.values())
     rows = []
     for paper, forms in papers:
         counts = _counts(_judged(forms))
         rows.append((paper.title, str(sum(counts.values())), *map(str, counts.values())))
-    links = "".join(
-        f'<li><a class="touch" href="{_file(paper)}">{escape(paper.title)}: differences, and why →</a></li>'
-        for paper, _ in papers
-    )
     note = "A claim compares two runs of a paper. It comes out where the 95 % interval of our paired difference decides so."
     return "".join(
         [
             paragraph(_sentence(every), "finding"), paragraph(note, "small"),
             f'<div class="card">{table(heads, rows, "Claims by paper")}</div>',
             _layers([form for _, forms in papers for form in forms]),
-            f'<h2>Differences, and why</h2><ul class="row">{links}</ul>',
+            "<h2>Differences, and why</h2>", *(_why(paper, forms) for paper, forms in papers),
         ]
     )  # fmt: skip
+
+
+def _why(paper: Paper, forms: Sequence[_Form]) -> str:
+    """A paper's claims in a sentence, every reason why our numbers differ, and the way to its experiments."""
+    reasons = dict.fromkeys(
+        reason for form in forms for reason in comparison.reasons(paper, form.experiment, form.size, form.runs.values())
+    )
+    link = f'<p><a class="touch" href="{_file(paper)}">{escape(paper.title)}, experiment by experiment →</a></p>'
+    why = folded("Why our numbers differ", listed(reasons))
+    return f'<div class="card"><h3>{escape(paper.title)}</h3>{paragraph(_sentence(_judged(forms)))}{why}{link}</div>'
 
 
 def _layers(forms: Sequence[_Form]) -> str:

@@ -123,7 +123,7 @@ def _answer(form: _Form, *, is_alone: bool) -> str:
 
 def _levels(known: References, score: str) -> str:
     """What the lines in the picture are."""
-    names = ("guessing", "the untrained network", "all tasks at once, no noise")
+    names = ("chance", "the untrained network", "all tasks at once without noise")
     levels = zip(names, (known.chance, known.untrained, known.ceiling), strict=True)
     shown = [f"{name} {100 * level:.1f} %" for name, level in levels if level is not None]
     return f"Lines, {score}: {', '.join(shown)}."

@@ -62,5 +62,9 @@ def test_the_budget_of_most_runs_is_compared_and_one_near_1_of_several() -> None
     assert answer.focus(table(a={1.0: [0], math.inf: [0]}, b={math.inf: [0]})) == math.inf
 
 
+def test_a_budget_that_the_first_run_lacks_compares_nothing() -> None:
+    assert answer.focus(table(a={10.0: [0]}, b={1.0: [0]}, c={1.0: [0]})) == 10.0
+
+
 def test_nothing_finished_is_a_sentence() -> None:
     assert answer.finding(table()) == "No run has finished yet."

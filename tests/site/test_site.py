@@ -1,0 +1,203 @@
+"""The plain site: whole, the same each time and everywhere, closed to the network, and drawn from the app's own elements."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from dpcl_core import cli, presets
+from dpcl_core.data import catalog as datasets
+from dpcl_core.elements import anchors, budget_source, drag, hero, tokens
+from dpcl_core.elements.element import ANCHORS, DRAG, HERO, TOKENS, Element, theme
+from dpcl_core.errors import BadInput
+from dpcl_core.explorers.token_layers import Dials
+from dpcl_core.figures import answer
+from dpcl_core.methods import catalog as methods
+from dpcl_core.papers import answers, catalog, questions, report
+from dpcl_core.site import build, page, published, runs
+from tests.support.waiting import PATIENCE_SECONDS
+
+ROOT = Path(__file__).resolve().parents[2]
+MOST_BYTES = 1_500_000
+EXPLORABLES = {
+    "index.html": (HERO, hero.document()),
+    "budget.html": (DRAG, drag.document(budget_source.digits("prior-const", 5), 1.0, ("accuracy", "matrix", "classes"))),
+    "words.html": (TOKENS, tokens.document(None, Dials(), tokens.FIRST, "your sentence", tokens.BUDGETS, None)),
+    "clients.html": (ANCHORS, anchors.document(384, 50, 0.1, "centred")),
+}
+
+
+class Reader(HTMLParser):
+    """What a page links to, loads and is made of."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.attributes: list[dict[str, str | None]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.tags.append(tag)
+        self.attributes.append(found)
+        self.ids |= {found["id"] or ""} if "id" in found else set()
+        if tag == "a":
+            self.links.append(found.get("href") or "")
+        elif "src" in found or "href" in found:
+            self.loads.append(found.get("src") or found.get("href") or "")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site as another process writes it, without data, store or torch, and with another order of sets."""
+    folder = tmp_path_factory.mktemp("site") / "public"
+    code = (
+        "import sys; from dpcl_core import cli\n"
+        f"status = cli.main(['site', '--to', {str(folder)!r}, '--json'])\n"
+        "heavy = {'torch', 'streamlit', 'timm', 'transformers', 'opacus', 'playwright'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+        "sys.exit(status)"
+    )
+    home = folder.parent / "home"
+    nothing = {"DPCL_DATA": str(folder.parent / "none"), "DPCL_HOME": str(home), "PYTHONHASHSEED": "7"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env={**os.environ, **nothing}, capture_output=True, text=True,
+        timeout=PATIENCE_SECONDS,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["files"] == sorted(path.name for path in folder.iterdir())
+    assert not home.exists()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def texts(built: Path) -> dict[str, str]:
+    return {path.name: path.read_text(encoding="utf-8") for path in built.iterdir()}
+
+
+def test_it_is_the_same_each_time_with_data_and_without(texts: dict[str, str]) -> None:
+    every = build.pages()
+    assert {one.file: page.written(one, every) for one in every} == texts
+
+
+def test_every_link_leads_to_a_page_and_every_page_is_reached_from_the_index(texts: dict[str, str]) -> None:
+    read = {name: Reader(text) for name, text in texts.items()}
+    for name, one in read.items():
+        for link in one.links:
+            file, _, anchor = link.partition("#")
+            assert file in texts or not file, f"{name}: {link}"
+            assert not anchor or anchor in read[file or name].ids, f"{name}: {link}"
+    reached, new = {"index.html"}, {"index.html"}
+    while new := {link for name in new for link in read[name].links if link in texts} - reached:
+        reached |= new
+    assert reached == set(texts)
+    assert {"budget.html", "words.html", "clients.html", "runs.html", "published.html"} <= set(read["index.html"].links)
+
+
+def test_nothing_is_loaded_and_no_page_is_large(built: Path, texts: dict[str, str]) -> None:
+    for name, text in texts.items():
+        assert (built / name).stat().st_size <= MOST_BYTES, name
+        assert set(Reader(text).loads) == {"data:,"}, name
+        style = "".join(re.findall(r"<style>(.*?)</style>", text, re.DOTALL))
+        assert not re.search(r"@import|@font-face|url\(\s*['\"]?(?!#|data:)", style), name
+        assert f'content="{page.POLICY}"' in text
+    assert page.POLICY.startswith("default-src 'none'")
+
+
+def test_every_page_has_its_parts(texts: dict[str, str]) -> None:
+    titles = set()
+    for name, text in texts.items():
+        tags = Reader(text).tags
+        assert [tags.count(tag) for tag in ("h1", "main", "header", "title", "noscript")] >= [1] * 5, name
+        assert tags.count("h1") == tags.count("main") == 1
+        assert '<html lang="en">' in text
+        titles.add(re.findall(r"<title>(.*?)</title>", text)[0])
+    assert len(titles) == len(texts)
+
+
+@pytest.mark.parametrize("name", EXPLORABLES)
+def test_elements_and_their_data_are_the_apps_own(texts: dict[str, str], name: str) -> None:
+    one, data = EXPLORABLES[name]
+    assert isinstance(one, Element)
+    in_page = texts[name].replace("<\\/", "</").replace("<\\!--", "<!--")
+    assert one.classic in in_page
+    (drawn,) = re.findall(r"^draw\((.*)\);$", in_page, re.MULTILINE)
+    assert json.loads(drawn) == json.loads(json.dumps(data))
+    assert theme() in in_page
+
+
+def test_the_slider_has_every_list_and_number_of_tasks(texts: dict[str, str]) -> None:
+    (call,) = re.findall(r"^\}\)\((\{.*)\);$", texts["budget.html"].replace("<\\/", "</"), re.MULTILINE)
+    documents, replays = json.loads(f"[{call}]")
+    for labels in budget_source.SETTINGS:
+        for n_tasks in budget_source.TASKS:
+            one = documents[f"{labels}-{n_tasks}"]
+            source = budget_source.digits(labels, n_tasks)
+            given = {**one["data"], "replay": replays[one["replay"]]}
+            assert given == json.loads(json.dumps(drag.document(source, 1.0, ("accuracy", "matrix", "classes"))))
+    assert len(documents) == 9
+
+
+def test_every_recorded_question_has_its_finding_picture_and_numbers(texts: dict[str, str]) -> None:
+    answered = 0
+    for question in questions.questions():
+        for form in question.forms.values():
+            specs = presets.variants(form.name)
+            if found := questions.recorded(specs):
+                answered += 1
+                text, titles = texts[runs._file(question)], questions.named(specs)
+                scores = answers.scores(found, titles)
+                score = datasets.score(next(iter(specs.values())).data.dataset)
+                standings = {titles[label]: methods.standing(run.spec) for label, run in found.items()}
+                finding = answer.finding(scores, score=score, standings=standings)
+                assert page.paragraph(finding, "finding") in text
+                assert text.count(f'aria-label="{page.escape(finding)}"') >= 4  # two themes, two widths
+                for run in scores["run"].unique():
+                    assert f'<th scope="row">{page.escape(run)}</th>' in text
+    assert answered == len(json.loads((ROOT / "assets" / "reproduction" / answers.RECORD).read_text())) > 30
+
+
+def test_claims_are_counted_as_the_records_say(texts: dict[str, str]) -> None:
+    states = [
+        verdict.state
+        for paper in catalog.PAPERS.values()
+        for experiment in paper.experiments
+        for size in experiment.sizes
+        for specs in [presets.variants(experiment.preset(size))]
+        for verdict in report.judged(experiment, specs, questions.recorded(specs))
+        if verdict.state != "not run"
+    ]
+    text = texts[published.FILE]
+    lead = f"{states.count('found')} of {len(states)} claims come out"
+    assert text.index(lead) < text.index("Layer by layer") < text.index("Differences, and why")
+
+
+def test_a_folder_of_other_things_is_refused_and_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "thesis.html").write_text("<!doctype html>mine", encoding="utf-8")
+    assert cli.main(["site", "--to", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "must be a new or empty folder, or one that holds a site alone; thesis.html is no page of one" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.html"]
+    with pytest.raises(BadInput, match="this is a file"):
+        build.build(tmp_path / "thesis.html")
+
+
+def test_an_earlier_site_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def only(name: str) -> page.Page:
+        return page.Page(name, "A", "B?", "<p>C</p>", "A")
+
+    for names in (["index.html", "old.html"], ["index.html", "new.html"]):
+        monkeypatch.setattr(build, "PAGES", tuple(lambda name=name: only(name) for name in names))
+        build.build(tmp_path)
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
