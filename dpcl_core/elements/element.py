@@ -95,4 +95,9 @@ TOKENS = Element(
     is_isolated=False,
 )
 ANCHORS = Element("anchors", (_DOM, "anchors/play.mjs", "anchors/anchors.mjs"), is_isolated=False)
-ELEMENTS = (HERO, DRAG, TOKENS, ANCHORS)
+DOOR = Element(
+    "doors",
+    (_DOM, "drag/replay.mjs", "tokens/language.mjs", "tokens/sensitivity.mjs", "anchors/play.mjs", "doors/doors.mjs"),
+    is_isolated=False,
+)
+ELEMENTS = (HERO, DRAG, TOKENS, ANCHORS, DOOR)

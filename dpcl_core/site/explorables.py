@@ -6,9 +6,9 @@ import json
 from html import escape
 
 from dpcl_core import paths
-from dpcl_core.elements import anchors, budget_source, drag, hero, tokens
+from dpcl_core.elements import anchors, budget_source, doors, drag, hero, tokens
 from dpcl_core.elements.budget_source import SETTINGS, TASKS
-from dpcl_core.elements.element import ANCHORS, DRAG, HERO, TOKENS, in_html
+from dpcl_core.elements.element import ANCHORS, DOOR, DRAG, HERO, TOKENS, in_html
 from dpcl_core.elements.hero import Door
 from dpcl_core.explorers.token_layers import Dials
 from dpcl_core.site.page import Page, paragraph
@@ -26,13 +26,13 @@ _TEACHING = (
 
 def index() -> Page:
     """One person taken out, and three doors."""
-    doors = "".join(
-        f'<li class="card"><p><b>{what}</b> {escape(question)}</p>{hero.miniature(door)}'
+    cards = "".join(
+        f'<li class="card"><p><b>{what}</b> {escape(question)}</p>{DOOR.inline(doors.document(door), name=f"door-{door}")}'
         f'<p><a class="touch" href="{_BEHIND[door]}" aria-label="{what}: {escape(question)}">Open →</a></p></li>'
         for door, (what, question) in hero.DOORS.items()
     )
     shown = f'<div class="card">{HERO.inline(hero.document(), name="hero")}{paragraph(hero.TEACHING, "small")}</div>'
-    return Page("index.html", hero.TITLE, hero.QUESTION, f'{shown}<ul class="doors">{doors}</ul>', "Start")
+    return Page("index.html", hero.TITLE, hero.QUESTION, f'{shown}<ul class="doors">{cards}</ul>', "Start")
 
 
 def budget() -> Page:

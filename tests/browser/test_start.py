@@ -52,6 +52,19 @@ def test_a_person_is_there_without_noise_and_drowns_with_it(app: App, visit: Vis
     assert not [name for name in loaded if "Plotly" in name]
 
 
+def test_doors_move_under_the_hand(app: App, visit: Visit) -> None:
+    page = visit(app.url)
+    page.get_by_role("slider", name="ε on the curve").press("End")
+    expect(page.get_by_role("img", name="ε = 16: 90 %")).to_be_visible()
+    page.get_by_role("slider", name="noise on every list").press("Home")
+    expect(page.get_by_role("img", name="80 of 80 match")).to_be_visible()
+    page.get_by_role("textbox", name="Your sentence").fill("the zebra of the")
+    shades = page.locator(".door .heat i")
+    expect(shades).to_have_text(["the", "zebra", "of", "the"])
+    expect(shades.nth(1)).to_have_class("t4")  # a surprise
+    expect(shades.nth(0)).to_have_class("t0")  # a stop word
+
+
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_phone_scrolls_one_way(app: App, visit: Visit, dark: bool) -> None:
     page = visit(app.url, width=390, dark=dark)

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any
-
-import streamlit as st
-
 from dpcl_core.elements import hero
-from dpcl_core.elements.element import HERO
+from dpcl_core.elements.element import DOOR, HERO
 from dpcl_core.elements.hero import Door
 from pages.parts.shell.mount import mounted
 
@@ -20,9 +15,6 @@ def take_one_out() -> None:
 
 def miniature(door: Door) -> None:
     """Draws the small picture of a door."""
-    _miniature(door)(key=f"door-{door}")
+    from dpcl_core.elements import doors  # loads a tokenizer, for which the first picture does not wait
 
-
-@lru_cache(maxsize=3)
-def _miniature(door: Door) -> Any:
-    return st.components.v2.component(f"door_{door}", html=hero.miniature(door), isolate_styles=False)
+    mounted(DOOR)(key=f"small-{door}", data=doors.document(door))
