@@ -8,7 +8,7 @@ TORCH_INDEX := https://download.pytorch.org/whl/cpu
 CPU_TORCH = [ "$$(uname)" != Linux ] || nvidia-smi >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet --no-deps \
 	--timeout 5 --retries 0 --index-url $(TORCH_INDEX) $$(grep '^torch==' requirements.txt) >/dev/null 2>&1 || true
 
-.PHONY: install install-dev app test test-elsewhere lint reproduce bench docs clean
+.PHONY: install install-dev app test test-elsewhere lint reproduce bench docs site clean
 
 install: $(VENV)/.installed $(VENV)/.networks
 
@@ -56,6 +56,10 @@ bench: install-dev
 # The documentation as a site, below site/; warnings are errors.
 docs: install-dev
 	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/python -m mkdocs build --strict
+
+# What can be touched without a server, as plain pages below public/: open public/index.html, or serve the folder from anywhere.
+site: install
+	$(BIN)/python -m dpcl_core site --to public
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .benchmarks

@@ -15,7 +15,7 @@ from dpcl_core.figures.picture import Picture, epsilon_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import ceilings
 from dpcl_core.papers.measured import Measured
-from dpcl_core.privacy.statement import shown
+from dpcl_core.privacy.statement import Standing, shown
 from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
@@ -47,8 +47,20 @@ def picture(
 
     return answer.picture(
         scores(found, titles), score=datasets.score(spec.data.dataset), references=references, dark=dark,
-        standings={titles[label]: methods.standing(run.spec) for label, run in found.items()},
+        standings=_standings(found, titles),
     )  # fmt: skip
+
+
+def finding(spec: RunSpec, found: Mapping[str, Measured], titles: Mapping[str, str]) -> str:
+    """The finding of `picture`, with its uncertainty."""
+    from dpcl_core.figures import answer
+
+    score = datasets.score(spec.data.dataset)
+    return answer.finding(scores(found, titles), score=score, standings=_standings(found, titles))
+
+
+def _standings(found: Mapping[str, Measured], titles: Mapping[str, str]) -> dict[str, Standing]:
+    return {titles[label]: methods.standing(run.spec) for label, run in found.items()}
 
 
 def rows(title: str, run: Measured) -> list[tuple[str, ...]]:

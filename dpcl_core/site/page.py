@@ -19,7 +19,7 @@ POLICY = (
 )
 _NOSCRIPT = "The text and figures need no script; to move a slider, let this page run its own. It sends nothing."
 _WIDTHS = {"wide": 760, "narrow": 330}  # pixels: beside other things on a desk, and on a phone of 390
-_NUMBER = re.compile(r"[-+−–]?[\d.,]*( %| points)?$")
+_NUMBER = re.compile(r"[-+−–∞]?[\d.,]*( (±|to) [-+−]?[\d.,]+)?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +91,22 @@ def folded(title: str, inside: str) -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], name: str) -> str:
-    """A table of plain texts, whose first column names its rows; it scrolls within its own frame. `name`: for a reader."""
-    lines = "".join(f"<tr>{_cells(row)}</tr>" for row in rows)
-    top = "".join(f'<th scope="col">{escape(head)}</th>' for head in heads)
+    """A table of plain texts, whose first column names its rows; it scrolls within its own frame. `name`: what it is.
+
+    `rows` has at least one row.
+    """
+    lines = [tuple(map(str, row)) for row in rows]
+    kinds = [_class("number" if all(map(_NUMBER.match, column)) else "") for column in zip(*lines, strict=True)]
+    top = "".join(f'<th scope="col"{kind}>{escape(head)}</th>' for head, kind in zip(heads, kinds, strict=True))
+    body = "".join(f"<tr>{_cells(line, kinds)}</tr>" for line in lines)
     frame = f'<div class="frame" role="region" tabindex="0" aria-label="{escape(name)}">'
-    return f"{frame}<table><thead><tr>{top}</tr></thead><tbody>{lines}</tbody></table></div>"
+    return f"{frame}<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
 
 
 def table_of(lines: Sequence[Mapping[str, str]], name: str) -> str:
-    """The same of lines with the same columns each; nothing without any."""
-    return table(list(lines[0]), [list(line.values()) for line in lines], name) if lines else ""
+    """The same of lines by column, of which a line may lack some; nothing without any."""
+    heads = list(dict.fromkeys(column for line in lines for column in line))
+    return table(heads, [[line.get(column, "") for column in heads] for line in lines], name) if lines else ""
 
 
 def figure(draw: Callable[[bool], Picture]) -> str:
@@ -113,11 +119,10 @@ def figure(draw: Callable[[bool], Picture]) -> str:
     return f"<figure>{''.join(drawn)}</figure>"
 
 
-def _cells(row: Sequence[str]) -> str:
-    first, *others = map(str, row)
-    return f'<th scope="row">{escape(first)}</th>' + "".join(
-        f"<td{_class('number' if _NUMBER.match(cell) else '')}>{escape(cell)}</td>" for cell in others
-    )
+def _cells(line: Sequence[str], kinds: Sequence[str]) -> str:
+    first, *others = (escape(cell) for cell in line)
+    cells = (f"<td{kind}>{cell}</td>" for cell, kind in zip(others, kinds[1:], strict=True))
+    return f'<th scope="row">{first}</th>{"".join(cells)}'
 
 
 def _class(kind: str) -> str:

@@ -44,6 +44,16 @@ class _Form:
     found: Mapping[str, Measured]
 
     @property
+    def titles(self) -> Mapping[str, str]:
+        """The readers' names of its runs, by label."""
+        return questions.named(self.specs)
+
+    @property
+    def finding(self) -> str:
+        """Its finding in a sentence, with its uncertainty."""
+        return answers.finding(self.first, self.found, self.titles)
+
+    @property
     def first(self) -> RunSpec:
         """The settings of its first run."""
         return next(iter(self.specs.values()))
@@ -80,6 +90,7 @@ def _gallery(recorded: Sequence[tuple[Question, list[_Form]]]) -> str:
         runs = ", ".join(f"{FORMS[form.size].partition(':')[0].lower()}: {_count(form)}" for form in forms)
         card = (
             f'<li class="card"><h3>{escape(question.title)}</h3><p>{escape(question.text)}</p>'
+            f"{paragraph(forms[0].finding, 'small')}"
             f'<p><a class="touch" href="{_file(question)}" aria-label="Answer: {escape(question.title)}">Answer →</a></p>'
             f"{paragraph(runs, 'small')}</li>"
         )
@@ -101,7 +112,7 @@ def _about(question: Question) -> str:
 
 def _answer(form: _Form, *, is_alone: bool) -> str:
     """One form: its finding, the picture of all runs, and the numbers as a table."""
-    titles, specs = questions.named(form.specs), form.specs
+    titles, specs = form.titles, form.specs
     known = answers.recorded_references(form.preset.name, form.first)
     draw = partial(answers.picture, form.first, form.found, titles, known)
     missing = [titles[label] for label in specs if label not in form.found]
@@ -110,7 +121,7 @@ def _answer(form: _Form, *, is_alone: bool) -> str:
     rows = [row for label, run in form.found.items() for row in answers.rows(titles[label], run)]
     parts = [
         "" if is_alone else f"<h2>{escape(FORMS[form.size])}</h2>",
-        paragraph(draw().finding, "finding"),
+        paragraph(form.finding, "finding"),
         paragraph(f"Not recorded: {', '.join(missing)}." if missing else "", "small"),
         f'<div class="card">{figure(lambda dark: draw(dark=dark))}{paragraph(_levels(known, score), "small")}'
         f"{paragraph(_STANDINGS, 'small')}</div>",

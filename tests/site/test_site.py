@@ -13,13 +13,10 @@ from pathlib import Path
 import pytest
 
 from dpcl_core import cli, presets
-from dpcl_core.data import catalog as datasets
 from dpcl_core.elements import anchors, budget_source, drag, hero, tokens
 from dpcl_core.elements.element import ANCHORS, DRAG, HERO, TOKENS, Element, theme
 from dpcl_core.errors import BadInput
 from dpcl_core.explorers.token_layers import Dials
-from dpcl_core.figures import answer
-from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import answers, catalog, questions, report
 from dpcl_core.site import build, page, published, runs
 from tests.support.waiting import PATIENCE_SECONDS
@@ -157,9 +154,7 @@ def test_every_recorded_question_has_its_finding_picture_and_numbers(texts: dict
                 answered += 1
                 text, titles = texts[runs._file(question)], questions.named(specs)
                 scores = answers.scores(found, titles)
-                score = datasets.score(next(iter(specs.values())).data.dataset)
-                standings = {titles[label]: methods.standing(run.spec) for label, run in found.items()}
-                finding = answer.finding(scores, score=score, standings=standings)
+                finding = answers.finding(next(iter(specs.values())), found, titles)
                 assert page.paragraph(finding, "finding") in text
                 assert text.count(f'aria-label="{page.escape(finding)}"') >= 4  # two themes, two widths
                 for run in scores["run"].unique():

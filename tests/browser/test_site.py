@@ -1,0 +1,123 @@
+"""The plain site opened from its files with the network off: it asks for nothing, and all of it can be touched and read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from dpcl_core.elements import budget_source, hero
+from dpcl_core.explorers import one_person
+from dpcl_core.site import build
+from tests.browser.conftest import PATIENCE_MS
+from tests.browser.test_accessibility import AUDIT, SMALL
+from tests.browser.test_start import WORDS
+
+pytestmark = pytest.mark.browser
+Open = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    build.build(folder)
+    return folder
+
+
+@pytest.fixture
+def opened(browser: Browser, site: Path) -> Iterator[Open]:
+    """Opens a page of the site offline; checks at the end that it asked for nothing and that no script failed."""
+    troubles: list[str] = []
+    contexts = []
+
+    def at(name: str, *, width: int = 1360, dark: bool = False) -> Page:
+        scheme = "dark" if dark else "light"
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE_MS)
+        page.on("request", lambda asked: None if asked.url.startswith(("file:", "data:")) else troubles.append(asked.url))
+        page.on("console", lambda said: troubles.append(said.text) if said.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.goto((site / name).as_uri())
+        return page
+
+    yield at
+    for context in contexts:
+        context.close()
+    assert not troubles, "\n".join(troubles)
+
+
+def test_pages_are_readable_in_both_themes_on_a_desk_and_on_a_phone(opened: Open, site: Path) -> None:
+    """Every page of the menu, and the longest answer and paper, whose likes are made as they are; folds are open."""
+    menu = {"index.html", *re.findall(r'href="([\w-]+\.html)"', (site / "index.html").read_text(encoding="utf-8"))}
+    longest = {max(site.glob(kind), key=lambda path: path.stat().st_size).name for kind in ("run-*", "published-*")}
+    assert len(menu) >= 6
+    found = []
+    for number, name in enumerate(sorted(menu | longest)):
+        for width in (390, 1360):
+            page = opened(name, width=width, dark=(number % 2 == 0) == (width == 390))
+            page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+            where = f"{name} at {width}"
+            found += [f"{where}: {said}" for said in page.evaluate(AUDIT)]
+            found += [f"{where}: {said}" for said in page.evaluate(SMALL)] if width == 390 else []
+            if (wide := page.evaluate("document.documentElement.scrollWidth")) > width:
+                found.append(f"{where}: {wide} px wide")
+            page.context.close()
+    assert not found, "\n".join(found)
+
+
+def test_a_person_drowns_in_noise_without_a_server(opened: Open) -> None:
+    page = opened("index.html")
+    picture, finding = page.locator(".hero canvas.difference"), page.locator(".hero .finding")
+    expect(finding).to_have_text("Without noise, subtracting brings the 2 back exactly.")
+    before = picture.evaluate("drawn => drawn.toDataURL()")
+    page.get_by_role("slider", name=re.compile("Privacy budget")).press("Home")
+    expect(finding).to_have_text(re.compile("The 2 drowns in noise"))
+    assert picture.evaluate("drawn => drawn.toDataURL()") != before
+    data = one_person.decode(hero.document()["digits"])  # type: ignore[arg-type]
+    share = f"{100 * one_person.accuracy(data, 0.1):.0f} % of new digits recognised."
+    expect(page.locator(".hero .accuracy")).to_have_text(share)
+    seen = WORDS.replace("[data-testid=stMain]", "body").replace("'style, script'", "'style, script, noscript'")
+    assert page.evaluate(seen) <= 150  # the menu, which lists all pages, included
+
+
+def test_another_list_and_number_of_tasks_feed_the_slider(opened: Open) -> None:
+    page = opened("budget.html")
+    sentence = page.locator(".drag .sentence")
+    expect(sentence).to_have_text(budget_source.digits("prior-const", 5).sentence(1.0))
+    page.get_by_label("From the data: not DP").check()
+    page.get_by_label("10", exact=True).check()
+    expect(sentence).to_have_text(budget_source.digits("data", 10).sentence(1.0))
+    expect(page.locator("#meaning")).to_have_text(budget_source.SETTINGS["data"][1])
+    page.get_by_role("slider", name=re.compile("Privacy budget")).press("Home")
+    expect(sentence).to_have_text(budget_source.digits("data", 10).sentence(0.1))
+
+
+def test_a_typed_sentence_is_scored_in_the_page(opened: Open) -> None:
+    page = opened("words.html")
+    page.get_by_role("textbox", name=re.compile("Your sentence")).fill("Grace Okafor lives in Tartu.")
+    expect(page.locator(".tk-text [role=button]")).to_have_count(5)
+    expect(page.locator(".tk-finding")).to_have_text(re.compile("of 5 words count as sensitive"))
+    page.get_by_role("button", name=re.compile("Okafor")).click()
+    expect(page.locator(".tk-word")).to_contain_text("Surprise")
+
+
+def test_lists_move_with_their_noise(opened: Open) -> None:
+    page = opened("clients.html")
+    finding = page.locator(".an-finding")
+    expect(finding).to_have_text(re.compile("puts 78 of 80 entries"))
+    page.get_by_role("slider", name=re.compile("Noise")).press("Home")
+    expect(finding).to_have_text(re.compile("puts 80 of 80 entries"))
+
+
+def test_the_keyboard_skips_the_menu(opened: Open) -> None:
+    page = opened("published.html")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip the menu")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(page.locator("main :focus")).to_have_count(1)
