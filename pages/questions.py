@@ -15,7 +15,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import ceilings, questions
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.questions import Duration, Question
-from dpcl_core.privacy.statement import shown
+from dpcl_core.privacy.statement import at_least, shown
 from dpcl_core.results import references
 from pages.parts.shell import figure_card, layout, link, state, status_line, stored_results, style
 from pages.parts.shell.header import actions, heading
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 HELP = """A question is answered by all its runs together. **Start** queues them as one entry, the cheapest first; **Stop**
 ends the whole. Until they have finished here, the answer shows recorded results, marked with their date and machine."""
+MEANINGS = """**Accounted**: ε is at most this, added up from every release the run recorded. **Only claimed**: the paper's
+number, which nothing here proves. **Audited**: ε is at least this, shown by an attack; a dash means none was made."""
 FORMS = {"small": "small", "bundled": "larger", "full": "as published"}
 GROUPS = {"paper": "paper", "shows": "what it shows"}
 CODEC = link.Codec(
@@ -263,6 +265,11 @@ def _picture(name: str, found: Mapping[str, Measured]) -> None:
     picture = answer.picture(
         _scores(found, titles), score=datasets.score(spec.data.dataset), references=known, dark=style.is_dark(),
         standings={titles[label]: methods.standing(run.spec) for label, run in found.items()},
+        audited={
+            (titles[label], model.epsilon): bound
+            for label, run in found.items() for model in run.models
+            if (bound := run.audited(model.epsilon)) is not None
+        },
     )  # fmt: skip
     total = len(questions.specs(name))
     note = "" if len(found) == total else f"{len(found)} of {total} runs have a result"
@@ -275,7 +282,9 @@ def _details(name: str, found: Mapping[str, Measured], newest: Set | None) -> No
     titles = questions.titles(name)
     if found:
         rows = [row for label, run in found.items() for row in _rows(titles[label], run)]
-        layout.table(("run", "result from", "what its ε is", "ε asked", "ε accounted", "score, %"), rows, names=3)
+        heads = ("run", "result from", "what its ε is", "ε asked", "ε accounted", "ε audited", "score, %")
+        layout.table(heads, rows, names=3)
+        st.caption(MEANINGS)
     stored = {label: run.run_id for label, run in found.items() if run.run_id is not None}
     stored |= {label: run.id for label, run in newest.runs.items() if run.is_over and label not in stored} if newest else {}
     with st.container(key="runs-actions", horizontal=True, gap="small"):
@@ -297,7 +306,9 @@ def _rows(title: str, run: Measured) -> Sequence[Sequence[str]]:
         values = list(run.by_seed(epsilon, "AA").values())
         mean = f"{100 * sum(values) / len(values):.1f}" if values else "–"
         meaning = _MEANING[kind] if epsilon != float("inf") else "no noise"
-        rows.append((plain(title), plain(source), meaning, epsilon_text(epsilon), shown(spent), mean))
+        shows = run.audited(epsilon)
+        audited = "–" if shows is None else f"≥ {at_least(shows)}"
+        rows.append((plain(title), plain(source), meaning, epsilon_text(epsilon), shown(spent), audited, mean))
     return rows
 
 
