@@ -69,9 +69,9 @@ def pages() -> Iterator[Page]:
 
 
 def _recorded(question: Question) -> list[_Form]:
-    """Its forms with recorded results; settings are as the preset says, whatever networks this computer has."""
+    """Its forms with recorded results, largest first; settings are as the preset says, whatever networks are here."""
     forms = []
-    for size, preset in question.forms.items():
+    for size, preset in reversed(question.forms.items()):
         specs = presets.variants(preset.name)
         if found := questions.recorded(specs):
             forms.append(_Form(size, preset, specs, found))
@@ -119,6 +119,7 @@ def _answer(form: _Form, *, is_alone: bool) -> str:
     score = datasets.score(form.first.data.dataset)
     numbers = _numbers(answers.scores(form.found, titles))
     rows = [row for label, run in form.found.items() for row in answers.rows(titles[label], run)]
+    meanings = paragraph(" ".join(f"{word}: {meaning}" for word, meaning in answers.MEANINGS), "small")
     parts = [
         "" if is_alone else f"<h2>{escape(FORMS[form.size])}</h2>",
         paragraph(form.finding, "finding"),
@@ -126,7 +127,7 @@ def _answer(form: _Form, *, is_alone: bool) -> str:
         f'<div class="card">{figure(lambda dark: draw(dark=dark))}{paragraph(_levels(known, score), "small")}'
         f"{paragraph(_STANDINGS, 'small')}</div>",
         folded(f"The numbers: final {score}, %", table(("run", "ε", "mean", "95 % interval", "seeds"), numbers, "Numbers")),
-        folded("What each ε is, and where each result comes from", table(answers.HEADS, rows, "Sources")),
+        folded("What each ε is, and where each result comes from", table(answers.HEADS, rows, "Sources") + meanings),
         folded("Data, networks, machines and commits", _sources(form, titles)),
     ]
     return f"<section>{''.join(parts)}</section>"
