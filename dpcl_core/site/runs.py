@@ -71,7 +71,7 @@ def pages() -> Iterator[Page]:
 def _recorded(question: Question) -> list[_Form]:
     """Its forms with recorded results, largest first; settings are as the preset says, whatever networks are here."""
     forms = []
-    for size, preset in reversed(question.forms.items()):
+    for size, preset in reversed(list(question.forms.items())):
         specs = presets.variants(preset.name)
         if found := questions.recorded(specs):
             forms.append(_Form(size, preset, specs, found))

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from dpcl_core import cli, presets
-from dpcl_core.elements import anchors, budget_source, drag, hero, tokens
-from dpcl_core.elements.element import ANCHORS, DRAG, HERO, TOKENS, Element, theme
+from dpcl_core.elements import anchors, budget_source, doors, drag, hero, tokens
+from dpcl_core.elements.element import ANCHORS, DOOR, DRAG, HERO, TOKENS, Element, theme
 from dpcl_core.errors import BadInput
 from dpcl_core.explorers.token_layers import Dials
 from dpcl_core.papers import answers, catalog, questions, report
@@ -23,11 +23,11 @@ from tests.support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_BYTES = 1_500_000
-EXPLORABLES = {
-    "index.html": (HERO, hero.document()),
-    "budget.html": (DRAG, drag.document(budget_source.digits("prior-const", 5), 1.0, ("accuracy", "matrix", "classes"))),
-    "words.html": (TOKENS, tokens.document(None, Dials(), tokens.FIRST, "your sentence", tokens.BUDGETS, None)),
-    "clients.html": (ANCHORS, anchors.document(384, 50, 0.1, "centred")),
+EXPLORABLES: dict[str, list[tuple[Element, object]]] = {
+    "index.html": [(HERO, hero.document()), *((DOOR, doors.document(door)) for door in hero.DOORS)],
+    "budget.html": [(DRAG, drag.document(budget_source.digits("prior-const", 5), 1.0, ("accuracy", "matrix", "classes")))],
+    "words.html": [(TOKENS, tokens.document(None, Dials(), tokens.FIRST, "your sentence", tokens.BUDGETS, None))],
+    "clients.html": [(ANCHORS, anchors.document(384, 50, 0.1, "centred"))],
 }
 
 
@@ -124,12 +124,10 @@ def test_every_page_has_its_parts(texts: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("name", EXPLORABLES)
 def test_elements_and_their_data_are_the_apps_own(texts: dict[str, str], name: str) -> None:
-    one, data = EXPLORABLES[name]
-    assert isinstance(one, Element)
     in_page = texts[name].replace("<\\/", "</").replace("<\\!--", "<!--")
-    assert one.classic in in_page
-    (drawn,) = re.findall(r"^draw\((.*)\);$", in_page, re.MULTILINE)
-    assert json.loads(drawn) == json.loads(json.dumps(data))
+    assert all(one.classic in in_page for one, _ in EXPLORABLES[name])
+    drawn = re.findall(r"^draw\((.*)\);$", in_page, re.MULTILINE)
+    assert [json.loads(data) for data in drawn] == [json.loads(json.dumps(data)) for _, data in EXPLORABLES[name]]
     assert theme() in in_page
 
 
