@@ -252,6 +252,7 @@ def _details(name: str, found: Mapping[str, Measured], newest: Set | None) -> No
     if found:
         rows = [list(map(plain, row)) for label, run in found.items() for row in answers.rows(titles[label], run)]
         layout.table(answers.HEADS, rows, names=3)
+        st.caption(" ".join(f"**{word}**: {meaning}" for word, meaning in answers.MEANINGS.items()))
     stored = {label: run.run_id for label, run in found.items() if run.run_id is not None}
     stored |= {label: run.id for label, run in newest.runs.items() if run.is_over and label not in stored} if newest else {}
     with st.container(key="runs-actions", horizontal=True, gap="small"):

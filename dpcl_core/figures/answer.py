@@ -18,7 +18,7 @@ from dpcl_core.events import References
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture, capital, counted, epsilon_label, epsilon_phrase, run_label
 from dpcl_core.figures.statistics import MIN_SEEDS, interval
-from dpcl_core.privacy.statement import Standing
+from dpcl_core.privacy.statement import Standing, at_least
 
 _LEVEL = 0.05
 
@@ -61,19 +61,25 @@ def picture(
     *,
     score: str = "accuracy",
     standings: Mapping[str, Standing] | None = None,
+    audited: Mapping[tuple[str, float], float] | None = None,
     references: References | None = None,
     dark: bool = False,
 ) -> Picture:
     """All runs in one picture: a row for each run and budget, its seeds as faint marks, the mean with its 95 % interval.
 
     Columns as in `finding`. A mark is hollow where the budget is only claimed or the replay's alone (`standings`).
+    `audited`: by run and budget, the epsilon that an attack has shown to be exceeded.
     """
     if table.empty:
         return theme.nothing("The picture appears when the first run has finished.", dark, 200)
     standings = standings or {}
     rows = list(table.groupby(["run", "epsilon"], sort=False))
     heights = [-float(place) for place in range(len(rows))]
-    names = [f"{run}, {epsilon_label(float(epsilon), standings.get(run, 'bound'))}" for (run, epsilon), _ in rows]
+    shown = {key: f", audited: at least {at_least(bound)}" for key, bound in (audited or {}).items()}
+    names = [
+        f"{run}, {epsilon_label(float(epsilon), standings.get(run, 'bound'))}{shown.get((run, float(epsilon)), '')}"
+        for (run, epsilon), _ in rows
+    ]
     drawn = theme.figure(
         dark, height=90 + 40 * len(rows), margin={"l": 12, "r": 16, "t": 16, "b": 44},
         xaxis={**theme.percent_axis(title=f"final {score}"), "tickangle": 0},

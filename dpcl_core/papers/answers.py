@@ -15,13 +15,19 @@ from dpcl_core.figures.picture import Picture, epsilon_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import ceilings
 from dpcl_core.papers.measured import Measured
-from dpcl_core.privacy.statement import Standing, shown
+from dpcl_core.privacy.statement import Standing, at_least, shown
 from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
     import pandas as pd
 
-HEADS = ("run", "result from", "what its ε is", "ε asked", "ε accounted", "score, %")  # of `rows`; the first three are words
+# of `rows`; the first three are words
+HEADS = ("run", "result from", "what its ε is", "ε asked", "ε accounted", "ε audited", "score, %")
+MEANINGS = {
+    "Accounted": "ε is at most this, added up from every release the run recorded.",
+    "Only claimed": "the paper's number, which nothing here proves.",
+    "Audited": "ε is at least this, shown by an attack; a dash means none was made.",
+}
 RECORD = "references.json"
 _MEANING = {"bound": "accounted", "claimed": "only claimed", "replay": "of the replay alone"}
 
@@ -48,6 +54,11 @@ def picture(
     return answer.picture(
         scores(found, titles), score=datasets.score(spec.data.dataset), references=references, dark=dark,
         standings=_standings(found, titles),
+        audited={
+            (titles[label], model.epsilon): bound
+            for label, run in found.items() for model in run.models
+            if (bound := run.audited(model.epsilon)) is not None
+        },
     )  # fmt: skip
 
 
@@ -74,7 +85,9 @@ def rows(title: str, run: Measured) -> list[tuple[str, ...]]:
         values = list(run.by_seed(epsilon, "AA").values())
         mean = f"{100 * sum(values) / len(values):.1f}" if values else "–"
         meaning = "no noise" if math.isinf(epsilon) else _MEANING[kind]
-        found.append((title, source, meaning, epsilon_text(epsilon), shown(spent), mean))
+        proved = run.audited(epsilon)
+        audited = "–" if proved is None else f"≥ {at_least(proved)}"
+        found.append((title, source, meaning, epsilon_text(epsilon), shown(spent), audited, mean))
     return found
 
 

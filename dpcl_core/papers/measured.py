@@ -41,6 +41,7 @@ class Model:
     `curves`: "AA" and "AF" after each task, None where not defined; empty in older records.
 
     `channel_epsilons`: accounted epsilon of "replay", "head" and "total" where private data leave in two ways; else empty.
+    `audited_epsilon`: the largest lower bound of an attack on this budget; None where none was made.
     """
 
     epsilon: float
@@ -50,6 +51,7 @@ class Model:
     by_rule: Mapping[str, float]
     channel_epsilons: Annotated[Mapping[str, float], Field(validation_alias="ways")] = field(default_factory=dict)
     curves: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    audited_epsilon: float | None = None
 
     def value(self, metric: str, rule: str | None = None) -> float | None:
         """A metric, or the average accuracy (AA) of one prediction rule; None where it is not defined."""
@@ -93,6 +95,11 @@ class Measured:
         budgets = [model.channel_epsilons for model in self.models if model.epsilon == epsilon]
         return {name: max(epsilons[name] for epsilons in budgets) for name in (budgets[0] if budgets else ())}
 
+    def audited(self, epsilon: float) -> float | None:
+        """The largest lower bound that an attack showed for a budget; None where none was made."""
+        bounds = [model.audited_epsilon for model in self.models if model.epsilon == epsilon]
+        return max((bound for bound in bounds if bound is not None), default=None)
+
     @property
     def rules(self) -> tuple[str, ...]:
         """The prediction rules with recorded accuracies, the run's own first."""
@@ -121,8 +128,9 @@ def of_run(run: Run, events: Iterable[Event]) -> Measured:
             values = {**event.metrics, **ends.get(cell, {"pooled": None})}
             matrix = matrices.get(cell, [])
             curves = {"AA": tuple(metrics.average_accuracy(matrix)), "AF": tuple(metrics.average_forgetting(matrix))}
+            by_rule, audited = last.get(cell, {}), None if bound.audit is None else bound.audit.lower_bound
             models.append(
-                Model(cell.epsilon, cell.seed, bound.epsilon, values, last.get(cell, {}), ways_out(bound), curves)
+                Model(cell.epsilon, cell.seed, bound.epsilon, values, by_rule, ways_out(bound), curves, audited)
             )
     date = time.strftime("%Y-%m-%d", time.localtime(finished))
     return Measured(spec, title, date, finished - started, run.device, run.id, tuple(models))
@@ -191,6 +199,7 @@ def _to_json(run: Measured) -> dict[str, JsonValue]:
                 "by_rule": {name: _rounded(value) for name, value in model.by_rule.items()},
                 "ways": {name: plain_number(value) for name, value in model.channel_epsilons.items()},
                 **({"curves": _curves(model)} if model.curves else {}),  # older lines stay as they are
+                **({} if model.audited_epsilon is None else {"audited_epsilon": _rounded(model.audited_epsilon)}),
             }
             for model in run.models
         ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from dpcl_core import presets
@@ -14,7 +14,9 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import catalog, measured
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import Size
+from dpcl_core.papers.run_names import run_name
 from dpcl_core.presets import Preset, Shows
+from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.sets import Sets
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import DataSpec, RunSpec
@@ -104,7 +106,10 @@ def titles(name: str) -> Mapping[str, str]:
 def named(runs: Mapping[str, RunSpec]) -> dict[str, str]:
     """The same for these runs."""
     counts = Counter(spec.method for spec in runs.values())
-    return {label: methods.card(spec.method).title if counts[spec.method] == 1 else label for label, spec in runs.items()}
+    return {
+        label: methods.card(spec.method).title if counts[spec.method] == 1 else run_name(label)
+        for label, spec in runs.items()
+    }
 
 
 def duration(name: str, store: Store, device: str = "cpu") -> Duration:
@@ -146,7 +151,7 @@ def results(name: str, store: Store) -> dict[str, Measured]:
     for label, spec in runs.items():
         run_id, recorded = ids.get(spec.digest()), _recorded().get(spec.digest())
         if run_id is not None:
-            found[label] = measured.of_run(store.get(run_id), store.events(run_id))
+            found[label] = _with_audits(measured.of_run(store.get(run_id), store.events(run_id)), run_id, store)
         elif recorded is not None:
             found[label] = recorded
     return found
@@ -166,6 +171,21 @@ def n_answered(names: Sequence[str], store: Store) -> dict[str, tuple[int, int]]
         name: (sum(one in here for one in of), sum(one not in here and one in _recorded() for one in of))
         for name, of in digests.items()
     }
+
+
+def _with_audits(run: Measured, run_id: str, store: Store) -> Measured:
+    """The run with the lower bounds of the audits that were started on it, where they exceed its own."""
+    bounds: dict[float, float] = {}
+    for audit in Audits(store).of_run(run_id):
+        for one in audit.results:
+            bounds[one.claimed] = max(one.lower_bound, bounds.get(one.claimed, 0.0))
+    models = [
+        replace(model, audited_epsilon=max(bounds[model.epsilon], model.audited_epsilon or 0.0))
+        if model.epsilon in bounds
+        else model
+        for model in run.models
+    ]
+    return replace(run, models=tuple(models))
 
 
 @cache

@@ -346,6 +346,11 @@ def gaussian_odds_bound(sigma: float, sensitivity: float = 1.0) -> float:
     return 1.0 if sigma == 0 else 0.5 * math.erfc(-sensitivity / (2 * sigma) / math.sqrt(2))
 
 
+def at_least(epsilon: float) -> str:
+    """A lower bound as it is printed: two decimals, rounded down."""
+    return f"{math.floor(100 * epsilon) / 100:.2f}"
+
+
 def shown(value: float) -> str:
     """A number about privacy as it is printed: three digits, rounded up, infinity as ∞."""
     if math.isinf(value):

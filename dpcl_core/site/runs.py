@@ -126,10 +126,15 @@ def _answer(form: _Form, *, is_alone: bool) -> str:
         f'<div class="card">{figure(lambda dark: draw(dark=dark))}{paragraph(_levels(known, score), "small")}'
         f"{paragraph(_STANDINGS, 'small')}</div>",
         folded(f"The numbers: final {score}, %", table(("run", "ε", "mean", "95 % interval", "seeds"), numbers, "Numbers")),
-        folded("What each ε is, and where each result comes from", table(answers.HEADS, rows, "Sources")),
+        folded("What each ε is, and where each result comes from", table(answers.HEADS, rows, "Sources") + _meanings()),
         folded("Data, networks, machines and commits", _sources(form, titles)),
     ]
     return f"<section>{''.join(parts)}</section>"
+
+
+def _meanings() -> str:
+    """What stands in the columns of budgets."""
+    return paragraph(" ".join(f"{word}: {meaning}" for word, meaning in answers.MEANINGS.items()), "small")
 
 
 def _levels(known: References, score: str) -> str:

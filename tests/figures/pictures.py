@@ -99,7 +99,7 @@ PICTURES: dict[str, Callable[[bool], Picture]] = {
     "anchors.signal_and_noise": lambda dark: anchors.signal_and_noise(tables.statistics([TOLD]), dark=dark),
     "answer.picture": lambda dark: answer.picture(
         test_answer.table(a={1.0: [0.5, 0.6, 0.7]}, b={1.0: [0.6, 0.5, 0.72], math.inf: [0.9, 0.8, 0.85]}),
-        standings={"b": "claimed"}, references=REFERENCES, dark=dark,
+        standings={"b": "claimed"}, audited={("b", 1.0): 2.3456}, references=REFERENCES, dark=dark,
     ),
     "attack.duel": lambda dark: attack.duel(
         test_attack.played(1.0), sigma=test_attack.SIGMA, epsilon=1.0, delta=1e-5, dark=dark

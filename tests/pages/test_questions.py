@@ -12,7 +12,7 @@ from dpcl_core.papers import questions
 from dpcl_core.runs.sets import Sets
 from dpcl_core.runs.store import Status, Store
 from tests.pages.conftest import Open, words
-from tests.support import replay
+from tests.support import audited, replay
 
 NAME = "digits-cosine"
 
@@ -70,6 +70,16 @@ def test_every_end_has_its_words(open_page: Open, store: Store, status: Status, 
     assert ("ends at" in words(page)) == (status == "finished")
 
 
+def test_the_answer_shows_what_an_audit_of_its_run_has_proved(open_page: Open, store: Store) -> None:
+    spec = presets.load(NAME)
+    run_id = replay.fill(store, spec, replay.recorded(spec))
+    audited.fill(store, run_id, "finished", audited.result(1.0, proved=0.519))
+    page = open_page("questions", question=NAME)
+    assert not page.exception
+    assert "≥ 0.51 |" in words(page)  # a lower bound is rounded down
+    assert "audited: at least 0.51" in page.get("plotly_chart")[0].proto.spec
+
+
 def test_the_gallery_starts_the_smallest_form_and_goes_to_its_answer(
     open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,7 +100,7 @@ def test_a_question_without_a_result_says_what_start_will_do(open_page: Open) ->
 
 def test_the_only_run_of_a_method_has_its_title() -> None:
     assert questions.titles(NAME) == {"main": methods.card("cosine").title}
-    assert set(questions.titles("blurry-digits").values()) == set(presets.variants("blurry-digits"))
+    assert questions.titles("blurry-digits")["not-blurred"] == "Nothing strays"
 
 
 def test_every_question_has_a_place_in_both_groupings() -> None:

@@ -169,7 +169,7 @@ def test_figures_survive_their_file_and_newer_ones_take_the_place_of_older(tmp_p
     file = tmp_path / "new" / "figures.json"
     first = run(lambda epsilon, seed: 0.5, spec=_spec("paper-split-cifar-100-small", "cosine"), epsilons=(1.0, math.inf))
     ways = {"replay": 1.0, "head": math.inf, "total": math.inf}
-    first = replace(first, models=tuple(replace(model, channel_epsilons=ways) for model in first.models))
+    first = replace(first, models=tuple(replace(m, channel_epsilons=ways, audited_epsilon=2.5) for m in first.models))
     other = run(lambda epsilon, seed: 0.25, by_rule=lambda epsilon, seed: 0.125)
     measured.write(file, "tobaben", [first, other])
     assert measured.read(file) == (first, other)

@@ -10,7 +10,7 @@ import streamlit as st
 
 from dpcl_core.figures.picture import epsilon_label, epsilon_phrase
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy.statement import shown
+from dpcl_core.privacy.statement import at_least, shown
 from dpcl_core.runs import progress_estimate
 from dpcl_core.runs.audits import Audit, Audits, refusal
 from pages.parts.claims import calculator
@@ -120,7 +120,7 @@ def _results(run_audits: list[Audit], standing: Standing, *, is_open: bool) -> N
     st.markdown(plain(reading(strongest)))
     with st.expander("Claimed, accounted and audited ε of every budget", expanded=is_open, key="audit-table"):
         layout.table(("claimed", "accounted: ε at most", "audited: ε at least", "right guesses"), (
-            (epsilon_label(one.claimed, standing), calculator.bound(one.accounted), f"**{_least(one.lower_bound)}**",
+            (epsilon_label(one.claimed, standing), calculator.bound(one.accounted), f"**{at_least(one.lower_bound)}**",
              _right(one))
             for one in results
         ))  # fmt: skip
@@ -138,13 +138,13 @@ def reading(result: Audited) -> str:
     )
     if result.lower_bound == 0:
         return f"{guessed}. Tossing a coin could do as well: this proves nothing about ε."
-    return f"{guessed}; this proves ε ≥ {_least(result.lower_bound)} at {100 * result.confidence:g}\u00a0% confidence."
+    return f"{guessed}; this proves ε ≥ {at_least(result.lower_bound)} at {100 * result.confidence:g}\u00a0% confidence."
 
 
 def exceeding(result: Audited) -> str:
     """A sentence: the audit proves more than the ledger accounts for."""
     return (
-        f"The audit proves ε ≥ {_least(result.lower_bound)}, but the ledger accounts for only {shown(result.accounted)}: "
+        f"The audit proves ε ≥ {at_least(result.lower_bound)}, but the ledger accounts for only {shown(result.accounted)}: "
         "the run's release reveals more about people than it promises. Do not release it, and report this."
     )
 
@@ -153,6 +153,3 @@ def _right(result: Audited) -> str:
     return "" if result.right is None or result.guessed is None else f"{result.right:,} of {result.guessed:,}"
 
 
-def _least(epsilon: float) -> str:
-    """A lower bound, rounded down."""
-    return f"{math.floor(100 * epsilon) / 100:.2f}"
