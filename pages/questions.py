@@ -10,7 +10,7 @@ import streamlit as st
 
 from dpcl_core import checks, presets
 from dpcl_core.data import catalog as datasets
-from dpcl_core.papers import answers, ceilings, questions
+from dpcl_core.papers import answers, ceilings, questions, tables
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.questions import Duration, Question
 from dpcl_core.results import references
@@ -251,8 +251,10 @@ def _details(name: str, found: Mapping[str, Measured], newest: Set | None) -> No
     titles = questions.titles(name)
     if found:
         rows = [list(map(plain, row)) for label, run in found.items() for row in answers.rows(titles[label], run)]
-        layout.table(answers.HEADS, rows, names=3)
+        layout.table(answers.HEADS, rows, names=2)
         st.caption(" ".join(f"**{word}**: {meaning}" for word, meaning in answers.MEANINGS))
+        with st.expander("Where the results come from"):
+            st.markdown("\n".join(f"- {plain(tables.source(titles[label], run))}" for label, run in found.items()))
     stored = {label: run.run_id for label, run in found.items() if run.run_id is not None}
     stored |= {label: run.id for label, run in newest.runs.items() if run.is_over and label not in stored} if newest else {}
     with st.container(key="runs-actions", horizontal=True, gap="small"):

@@ -21,7 +21,7 @@ from dpcl_core.spec import RunSpec
 if TYPE_CHECKING:
     import pandas as pd
 
-HEADS = ("run", "result from", "what its ε is", "ε asked", "ε accounted", "ε audited", "score, %")  # of `rows`
+HEADS = ("run", "what its ε is", "ε asked", "ε accounted", "ε audited", "score, %")  # of `rows`
 MEANINGS = (
     ("Accounted", "ε is at most this, added up from every release the run recorded."),
     ("Only claimed", "the paper's number, which nothing here proves."),
@@ -79,8 +79,6 @@ def _audited(found: Mapping[str, Measured], titles: Mapping[str, str]) -> dict[t
 
 def rows(title: str, run: Measured) -> list[tuple[str, ...]]:
     """One row per budget of a run, under `HEADS`."""
-    recorded = ", ".join(filter(None, [run.date, run.machine, run.commit[:7]]))
-    source = f"run of {run.date}" if run.run_id else f"recorded: {recorded}"
     found: list[tuple[str, ...]] = []
     kind = methods.standing(run.spec)
     for epsilon in sorted({model.epsilon for model in run.models}):
@@ -90,7 +88,7 @@ def rows(title: str, run: Measured) -> list[tuple[str, ...]]:
         meaning = "no noise" if math.isinf(epsilon) else _MEANING[kind]
         bound = run.audited(epsilon)
         audited = "–" if bound is None else f"≥ {at_least(bound)}"
-        found.append((title, source, meaning, epsilon_text(epsilon), shown(spent), audited, mean))
+        found.append((title, meaning, epsilon_text(epsilon), shown(spent), audited, mean))
     return found
 
 

@@ -127,7 +127,7 @@ def _answer(form: _Form, *, is_alone: bool) -> str:
         f'<div class="card">{figure(lambda dark: draw(dark=dark))}{paragraph(_levels(known, score), "small")}'
         f"{paragraph(_STANDINGS, 'small')}</div>",
         folded(f"The numbers: final {score}, %", table(("run", "ε", "mean", "95 % interval", "seeds"), numbers, "Numbers")),
-        folded("What each ε is, and where each result comes from", table(answers.HEADS, rows, "Sources") + meanings),
+        folded("What each ε is", table(answers.HEADS, rows, "Budgets") + meanings),
         folded("Data, networks, machines and commits", _sources(form, titles)),
     ]
     return f"<section>{''.join(parts)}</section>"

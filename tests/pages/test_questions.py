@@ -27,7 +27,7 @@ def test_the_gallery_has_every_preset(open_page: Open) -> None:
 def test_records_answer_a_question_that_never_ran_here(open_page: Open) -> None:
     page = open_page("questions", question="cifar100-cosine")
     assert not page.exception
-    assert "recorded: " in words(page)
+    assert "recorded on " in words(page)
     assert page.get("plotly_chart")
 
 
