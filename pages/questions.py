@@ -236,9 +236,7 @@ def _stop(set_id: str) -> None:
 def _picture(name: str, found: Mapping[str, Measured]) -> None:
     store, titles = state.store(), questions.titles(name)
     spec = next(iter(questions.specs(name).values()))
-    # The untrained network is tested by a run; a run that happened here has its score among its events.
-    run_id = next((run.run_id for run in found.values() if run.run_id is not None and run.spec.data == spec.data), None)
-    known = references(spec, () if run_id is None else store.events(run_id), ceilings.known(spec, store=store))
+    known = answers.with_untrained(references(spec, (), ceilings.known(spec, store=store)), spec, found)
     picture = answers.picture(spec, found, titles, known, dark=style.is_dark())
     total = len(questions.specs(name))
     note = "" if len(found) == total else f"{len(found)} of {total} runs have a result"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -92,13 +93,19 @@ def rows(title: str, run: Measured) -> list[tuple[str, ...]]:
     return found
 
 
-def recorded_references(preset: str, spec: RunSpec) -> References:
+def with_untrained(known: References, spec: RunSpec, found: Mapping[str, Measured]) -> References:
+    """The references with the untrained network's score that a run on the same data measured, if they have none."""
+    measured = (run.untrained for run in found.values() if run.spec.data == spec.data and run.untrained is not None)
+    return known if known.untrained is not None else replace(known, untrained=next(measured, None))
+
+
+def recorded_references(preset: str, spec: RunSpec, found: Mapping[str, Measured]) -> References:
     """Chance and the untrained network as recorded where the data were, with the recorded ceiling; no data are read.
 
     `spec`: the preset's first run. Raises KeyError for a preset without a record (`scripts/record_references.py`).
     """
     known = _references()[preset]
-    return References(known["chance"] or 0.0, known["untrained"], ceilings.known(spec))
+    return with_untrained(References(known["chance"] or 0.0, known["untrained"], ceilings.known(spec)), spec, found)
 
 
 @cache

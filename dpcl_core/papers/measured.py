@@ -18,7 +18,7 @@ from pydantic import Field, TypeAdapter
 
 from dpcl_core import checks, machine, metrics, paths
 from dpcl_core.errors import BadInput
-from dpcl_core.events import CellFinished, Event, JsonValue, Started, TaskLearned, plain_number
+from dpcl_core.events import CellFinished, Event, JsonValue, References, Started, TaskLearned, plain_number
 from dpcl_core.privacy.statement import ways_out
 from dpcl_core.runs.store import Run
 from dpcl_core.spec import Cell, RunSpec
@@ -66,7 +66,8 @@ class Measured:
     """One run's results. `dataset_title`: the data actually used; `run_id` is None for a recorded run.
 
     `edition`: the version of what settings meant when it was made, see EDITION. `machine` and `commit` are of recorded runs,
-    as `dpcl_core.machine` names them; empty where a record is older than they are.
+    as `dpcl_core.machine` names them; empty where a record is older than they are. `untrained`: the public network's score
+    on the same test data before training, where the run measured it.
     """
 
     spec: RunSpec
@@ -79,6 +80,7 @@ class Measured:
     edition: int = EDITION
     machine: str = ""
     commit: str = ""
+    untrained: float | None = None
 
     @property
     def made_before(self) -> tuple[str, ...]:
@@ -113,9 +115,12 @@ def of_run(run: Run, events: Iterable[Event]) -> Measured:
     last: dict[Cell, Mapping[str, float]] = {}
     ends: dict[Cell, dict[str, float | None]] = {}
     matrices: dict[Cell, list[Sequence[float | None]]] = {}
+    untrained = None
     for event in events:
         if isinstance(event, Started):
             title = event.dataset_title
+        elif isinstance(event, References):
+            untrained = event.untrained
         elif isinstance(event, TaskLearned):
             by_task = {f"task{k}": value for k, value in enumerate(event.accuracy, start=1)}
             matrices.setdefault(event.cell, []).append(event.accuracy)
@@ -133,7 +138,8 @@ def of_run(run: Run, events: Iterable[Event]) -> Measured:
                 Model(cell.epsilon, cell.seed, bound.epsilon, values, by_rule, ways_out(bound), curves, audited)
             )
     date = time.strftime("%Y-%m-%d", time.localtime(finished))
-    return Measured(spec, title, date, finished - started, run.device, run.id, tuple(models))
+    seconds = finished - started
+    return Measured(spec, title, date, seconds, run.device, run.id, tuple(models), untrained=untrained)
 
 
 @cache
@@ -188,6 +194,7 @@ def _to_json(run: Measured) -> dict[str, JsonValue]:
         "seconds": round(run.seconds, 1),
         "device": run.device,
         **({"machine": run.machine, "commit": run.commit} if run.machine else {}),  # older lines stay as they are
+        **({} if run.untrained is None else {"untrained": _rounded(run.untrained)}),
         "edition": run.edition,
         "spec": json.loads(run.spec.model_dump_json()),
         "models": [
@@ -226,4 +233,5 @@ def _from_json(document: Mapping[str, object]) -> Measured:
         edition=int(cast(int, document.get("edition", 1))),
         machine=str(document.get("machine", "")),
         commit=str(document.get("commit", "")),
+        untrained=cast("float | None", document.get("untrained")),
     )

@@ -113,7 +113,7 @@ def _about(question: Question) -> str:
 def _answer(form: _Form, *, is_alone: bool) -> str:
     """One form: its finding, the picture of all runs, and the numbers as a table."""
     titles, specs = form.titles, form.specs
-    known = answers.recorded_references(form.preset.name, form.first)
+    known = answers.recorded_references(form.preset.name, form.first, form.found)
     draw = partial(answers.picture, form.first, form.found, titles, known)
     missing = [titles[label] for label in specs if label not in form.found]
     score = datasets.score(form.first.data.dataset)

@@ -21,7 +21,7 @@ RECORDED = [
 def test_a_recorded_question_has_references_and_they_follow_from_the_labels(name: str) -> None:
     """`python -m scripts.record_references` writes them, with five decimals."""
     spec = next(iter(presets.variants(name).values()))
-    recorded = answers.recorded_references(name, spec)
+    recorded = answers.recorded_references(name, spec, {})
     try:
         checks.check(spec)
     except DataMissing as error:
