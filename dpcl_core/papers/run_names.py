@@ -14,22 +14,22 @@ _NUMBER = r"(\d+(?:\.\d+)?)"
 def run_name(label: str) -> str:
     """The words for a run's label: a known beginning with any number of known endings; the label itself if it has none."""
     beginnings, endings = _patterns()
-    if whole := _words(label, beginnings):
+    if (whole := _words(label, beginnings)) is not None:
         return whole
     for place in (found.start() for found in re.finditer("-", label)):  # the first that fits has the longest ending
         name, rest = run_name(label[:place]), _endings(label[place + 1 :], endings)
         if rest and name != label[:place]:
-            return ", ".join([name, *rest])
+            return ", ".join(filter(None, [name, *rest]))
     return label
 
 
 def _endings(text: str, patterns: _Patterns) -> list[str]:
     """The words of an ending, or of several joined by hyphens; empty where there is one that is not known."""
-    if words := _words(text, patterns):
+    if (words := _words(text, patterns)) is not None:
         return [words]
     for place in (found.start() for found in re.finditer("-", text)):
         first, rest = _words(text[:place], patterns), _endings(text[place + 1 :], patterns)
-        if first and rest:
+        if first is not None and rest:
             return [first, *rest]
     return []
 
@@ -37,13 +37,13 @@ def _endings(text: str, patterns: _Patterns) -> list[str]:
 _Patterns = tuple[tuple[re.Pattern[str], str], ...]
 
 
-def _words(text: str, patterns: _Patterns) -> str:
+def _words(text: str, patterns: _Patterns) -> str | None:
     for pattern, words in patterns:
         if found := pattern.fullmatch(text):
             for number in found.groups():
                 words = words.replace("#", number, 1)
             return words
-    return ""
+    return None
 
 
 @cache

@@ -28,6 +28,7 @@ FILE = "runs.html"
 FORMS: Mapping[Size, str] = {
     "small": "Small: part of the data, minutes", "bundled": "Larger: more data, hours", "full": "As published",
 }  # fmt: skip
+MOST_NAMES = 4
 _STANDINGS = (
     "A filled circle: ε is accounted, a bound on everything the run releases. A hollow diamond: ε is only claimed by the "
     "paper, or holds for the replay alone."
@@ -112,10 +113,9 @@ def _about(question: Question) -> str:
 
 def _answer(form: _Form, *, is_alone: bool) -> str:
     """One form: its finding, the picture of all runs, and the numbers as a table."""
-    titles, specs = form.titles, form.specs
+    titles = form.titles
     known = answers.recorded_references(form.preset.name, form.first, form.found)
     draw = partial(answers.picture, form.first, form.found, titles, known)
-    missing = [titles[label] for label in specs if label not in form.found]
     score = datasets.score(form.first.data.dataset)
     numbers = _numbers(answers.scores(form.found, titles))
     rows = [row for label, run in form.found.items() for row in answers.rows(titles[label], run)]
@@ -123,7 +123,7 @@ def _answer(form: _Form, *, is_alone: bool) -> str:
     parts = [
         "" if is_alone else f"<h2>{escape(FORMS[form.size])}</h2>",
         paragraph(form.finding, "finding"),
-        paragraph(f"Not recorded: {', '.join(missing)}." if missing else "", "small"),
+        paragraph(_missing(form), "small"),
         f'<div class="card">{figure(lambda dark: draw(dark=dark))}{paragraph(_levels(known, score), "small")}'
         f"{paragraph(_STANDINGS, 'small')}</div>",
         folded(f"The numbers: final {score}, %", table(("run", "ε", "mean", "95 % interval", "seeds"), numbers, "Numbers")),
@@ -131,6 +131,14 @@ def _answer(form: _Form, *, is_alone: bool) -> str:
         folded("Data, networks, machines and commits", _sources(form, titles)),
     ]
     return f"<section>{''.join(parts)}</section>"
+
+
+def _missing(form: _Form) -> str:
+    """Which runs are not recorded, or how many where naming them would fill the page."""
+    names = [form.titles[label] for label in form.specs if label not in form.found]
+    if len(names) > MOST_NAMES:
+        return f"{len(form.found)} of {len(form.specs)} runs are recorded."
+    return f"Not recorded: {'; '.join(names)}." if names else ""
 
 
 def _levels(known: References, score: str) -> str:

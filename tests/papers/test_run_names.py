@@ -14,6 +14,7 @@ from dpcl_core.papers.run_names import run_name
         ("cnn-64", "CNN-64"),  # the whole label before its parts
         ("seqft-fn-as-printed", "SeqFT, noise on every token, exactly as printed"),
         ("l2dp-ml-2-epochs-50-20-10-5", "L2DP-ML, 2 epochs, order 50, 20, 10, 5"),
+        ("seqft-no-noise", "SeqFT"),  # its ε says so
         ("alpha-0.2", "α = 0.2"),
         ("z=2.2 C=0.01", "Noise 2.2, clipping norm 0.01"),
         ("seqft-unheard-of", "seqft-unheard-of"),
