@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from dpcl_core.figures import html, svg
+from dpcl_core.figures import html, png, svg
 from dpcl_core.figures.picture import Picture, Provenance
 from dpcl_core.lessons import glossary
 from pages.parts.shell import link as links
@@ -67,10 +67,14 @@ def footer(
             key=f"html-{key}", type="tertiary", on_click="ignore", help="This figure as a file that opens without the app",
         )  # fmt: skip
         dark = style.is_dark()  # asked now: a download is built outside of the page's run
+        source = provenance.line() if provenance is not None else ""
         st.download_button(
-            "SVG", lambda: svg.drawn(picture, dark=dark, source=provenance.line() if provenance is not None else ""),
-            f"{key}.svg", "image/svg+xml", key=f"svg-{key}", type="tertiary", on_click="ignore",
-            help="This figure as a picture for documents and slides",
+            "SVG", lambda: svg.drawn(picture, dark=dark, source=source), f"{key}.svg", "image/svg+xml", key=f"svg-{key}",
+            type="tertiary", on_click="ignore", help="This figure as a drawing that stays sharp at every size",
+        )  # fmt: skip
+        st.download_button(
+            "PNG", lambda: png.drawn(picture, dark=dark, source=source), f"{key}.png", "image/png", key=f"png-{key}",
+            type="tertiary", on_click="ignore", help="This figure as a picture for documents and slides",
         )  # fmt: skip
         if share is not None:
             with st.popover("link", type="tertiary"):
