@@ -7,8 +7,6 @@ WORKDIR /app
 COPY requirements.txt .
 RUN if [ "$DEVICE" = cpu ] && [ -n "$TORCH_INDEX" ]; then export PIP_EXTRA_INDEX_URL="$TORCH_INDEX"; fi \
     && pip install --no-cache-dir -r requirements.txt
-# Letters for figures saved as PNG.
-RUN apt-get update && apt-get install -y --no-install-recommends fonts-dejavu-core && rm -rf /var/lib/apt/lists/*
 COPY . .
 # Public networks that see and read, inside the image.
 RUN python -m dpcl_core fetch --environment lite0 smollm2

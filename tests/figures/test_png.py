@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 import plotly.graph_objects as go
 import pytest
+import resvg_py
 from PIL import Image
 
 from dpcl_core.figures import png, svg, theme
@@ -30,3 +31,15 @@ def test_a_marker_has_its_colour_where_the_svg_has_it(dark: bool) -> None:
     ground = tuple(int(theme.ink(dark).ground[i : i + 2], 16) for i in (1, 3, 5))
     corner = np.asarray(image)[:4, :4].reshape(-1, 3)
     assert {tuple(map(int, pixel)) for pixel in corner} == {ground}
+
+
+def test_letters_are_drawn_whatever_typefaces_the_computer_has() -> None:
+    """The same figure with a word more has more ink, also without any typeface of the system."""
+    inks = []
+    for word in ("", "ε accounted"):
+        figure = go.Figure([], theme.layout(False, height=200))
+        figure.add_annotation(text=word or " ", x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False, font={"size": 30})
+        drawing = svg.drawn(Picture(figure, "A word."))
+        own = resvg_py.svg_to_bytes(svg_string=drawing, zoom=1, font_files=png.fonts(), skip_system_fonts=True)
+        inks.append(int((np.asarray(Image.open(io.BytesIO(bytes(own))).convert("L")) < 128).sum()))
+    assert inks[1] > inks[0] + 200  # eleven letters, 30 px high, strokes of some 3 px
