@@ -85,4 +85,5 @@ TOKENS = Element(
     is_isolated=False,
 )
 ANCHORS = Element("anchors", (_DOM, "anchors/play.mjs", "anchors/anchors.mjs"), is_isolated=False)
-ELEMENTS = (HERO, DRAG, TOKENS, ANCHORS)
+CALCULATOR = Element("calculator", (_DOM, "drag/replay.mjs", "calculator/accountant.mjs", "calculator/calculator.mjs"))
+ELEMENTS = (HERO, DRAG, TOKENS, ANCHORS, CALCULATOR)
