@@ -3,7 +3,6 @@
 
 const SLIDER_STEPS = 400, EDGE = { left: 46, right: 12, top: 14, bottom: 34 }, PICTURE = { width: 420, height: 210 };
 const CURVE_POINTS = 48;
-const NS_SVG = "http://www.w3.org/2000/svg";
 
 const up = (value, digits = 4) => String(Number((Math.ceil(value * 10 ** digits - 1e-6) / 10 ** digits).toFixed(digits)));
 const short = (value) => String(value < 1e-3 && value > 0 ? Number(value.toPrecision(4)).toExponential() : Number(value.toPrecision(4)));
@@ -18,14 +17,6 @@ export default function element({ data, parentElement, setStateValue }) {
   host.replaceChildren();
   if (data.panels.includes("noise")) noisePanel(memory, host);
   if (data.panels.includes("tasks")) tasksPanel(memory, host);
-}
-
-// A group of radio buttons; `choose` is called with the value chosen.
-function choices(title, options, chosen, choose) {
-  const name = `choice-${Math.random().toString(36).slice(2)}`;
-  const rows = Object.entries(options).map(([value, text]) => made("label", {},
-    made("input", { type: "radio", name, value, checked: value === chosen, onchange: () => choose(value) }), made("span", { textContent: text })));
-  return made("fieldset", {}, made("legend", { textContent: title }), made("div", { className: "options" }, ...rows));
 }
 
 // A text box with a slider, whose steps are even in the logarithm. `changed` is called with the text, and whether it was let go.
@@ -74,9 +65,7 @@ function noisePanel(memory, host) {
   const form = made("div", { className: "form" }), numbers = made("div", { className: "numbers" });
   const say = Object.fromEntries(["headline", "sentence", "odds", "how", "half"].map((name) => [name, made("p", { className: name })]));
   const error = made("p", { className: "error" }), bar = made("div", { className: "bar" }, made("i"), made("b"));
-  const picture = document.createElementNS(NS_SVG, "svg");
-  picture.setAttribute("role", "img");
-  picture.setAttribute("viewBox", `0 0 ${PICTURE.width} ${PICTURE.height}`);
+  const picture = drawn("svg", { role: "img", viewBox: `0 0 ${PICTURE.width} ${PICTURE.height}` });
   error.setAttribute("role", "alert");
   say.headline.setAttribute("role", "status");
   const ends = made("div", { className: "ends" }, ...words.ends.map((textContent) => made("span", { textContent })));
@@ -173,11 +162,11 @@ function drawCurve(picture, asked, found, half) {
   const x = (e) => EDGE.left + ((PICTURE.width - EDGE.left - EDGE.right) * Math.log(e / low[0])) / Math.log(high[0] / low[0]);
   const y = (s) => PICTURE.height - EDGE.bottom - ((PICTURE.height - EDGE.top - EDGE.bottom) * Math.log(s / low[1])) / Math.log(high[1] / low[1]);
   const parts = [];
-  for (const tick of powers(low[0], high[0])) parts.push(mark("line", { class: "grid", x1: x(tick), x2: x(tick), y1: EDGE.top, y2: PICTURE.height - EDGE.bottom }), mark("text", { x: x(tick), y: PICTURE.height - 16, "text-anchor": "middle" }, short(tick)));
-  for (const tick of powers(low[1], high[1])) parts.push(mark("line", { class: "grid", x1: EDGE.left, x2: PICTURE.width - EDGE.right, y1: y(tick), y2: y(tick) }), mark("text", { x: EDGE.left - 6, y: y(tick) + 4, "text-anchor": "end" }, short(tick)));
-  parts.push(mark("text", { x: PICTURE.width - EDGE.right, y: PICTURE.height - 2, "text-anchor": "end" }, "ε"), mark("text", { x: 8, y: EDGE.top + 4 }, "σ"));
-  parts.push(mark("polyline", { class: "curve", points: points.map(([e, s]) => `${x(e).toFixed(1)},${y(s).toFixed(1)}`).join(" ") }));
-  parts.push(mark("circle", { class: "now", cx: x(found.epsilon), cy: y(found.sigma), r: 7 }));
+  for (const tick of powers(low[0], high[0])) parts.push(drawn("line", { class: "grid", x1: x(tick), x2: x(tick), y1: EDGE.top, y2: PICTURE.height - EDGE.bottom }), drawn("text", { x: x(tick), y: PICTURE.height - 16, "text-anchor": "middle" }, short(tick)));
+  for (const tick of powers(low[1], high[1])) parts.push(drawn("line", { class: "grid", x1: EDGE.left, x2: PICTURE.width - EDGE.right, y1: y(tick), y2: y(tick) }), drawn("text", { x: EDGE.left - 6, y: y(tick) + 4, "text-anchor": "end" }, short(tick)));
+  parts.push(drawn("text", { x: PICTURE.width - EDGE.right, y: PICTURE.height - 2, "text-anchor": "end" }, "ε"), drawn("text", { x: 8, y: EDGE.top + 4 }, "σ"));
+  parts.push(drawn("polyline", { class: "curve", points: points.map(([e, s]) => `${x(e).toFixed(1)},${y(s).toFixed(1)}`).join(" ") }));
+  parts.push(drawn("circle", { class: "now", cx: x(found.epsilon), cy: y(found.sigma), r: 7 }));
   picture.replaceChildren(...parts);
   picture.setAttribute("aria-label", `ε = ${up(found.epsilon)} at σ = ${up(found.sigma)}, δ = ${short(found.delta)}. ${half}`);
 }
@@ -186,13 +175,6 @@ function powers(low, high) {
   const found = [];
   for (let power = Math.ceil(Math.log10(low)); power <= Math.log10(high); power++) found.push(Number(`1e${power}`));
   return found;
-}
-
-function mark(kind, attributes, text = "") {
-  const node = document.createElementNS(NS_SVG, kind);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.textContent = text;
-  return node;
 }
 
 function tasksPanel(memory, host) {

@@ -86,4 +86,12 @@ TOKENS = Element(
 )
 ANCHORS = Element("anchors", (_DOM, "anchors/play.mjs", "anchors/anchors.mjs"), is_isolated=False)
 CALCULATOR = Element("calculator", (_DOM, "drag/replay.mjs", "calculator/accountant.mjs", "calculator/calculator.mjs"))
-ELEMENTS = (HERO, DRAG, TOKENS, ANCHORS, CALCULATOR)
+LESSON = Element(
+    "lesson",
+    (
+        _DOM, "drag/replay.mjs", "lesson/games.mjs", "lesson/pictures.mjs", "lesson/label_steps.mjs",
+        "lesson/noise_steps.mjs", "lesson/lesson.mjs",
+    ),
+    is_isolated=False,
+)  # fmt: skip
+ELEMENTS = (HERO, DRAG, TOKENS, ANCHORS, CALCULATOR, LESSON)
