@@ -12,10 +12,10 @@ import streamlit as st
 
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
-from dpcl_core.figures.picture import LABELS, Picture, Provenance, epsilon_label
+from dpcl_core.figures.picture import Picture, Provenance, epsilon_label
 from dpcl_core.methods import catalog as methods
 from dpcl_core.results import Result
-from dpcl_core.spec import LabelSetting
+from dpcl_core.spec import LABELS, LabelSetting
 from pages.parts.claims.privacy_bar import privacy_bar
 from pages.parts.comparison import needed
 from pages.parts.shell import drag, figure_card, layout, link, state, stored_results, style

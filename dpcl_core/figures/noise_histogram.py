@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import LABELS, Picture, capital, counted, epsilon_phrase
+from dpcl_core.figures.picture import Picture, capital, counted, epsilon_phrase
 from dpcl_core.figures.statistics import interval
-from dpcl_core.spec import LabelSetting
+from dpcl_core.spec import LABELS, LabelSetting
 
 _COLOURS: dict[LabelSetting, int] = {"prior-const": 1, "prior": 0, "data": 2, "dp-learned": 3}
 

@@ -6,22 +6,23 @@ The browser adds fresh noise itself. Its arithmetic, `assets/lesson/games.mjs`, 
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
-from typing import Final, cast
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
-from dpcl_core.figures.picture import LABELS
-from dpcl_core.figures.statistics import interval_factor
 from dpcl_core.lessons import glossary, text
 from dpcl_core.lessons import label as label_game
 from dpcl_core.lessons import noise as noise_game
 from dpcl_core.lessons.label import Listing
 from dpcl_core.privacy import statement
 from dpcl_core.privacy.sums import unit_rows
+from dpcl_core.spec import LABELS
 
 NAMES: Final = ("label", "noise")
 EPSILONS: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -205,6 +206,7 @@ def _noise() -> dict[str, object]:
     train, test = stream.tasks[0].train, stream.tasks[0].test
     rows = unit_rows(train.inputs)
     sums = np.stack([rows[train.labels == label].sum(axis=0) for label in range(len(stream.classes))])
+    n_runs = len(noise_game.SEEDS)
     levels = np.rint(np.asarray(test.inputs) * _PIXEL_LEVELS).astype(np.uint8)
     return {
         "classes": list(stream.classes),
@@ -214,9 +216,9 @@ def _noise() -> dict[str, object]:
         "tests": base64.b64encode(levels.tobytes()).decode(),
         "test_labels": base64.b64encode(test.labels.astype(np.uint8).tobytes()).decode(),
         "epsilons": list(EPSILONS),
-        "interval_factor": interval_factor(len(noise_game.SEEDS)),
+        "interval_factor": float(stdtrit(n_runs - 1, 0.975)) / math.sqrt(n_runs),  # as `figures.statistics` has it
     }
 
 
 def _single(values: NDArray[np.floating]) -> str:
-    return base64.b64encode(cast(bytes, np.ascontiguousarray(values, dtype=np.float32).tobytes())).decode()
+    return base64.b64encode(np.ascontiguousarray(values, dtype=np.float32).tobytes()).decode()

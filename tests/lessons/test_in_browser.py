@@ -14,6 +14,7 @@ import pytest
 from scipy.stats import kstest
 
 from dpcl_core.elements.element import LESSON
+from dpcl_core.figures.statistics import interval_factor
 from dpcl_core.lessons import duel, in_browser, text
 from dpcl_core.lessons import label as label_game
 from dpcl_core.lessons import noise as noise_game
@@ -161,6 +162,11 @@ def test_the_noise_grows_by_its_formula(tmp_path: Path) -> None:
 def test_every_step_has_its_code_and_the_other_way_round(tmp_path: Path) -> None:
     found = run("label", "console.log(JSON.stringify([labelSteps, noiseSteps].map(Object.keys)));", tmp_path)
     assert found == [[step.key for step in text.load(name).steps] for name in in_browser.NAMES]
+
+
+def test_error_bars_are_those_of_the_figures() -> None:
+    document: dict[str, Any] = in_browser.document("noise")
+    assert document["game"]["interval_factor"] == interval_factor(len(noise_game.SEEDS))
 
 
 @pytest.mark.parametrize("name", in_browser.NAMES)

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import Guarantee
 from dpcl_core.figures import class_sums, noise_histogram, theme, tradeoff
-from dpcl_core.figures.picture import LABELS, Provenance, epsilon_label
+from dpcl_core.figures.picture import Provenance, epsilon_label
 from dpcl_core.figures.statistics import interval
 from dpcl_core.lessons import noise as game
 from dpcl_core.privacy import composition
 from dpcl_core.privacy.mechanisms import class_sums_std
 from dpcl_core.privacy.statement import shown
 from dpcl_core.scenarios.stream import TaskStream
-from dpcl_core.spec import LabelSetting
+from dpcl_core.spec import LABELS, LabelSetting
 from pages.parts.claims.privacy_bar import privacy_bar, side_by_side
 from pages.parts.lessons.stage import Stage
 from pages.parts.shell import figure_card
