@@ -5,11 +5,11 @@ const WAITING = {}; // thrown by a step that has no result before the visitor's 
 const ACTS = { label: labelSteps, noise: noiseSteps };
 
 export default function element({ data, parentElement, setStateValue }) {
-  const host = parentElement.querySelector(".ls"), from = JSON.stringify([data.name, data.start]);
+  const host = parentElement.querySelector(".ls"), from = `${data.name} ${data.epoch}`;
   const memory = memories.get(parentElement) ?? {};
   memories.set(parentElement, memory);
   memory.report = () => setStateValue("progress", { step: memory.step, done: [...memory.done], predictions: memory.predictions, values: memory.values });
-  if (memory.from === from) return; // the page calls again after a report, or when its theme changes
+  if (memory.from === from && host.firstChild) return; // the page calls again after a report, or when its theme changes
   const { step, done, predictions, values } = data.start;
   Object.assign(memory, { from, host, data, step, done: new Set(done), predictions: { ...predictions }, values: { ...values } });
   memory.kept = data.lesson.steps.map(() => new Map());
@@ -54,14 +54,14 @@ function render(memory) {
     if (memory.done.has(place)) parts.push(explained(memory, step, truth));
   }
   const intro = place === 0 ? [prose(lesson.intro)] : [], ask = data.is_quiet ? [] : [question(memory, step)]; // knows whether it is done
-  host.replaceChildren(contents(memory), where, heading, ...intro, ...ask, ...parts, onward(memory));
+  host.replaceChildren(...(data.has_steps ? [contents(memory)] : []), where, heading, ...intro, ...ask, ...parts, onward(memory));
   if (focused) host.querySelector(`[data-key="${focused}"]`)?.focus();
 }
 
 function contents(memory) {
   const { lesson, words } = memory.data;
   const items = lesson.steps.map((step, place) => {
-    const isDone = memory.done.has(place), button = made("button", { type: "button", textContent: `${place + 1}${isDone ? " ✓" : ""}`, onclick: () => go(memory, place) });
+    const isDone = memory.done.has(place), button = made("button", { type: "button", onclick: () => go(memory, place) }, `${place + 1}`, made("span", { textContent: `. ${step.title}` }), isDone ? " ✓" : "");
     button.setAttribute("aria-label", filled(isDone ? words.done : words.open, { step: place + 1, title: step.title }));
     button.title = step.title;
     if (place === memory.step) button.setAttribute("aria-current", "step");

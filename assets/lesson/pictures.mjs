@@ -46,7 +46,14 @@ export function chart(x, y, series, finding) {
     svg.append(group);
   }
   const legend = series.filter(({ name }) => name).map(({ name, kind, colour, isDashed }) => made("span", {}, made("i", { className: `${kind} ${colour}${isDashed ? " dashed" : ""}` }), name));
-  return made("figure", {}, made("div", { className: "legend", textContent: y.title }), svg, made("div", { className: "legend" }, ...legend), made("figcaption", { textContent: finding }));
+  const numbers = made("details", {}, made("summary", { textContent: "Numbers" }), numbersOf(x, y, series.filter(({ kind }) => kind === "dots" || kind === "rings")));
+  return made("figure", {}, made("div", { className: "legend", textContent: y.title }), svg, made("div", { className: "legend" }, ...legend), made("figcaption", { textContent: finding }), numbers);
+}
+
+// What was measured, as a table: a row for each point.
+function numbersOf(x, y, series) {
+  const rounded = (value) => String(Number(value.toPrecision(4)));
+  return table(["", x.title, y.title], series.flatMap(({ name, points }) => points.map(([a, b]) => [name ?? "", rounded(a), rounded(b)])));
 }
 
 // heads and rows of a table, whose first column names the row.

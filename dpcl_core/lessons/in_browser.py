@@ -24,7 +24,6 @@ from dpcl_core.privacy import statement
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.spec import LABELS
 
-NAMES: Final = ("label", "noise")
 EPSILONS: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
 LISTS: Final[Mapping[Listing, str]] = {"data": "list read from the data", "prior-const": "public list"}
 _PIXEL_LEVELS = 17  # a pixel feature is a grey level of 0 to 16 over this
@@ -94,6 +93,7 @@ _NOISE: Final = {
     },
     "learn": "Learn ten tasks",
     "ratio": "After ten tasks the noise on digit {digit} is {ratio} times as wide with one list, in this one draw.",
+    "measured": "measured",
     "draw": "Release 300 classifiers of each kind",
     "grown": "Measured over {n} released numbers: after ten tasks the noise is {one} times that of the first task with one "
     "list, {own} times with a list per task.",
@@ -122,6 +122,24 @@ class Progress:
     predictions: Mapping[int, int] = field(default_factory=dict)
     values: Mapping[str, float] = field(default_factory=dict)
 
+    def changed(self, reported: object, name: str) -> Progress:
+        """This progress in a lesson with what the browser reports; unchanged where it cannot have reported that."""
+        lesson = text.load(name)
+        choices = {str(place): len(step.choices) for place, step in enumerate(lesson.steps)}
+        controls = {control.name: control for control in lesson.controls}
+        match reported:
+            case {"step": step, "done": [*done], "predictions": Mapping() as predictions, "values": Mapping() as values}:
+                is_known = step in range(len(choices)) and all(one in range(len(choices)) for one in done)
+                is_known &= all(choice in range(choices.get(str(place), 0)) for place, choice in predictions.items())
+                is_known &= set(values) == set(controls) and all(
+                    isinstance(value, int | float) and controls[control].least <= value <= controls[control].most
+                    for control, value in values.items()
+                )
+                if is_known:
+                    chosen = {int(place): int(choice) for place, choice in predictions.items()}
+                    return Progress(step, tuple(sorted(map(int, done))), chosen, {key: float(values[key]) for key in values})
+        return self
+
 
 def title(name: str) -> str:
     """The number and title of a lesson."""
@@ -129,25 +147,36 @@ def title(name: str) -> str:
 
 
 def document(
-    name: str, start: Progress | None = None, *, hidden: Sequence[str] = (), is_quiet: bool = False
+    name: str,
+    start: Progress | None = None,
+    *,
+    epoch: str = "",
+    hidden: Sequence[str] = (),
+    is_quiet: bool = False,
+    has_steps: bool = True,
 ) -> dict[str, object]:
-    """The data of the element. `hidden`: controls that keep their value; `is_quiet`: asks for no prediction."""
+    """The data of the element, which goes to `start` when it is first drawn, and for a new `epoch`.
+
+    `hidden`: controls that keep their value; `is_quiet`: asks for no prediction; `has_steps`: lists the steps above.
+    """
     lesson, progress = text.load(name), start or Progress()
     values = {control.name: control.default for control in lesson.controls} | dict(progress.values)
     return {
         "name": name,
+        "epoch": epoch,
         "number": text.NAMES.index(name) + 1,
         "lesson": _lesson(name),
         "start": {**asdict(progress), "values": values},
         "hidden": list(hidden),
         "is_quiet": is_quiet,
+        "has_steps": has_steps,
         "delta": label_game.DELTA,
         "words": _SHARED | (_LABEL if name == "label" else _NOISE),
         "game": _game(name),
     }
 
 
-@lru_cache(maxsize=len(NAMES))
+@lru_cache(maxsize=len(text.IN_BROWSER))
 def _lesson(name: str) -> dict[str, object]:
     """The texts; those of more than a line as parts, each a plain text or a word of the glossary with its meaning."""
     lesson, seen = text.load(name), set[glossary.Word]()
@@ -172,7 +201,7 @@ def _parts(words: str, seen: set[glossary.Word]) -> list[str | list[str]]:
     return [*parts, words[done:]]
 
 
-@lru_cache(maxsize=len(NAMES))
+@lru_cache(maxsize=len(text.IN_BROWSER))
 def _game(name: str) -> dict[str, object]:
     return _label() if name == "label" else _noise()
 
@@ -216,6 +245,9 @@ def _noise() -> dict[str, object]:
         "tests": base64.b64encode(levels.tobytes()).decode(),
         "test_labels": base64.b64encode(test.labels.astype(np.uint8).tobytes()).decode(),
         "epsilons": list(EPSILONS),
+        "n_tasks": noise_game.N_TASKS,
+        "cuts": list(noise_game.CUTS),
+        "n_runs": n_runs,
         "interval_factor": float(stdtrit(n_runs - 1, 0.975)) / math.sqrt(n_runs),  # as `figures.statistics` has it
     }
 

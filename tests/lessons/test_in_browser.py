@@ -18,6 +18,7 @@ from dpcl_core.figures.statistics import interval_factor
 from dpcl_core.lessons import duel, in_browser, text
 from dpcl_core.lessons import label as label_game
 from dpcl_core.lessons import noise as noise_game
+from dpcl_core.lessons.in_browser import Progress
 from dpcl_core.lessons.label import Neighbours
 from dpcl_core.privacy import gaussian, statement
 from dpcl_core.privacy.lower_bound import bound_of_counts
@@ -161,7 +162,26 @@ def test_the_noise_grows_by_its_formula(tmp_path: Path) -> None:
 @node
 def test_every_step_has_its_code_and_the_other_way_round(tmp_path: Path) -> None:
     found = run("label", "console.log(JSON.stringify([labelSteps, noiseSteps].map(Object.keys)));", tmp_path)
-    assert found == [[step.key for step in text.load(name).steps] for name in in_browser.NAMES]
+    assert found == [[step.key for step in text.load(name).steps] for name in text.IN_BROWSER]
+
+
+REPORT: dict[str, object] = {"step": 2, "done": [1, 0], "predictions": {"0": 2}, "values": {"epsilon": 8}}
+
+
+def test_a_report_of_the_browser_is_taken_over() -> None:
+    assert Progress().changed(REPORT, "label") == Progress(2, (0, 1), {0: 2}, {"epsilon": 8.0})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"step": 8}, {"step": "1"}, {"done": [9]}, {"done": 3}, {"predictions": {"0": 3}}, {"predictions": {"x": 0}},
+        {"values": {}}, {"values": {"epsilon": 17}}, {"values": {"epsilon": "1"}},
+    ],
+)  # fmt: skip
+def test_what_the_browser_cannot_have_reported_changes_nothing(wrong: dict[str, object]) -> None:
+    assert Progress(1).changed({**REPORT, **wrong}, "label") == Progress(1)
+    assert Progress(1).changed(None, "label") == Progress(1)
 
 
 def test_error_bars_are_those_of_the_figures() -> None:
@@ -169,7 +189,7 @@ def test_error_bars_are_those_of_the_figures() -> None:
     assert document["game"]["interval_factor"] == interval_factor(len(noise_game.SEEDS))
 
 
-@pytest.mark.parametrize("name", in_browser.NAMES)
+@pytest.mark.parametrize("name", text.IN_BROWSER)
 def test_the_document_holds_the_lessons_own_words_and_is_small(name: str) -> None:
     document: dict[str, Any] = in_browser.document(name)
     assert len(json.dumps(document)) < 100_000
