@@ -46,19 +46,20 @@ export function chart(x, y, series, finding) {
     svg.append(group);
   }
   const legend = series.filter(({ name }) => name).map(({ name, kind, colour, isDashed }) => made("span", {}, made("i", { className: `${kind} ${colour}${isDashed ? " dashed" : ""}` }), name));
-  const numbers = made("details", {}, made("summary", { textContent: "Numbers" }), numbersOf(x, y, series.filter(({ kind }) => kind === "dots" || kind === "rings")));
+  const numbers = made("details", {}, made("summary", { textContent: "Numbers" }), numbersOf(x, series.filter(({ kind }) => kind === "dots" || kind === "rings")));
   return made("figure", {}, made("div", { className: "legend", textContent: y.title }), svg, made("div", { className: "legend" }, ...legend), made("figcaption", { textContent: finding }), numbers);
 }
 
-// What was measured, as a table: a row for each point.
-function numbersOf(x, y, series) {
+// What was measured, as a table: a row for each place across, which all series share.
+function numbersOf(x, series) {
   const rounded = (value) => String(Number(value.toPrecision(4)));
-  return table(["", x.title, y.title], series.flatMap(({ name, points }) => points.map(([a, b]) => [name ?? "", rounded(a), rounded(b)])));
+  const rows = series[0].points.map(([across], row) => [rounded(across), ...series.map(({ points }) => rounded(points[row][1]))]);
+  return table([x.title, ...series.map(({ name }) => name)], rows);
 }
 
 // heads and rows of a table, whose first column names the row.
 export function table(heads, rows, title = "") {
-  const head = made("tr", {}, ...heads.map((textContent) => made("th", { textContent, scope: "col" })));
+  const head = made("tr", {}, ...heads.map((textContent) => (textContent ? made("th", { textContent, scope: "col" }) : made("td"))));
   const body = rows.map(([name, ...cells]) => made("tr", {}, made("th", { textContent: name, scope: "row" }), ...cells.map((textContent) => made("td", { textContent }))));
   return made("div", { className: "scroll", tabIndex: 0 }, made("table", {}, ...(title ? [made("caption", { textContent: title })] : []), made("thead", {}, head), made("tbody", {}, ...body)));
 }
