@@ -25,6 +25,12 @@ from pydantic import (
 from dpcl_core.errors import BadInput, first_of
 
 LabelSetting = Literal["data", "prior", "prior-const", "dp-learned"]
+LABELS: dict[str, str] = {  # names for readers
+    "data": "labels from the data (not DP)",
+    "prior": "public list per task",
+    "prior-const": "one public list",
+    "dp-learned": "list learned under DP",
+}
 Adjacency = Literal["add-remove", "replace"]
 NoiseSource = Literal["release", "seeded"]
 Inputs = Literal["features", "images", "text"]

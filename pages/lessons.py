@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from contextlib import suppress
 from html import escape
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import streamlit as st
 
+from dpcl_core.elements.element import LESSON
 from dpcl_core.lessons import text
 from dpcl_core.lessons.text import Lesson
 from pages.parts.lessons import stage as stages
 from pages.parts.lessons.stage import Stage
 from pages.parts.shell import layout, link, style, terms
 from pages.parts.shell.header import actions, heading
+from pages.parts.shell.mount import mounted
 from pages.parts.shell.view import View
+
+if TYPE_CHECKING:
+    from dpcl_core.lessons.in_browser import Progress
 
 PREDICTION: Final = "prediction"  # name under which a link hides the predictions
 HELP = """Each step first asks for a **prediction**; then you **do** something, **see** the result, and read the
@@ -61,7 +66,10 @@ def page() -> None:
     lesson = text.load(name)
     state = _State(view, name, lesson)
     with answer:
-        _step(state, lesson)
+        if name in text.IN_BROWSER:
+            _in_browser(state)
+        else:
+            _step(state, lesson)
     share = view.commit(state.values(), CODEC)
     with side:
         _contents(state, lesson)
@@ -95,6 +103,26 @@ class _State:
     def go(self, step: int) -> None:
         """Goes to another step; a callback."""
         st.session_state[self.view.key(f"{self.name}-step")] = step
+        st.session_state[self.view.key(f"{self.name}-jumps")] = self.jumps + 1
+
+    @property
+    def jumps(self) -> int:
+        """How often this page, not the browser's element, went to another step."""
+        return int(st.session_state.get(self.view.key(f"{self.name}-jumps"), 0))
+
+    @property
+    def progress(self) -> Progress:
+        """The same for the browser's element."""
+        from dpcl_core.lessons.in_browser import Progress
+
+        return Progress(self.step, tuple(sorted(self.done)), dict(self.predictions), dict(self.controls))
+
+    def take(self, now: Progress) -> None:
+        """Takes over what the browser's element reports."""
+        self.step = st.session_state[self.view.key(f"{self.name}-step")] = now.step
+        self.done.update(now.done)
+        self.predictions.update(now.predictions)
+        self.controls.update(now.values)
 
     def values(self) -> dict[str, object]:
         """All values of the link, with other lessons in their last state."""
@@ -122,6 +150,21 @@ def _lesson(view: View) -> str:
         captions=[f"{text.load(name).question} About {text.load(name).minutes} minutes." for name in text.NAMES],
         key=view.key("lesson"),
     )
+
+
+def _in_browser(state: _State) -> None:
+    """Draws a lesson whose steps the browser computes; its reports give ticks, predictions and controls."""
+    from dpcl_core.lessons import in_browser  # loads the mechanisms, which takes seconds: after the heading
+
+    epoch = state.view.key(f"{state.name}-{state.jumps}")
+    hidden = sorted(state.hidden - {PREDICTION})
+    data = in_browser.document(
+        state.name, state.progress, epoch=epoch, hidden=hidden, is_quiet=PREDICTION in state.hidden, has_steps=False
+    )
+    reported = mounted(LESSON)(key=epoch, data=data, on_progress_change=lambda: None).get("progress")
+    state.take(state.progress.changed(reported, state.name))
+    if len(state.done) == state.n_steps:
+        st.page_link("pages/playground.py", label=":primary[Try it in the Playground →]")
 
 
 def _step(state: _State, lesson: Lesson) -> None:

@@ -14,10 +14,10 @@ from dpcl_core.elements import budget_source
 from dpcl_core.elements.budget_source import SETTINGS, TEACHING, Source
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
-from dpcl_core.figures.picture import LABELS, Picture, Provenance, epsilon_label
+from dpcl_core.figures.picture import Picture, Provenance, epsilon_label
 from dpcl_core.methods import catalog as methods
 from dpcl_core.results import Result
-from dpcl_core.spec import LabelSetting
+from dpcl_core.spec import LABELS, LabelSetting
 from pages.parts.claims.privacy_bar import privacy_bar
 from pages.parts.comparison import needed
 from pages.parts.shell import drag, figure_card, layout, link, state, stored_results, style

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, cast
 
 import streamlit as st
 
+from dpcl_core.elements import calculator as calculators
+from dpcl_core.elements.calculator import BUDGETS, DELTA, Panel, Question
+from dpcl_core.elements.element import CALCULATOR
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
 from dpcl_core.figures.picture import Provenance, epsilon_label, epsilon_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import statement
 from dpcl_core.privacy.budget import list_budget
-from dpcl_core.privacy.statement import shown
 from dpcl_core.results import Result
 from dpcl_core.spec import Adjacency
 from pages.parts.claims import accountants, calculator, cslr, l2dp_ml, pecl, privacy_bar
 from pages.parts.shell import cards, figure_card, layout, link, pickers, state, stored_results, style
 from pages.parts.shell.header import actions, heading
+from pages.parts.shell.mount import mounted
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
 from pages.parts.training import audit_panel
@@ -28,28 +31,22 @@ if TYPE_CHECKING:
 
     from dpcl_core.privacy.calculator import Answer
 
-Unknown = Literal["epsilon", "sigma", "delta"]
-BUDGETS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
-DELTA = 1e-5
 _LISTED = (0.5, 1.0, 8.0)
 _PEOPLE = (1, 5, 20, 100, 200, 500)
-UNKNOWNS: dict[str, str] = {"epsilon": "ε, from σ and δ", "sigma": "σ, from ε and δ", "delta": "δ, from ε and σ"}
-ADJACENCIES: dict[str, str] = {"add-remove": "one example more or less", "replace": "one example replaced by another"}
-MECHANISMS: dict[str, str] = {"gaussian": "Gaussian noise, once or more", "sampled": "DP-SGD: noise on random batches"}
 CLAIMS = (l2dp_ml.CLAIM, pecl.CLAIM, cslr.CLAIM)
 CODEC = link.Codec(
     [
         link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
         link.Field("epsilon", "e", "ε", link.Maybe(link.BUDGET), None),
-        link.Field("mechanism", "m", "mechanism", link.Choice(tuple(MECHANISMS)), "gaussian"),
-        link.Field("find", "f", "what to find", link.Choice(tuple(UNKNOWNS)), "sigma"),
-        link.Field("adjacency", "a", "neighbours", link.Choice(tuple(ADJACENCIES)), "add-remove"),
-        link.Field("in_epsilon", "ce", "ε given", link.Text(20), "1"),
-        link.Field("in_sigma", "cs", "σ given", link.Text(20), "3.7306"),
-        link.Field("in_delta", "cd", "δ given", link.Text(20), "1e-5"),
-        link.Field("in_rate", "cq", "share drawn a step", link.Text(20), "0.01"),
-        link.Field("in_steps", "cn", "steps", link.Text(20), "1"),
-        link.Field("tasks", "k", "tasks with the same person", link.Whole(1, 50), 10),
+        link.Field("mechanism", "m", "mechanism", link.Choice(tuple(calculators.MECHANISMS)), "gaussian"),
+        link.Field("find", "f", "what to find", link.Choice(tuple(calculators.UNKNOWNS)), "sigma"),
+        link.Field("adjacency", "a", "neighbours", link.Choice(tuple(calculators.ADJACENCIES)), "add-remove"),
+        link.Field("in_epsilon", "ce", "ε given", link.Text(calculators.MOST_CHARACTERS), "1"),
+        link.Field("in_sigma", "cs", "σ given", link.Text(calculators.MOST_CHARACTERS), "3.7306"),
+        link.Field("in_delta", "cd", "δ given", link.Text(calculators.MOST_CHARACTERS), "1e-5"),
+        link.Field("in_rate", "cq", "share drawn a step", link.Text(calculators.MOST_CHARACTERS), "0.01"),
+        link.Field("in_steps", "cn", "steps", link.Text(calculators.MOST_CHARACTERS), "1"),
+        link.Field("tasks", "k", "tasks with the same person", link.Whole(1, calculators.MOST_TASKS), 10),
         link.Field("task_epsilon", "ke", "ε of a task", link.Number(BUDGETS[0], BUDGETS[-1]), 1.0),
         *(field for claim in CLAIMS for field in claim.fields),
     ]
@@ -89,7 +86,7 @@ def page() -> None:
         above = st.container()
         _odds()
         cards.check()
-        with above:  # drawn last, because on a first visit the accountant has to load
+        with above:  # drawn last, because for random batches the accountant has to load
             values |= _calculator(view)
     share = view.commit(values, CODEC)
     actions(place, share=share, help_text=HELP, view=view)
@@ -206,43 +203,34 @@ def _spent(result: Result, chosen: float) -> pd.DataFrame:
 
 
 def _calculator(view: View) -> dict[str, object]:
-    values: dict[str, object] = {name: view[name] for name in ("in_epsilon", "in_sigma", "in_delta", "in_rate", "in_steps")}
+    start = _question(view)
     with layout.card("calculator"):
-        st.markdown("**How much noise does an ε need?**")
-        values["mechanism"] = _radio(view, "mechanism", "Mechanism", MECHANISMS)
-        values["find"] = _radio(view, "find", "Find", UNKNOWNS)
-        values["adjacency"] = _radio(view, "adjacency", "Neighbouring datasets differ by", ADJACENCIES)
-        wanted = str(values["find"])
-        is_sampled = values["mechanism"] == "sampled"
-        texts = {}
-        with st.container(horizontal=True, gap="small"):
-            for name, title in (("epsilon", "ε"), ("sigma", "σ (noise multiplier)"), ("delta", "δ")):
-                if name != wanted:
-                    texts[name] = _text(view, f"in_{name}", title)
-            if is_sampled:
-                texts["rate"] = _text(view, "in_rate", "share drawn a step")
-            texts["steps"] = _text(view, "in_steps", "steps")
-        values |= {f"in_{name}": text for name, text in texts.items()}
-        try:
-            _answer(cast(Unknown, wanted), texts, cast(Adjacency, values["adjacency"]), is_sampled=is_sampled)
-        except ValueError as refused:  # BadInput and Unaccountable: one sentence each
-            st.error(plain(str(refused)))
-    return values
+        asked = start.changed(_drawn(view, start, "noise"))
+        if asked.mechanism == "sampled":
+            try:
+                _by_losses(asked)
+            except ValueError as refused:  # BadInput and Unaccountable: one sentence each
+                st.error(plain(str(refused)))
+    given = {f"in_{name}": getattr(asked, name) for name in ("epsilon", "sigma", "delta", "rate", "steps")}
+    return {"mechanism": asked.mechanism, "find": asked.find, "adjacency": asked.adjacency, **given}
 
 
-def _radio(view: View, name: str, title: str, options: dict[str, str]) -> str:
-    start, key = list(options).index(str(view[name])), view.key(name)
-    return st.radio(title, list(options), start, format_func=options.__getitem__, key=key, horizontal=True)
+def _question(view: View) -> Question:
+    typed = {name: str(view[f"in_{name}"]) for name in ("epsilon", "sigma", "delta", "rate", "steps")}
+    chosen = {name: str(view[name]) for name in ("mechanism", "find", "adjacency")}
+    return Question(**typed, **chosen, tasks=cast(int, view["tasks"]), task_epsilon=cast(float, view["task_epsilon"]))
 
 
-def _text(view: View, name: str, title: str) -> str:
-    return st.text_input(title, str(view[name]), key=view.key(name), max_chars=20, width=150)
+def _drawn(view: View, start: Question, panel: Panel) -> object:
+    """Draws a part of the browser's calculators; returns the question that it reports."""
+    data = calculators.document(start, (panel,))
+    return mounted(CALCULATOR)(key=view.key(panel), data=data, on_question_change=lambda: None).get("question")
 
 
-def _answer(wanted: Unknown, texts: dict[str, str], adjacency: Adjacency, *, is_sampled: bool) -> None:
-    given = {name: _number(name, texts[name]) for name in ("epsilon", "sigma", "delta") if name != wanted}
-    rate = _number("sample_rate", texts["rate"]) if is_sampled else 1.0
-    steps = _whole("steps", texts["steps"])
+def _by_losses(asked: Question) -> None:
+    """Draws the answer of the app's own accountant: for random batches the browser has a looser one."""
+    given, adjacency = asked.numbers(), cast(Adjacency, asked.adjacency)
+    rate, steps = given["rate"], int(given["steps"])
     with st.spinner("Computing ..."):
         answer = _solved(given.get("epsilon"), given.get("sigma"), given.get("delta"), rate, steps, adjacency)
     results = {
@@ -250,20 +238,12 @@ def _answer(wanted: Unknown, texts: dict[str, str], adjacency: Adjacency, *, is_
         "sigma": f"σ = {_up(answer.sigma)}",
         "delta": f"δ = {answer.delta:.4g}",
     }
-    how = f"{steps:,} step{'s' if steps != 1 else ''}" + (f", each on a random share of {rate:g}" if is_sampled else "")
-    st.markdown(f"## {results[wanted]}")
-    st.markdown(
-        f"Gaussian noise of {results['sigma']} times the largest change that one example can make, {how}, is "
-        f"({results['epsilon']}, {results['delta']})-DP when neighbouring datasets differ by **{ADJACENCIES[adjacency]}**."
-    )
+    st.markdown(f"**By privacy loss distributions: {results[asked.find]}**")
     exact = statement.exact_odds(*_best_attack(answer, rate, steps, adjacency))
     st.markdown(statement.odds(answer.epsilon, answer.delta) + exact)
-    if not is_sampled:
-        st.caption("Exact, in closed form (Balle and Wang 2018). σ and ε are rounded up.")
-    else:
-        st.caption("Upper bound by privacy loss distributions (Google's dp_accounting), batches drawn by Poisson sampling.")
-        if st.toggle("Compare with two more accountants", key="more-accountants"):
-            accountants.shown(accountants.Question(rate, steps, answer.delta, adjacency, sigma=answer.sigma))
+    st.caption("Upper bound by Google's dp_accounting, with which runs are accounted; batches drawn by Poisson sampling.")
+    if st.toggle("Compare with two more accountants", key="more-accountants"):
+        accountants.shown(accountants.Question(rate, steps, answer.delta, adjacency, sigma=answer.sigma))
 
 
 @st.cache_data(max_entries=500, show_spinner=False)
@@ -283,19 +263,6 @@ def _best_attack(answer: Answer, rate: float, steps: int, adjacency: Adjacency) 
     return best.advantage, best.hits
 
 
-def _number(field: str, text: str) -> float:
-    try:
-        return float(text.strip().replace("∞", "inf"))
-    except ValueError:
-        raise BadInput(field, text, "must be a number") from None
-
-
-def _whole(field: str, text: str) -> int:
-    if not text.strip().isdecimal() or not 1 <= int(text) <= 10**7:
-        raise BadInput(field, text, "must be a whole number from 1 to 10,000,000")
-    return int(text)
-
-
 def _up(value: float, digits: int = 4) -> str:
     """A privacy parameter as text, rounded up."""
     step = 10.0**-digits
@@ -306,22 +273,10 @@ def _composition(view: View) -> dict[str, object]:
     from dpcl_core.figures import budget
     from dpcl_core.privacy import composition, gaussian
 
+    start = _question(view)
     with layout.card("composition"):
-        st.markdown("**One person in several tasks**")
-        tasks = st.slider("Tasks with the same person", 1, 50, cast(int, view["tasks"]), key=view.key("tasks"))
-        start, key = cast(float, view["task_epsilon"]), view.key("task_epsilon")
-        epsilon = st.select_slider("ε of each task", sorted({*BUDGETS, start}), start, format_func=epsilon_text, key=key)
-        total = composition.in_every_task([epsilon] * tasks, DELTA)[-1]
-        in_sum = f"ε = {shown(tasks * epsilon)}, δ = {tasks * DELTA:g}"
-        layout.table(("person", f"total at δ = {DELTA:g}", "right guesses at most"), (
-            ("in one task only (parallel)", f"ε = {shown(epsilon)}", _percent(epsilon)),
-            (f"in {tasks} tasks (sequential, exact)", f"ε = {_up(total, 3)}", _percent(total)),
-            (f"in {tasks} tasks, plain sum", in_sum, _percent(tasks * epsilon, tasks * DELTA)),
-        ))  # fmt: skip
-        st.caption(
-            "Each task is one Gaussian release, add/remove of one example. Parallel composition holds only if no person is "
-            "in two tasks and each record's task depends on that record only."
-        )
+        asked = start.changed(_drawn(view, start, "tasks"))
+    tasks, epsilon = asked.tasks, asked.task_epsilon
     noise = composition.noise_over_tasks(gaussian.sigma(epsilon, DELTA), tasks)
     picture = budget.noise_growth(noise, dark=style.is_dark())
     provenance = Provenance("computed", None, "DP cosine classifier", epsilons=(epsilon,), delta=DELTA)

@@ -6,25 +6,30 @@ const SQRT2 = Math.SQRT2;
 // Complementary error function to full precision: series below 2, continued fraction above.
 function erfc(x) {
   if (x < 0) return 2 - erfc(-x);
-  if (x < 2) {
-    let term = x, sum = x;
-    for (let n = 1; term > sum * 1e-17 && n < 200; n++) {
-      term *= (2 * x * x) / (2 * n + 1);
-      sum += term;
-    }
-    return 1 - (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x) * sum;
+  if (x >= 2) return Math.exp(-x * x) * scaledErfc(x);
+  let term = x, sum = x;
+  for (let n = 1; term > sum * 1e-17 && n < 200; n++) {
+    term *= (2 * x * x) / (2 * n + 1);
+    sum += term;
   }
+  return 1 - (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x) * sum;
+}
+
+// erfc(x) e^(x^2), which stays a number where erfc(x) is too small for one.
+function scaledErfc(x) {
+  if (x < 2) return erfc(x) * Math.exp(x * x);
   let tail = x;
   for (let n = 120; n >= 1; n--) tail = x + n / 2 / tail;
-  return Math.exp(-x * x) / Math.sqrt(Math.PI) / tail;
+  return 1 / Math.sqrt(Math.PI) / tail;
 }
 
 export const normalBelow = (x) => 0.5 * erfc(-x / SQRT2);
 
-// Smallest delta of Gaussian noise at a sensitivity of 1 (Balle and Wang 2018, Theorem 8).
+// Smallest delta of Gaussian noise at a sensitivity of 1 (Balle and Wang 2018, Theorem 8). Its second term, e^epsilon times a
+// tail, is written so that no factor overflows.
 function deltaOf(epsilon, std) {
-  const half = 1 / (2 * std);
-  return normalBelow(half - epsilon * std) - Math.exp(epsilon) * normalBelow(-half - epsilon * std);
+  const near = 1 / (2 * std) - epsilon * std, far = 1 / (2 * std) + epsilon * std;
+  return normalBelow(near) - 0.5 * Math.exp((-near * near) / 2) * scaledErfc(far / SQRT2);
 }
 
 // Smallest standard deviation that is (epsilon, delta)-DP, rounded up as privacy/gaussian.py does; 0 for infinity.
@@ -39,11 +44,10 @@ export function sigma(epsilon, delta) {
   return Math.exp((low + high) / 2) * (1 + 1e-6);
 }
 
-// The bound beside every finite budget, in percent and rounded up, as `odds` of privacy/statement.py prints it.
-export function oddsPercent(epsilon, delta) {
-  const bound = epsilon > 700 ? 1 : Math.min(1, (Math.exp(epsilon) + delta) / (1 + Math.exp(epsilon)));
-  return String(Number((Math.ceil(bound * 1e4 - 1e-6) / 100).toPrecision(6)));
-}
+// The bound beside every finite budget, and a bound in percent, rounded up, as privacy/statement.py prints them.
+export const oddsBound = (epsilon, delta) => (epsilon > 700 ? 1 : Math.min(1, (Math.exp(epsilon) + delta) / (1 + Math.exp(epsilon))));
+export const percentUp = (share) => String(Number((Math.ceil(share * 1e4 - 1e-6) / 100).toPrecision(6)));
+export const oddsPercent = (epsilon, delta) => percentUp(oddsBound(epsilon, delta));
 
 function bytes(text) {
   const raw = atob(text);

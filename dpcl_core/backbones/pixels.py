@@ -39,6 +39,11 @@ class Pixels:
             yield batch.reshape(len(batch), -1).astype(np.float32) / np.float32(255)
 
 
+def rows(content: Content) -> NDArray[np.float32]:
+    """All values at once, float32 [n, K] as `Pixels` gives them; nothing is kept in a file."""
+    return np.concatenate([*Pixels().batches(content)])
+
+
 def form(content: Content) -> Form:
     """The layout of the values of `Pixels` in a row. Raises BadInput for texts."""
     images = _valued(content)

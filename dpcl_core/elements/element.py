@@ -100,4 +100,13 @@ DOOR = Element(
     (_DOM, "drag/replay.mjs", "tokens/language.mjs", "tokens/sensitivity.mjs", "anchors/play.mjs", "doors/doors.mjs"),
     is_isolated=False,
 )
-ELEMENTS = (HERO, DRAG, TOKENS, ANCHORS, DOOR)
+CALCULATOR = Element("calculator", (_DOM, "drag/replay.mjs", "calculator/accountant.mjs", "calculator/calculator.mjs"))
+LESSON = Element(
+    "lesson",
+    (
+        _DOM, "drag/replay.mjs", "lesson/games.mjs", "lesson/pictures.mjs", "lesson/label_steps.mjs",
+        "lesson/noise_steps.mjs", "lesson/lesson.mjs",
+    ),
+    is_isolated=False,
+)  # fmt: skip
+ELEMENTS = (HERO, DRAG, TOKENS, ANCHORS, DOOR, CALCULATOR, LESSON)

@@ -11,9 +11,9 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import LABELS, Picture, capital, counted
+from dpcl_core.figures.picture import Picture, capital, counted
 from dpcl_core.privacy.statement import shown
-from dpcl_core.spec import LabelSetting
+from dpcl_core.spec import LABELS, LabelSetting
 
 
 def ledger(spent: pd.DataFrame, *, dark: bool = False) -> Picture:

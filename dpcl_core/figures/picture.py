@@ -7,17 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dpcl_core.spec import LABELS
+
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from dpcl_core.privacy.statement import Standing
-
-LABELS = {
-    "data": "labels from the data (not DP)",
-    "prior": "public list per task",
-    "prior-const": "one public list",
-    "dp-learned": "list learned under DP",
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.backbones import cache
+from dpcl_core.backbones import pixels
 from dpcl_core.data import load
 from dpcl_core.data.dataset import Form
 from dpcl_core.lessons.duel import Duel
@@ -90,7 +90,7 @@ def pictures(dataset: str = "digits", train_per_class: int | None = None, test_p
     """
     loaded = load.load(DataSpec(dataset=dataset, train_per_class=train_per_class, test_per_class=test_per_class))
     train, test = loaded.train, loaded.test
-    inputs, tested = (2 * cache.features("pixels", part.images).astype(np.float64) - 1 for part in (train, test))
+    inputs, tested = (2 * pixels.rows(part.images).astype(np.float64) - 1 for part in (train, test))
     return Pictures(loaded.title, loaded.classes, inputs, train.labels, tested, test.labels, np.unique(tested))
 
 

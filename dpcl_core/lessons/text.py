@@ -14,6 +14,7 @@ from dpcl_core.spec import Spec
 
 # In the order in which they are taught; a lesson's number is its place here.
 NAMES = ("label", "noise", "shared", "surprise", "sign", "modes", "digits")
+IN_BROWSER = ("label", "noise")  # what the browser computes (in_browser.py)
 MAX_STEPS = 8
 
 _Words = Annotated[str, Field(min_length=1)]
@@ -51,7 +52,8 @@ class Control(Spec):
 class Lesson(Spec):
     """The texts of a lesson. `intro`: what it works with; `minutes`: its approximate length.
 
-    A step's code is the function of its key's name in `pages/parts/lessons/`, in the module of the lesson's name.
+    A step's code is the function of its key's name in `pages/parts/lessons/`, in the module of the lesson's name; of those
+    `IN_BROWSER`, in `assets/lesson/`.
     """
 
     title: _Words

@@ -63,6 +63,9 @@ EXACT_ODDS = (
     "With exactly this ledger the best possible guess is right {percent} % of the time; at 0.1 % false alarms it finds "
     "{hits} % of those who took part."
 )
+# Read from the data, a list of labels has no bound.
+LIST_FROM_DATA = "The list of labels is read from the data: it can show with certainty that someone took part."
+NOT_DP = "Not DP. {reason}"
 GAUSSIAN_ODDS = "One Gaussian release with exactly this noise: the best possible guess is right {percent} % of the time."
 
 
@@ -210,7 +213,7 @@ def _caveats(
 ) -> tuple[str, ...]:
     caveats: list[str] = []
     if spec.labels == "data":
-        caveats.append("The list of labels is read from the data: it can show with certainty that someone took part.")
+        caveats.append(LIST_FROM_DATA)
     if math.isinf(cell.epsilon):
         caveats.append("No noise was added: this is the result without differential privacy.")
     else:
@@ -281,15 +284,13 @@ def words(given: Guarantee) -> Words:
             assumptions=given.assumptions,
             caveats=given.caveats,
             odds=NO_ODDS,
-            banner=f"Not DP. {reason}{channels}",
+            banner=f"{NOT_DP.format(reason=reason)}{channels}",
             is_private=False,
             layer=layer,
         )
         return _with_claim(unbounded, given, channels) if is_nominal(given) else unbounded
-    factor = shown(math.exp(given.epsilon)) if given.epsilon < 20 else f"e^{shown(given.epsilon)}"
     return Words(
-        headline=f"For any {given.unit}, taking part makes any outcome at most {factor} times as likely "
-        f"(epsilon {shown(given.epsilon)}), plus {given.delta:g} (delta).{channels}",
+        headline=f"{headline(given.unit, given.epsilon, given.delta)}{channels}",
         covered=(given.scope, f"any {given.unit}, under {given.adjacency}"),
         not_covered=given.not_covered,
         assumptions=given.assumptions,
@@ -298,6 +299,15 @@ def words(given: Guarantee) -> Words:
         banner="For teaching only: a recorded noise seed voids this bound." if given.noise == "seeded" else None,
         is_private=True,
         layer=layer,
+    )
+
+
+def headline(unit: str, epsilon: float, delta: float) -> str:
+    """A finite bound in one sentence."""
+    factor = shown(math.exp(epsilon)) if epsilon < 20 else f"e^{shown(epsilon)}"
+    return (
+        f"For any {unit}, taking part makes any outcome at most {factor} times as likely (epsilon {shown(epsilon)}), plus "
+        f"{delta:g} (delta)."
     )
 
 

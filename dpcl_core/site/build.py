@@ -15,6 +15,8 @@ PAGES: tuple[Callable[[], Page | Iterable[Page]], ...] = (
     explorables.budget,
     explorables.words,
     explorables.clients,
+    explorables.lessons,
+    explorables.calculators,
     runs.pages,
     published.pages,
 )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from html import escape
 
 from dpcl_core import paths
-from dpcl_core.elements import anchors, budget_source, doors, drag, hero, tokens
+from dpcl_core.elements import anchors, budget_source, calculator, doors, drag, hero, tokens
 from dpcl_core.elements.budget_source import SETTINGS, TASKS
-from dpcl_core.elements.element import ANCHORS, DOOR, DRAG, HERO, TOKENS, in_html
+from dpcl_core.elements.element import ANCHORS, CALCULATOR, DOOR, DRAG, HERO, LESSON, TOKENS, in_html
 from dpcl_core.elements.hero import Door
 from dpcl_core.explorers.token_layers import Dials
+from dpcl_core.lessons import in_browser, text
 from dpcl_core.site.page import Page, paragraph
 from dpcl_core.spec import LabelSetting
 
@@ -86,3 +88,25 @@ def clients() -> Page:
     data = anchors.document(*anchors.Start())
     shown = f'<div class="card">{ANCHORS.inline(data, name="clients")}</div>'
     return Page("clients.html", "Matching clients", "CSLR: can twenty clients agree without naming?", shown, "Clients")
+
+
+def calculators() -> Page:
+    """How much noise an ε needs, and what several tasks cost one person."""
+    shown = f'<div class="card">{CALCULATOR.inline(calculator.document(), name="calculators")}</div>'
+    return Page("calculators.html", calculator.TITLE, "How much noise does an ε need?", shown, "Calculators")
+
+
+def lessons() -> Iterator[Page]:
+    """The lessons that are drawn in the browser, each on a page of its own, which leads to the others."""
+    files = {name: f"lesson-{number}.html" for number, name in enumerate(text.IN_BROWSER, start=1)}
+    first = files[text.IN_BROWSER[0]]
+    for name, file in files.items():
+        others = "".join(
+            f'<a class="touch" href="{other}">{escape(in_browser.title(one))} →</a>'
+            for one, other in files.items()
+            if one != name
+        )
+        drawn = LESSON.inline(in_browser.document(name), name="lesson")
+        shown = f'<div class="card">{drawn}</div><p class="row">{others}</p>'
+        menu, under = ("Lessons", "") if file == first else ("", first)
+        yield Page(file, in_browser.title(name), "Predict, do, see, explain.", shown, menu, under)

@@ -29,13 +29,16 @@ def test_the_calculator_answers_refuses_and_answers_again(app: App, visit: Visit
     expect(card).to_contain_text("σ = 3.7307")
     epsilon = card.get_by_label("ε", exact=True)
     epsilon.fill("0")
-    epsilon.press("Enter")
-    expect(card).to_contain_text("epsilon = 0.0: must be a finite number above 0")
+    expect(card.get_by_role("alert")).to_have_text("epsilon = 0: must be a finite number above 0")
     epsilon.fill("8")
     epsilon.press("Enter")
-    expect(card).to_contain_text("σ = 0.6003")
+    expect(card.get_by_role("status")).to_have_text("σ = 0.6003")
     expect(card.get_by_role("alert")).to_have_count(0)
     page.wait_for_url(re.compile("ce=8"))
+    card.get_by_label("ε, slider").press("ArrowLeft")
+    expect(card.get_by_role("status")).not_to_have_text("σ = 0.6003")
+    card.get_by_role("radio", name="DP-SGD").check()
+    expect(card).to_contain_text("By privacy loss distributions: σ =")
 
 
 def test_a_phone_scrolls_one_way(app: App, visit: Visit) -> None:

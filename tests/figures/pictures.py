@@ -12,7 +12,6 @@ from dpcl_core.events import References
 from dpcl_core.figures import (
     anchors,
     answer,
-    attack,
     budget,
     class_sums,
     classes,
@@ -22,7 +21,6 @@ from dpcl_core.figures import (
     matching,
     members,
     needed_epsilon,
-    noise_histogram,
     parallel,
     pvalues,
     reproduction,
@@ -43,7 +41,6 @@ from dpcl_core.runs import frames
 from dpcl_core.runs import matching as tables
 from tests.figures import (
     test_answer,
-    test_attack,
     test_budget,
     test_difference,
     test_parallel,
@@ -78,7 +75,6 @@ MEMBERS = pd.DataFrame(
 RISING = {0.5: [0.3, 0.31, 0.33], 2.0: [0.5, 0.55, 0.52], 8.0: [0.8, 0.81, 0.83]}
 ANSWER = needed_epsilon.needed(RISING, 0.6)
 EXPOSURES = {"none": [[1.0, 2.0, 3.0], [8.0, 9.0, 13.0]], "hinge": [[1.0, 1.5, 2.0], [1.0, 2.0, 3.0]]}
-FORMULA = {"prior-const": [2.0, 2 * math.sqrt(2)], "prior": [2.0, 2.0]}
 
 
 def _trade_off(dark: bool) -> Picture:
@@ -100,12 +96,6 @@ PICTURES: dict[str, Callable[[bool], Picture]] = {
     "answer.picture": lambda dark: answer.picture(
         test_answer.table(a={1.0: [0.5, 0.6, 0.7]}, b={1.0: [0.6, 0.5, 0.72], math.inf: [0.9, 0.8, 0.85]}),
         standings={"b": "claimed"}, audited={("b", 1.0): 2.3456}, references=REFERENCES, dark=dark,
-    ),
-    "attack.duel": lambda dark: attack.duel(
-        test_attack.played(1.0), sigma=test_attack.SIGMA, epsilon=1.0, delta=1e-5, dark=dark
-    ),
-    "attack.proven_epsilon": lambda dark: attack.proven_epsilon(
-        {"weak": [0.1, 0.3, 0.5], "strong": [0.2, 0.8, 0.9]}, [10, 100, 1000], advertised=1.0, dark=dark
     ),
     "budget.ledger": lambda dark: budget.ledger(SPENT, dark=dark),
     "budget.noise_growth": lambda dark: budget.noise_growth(
@@ -142,13 +132,6 @@ PICTURES: dict[str, Callable[[bool], Picture]] = {
     "members.members_and_ensemble": lambda dark: members.members_and_ensemble(MEMBERS, dark=dark),
     "needed_epsilon.figure": lambda dark: needed_epsilon.figure(
         {"A": ANSWER}, [needed_epsilon.sentence(ANSWER)], colours=["#0072b2"], dark=dark
-    ),
-    "noise_histogram.measured_noise": lambda dark: noise_histogram.measured_noise(
-        {"prior-const": np.array([2.0, 2.9]), "prior": np.array([2.0, 1.98])}, FORMULA, n_numbers=640, dark=dark
-    ),
-    "noise_histogram.accuracy_by_cuts": lambda dark: noise_histogram.accuracy_by_cuts(
-        {"prior-const": {1: [0.8, 0.9, 1.0], 10: [0.4, 0.5, 0.6]}, "prior": {1: [0.9] * 3, 10: [0.9] * 3}}, epsilon=1.0,
-        dark=dark,
     ),
     "parallel.coordinates": lambda dark: parallel.coordinates(
         test_parallel.ROWS, test_parallel.FINALS, colours=test_parallel.COLOURS, score="accuracy", dark=dark

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import json
 from importlib import import_module
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -44,7 +46,16 @@ def parts(page: AppTest) -> list[str]:
     return [heading.value for heading in page.subheader]
 
 
-@pytest.mark.parametrize("name", text.NAMES)
+ON_SERVER = [name for name in text.NAMES if name not in text.IN_BROWSER]
+
+
+def drawn(page: AppTest) -> Any:
+    """What the browser's lesson is drawn from."""
+    (one,) = [json.loads(each.proto.json) for each in page.get("bidi_component") if each.proto.component_name == "lesson"]
+    return one
+
+
+@pytest.mark.parametrize("name", ON_SERVER)
 def test_every_step_can_be_done_and_ticks_itself(open_page: Open, name: str) -> None:
     page = open_page("lessons", l=name)
     lesson, number = text.load(name), text.NAMES.index(name) + 1
@@ -70,59 +81,40 @@ def test_every_step_can_be_done_and_ticks_itself(open_page: Open, name: str) -> 
 
 
 def test_every_step_has_its_code_and_the_other_way_round() -> None:
-    for name in text.NAMES:
+    for name in ON_SERVER:
         acts = {stage.act(name, step) for step in text.load(name).steps}
         code = vars(import_module(f"pages.parts.lessons.{name}")).items()
         public = {value for key, value in code if inspect.isfunction(value) and not key.startswith("_")}
         assert {each for each in public if each.__module__ == f"pages.parts.lessons.{name}"} == acts
 
 
-def test_the_leak_is_proof_and_grows_with_the_rounds(open_page: Open) -> None:
-    page = open_page("lessons", l="label", s="3")
-    predict(page, 1)
-    press(page, "Play 2 × 2,000 rounds")
-    said = words(page)
-    assert "2,000 of 2,000 | 0 of 2,000" in said
-    assert "after 2,000 rounds a side ε is at least 6.29, more than was promised." in said
-    assert "Not DP. The list of labels is read from the data" in said
-    assert "Correct." in said
-    press(page, "Play 2 × 2,000 rounds")
-    assert "after 4,000 rounds a side ε is at least 6.99, more than was promised." in words(page)
-
-
-def test_the_public_list_holds_the_same_attacker(open_page: Open) -> None:
-    """A right attack fails the check of the page with probability 2e-6."""
-    page = open_page("lessons", l="label", s="5", e1="8")
-    predict(page, 1)
-    press(page, "Play 2 × 5,000 rounds")
-    said = words(page)
-    assert not page.error
-    assert "The best possible against this noise is **79.8\N{NO-BREAK SPACE}%**" in said
-    assert "(epsilon 8)" in said
-    assert "list read from the data | 2,000 of 2,000 | 0 of 2,000" in said
-
-
-def test_an_attack_above_the_curve_is_shown_as_a_fault(open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sabotage: noise ten times too small."""
-    monkeypatch.setattr("dpcl_core.lessons.label.class_sums_std", lambda *_: 0.37)
-    page = open_page("lessons", l="label", s="5")
-    predict(page)
-    press(page, "Play 2 × 5,000 rounds")
-    assert "This is a fault of the app" in page.error[0].value
-    assert "It breaks through" in words(page)
+@pytest.mark.parametrize("name", text.IN_BROWSER)
+def test_a_link_opens_the_browsers_lesson_where_it_was(open_page: Open, name: str) -> None:
+    number, n_steps = text.NAMES.index(name) + 1, len(text.load(name).steps)
+    link = {"l": name, "s": "2", f"d{number}": "1,2", f"p{number}": "2,-,1", f"e{number}": "4", "hide": "epsilon,prediction"}
+    page = open_page("lessons", **link)
+    assert not page.exception
+    start = drawn(page)["start"]
+    assert start == {"step": 1, "done": [0, 1], "predictions": {"0": 1, "2": 0}, "values": {"epsilon": 4.0}}
+    assert (drawn(page)["hidden"], drawn(page)["is_quiet"]) == (["epsilon"], True)
+    assert f"**Steps**, 2 of {n_steps} done" in words(page)
+    assert {"l": "label", **page.query_params} == {"v": "1", **link}  # the first lesson needs no key
+    press(page, "○ 3.")
+    assert drawn(page)["start"] == {**start, "step": 2}
+    assert page.query_params["s"] == "3"
 
 
 def test_ticks_and_predictions_come_back_with_the_link(open_page: Open) -> None:
-    page = open_page("lessons", l="noise", s="2", d2="1,2", p2="2,-,1", d1="1,3", p1="3", e2="4")
+    page = open_page("lessons", l="shared", s="2", d3="1,2", p3="2,-,1", d1="1,3", p1="3", e3="4")
     assert not page.exception
     assert not page.warning
     said = words(page)
-    assert "**Steps**, 2 of 5 done" in said
+    assert "**Steps**, 2 of 6 done" in said
     assert parts(page) == ["Predict"]  # step 2 has its tick, but no prediction in this link
     predict(page, 1)
     assert parts(page) == ["Predict", "Do", "Explain"]  # done before: the reason is there, the noise is not kept
     assert dict(page.query_params) == {
-        "v": "1", "l": "noise", "s": "2", "d1": "1,3", "p1": "3", "d2": "1,2", "p2": "2,2,1", "e2": "4"
+        "v": "1", "l": "shared", "s": "2", "d1": "1,3", "p1": "3", "d3": "1,2", "p3": "2,2,1", "e3": "4"
     }  # fmt: skip
     again = open_page("lessons", **page.query_params)
     assert dict(again.query_params) == dict(page.query_params)
@@ -131,41 +123,43 @@ def test_ticks_and_predictions_come_back_with_the_link(open_page: Open) -> None:
 
 
 def test_a_settings_change_is_in_the_link_and_lasts(open_page: Open) -> None:
-    page = open_page("lessons", l="noise")
+    page = open_page("lessons", l="sign")
     predict(page)
-    page.segmented_control[0].set_value(8.0).run()
-    assert page.query_params["e2"] == "8"
+    press(page, "Take one step")
+    page.select_slider[1].set_value(12.0).run()
+    assert page.query_params["w5"] == "12"
     press(page, "Next")
     predict(page)
-    assert page.segmented_control[0].value == 8.0
+    press(page, "Turn the sign")
+    assert page.select_slider[0].value == 12.0
 
 
 def test_each_lesson_keeps_its_place(open_page: Open) -> None:
-    page = open_page("lessons")
+    page = open_page("lessons", l="shared")
     predict(page)
-    press(page, "Release both")
+    press(page, "Draw the noises")
     press(page, "Next")
-    page.radio[0].set_value("noise").run()
-    assert page.header[0].value == text.load("noise").steps[0].title
-    page.radio[0].set_value("label").run()
-    assert page.header[0].value == text.load("label").steps[1].title
-    assert page.query_params["d1"] == "1"
+    page.radio[0].set_value("sign").run()
+    assert page.header[0].value == text.load("sign").steps[0].title
+    page.radio[0].set_value("shared").run()
+    assert page.header[0].value == text.load("shared").steps[1].title
+    assert page.query_params["d3"] == "1"
 
 
 def test_the_steps_can_be_jumped_to(open_page: Open) -> None:
-    page = open_page("lessons")
+    page = open_page("lessons", l="shared")
     press(page, "○ 6.")
-    assert page.header[0].value == text.load("label").steps[5].title
+    assert page.header[0].value == text.load("shared").steps[5].title
     assert page.query_params["s"] == "6"
-    assert "d1" not in page.query_params
+    assert "d3" not in page.query_params
 
 
 def test_a_teachers_link_hides_and_starts_afresh(open_page: Open) -> None:
-    page = open_page("lessons", l="noise", s="3", d2="1", p2="1,1,2", e2="0.5")
+    page = open_page("lessons", l="shared", s="6", d3="1", p3="1,1,2", e3="0.5")
     page.multiselect[0].set_value(["epsilon", "prediction"]).run()
     link = next(code.value for code in page.code if "hide=" in code.value)
     query = dict(parse_qsl(urlsplit(link).query))
-    assert query == {"v": "1", "l": "noise", "s": "3", "hide": "epsilon,prediction", "e2": "0.5"}
+    assert query == {"v": "1", "l": "shared", "s": "6", "hide": "epsilon,prediction", "e3": "0.5"}
     student = open_page("lessons", **query)
     assert not student.exception
     assert not student.warning
@@ -179,25 +173,25 @@ def test_a_teachers_link_hides_and_starts_afresh(open_page: Open) -> None:
     ("query", "notice"),
     [
         ({"l": "magic"}, "The link asks for lesson = magic; using label instead."),
-        ({"l": "noise", "s": "7"}, "The link asks for step 7; this lesson has 5. Showing the last one."),
-        ({"d1": "9"}, "The link asks for steps done = 9; using nothing instead."),
-        ({"e1": "banana"}, "The link asks for Privacy budget ε = banana; using 1 instead."),
+        ({"s": "8"}, "The link asks for step 8; this lesson has 6. Showing the last one."),
+        ({"d3": "9"}, "The link asks for steps done = 9; using nothing instead."),
+        ({"e3": "banana"}, "The link asks for Privacy budget ε = banana; using 2 instead."),
         ({"hide": "colour"}, "The link asks for hidden controls = colour; using nothing instead."),
-        ({"p1": "4"}, None),  # a fourth choice where there are three: no prediction
+        ({"p3": "4"}, None),  # a fourth choice where there are three: no prediction
     ],
 )
 def test_broken_links_are_answered(open_page: Open, query: dict[str, str], notice: str | None) -> None:
-    page = open_page("lessons", **query)
+    page = open_page("lessons", **{"l": "shared"} | query)
     assert not page.exception
     assert [warning.value.replace("\\", "") for warning in page.warning] == ([notice] if notice else [])
-    assert parts(page) == ["Predict"]
+    assert parts(page) == ["Predict"] if "l" not in query else drawn(page)["name"] == "label"
 
 
 def test_a_link_may_name_lesson_and_step(open_page: Open) -> None:
-    page = open_page("lessons", lesson="noise", step="3")
-    assert any("step 3 of 5" in caption.value for caption in page.caption)
+    page = open_page("lessons", lesson="shared", step="3")
+    assert any("step 3 of 6" in caption.value for caption in page.caption)
     assert not page.warning
-    assert dict(page.query_params) == {"v": "1", "l": "noise", "s": "3"}
+    assert dict(page.query_params) == {"v": "1", "l": "shared", "s": "3"}
 
 
 def test_the_longest_link_is_short_enough() -> None:

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from dpcl_core import cli, presets
-from dpcl_core.elements import anchors, budget_source, doors, drag, hero, tokens
-from dpcl_core.elements.element import ANCHORS, DOOR, DRAG, HERO, TOKENS, Element, theme
+from dpcl_core.elements import anchors, budget_source, calculator, doors, drag, hero, tokens
+from dpcl_core.elements.element import ANCHORS, CALCULATOR, DOOR, DRAG, HERO, LESSON, TOKENS, Element, theme
 from dpcl_core.errors import BadInput
 from dpcl_core.explorers.token_layers import Dials
+from dpcl_core.lessons import in_browser
 from dpcl_core.papers import answers, catalog, questions, report
 from dpcl_core.site import build, page, published, runs
 from tests.support.waiting import PATIENCE_SECONDS
@@ -28,6 +29,9 @@ EXPLORABLES: dict[str, list[tuple[Element, object]]] = {
     "budget.html": [(DRAG, drag.document(budget_source.digits("prior-const", 5), 1.0, ("accuracy", "matrix", "classes")))],
     "words.html": [(TOKENS, tokens.document(None, Dials(), tokens.FIRST, "your sentence", tokens.BUDGETS, None))],
     "clients.html": [(ANCHORS, anchors.document(384, 50, 0.1, "centred"))],
+    "calculators.html": [(CALCULATOR, calculator.document())],
+    "lesson-1.html": [(LESSON, in_browser.document("label"))],
+    "lesson-2.html": [(LESSON, in_browser.document("noise"))],
 }
 
 

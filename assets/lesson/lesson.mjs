@@ -1,0 +1,164 @@
+// A lesson, one step at a time: predict, do, see, explain. Each part appears when the one before it is done. Appended to the
+// steps of every lesson (label_steps.mjs, noise_steps.mjs); fed by dpcl_core/lessons/in_browser.py.
+
+const WAITING = {}; // thrown by a step that has no result before the visitor's next press
+const ACTS = { label: labelSteps, noise: noiseSteps };
+
+export default function element({ data, parentElement, setStateValue }) {
+  const host = parentElement.querySelector(".ls"), from = `${data.name} ${data.epoch}`;
+  const memory = memories.get(parentElement) ?? {};
+  memories.set(parentElement, memory);
+  memory.report = () => setStateValue("progress", { step: memory.step, done: [...memory.done], predictions: memory.predictions, values: memory.values });
+  if (memory.from === from && host.firstChild) return; // the page calls again after a report, or when its theme changes
+  const { step, done, predictions, values } = data.start;
+  Object.assign(memory, { from, host, data, step, done: new Set(done), predictions: { ...predictions }, values: { ...values } });
+  memory.kept = data.lesson.steps.map(() => new Map());
+  memory.game = opened(data.game);
+  render(memory);
+}
+
+// A text in which words of the glossary carry their meaning: a list of plain texts and [word, meaning].
+function prose(parts) {
+  return made("p", {}, ...parts.map((part) => {
+    if (typeof part === "string") return part;
+    const term = made("span", { className: "term", tabIndex: 0, textContent: part[0] });
+    term.setAttribute("role", "term");
+    term.setAttribute("aria-description", part[1]);
+    return term;
+  }));
+}
+
+function go(memory, step) {
+  memory.step = step;
+  memory.report();
+  render(memory);
+  memory.host.querySelector("h2").focus();
+}
+
+function render(memory) {
+  const { data, host, step: place } = memory, { lesson, words } = data, step = lesson.steps[place];
+  const focused = host.getRootNode().activeElement?.dataset?.key;
+  const heading = made("h2", { textContent: step.title, tabIndex: -1 });
+  const where = made("p", { className: "soft", textContent: filled(words.where, { number: data.number, title: lesson.title, step: place + 1, steps: lesson.steps.length }) });
+  const parts = [], isPredicted = data.is_quiet || memory.predictions[place] !== undefined;
+  if (isPredicted) {
+    const out = [made("h3", { textContent: "Do" }), prose(step.do)], stage = staged(memory, step, out);
+    let truth = null;
+    try {
+      truth = ACTS[data.name][step.key](stage);
+      if (!memory.done.has(place)) memory.report(memory.done.add(place));
+    } catch (thrown) {
+      if (thrown !== WAITING) throw thrown;
+    }
+    parts.push(made("section", { className: "act" }, ...out));
+    if (memory.done.has(place)) parts.push(explained(memory, step, truth));
+  }
+  const intro = place === 0 ? [prose(lesson.intro)] : [], ask = data.is_quiet ? [] : [question(memory, step)]; // knows whether it is done
+  host.replaceChildren(...(data.has_steps ? [contents(memory)] : []), where, heading, ...intro, ...ask, ...parts, onward(memory));
+  if (focused) host.querySelector(`[data-key="${focused}"]`)?.focus();
+}
+
+function contents(memory) {
+  const { lesson, words } = memory.data;
+  const items = lesson.steps.map((step, place) => {
+    const isDone = memory.done.has(place), button = made("button", { type: "button", onclick: () => go(memory, place) }, `${place + 1}`, made("span", { textContent: `. ${step.title}` }), isDone ? " ✓" : "");
+    button.setAttribute("aria-label", filled(isDone ? words.done : words.open, { step: place + 1, title: step.title }));
+    button.title = step.title;
+    if (place === memory.step) button.setAttribute("aria-current", "step");
+    button.dataset.key = `step-${place}`;
+    return made("li", {}, button);
+  });
+  const nav = made("nav", {}, made("ol", {}, ...items));
+  nav.setAttribute("aria-label", words.steps);
+  return nav;
+}
+
+function question(memory, step) {
+  const { step: place, predictions, data } = memory, chosen = predictions[place];
+  const rows = choices("Your prediction", { ...step.choices }, String(chosen), (value) => {
+    predictions[place] = Number(value);
+    memory.report();
+    render(memory);
+  });
+  rows.querySelectorAll("input").forEach((input, i) => {
+    input.dataset.key = `choice-${i}`;
+    input.disabled = memory.done.has(place) && chosen !== undefined;
+  });
+  const hint = chosen === undefined ? [made("p", { className: "soft", textContent: data.words.choose })] : [];
+  return made("section", { className: "box" }, made("h3", { textContent: "Predict" }), prose(step.predict), rows, ...hint);
+}
+
+function explained(memory, step, truth) {
+  const { words } = memory.data, chosen = memory.predictions[memory.step], verdict = [];
+  if (truth !== null && chosen !== undefined) {
+    const outcome = truth === chosen ? words.correct : filled(words.result, { choice: step.choices[truth] });
+    const line = made("p", { className: "verdict", textContent: `${filled(words.predicted, { choice: step.choices[chosen] })} ${outcome}` });
+    line.setAttribute("role", "status");
+    verdict.push(line);
+  }
+  return made("section", { className: "box" }, made("h3", { textContent: "Explain" }), ...verdict, prose(step.explain));
+}
+
+function onward(memory) {
+  const { step: place, done, data } = memory, { steps } = data.lesson, row = made("div", { className: "onward" });
+  const button = (textContent, to, key, isMain = false) => {
+    const one = made("button", { type: "button", textContent, className: isMain ? "main" : "", onclick: () => go(memory, to) });
+    one.dataset.key = key;
+    return one;
+  };
+  if (place > 0) row.append(button("← Back", place - 1, "back"));
+  if (place + 1 < steps.length) row.append(button(`Next: ${steps[place + 1].title} →`, place + 1, "next", done.has(place)));
+  else if (done.size === steps.length) row.append(made("b", { textContent: data.words.all_done }));
+  return row;
+}
+
+// What the code of a step draws with; results are kept for as long as the page is open.
+function staged(memory, step, out) {
+  const { data, values } = memory, kept = memory.kept[memory.step], hidden = data.hidden;
+  const button = (label, key, press) => {
+    const one = made("button", { type: "button", textContent: label, className: "main", onclick: press });
+    one.dataset.key = key;
+    return one;
+  };
+  const stage = {
+    game: memory.game, values, words: data.words, delta: data.delta,
+    add: (...nodes) => out.push(...nodes),
+    say: (text) => out.push(made("p", { textContent: text })),
+    see: () => out.push(made("h3", { textContent: "See" }), prose(step.see)),
+    kept: (key) => kept.get(key),
+    keep: (key, value) => kept.set(key, value).get(key),
+    again: () => render(memory),
+    forget: () => kept.clear(),
+    buttons: (...pairs) => out.push(made("div", { className: "onward" }, ...pairs.map(([label, press], i) => button(label, `press-${i}`, press)))),
+    // The value of a control, with a row of buttons; only text where the link hides it.
+    choose: (name, options) => {
+      const control = data.lesson.controls.find((one) => one.name === name);
+      if (hidden.includes(name) || !options.includes(values[name])) stage.say(`${control.title}: ${values[name]}`);
+      else {
+        const row = choices(control.title, Object.fromEntries(options.map((one) => [`v${one}`, String(one)])), `v${values[name]}`, (chosen) => {
+          values[name] = Number(chosen.slice(1));
+          memory.report();
+          render(memory);
+        });
+        row.querySelectorAll("input").forEach((input, i) => (input.dataset.key = `${name}-${i}`));
+        out.push(row);
+      }
+      return values[name];
+    },
+    // Draws the button of the step; its last result for these settings, under the heading of the results.
+    results: (label, make, ...of) => {
+      const key = JSON.stringify(["done", ...of]);
+      stage.buttons([label, () => {
+        kept.set(key, make(kept.get(key)));
+        stage.again();
+      }]);
+      if (!kept.has(key)) throw WAITING;
+      stage.see();
+      return kept.get(key);
+    },
+    wait: () => {
+      throw WAITING;
+    },
+  };
+  return stage;
+}

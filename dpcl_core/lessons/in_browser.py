@@ -1,0 +1,256 @@
+"""Lessons 1 and 2 as an element drawn in the browser: their words, and the public numbers that their steps compute with.
+
+The browser adds fresh noise itself. Its arithmetic, `assets/lesson/games.mjs`, is that of label.py, noise.py and duel.py.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from dpcl_core.lessons import glossary, text
+from dpcl_core.lessons import label as label_game
+from dpcl_core.lessons import noise as noise_game
+from dpcl_core.lessons.label import Listing
+from dpcl_core.privacy import statement
+from dpcl_core.privacy.sums import unit_rows
+from dpcl_core.spec import LABELS
+
+EPSILONS: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
+LISTS: Final[Mapping[Listing, str]] = {"data": "list read from the data", "prior-const": "public list"}
+_PIXEL_LEVELS = 17  # a pixel feature is a grey level of 0 to 16 over this
+_SHARED: Final = {
+    "where": "Lesson {number}, {title}: step {step} of {steps}",
+    "steps": "Steps",
+    "open": "Step {step}: {title}",
+    "done": "Step {step}: {title}, done",
+    "choose": "Choose an answer to continue; it may be wrong.",
+    "predicted": "You predicted “{choice}”.",
+    "correct": "Correct.",
+    "result": "The result: “{choice}”.",
+    "all_done": "You have done every step of this lesson.",
+    "no_bound": statement.NOT_DP.format(reason=statement.LIST_FROM_DATA),
+    "odds": statement.ODDS,
+    "no_odds": statement.NO_ODDS,
+}
+_LABEL: Final = {
+    "release_both": "Release both",
+    "without": "without her",
+    "with": "with her",
+    "list": "Labels of the classifier",
+    "list_of": "Labels of the classifier {who}",
+    "lists_differ": "Without her the list ends at 8. With her a 9 is on it.",
+    "lists_same": "Both lists are the same.",
+    "missing": "not on the list",
+    "lists": LISTS,
+    "round": "Round {n} of {of}. This was released:",
+    "in": "She is in",
+    "out": "She is out",
+    "held": "held for {digit}",
+    "hers": "her picture",
+    "like_noise": "The sum looks like noise, with her and without her.",
+    "guessed": "Round {n}: you guessed {guess}, she was {truth}: {verdict}.",
+    "right": "You were right in {n} of {of} rounds.",
+    "more": "Play five more",
+    "play_rounds": "Play 2 × 2,000 rounds",
+    "play_curve": "Play 2 × 5,000 rounds",
+    "count_heads": ["", "says “in” when she is in", "says “in” when she is out", "right"],
+    "of": "{n} of {all}",
+    "promised": "promised: ε = {epsilon}",
+    "proven_more": "With the {name}, after {rounds} rounds a side ε is at least {least}, more than was promised.",
+    "proven_no_more": "With the {name}, after {rounds} rounds a side ε is at least {least}, no more than was promised.",
+    "rounds_axis": "rounds with her in, and as many with her out",
+    "proven_axis": "ε is proven to be at least",
+    "alarms_axis": "false alarms: she is out, he says in",
+    "hits_axis": "hits: she is in, he says in",
+    "best": "best possible against this noise",
+    "attack": "the attack, measured",
+    "duel": "The attacker was right in {right} of {rounds} rounds (± {luck} points by chance, 95 % interval); the best "
+    "possible against this noise is {best}.",
+    "is_held": "No cut of it beats the best possible by more than chance does.",
+    "not_held": "It breaks through: that is a fault of this page.",
+    "look": "Look at the doors",
+    "door_heads": ["door", "without her", "with her", "reveals her?"],
+    "five": "a label needs five people",
+    "empty": "The best possible against the noise of ε = {epsilon} is {best}. The third program stays within it "
+    "(± {luck} points by chance, 95 % interval); the other two do not.",
+    "empty_rules": label_game.EMPTY_RULES,
+}
+_NOISE: Final = {
+    "names": {
+        "clean": "without noise (public teaching data only)",
+        "one": LABELS["prior-const"],
+        "own": LABELS["prior"],
+        "data": LABELS["data"],
+    },
+    "learn": "Learn ten tasks",
+    "ratio": "After ten tasks the noise on digit {digit} is {ratio} times as wide with one list, in this one draw.",
+    "measured": "measured",
+    "draw": "Release 300 classifiers of each kind",
+    "grown": "Measured over {n} released numbers: after ten tasks the noise is {one} times that of the first task with one "
+    "list, {own} times with a list per task.",
+    "tasks_axis": "tasks learned",
+    "spread_axis": "spread of the noise (std)",
+    "train": "Train them all",
+    "cut": "At ε = {epsilon}: with one list accuracy goes from {one} in one task to {one_last} in ten; with a list per task "
+    "from {own} to {own_last}.",
+    "cuts_axis": "tasks that the same pictures were cut into",
+    "accuracy_axis": "accuracy after the last task",
+    "points": "points that one list costs",
+    "no_noise": "no noise",
+    "loss": "One list costs {low_points} points at ε = {low}, {high_points} at ε = {high}, and {none} without noise.",
+    "compare": "Compare the three",
+    "list_heads": ["list of labels", "ε at most", "noise on the first digit", "accuracy"],
+    "no_bound_short": "no bound",
+}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a visitor is in a lesson: step from 0, steps done, place of the choice predicted by step, controls by name."""
+
+    step: int = 0
+    done: tuple[int, ...] = ()
+    predictions: Mapping[int, int] = field(default_factory=dict)
+    values: Mapping[str, float] = field(default_factory=dict)
+
+    def changed(self, reported: object, name: str) -> Progress:
+        """This progress in a lesson with what the browser reports; unchanged where it cannot have reported that."""
+        lesson = text.load(name)
+        choices = {str(place): len(step.choices) for place, step in enumerate(lesson.steps)}
+        controls = {control.name: control for control in lesson.controls}
+        match reported:
+            case {"step": step, "done": [*done], "predictions": Mapping() as predictions, "values": Mapping() as values}:
+                is_known = step in range(len(choices)) and all(one in range(len(choices)) for one in done)
+                is_known &= all(choice in range(choices.get(str(place), 0)) for place, choice in predictions.items())
+                is_known &= set(values) == set(controls) and all(
+                    isinstance(value, int | float) and controls[control].least <= value <= controls[control].most
+                    for control, value in values.items()
+                )
+                if is_known:
+                    chosen = {int(place): int(choice) for place, choice in predictions.items()}
+                    return Progress(step, tuple(sorted(map(int, done))), chosen, {key: float(values[key]) for key in values})
+        return self
+
+
+def title(name: str) -> str:
+    """The number and title of a lesson."""
+    return f"Lesson {text.NAMES.index(name) + 1}: {text.load(name).title}"
+
+
+def document(
+    name: str,
+    start: Progress | None = None,
+    *,
+    epoch: str = "",
+    hidden: Sequence[str] = (),
+    is_quiet: bool = False,
+    has_steps: bool = True,
+) -> dict[str, object]:
+    """The data of the element, which goes to `start` when it is first drawn, and for a new `epoch`.
+
+    `hidden`: controls that keep their value; `is_quiet`: asks for no prediction; `has_steps`: lists the steps above.
+    """
+    lesson, progress = text.load(name), start or Progress()
+    values = {control.name: control.default for control in lesson.controls} | dict(progress.values)
+    return {
+        "name": name,
+        "epoch": epoch,
+        "number": text.NAMES.index(name) + 1,
+        "lesson": _lesson(name),
+        "start": {**asdict(progress), "values": values},
+        "hidden": list(hidden),
+        "is_quiet": is_quiet,
+        "has_steps": has_steps,
+        "delta": label_game.DELTA,
+        "words": _SHARED | (_LABEL if name == "label" else _NOISE),
+        "game": _game(name),
+    }
+
+
+@lru_cache(maxsize=len(text.IN_BROWSER))
+def _lesson(name: str) -> dict[str, object]:
+    """The texts; those of more than a line as parts, each a plain text or a word of the glossary with its meaning."""
+    lesson, seen = text.load(name), set[glossary.Word]()
+    intro = _parts(lesson.intro, seen)
+    steps = [
+        {
+            "key": step.key, "title": step.title, "choices": list(step.choices),
+            **{part: _parts(getattr(step, part), seen) for part in ("predict", "do", "see", "explain")},
+        }
+        for step in lesson.steps
+    ]  # fmt: skip
+    controls = [{"name": control.name, "title": control.title} for control in lesson.controls]
+    return {"title": lesson.title, "question": lesson.question, "intro": intro, "steps": steps, "controls": controls}
+
+
+def _parts(words: str, seen: set[glossary.Word]) -> list[str | list[str]]:
+    parts: list[str | list[str]] = []
+    done = 0
+    for start, end, word in glossary.first_uses(words, seen):
+        parts += [words[done:start], [words[start:end], f"{word.word}: {word.meaning}"]]
+        done = end
+    return [*parts, words[done:]]
+
+
+@lru_cache(maxsize=len(text.IN_BROWSER))
+def _game(name: str) -> dict[str, object]:
+    return _label() if name == "label" else _noise()
+
+
+def _label() -> dict[str, object]:
+    pair = label_game.neighbours()
+    n_classes = len(pair.classes)
+    rows = unit_rows(pair.known)
+    sums = np.stack([rows[pair.labels == label].sum(axis=0) for label in range(n_classes)])
+    unit = "one training example"
+    promises = {f"{epsilon:g}": statement.headline(unit, epsilon, label_game.DELTA) for epsilon in EPSILONS}
+    doors = {
+        listing: [[door.name, door.without, door.with_person] for door in label_game.doors(pair, listing, EPSILONS[0])]
+        for listing in LISTS
+    }
+    return {
+        "classes": list(pair.classes),
+        "label": pair.label,
+        "size": sums.shape[1],
+        "counts": np.bincount(pair.labels, minlength=n_classes).tolist(),
+        "sums": _single(sums),
+        "person": _single(unit_rows(pair.person)),
+        "epsilons": list(EPSILONS),
+        "promises": promises,
+        "doors": doors,
+    }
+
+
+def _noise() -> dict[str, object]:
+    stream = noise_game.stream(n_tasks=1)
+    train, test = stream.tasks[0].train, stream.tasks[0].test
+    rows = unit_rows(train.inputs)
+    sums = np.stack([rows[train.labels == label].sum(axis=0) for label in range(len(stream.classes))])
+    n_runs = len(noise_game.SEEDS)
+    levels = np.rint(np.asarray(test.inputs) * _PIXEL_LEVELS).astype(np.uint8)
+    return {
+        "classes": list(stream.classes),
+        "watched": noise_game.first_class(noise_game.stream()),
+        "size": sums.shape[1],
+        "sums": _single(sums),
+        "tests": base64.b64encode(levels.tobytes()).decode(),
+        "test_labels": base64.b64encode(test.labels.astype(np.uint8).tobytes()).decode(),
+        "epsilons": list(EPSILONS),
+        "n_tasks": noise_game.N_TASKS,
+        "cuts": list(noise_game.CUTS),
+        "n_runs": n_runs,
+        "interval_factor": float(stdtrit(n_runs - 1, 0.975)) / math.sqrt(n_runs),  # as `figures.statistics` has it
+    }
+
+
+def _single(values: NDArray[np.floating]) -> str:
+    return base64.b64encode(np.ascontiguousarray(values, dtype=np.float32).tobytes()).decode()

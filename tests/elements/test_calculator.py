@@ -1,0 +1,135 @@
+"""The ε calculators of the browser: the closed form as in Python, random batches as the library's Rényi accountant."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import dp_accounting as dp
+import numpy as np
+import pytest
+from dp_accounting.rdp import RdpAccountant
+from scipy.stats import norm
+
+from dpcl_core import paths
+from dpcl_core.elements import calculator
+from dpcl_core.elements.calculator import Question
+from dpcl_core.elements.element import CALCULATOR
+from dpcl_core.errors import BadInput
+from dpcl_core.privacy import composition, statement
+from dpcl_core.privacy.accounting import subsampled_gaussian
+from dpcl_core.privacy.calculator import solve
+
+pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+SCRIPTS = ("drag/replay.mjs", "calculator/accountant.mjs")
+CLOSED = [
+    {"find": find, "epsilon": epsilon, "sigma": sigma, "delta": delta, "rate": 1, "steps": steps, "adjacency": adjacency}
+    for find in ("epsilon", "sigma", "delta")
+    for epsilon, sigma, delta in ((1.0, 3.7306354, 1e-5), (8.0, 0.6, 1e-5), (0.1, 30.0, 1e-9), (40.0, 0.15, 1e-3))
+    for steps in (1, 10, 400)
+    for adjacency in ("add-remove", "replace")
+]
+SAMPLED = [(1.0, 1e-5, 0.01, 1000), (0.7, 1e-6, 0.1, 400), (4.0, 1e-5, 0.5, 40), (20.0, 1e-8, 0.001, 100_000)]
+
+
+def run(case: str, tmp_path: Path) -> Any:
+    """What the arithmetic's JavaScript answers; infinities are null."""
+    sources = [(paths.assets_dir() / name).read_text(encoding="utf-8") for name in SCRIPTS]
+    (tmp_path / "case.mjs").write_text("\n".join([*sources, case]), encoding="utf-8")
+    done = subprocess.run(["node", tmp_path / "case.mjs"], capture_output=True, text=True, check=True, timeout=60)
+    return json.loads(done.stdout)
+
+
+def test_the_closed_form_agrees_in_every_direction(tmp_path: Path) -> None:
+    """Both search a root to thirteen digits; near δ itself a root's error is that of the normal tail, a few units in 1e-12.
+
+    A δ far below its own two terms is their difference: what is left of double precision there is absolute."""
+    found = run(f"console.log(JSON.stringify({json.dumps(CLOSED)}.map(solved)));", tmp_path)
+    for case, answer in zip(CLOSED, found, strict=True):
+        find = str(case["find"])
+        given = {name: None if name == find else case[name] for name in ("epsilon", "sigma", "delta")}
+        ours = getattr(solve(**given, n_steps=case["steps"], adjacency=case["adjacency"]), find)  # type: ignore[arg-type]
+        assert answer[find] == pytest.approx(ours, rel=1e-8, abs=1e-13), case
+
+
+def rdp(sigma: float, rate: float, n_steps: int, orders: list[int]) -> RdpAccountant:
+    """The library's accountant at whole orders, after such a training."""
+    accountant = RdpAccountant(orders)
+    accountant.compose(dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(sigma)), n_steps))
+    return accountant
+
+
+def test_random_batches_are_accounted_as_by_the_library_and_never_below_the_tight_accountant(tmp_path: Path) -> None:
+    """The same finite sums and the same conversion: equal to the digits that sums of a thousand terms keep.
+
+    The app's accountant is tight, so the bound may be above it, here by a quarter at most."""
+    case = (
+        f"const cases = {json.dumps(SAMPLED)}; console.log(JSON.stringify({{ orders: ORDERS,"
+        "epsilons: cases.map(([s, d, q, n]) => sampledEpsilon(s, d, q, n)),"
+        "deltas: cases.map(([s, d, q, n]) => sampledDelta(s, 3, q, n)),"
+        "sigmas: cases.map(([s, d, q, n]) => solved({ find: 'sigma', epsilon: sampledEpsilon(s, d, q, n), delta: d, "
+        "rate: q, steps: n, adjacency: 'add-remove' }).sigma) }));"
+    )
+    found = run(case, tmp_path)
+    for (sigma, delta, rate, n_steps), epsilon, at_three, again in zip(
+        SAMPLED, found["epsilons"], found["deltas"], found["sigmas"], strict=True
+    ):
+        accountant = rdp(sigma, rate, n_steps, found["orders"])
+        assert epsilon == pytest.approx(accountant.get_epsilon(delta), rel=1e-9)
+        # The library also knows a bound by total variation; ours is the other one, and may only be larger.
+        assert at_three >= accountant.get_delta(3.0) * (1 - 1e-9)
+        assert again == pytest.approx(sigma, rel=1e-9)
+        if n_steps <= 1000:  # with many tiny steps the tight accountant's own grid rounds up further than this bound
+            tight = solve(epsilon=None, sigma=sigma, delta=delta, sample_rate=rate, n_steps=n_steps).epsilon
+            assert tight - 2e-3 <= epsilon <= 1.25 * tight
+
+
+def test_one_person_in_several_tasks_costs_the_same_in_both_languages(tmp_path: Path) -> None:
+    cases = [(0.1, 1e-5, 50), (1.0, 1e-5, 10), (8.0, 1e-5, 1)]
+    found = run(f"console.log(JSON.stringify({json.dumps(cases)}.map((one) => inEveryTask(...one))));", tmp_path)
+    ours = [composition.in_every_task([epsilon] * tasks, delta)[-1] for epsilon, delta, tasks in cases]
+    np.testing.assert_allclose(found, ours, rtol=1e-8)
+
+
+def test_odds_are_printed_as_the_statement_prints_them(tmp_path: Path) -> None:
+    budgets = [0.01, 0.1, 1.0, 2.5, 8.0, 30.0, 800.0]
+    found = run(f"console.log(JSON.stringify({json.dumps(budgets)}.map((e) => oddsPercent(e, 1e-5))));", tmp_path)
+    assert [statement.ODDS.format(percent=one) for one in found] == [statement.odds(epsilon, 1e-5) for epsilon in budgets]
+
+
+def test_random_batches_under_replacement_have_no_bound_here(tmp_path: Path) -> None:
+    case = {"find": "epsilon", "sigma": 1, "delta": 1e-5, "rate": 0.1, "steps": 10, "adjacency": "replace"}
+    assert run(f"console.log(JSON.stringify(solved({json.dumps(case)})));", tmp_path)["epsilon"] is None  # NaN
+
+
+def test_the_quantile_of_rare_false_alarms_and_the_size_of_the_data() -> None:
+    document = calculator.document()
+    assert document["rare_quantile"] == pytest.approx(norm.ppf(calculator.RARE), abs=1e-12)
+    assert len(CALCULATOR.inline(document, name="calculator")) < 60_000
+
+
+@pytest.mark.parametrize(
+    "reported",
+    [
+        None, 3, {"x": 1}, {"find": "everything"}, {"epsilon": 3}, {"epsilon": "1" * 21}, {"tasks": 51},
+        {"task_epsilon": math.inf},
+    ],
+)
+def test_what_the_element_cannot_have_reported_changes_nothing(reported: object) -> None:
+    assert Question().changed(reported) == Question()
+
+
+def test_a_report_is_taken_over() -> None:
+    now = Question().changed({"find": "epsilon", "sigma": "2", "steps": "40", "mechanism": "sampled"})
+    assert now.numbers() == {"sigma": 2.0, "delta": 1e-5, "rate": 0.01, "steps": 40}
+    subsampled_gaussian(now.numbers()["sigma"], now.numbers()["rate"], int(now.numbers()["steps"]))
+
+
+@pytest.mark.parametrize(("name", "text"), [("epsilon", "banana"), ("steps", "2.5"), ("steps", "0"), ("delta", "")])
+def test_what_is_no_number_is_refused_by_name(name: str, text: str) -> None:
+    with pytest.raises(BadInput, match=f"{name} = {text}: must be a"):
+        Question(**{name: text}).numbers()
