@@ -39,6 +39,11 @@ class Pixels:
             yield batch.reshape(len(batch), -1).astype(np.float32) / np.float32(255)
 
 
+def rows(content: Content) -> NDArray[np.float32]:
+    """All of a small dataset's values [n, K], without a file in the cache of features."""
+    return np.concatenate(list(Pixels().batches(content)))
+
+
 def form(content: Content) -> Form:
     """The layout of the values of `Pixels` in a row. Raises BadInput for texts."""
     images = _valued(content)

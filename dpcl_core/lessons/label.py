@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.backbones import cache
+from dpcl_core.backbones import pixels
 from dpcl_core.data import load
 from dpcl_core.events import Guarantee
 from dpcl_core.lessons.duel import Duel
@@ -89,7 +89,7 @@ class Door:
 def neighbours(label: int = 9, n_others: int = 0) -> Neighbours:
     """The bundled digits with only the first `n_others` people of one class, and the next one of them as the person."""
     dataset = load.load(DataSpec(dataset="digits"))
-    features = cache.features("pixels", dataset.train.images)
+    features = pixels.rows(dataset.train.images)
     of_class = np.flatnonzero(dataset.train.labels == label)
     rows = np.concatenate([np.flatnonzero(dataset.train.labels != label), of_class[:n_others]])
     return Neighbours(

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpcl_core import engine
-from dpcl_core.backbones import cache
+from dpcl_core.backbones import pixels
 from dpcl_core.data import load
 from dpcl_core.events import Guarantee
 from dpcl_core.privacy.labels import in_label_space, label_space
@@ -38,7 +38,7 @@ def n_people() -> int:
 def stream(n_tasks: int = N_TASKS, seed: int = 0) -> TaskStream:
     """The bundled digits, split into tasks."""
     dataset = load.load(DataSpec(dataset="digits"))
-    train, test = (Examples(cache.features("pixels", split.images), split.labels) for split in (dataset.train, dataset.test))
+    train, test = (Examples(pixels.rows(split.images), split.labels) for split in (dataset.train, dataset.test))
     return class_incremental.open_stream(ClassIncremental(tasks=n_tasks), Table(train, test, dataset.classes), seed)
 
 
