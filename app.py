@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from dpcl_core.paths import assets_dir
-from pages.parts.shell import state, style
+from pages.parts.shell import presenter, state, style
 from pages.parts.shell.header import INSIDE
 from pages.parts.shell.view import CHANGES
 
@@ -18,7 +18,7 @@ PAGES = {
         ("questions", "Questions"), ("train", "Train"), ("runs", "Runs"), ("compare", "Compare"),
         ("published", "Published numbers"),
     ],
-    "": [("about", "About")],  # no group: a link
+    "": [("about", "About")],  # no group: a link, which the style sheet puts at the end
 }  # fmt: skip
 
 
@@ -31,6 +31,7 @@ def main() -> None:
     page = st.navigation(pages, position="top")
     st.set_page_config(page_title=f"{page.title} · DP continual learning", layout="wide")
     style.apply()
+    presenter.take()
     st.logo(assets_dir() / f"logo-{'dark' if style.is_dark() else 'light'}.svg", size="large")
     state.keep_queue_moving()
     if st.session_state.get("page") != page.url_path:

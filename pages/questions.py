@@ -86,7 +86,7 @@ def _gallery(view: View, by: str) -> str:
     for question in every:
         groups.setdefault(question.group if by == "paper" else question.shows, []).append(question)
     for group, of_group in groups.items():
-        st.subheader(plain(group), anchor=False)
+        st.header(plain(group), anchor=False)
         for start in range(0, len(of_group), 2):
             for column, question in zip(st.columns(2, gap="small"), of_group[start : start + 2], strict=False):
                 with column:

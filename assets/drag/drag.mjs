@@ -153,13 +153,14 @@ function oddsText(words, epsilon, delta) {
 // Sizes are read only when they may have changed: reading them makes the browser lay out the page.
 function measure(memory) {
   memory.width = memory.host.clientWidth;
-  memory.height = memory.width >= 880 ? 320 : 236;
+  const scale = Number(getComputedStyle(memory.host).getPropertyValue("--large")) || 1; // the presenter's size
+  memory.height = memory.width >= 880 ? 320 / scale : 236;
   for (const name of memory.data.panels) {
     const svg = memory.find(`panel-${name}`).querySelector("svg");
-    const width = Math.max(220, svg.parentElement.clientWidth);
+    const width = Math.max(180, svg.parentElement.clientWidth / scale);
     memory.panels.set(name, { svg, width });
     svg.setAttribute("viewBox", `0 0 ${width} ${memory.height}`);
-    svg.setAttribute("height", memory.height);
+    svg.setAttribute("height", memory.height * scale);
   }
 }
 

@@ -41,12 +41,11 @@ def of_simulation(setup: Setup) -> None:
             n_clients=setup.clients, delta=modes.DELTA,
         )  # fmt: skip
         costs = cslr_accounting.costs(reading)
-        st.markdown(
-            "| | replay | head | total |\n|---|---:|---:|---:|\n"
-            f"| requested | {shown(setup.budget)} | {_NO_HEAD} | {shown(setup.budget)} |\n"
-            f"| computed, PLD | {_number(costs.pld)} | {_NO_HEAD} | **{_number(costs.pld)}** |\n"
-            f"| computed, RDP | {_number(costs.rdp)} | {_NO_HEAD} | {_number(costs.rdp)} |\n"
-        )
+        layout.table(("ε", "replay", "head", "total"), (
+            ("requested", shown(setup.budget), _NO_HEAD, shown(setup.budget)),
+            ("computed, PLD", _number(costs.pld), _NO_HEAD, f"**{_number(costs.pld)}**"),
+            ("computed, RDP", _number(costs.rdp), _NO_HEAD, _number(costs.rdp)),
+        ))  # fmt: skip
         st.caption(
             f"All {setup.clients} clients take part in each of {modes.N_ROUNDS} rounds; nothing is sampled. Noise: "
             f"{reading.noise_multiplier:.3g} times B√K, the sensitivity of a client's clipped vector of all groups; one "
@@ -64,10 +63,10 @@ def of_run(given: Guarantee | None, *, is_over: bool) -> None:
             st.caption(text)
             return
         claimed = given.claim.epsilon if given.claim is not None else None
-        rows = "".join(f"| {plain(name)} | {shown(value)} |\n" for name, value in given.parts.items())
+        rows = [(plain(name), shown(value)) for name, value in given.parts.items()]
         if claimed is not None:
-            rows += f"| claimed, not verified | {shown(claimed)} |\n"
-        st.markdown(f"| | ε |\n|---|---:|\n{rows}| **total** | **{shown(given.epsilon)}** |\n")
+            rows.append(("claimed, not verified", shown(claimed)))
+        layout.table(("part", "ε"), [*rows, ("**total**", f"**{shown(given.epsilon)}**")])
         st.caption(plain(f"δ = {given.delta:g}; {given.adjacency}; {given.composition}. Parts compose; they do not add up."))
         for text in (*given.assumptions, *given.caveats):
             st.markdown(f"- {plain(text)}")

@@ -89,7 +89,7 @@ def misses(stage: Stage) -> int:
     """Kinds of words by their mean score, and the noise that follows."""
     stage.results("Sort the kinds", lambda: True)
     _, _, kinds = tables.measured(text_source.everything(text_source.BUNDLED), token_layers.Dials())
-    st.markdown(tables.by_kind(kinds))
+    tables.by_kind(kinds)
     st.caption(
         f"θ = {token_layers.Dials().threshold:g}: above it, a token is to be unlearned. AUROC is against unmarked tokens."
     )

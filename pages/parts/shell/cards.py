@@ -47,7 +47,7 @@ def _shown(content: bytes) -> None:
             st.error("A number on this card does not follow from its events.")
         case _:
             st.warning("Parts of this card cannot be checked.")
-    layout.table(("model", "stated ε", "ε from its events", "numbers", ""), map(_row, models))
+    layout.table(("model", "stated ε", "ε from its events", "numbers", "verdict"), map(_row, models))
     for model in models:
         if model.verdict != "matches":
             st.markdown(plain(card.sentence(model)))

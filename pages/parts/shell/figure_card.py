@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from dpcl_core.figures import html, png, svg
+from dpcl_core.figures import html, large, png, svg
 from dpcl_core.figures.picture import Picture, Provenance
 from dpcl_core.lessons import glossary
 from pages.parts.shell import link as links
-from pages.parts.shell import style
+from pages.parts.shell import presenter, style
 from pages.parts.shell.text import plain
 
 if TYPE_CHECKING:
@@ -35,8 +35,9 @@ def show(
         if title:
             st.markdown(f"**{title}**" + (f" :small[{note}]" if note else ""), help=glossary.explained(title) or None)
         if picture.figure.data:
+            figure = large.enlarged(picture.figure, presenter.FACTOR) if presenter.is_on() else picture.figure
             st.plotly_chart(
-                picture.figure, theme=None, width="stretch", key=f"chart-{key}", config=CONFIG, alt=picture.finding
+                figure, theme=None, width="stretch", key=f"chart-{key}", config=CONFIG, alt=picture.finding
             )
         else:  # text that wraps, as high as the later figure
             height = f"{picture.figure.layout.height or 200:g}px"

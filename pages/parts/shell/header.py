@@ -9,7 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.pages_manager import PagesManager
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from pages.parts.shell import link, terms
+from pages.parts.shell import link, presenter, terms
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
 
@@ -43,7 +43,7 @@ def heading(title: str, question: str, *, notices: Sequence[str] = ()) -> DeltaG
 def actions(
     place: DeltaGenerator, *, share: Mapping[str, str] | None = None, help_text: str = "", view: View | None = None
 ) -> None:
-    """Draws the header's buttons: undo and redo if there is a view, the link to this view, help."""
+    """Draws the header's buttons: undo and redo if there is a view, the link to this view, help and the presenter's size."""
     with place:
         if view is not None:
             st.button("Undo", key="undo", on_click=view.undo, disabled=not view.can_undo, shortcut="alt+z")
@@ -51,10 +51,10 @@ def actions(
         if share is not None:
             with st.popover("Share", help="A link to exactly this view"):
                 st.markdown("This link opens exactly this view:")
-                st.code(link.address(st.context.url or "", share), language=None, wrap_lines=True)
-        if help_text:
-            with st.popover("Help"):
-                st.markdown(help_text)
+                st.code(link.address(st.context.url or "", presenter.linked(share)), language=None, wrap_lines=True)
+        with st.popover("Help"):
+            st.markdown(help_text)
+            presenter.switch()
 
 
 def _inside_the_app() -> None:

@@ -35,13 +35,13 @@ def card(
     )  # fmt: skip
     with layout.card("kinds"):
         st.markdown("**Precision, and detection by kind of data**")
-        st.markdown(_groups(groups))
+        _groups(groups)
         st.caption(
             "Precision: average precision. Guessing at random reaches the share of personal tokens. The pattern (a capital "
             "letter, @ or two digits in the word) is a baseline, not a proposal."
         )
         with st.expander(f"Every kind, with recall at θ = {dials.threshold:g}"):
-            st.markdown(by_kind(kinds))
+            by_kind(kinds)
             st.caption("The AUROC of a kind compares its tokens with tokens outside any span.")
 
 
@@ -98,26 +98,29 @@ def measured(texts: Sequence[ScoredText], dials: Dials) -> tuple[pd.DataFrame, p
     return table, wide.loc[list(by_detector["score"].auroc)], pd.DataFrame(kinds, columns=columns)
 
 
-def _groups(wide: pd.DataFrame) -> str:
-    rows = "".join(
-        f"| {group} | {row['auroc', 'score']:.2f} | {row['auroc', 'pattern']:.2f} | "
-        f"{row['average_precision', 'score']:.2f} | {row['average_precision', 'pattern']:.2f} | "
-        f"{100 * row['share', 'score']:.0f} % |\n"
+def _groups(wide: pd.DataFrame) -> None:
+    rows = (
+        (
+            str(group), f"{row['auroc', 'score']:.2f}", f"{row['auroc', 'pattern']:.2f}",
+            f"{row['average_precision', 'score']:.2f}", f"{row['average_precision', 'pattern']:.2f}",
+            f"{100 * row['share', 'score']:.0f} %",
+        )
         for group, row in wide.iterrows()
-    )
-    head = "| | AUROC, score | AUROC, pattern | precision, score | precision, pattern | personal |\n"
-    return head + "|---|---:|---:|---:|---:|---:|\n" + rows
+    )  # fmt: skip
+    layout.table(("kind", "AUROC, score", "AUROC, pattern", "precision, score", "precision, pattern", "personal"), rows)
 
 
-def by_kind(table: pd.DataFrame) -> str:
-    """The third table of `measured` as Markdown: private kinds first, then by ascending mean score."""
-    rows = "".join(
-        f"| {_kind(row.kind)} | {row.n:,} | {row.mean_score:.2f} | {row.nominal_epsilon:.2g} | {row.true_epsilon:.2g} | "
-        f"{100 * row.recall:.0f} % | {row.auroc:.2f} |\n"
+def by_kind(table: pd.DataFrame) -> None:
+    """Draws the third table of `measured`: private kinds first, then by ascending mean score."""
+    rows = (
+        (
+            _kind(row.kind), f"{row.n:,}", f"{row.mean_score:.2f}", f"{row.nominal_epsilon:.2g}", f"{row.true_epsilon:.2g}",
+            f"{100 * row.recall:.0f} %", f"{row.auroc:.2f}",
+        )
         for row in table.sort_values(["is_private", "mean_score"], ascending=[False, True]).itertuples()
-    )
-    head = "| kind | tokens | mean score | mean nominal ε (no guarantee) | mean true ε of the noise | above θ | AUROC |\n"
-    return head + "|---|---:|---:|---:|---:|---:|---:|\n" + rows
+    )  # fmt: skip
+    heads = ("kind", "tokens", "mean score", "mean nominal ε (no guarantee)", "mean true ε of the noise", "above θ", "AUROC")
+    layout.table(heads, rows)
 
 
 def _kind(kind: str) -> str:

@@ -68,8 +68,8 @@ def card(text: ScoredText, dials: Dials, reader: str, *, n_releases: int, key: s
             (f"as published, nominal ε {dials.lower:g} to {dials.upper:g}, no guarantee", published, n_releases),
             (f"one noise for all tokens, once: ε = {HONEST:g} for the whole text, proved", bounded, 1),
         ]
-        body = "".join(f"| {name} | {n} | {_percent(read.share)} |\n" for name, read, n in rows)
-        st.markdown(f"| noise | releases | noised tokens read |\n|---|---:|---:|\n{body}")
+        heads = ("noise", "releases", "noised tokens read")
+        layout.table(heads, ((name, str(n), _percent(read.share)) for name, read, n in rows))
         st.button("Draw again", key=key, on_click=_forget, help="Fresh noise; none is recorded")
         st.caption(
             f"δ = {dials.delta:g}. Embeddings of {text_source.MODEL_NAMES[reader]}, clipped to their median norm. "

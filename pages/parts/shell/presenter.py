@@ -1,0 +1,43 @@
+"""Presenter size: letters, lines and markers for a projector, from a link with `large=1` or a switch; kept for the visit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import streamlit as st
+
+KEY: Final = "large"  # in a link
+FACTOR: Final = 1.3  # of letters, lines and markers; the same in presenter.css
+_STATE: Final = "presenter-size"
+_SHEET: Final = Path(__file__).with_name("presenter.css")
+
+
+def take() -> None:
+    """Takes the size out of the link, before a page reads its own part of it, and applies it."""
+    if KEY in st.query_params:
+        st.session_state[_STATE] = st.query_params[KEY] == "1"
+        del st.query_params[KEY]
+    if is_on():
+        st.html(f"<style>{_SHEET.read_text(encoding='utf-8')}</style>")
+
+
+def is_on() -> bool:
+    """Whether everything is drawn in presenter size."""
+    return bool(st.session_state.get(_STATE, False))
+
+
+def switch() -> None:
+    """Draws the switch."""
+    label = "Normal size" if is_on() else "Presenter size"
+    st.button(label, key="presenter", on_click=_turn, help="Letters, lines and markers for a projector, on every page")
+
+
+def linked(parameters: Mapping[str, str]) -> dict[str, str]:
+    """The parameters of a link to share, with the size where it is on."""
+    return {**parameters, KEY: "1"} if is_on() else dict(parameters)
+
+
+def _turn() -> None:
+    st.session_state[_STATE] = not is_on()
