@@ -53,9 +53,11 @@ function sentence(place, { model: weights, dials, layer, edges, words }) {
     const { ids, isStop, words: whole } = encoded(model, typed.value), likely = logProbabilities(model, ids);
     const found = ids.map((id, i) => measured({ p: Math.exp(Math.min(likely[i], 0)), commonness: model.commonness[id], isStop: isStop[i] }, dials));
     const highest = whole.map((word) => word.tokens.map((i) => found[i]).reduce((most, one) => (one.score > most.score ? one : most)));
-    shown.replaceChildren(...whole.flatMap((word, k) => [
-      made("i", { textContent: word.text, className: `t${Math.max(0, shade(layer, highest[k], edges, dials))}`, title: filled(words.score, { score: highest[k].score.toFixed(2) }) }), " ",
-    ]));
+    shown.replaceChildren(...whole.flatMap((word, k) => {
+      const node = made("i", { textContent: word.text, className: `t${Math.max(0, shade(layer, highest[k], edges, dials))}` });
+      node.dataset.n = filled(words.score, { score: highest[k].score.toFixed(2) }); // shown on hover
+      return [node, " "];
+    }));
   }
   place.append(typed, shown);
   read();

@@ -99,7 +99,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], name: str) -> str
     kinds = [_class("number" if all(map(_NUMBER.match, column)) else "") for column in zip(*lines, strict=True)]
     top = "".join(f'<th scope="col"{kind}>{escape(head)}</th>' for head, kind in zip(heads, kinds, strict=True))
     body = "".join(f"<tr>{_cells(line, kinds)}</tr>" for line in lines)
-    frame = f'<div class="frame" role="region" tabindex="0" aria-label="{escape(name)}">'
+    frame = f'<div class="frame" role="group" tabindex="0" aria-label="{escape(name)}">'
     return f"{frame}<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
 
 
