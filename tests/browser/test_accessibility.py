@@ -145,8 +145,8 @@ def test_a_word_of_the_glossary_is_explained_on_focus_and_within_a_phone(app: Ap
 
 def test_a_sliders_value_is_on_one_line(app: App, visit: Visit) -> None:
     """In a card, too: its text must not wrap within the width of a thumb."""
-    page = visit(f"{app.url}/lessons?l=shared&s=2&hide=prediction")
-    page.get_by_role("slider").first.scroll_into_view_if_needed()
+    page = visit(f"{app.url}/tokens")
+    page.get_by_test_id("stSliderThumbValue").first.scroll_into_view_if_needed()
     values = page.locator("[data-testid=stSliderThumbValue] p")
     assert values.count() > 0
     assert max(box["height"] for each in values.all() if (box := each.bounding_box()) is not None) < 30
