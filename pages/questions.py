@@ -47,19 +47,19 @@ def page() -> None:
     else:
         about = presets.about(str(name))
         place = heading(about.title, about.question, notices=view.read.notices)
-        _links(about.name, by)
+        _links(view, about.name, by)
         _answer(about.name)
     actions(place, share=view.commit({"question": name, "by": by}, CODEC), help_text=HELP)
 
 
-def _links(name: str, by: str) -> None:
+def _links(view: View, name: str, by: str) -> None:
     """Draws the way back to all questions, and to the same question in its other sizes."""
     with st.container(horizontal=True, gap="small"):
-        st.page_link("pages/questions.py", label="← All questions", query_params={"v": "1", "by": by})
+        st.page_link("pages/questions.py", label="← All questions", query_params=view.linked({"v": "1", "by": by}))
         for size, form in questions.of_preset(name).forms.items():
             if form.name != name:
                 label, target = f"The same, {FORMS[size]}", {"v": "1", "question": form.name, "by": by}
-                st.page_link("pages/questions.py", label=label, query_params=target)
+                st.page_link("pages/questions.py", label=label, query_params=view.linked(target))
 
 
 def _gallery(view: View, by: str) -> str:
@@ -109,7 +109,8 @@ def _card(
             known = "Under way" if form.name in running else _known(here, recorded, len(questions.specs(form.name)))
             label = "Open" if len(question.forms) == 1 else f"Open ({FORMS[size]})"
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-                st.page_link("pages/questions.py", label=label, query_params={"v": "1", "question": form.name})
+                target = view.linked({"v": "1", "question": form.name})
+                st.page_link("pages/questions.py", label=label, query_params=target)
                 if form is question.smallest and form.name not in running:
                     start = run_panel.attempt(lambda: _start_from(view, question))
                     st.button("Start", key=f"start-{form.name}", on_click=start)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import get_args
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -101,6 +102,23 @@ def test_a_question_without_a_result_says_what_start_will_do(open_page: Open) ->
 def test_the_only_run_of_a_method_has_its_title() -> None:
     assert questions.titles(NAME) == {"main": methods.card("cosine").title}
     assert questions.titles("blurry-digits")["not-blurred"] == "Nothing strays"
+
+
+def test_a_link_leads_back_to_the_gallery_that_was_just_left(
+    open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Start replaces the address; a moment later the same address is a link, not a browser that is behind."""
+    monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.schedule", lambda self: None)
+    monkeypatch.setattr("pages.parts.shell.view._LAG_SECONDS", float("inf"))
+    page = open_page("questions", by="shows", v="1")
+    page.button(key=f"start-{NAME}").click().run()
+    (back,) = [link.proto for link in page.get("page_link") if "All questions" in link.proto.label]
+    page.query_params.clear()
+    for name, (value,) in parse_qs(back.query_string).items():
+        page.query_params[name] = value
+    page.run()
+    assert page.title[0].value == "Questions"
+    assert "from" not in page.query_params
 
 
 def test_every_question_has_a_place_in_both_groupings() -> None:

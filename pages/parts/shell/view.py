@@ -15,6 +15,7 @@ import streamlit as st
 from pages.parts.shell.link import Codec, Read
 
 CHANGES = "changes-of-page"  # session key: number of page changes, counted by app.py
+_FROM = "from"  # parameter of a link within a page: the epoch that it was drawn in
 _DEPTH = 50  # steps that undo remembers
 _LAG_SECONDS = 5.0  # how long a browser may still send an address that this page has replaced
 
@@ -27,6 +28,7 @@ class _Memory:
     written: dict[str, str] | None = None
     epoch: int = 0
     change: int = 0
+    followed: str | None = None
     past: list[dict[str, str]] = field(default_factory=list)
     future: list[dict[str, str]] = field(default_factory=list)
     replaced: list[tuple[float, dict[str, str]]] = field(default_factory=list)
@@ -54,9 +56,13 @@ class View:
         """
         memory: _Memory = st.session_state.setdefault(f"view:{page}", _Memory())
         parameters = st.query_params.to_dict()
+        followed = parameters.pop(_FROM, None)
+        is_followed = followed is not None and followed != memory.followed
+        memory.followed = followed or memory.followed
         is_return = memory.change != st.session_state.get(CHANGES, 0)  # a change of page discards the widgets
         memory.change = st.session_state.get(CHANGES, 0)
-        if memory.written is None or is_return or (parameters != memory.written and not memory.is_behind(parameters)):
+        is_other = parameters != memory.written and (is_followed or not memory.is_behind(parameters))
+        if memory.written is None or is_return or is_other:
             # An empty address after a change of page means "where I was"; any other difference is a link that was opened.
             memory.seed = parameters or memory.written or dict(start())
             memory.epoch += 1
@@ -70,6 +76,10 @@ class View:
     def key(self, name: str) -> str:
         """The key of a field's widget: new with every epoch, so that the widget starts from the view again."""
         return f"{self._page}-{name}-{self._memory.epoch}"
+
+    def linked(self, parameters: Mapping[str, str]) -> dict[str, str]:
+        """The parameters of a link from this page to another view of it, which counts even where it was just left."""
+        return {**parameters, _FROM: str(self._memory.epoch)}
 
     def commit(self, values: Mapping[str, object], codec: Codec) -> dict[str, str]:
         """Writes the current values to the address bar and the history; returns the query parameters."""
@@ -115,5 +125,6 @@ class View:
         """Writes the parameters to the address bar and remembers the previous ones."""
         before = st.query_params.to_dict()
         if before != parameters:
+            before.pop(_FROM, None)
             self._memory.replaced = [*self._memory.replaced[-7:], (time.monotonic(), before)]
             st.query_params.from_dict(parameters)
