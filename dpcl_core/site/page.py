@@ -17,7 +17,7 @@ POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'none'"
 )
-_NOSCRIPT = "The text and figures need no script; to move a slider, let this page run its own. It sends nothing."
+_NOSCRIPT = "Text and figures work without scripts. To move a slider, allow this page's own script; it sends nothing."
 _WIDTHS = {"wide": 760, "narrow": 330}  # pixels: beside other things on a desk, and on a phone of 390
 _NUMBER = re.compile(r"[-+−–∞]?[\d.,]*( (±|to) [-+−]?[\d.,]+)?$")
 

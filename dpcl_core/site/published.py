@@ -13,7 +13,7 @@ from dpcl_core.papers.orderings import Judged
 from dpcl_core.papers.paper import Experiment, Paper, Size
 from dpcl_core.papers.verdicts import LayerCount
 from dpcl_core.site.page import Page, folded, listed, paragraph, table, table_of
-from dpcl_core.site.runs import FORMS
+from dpcl_core.site.runs import FORMS, missing
 from dpcl_core.spec import RunSpec
 
 FILE = "published.html"
@@ -120,11 +120,10 @@ def _form(paper: Paper, form: _Form) -> str:
     claims = tables.claims(paper, of, form.specs, form.runs, form.judged)
     rows = comparison.rows(paper, of, form.runs)
     reasons = listed(comparison.reasons(paper, of, form.size, form.runs.values()))
-    missing = [label for label in form.specs if label not in form.runs]
     parts = [
         f"<h2>{escape(of.title)}: {escape(FORMS[form.size].partition(':')[0].lower())}</h2>",
         paragraph(verdicts.lead(form.judged), "finding"),
-        paragraph(of.question), paragraph(f"Not recorded: {', '.join(missing)}." if missing else "", "small"),
+        paragraph(of.question), paragraph(missing(form.specs, form.runs), "small"),
         _claims(paper, claims),
         *(_numbers(form, rows, metric) for metric in of.metrics),
         folded("Why our numbers differ", reasons),

@@ -123,7 +123,7 @@ def _answer(form: _Form, *, is_alone: bool) -> str:
     parts = [
         "" if is_alone else f"<h2>{escape(FORMS[form.size])}</h2>",
         paragraph(form.finding, "finding"),
-        paragraph(_missing(form), "small"),
+        paragraph(missing(form.specs, form.found), "small"),
         f'<div class="card">{figure(lambda dark: draw(dark=dark))}{paragraph(_levels(known, score), "small")}'
         f"{paragraph(_STANDINGS, 'small')}</div>",
         folded(f"The numbers: final {score}, %", table(("run", "ε", "mean", "95 % interval", "seeds"), numbers, "Numbers")),
@@ -133,11 +133,12 @@ def _answer(form: _Form, *, is_alone: bool) -> str:
     return f"<section>{''.join(parts)}</section>"
 
 
-def _missing(form: _Form) -> str:
-    """Which runs are not recorded, or how many where naming them would fill the page."""
-    names = [form.titles[label] for label in form.specs if label not in form.found]
+def missing(specs: Mapping[str, RunSpec], found: Mapping[str, Measured]) -> str:
+    """Which runs are not recorded, or how many are where naming the others would fill the page. Both by label."""
+    titles = questions.named(specs)
+    names = [titles[label] for label in specs if label not in found]
     if len(names) > MOST_NAMES:
-        return f"{len(form.found)} of {len(form.specs)} runs are recorded."
+        return f"{len(found)} of {len(specs)} runs are recorded."
     return f"Not recorded: {'; '.join(names)}." if names else ""
 
 
