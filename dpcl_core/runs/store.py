@@ -27,7 +27,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from dpcl_core import checks, paths
 from dpcl_core.errors import BadInput, FailureKind
 from dpcl_core.events import CellFinished, Event, JsonValue, Note, from_json, to_json
-from dpcl_core.runs import tables
+from dpcl_core.runs import database
 from dpcl_core.runs.process import Process
 from dpcl_core.runs.tables import ACTIVE, audits, cells, events, runs, set_runs, turns
 from dpcl_core.spec import RunSpec
@@ -98,9 +98,9 @@ class Store:
     """
 
     def __init__(self, url: str | None = None) -> None:
-        self.url = tables.absolute(url or os.environ.get("DPCL_STORE") or f"sqlite:///{paths.home() / 'store.sqlite'}")
+        self.url = database.absolute(url or os.environ.get("DPCL_STORE") or f"sqlite:///{paths.home() / 'store.sqlite'}")
         with self._troubles():
-            self._reads = tables.open_database(self.url)
+            self._reads = database.open_database(self.url)
             self._writes = self._reads.execution_options(writes=True)
 
     # Making and reading runs
@@ -317,7 +317,7 @@ class Store:
         try:
             yield
         except (SQLAlchemyError, sqlite3.Error, OSError) as error:
-            raise tables.trouble(error, self.url) from error
+            raise database.trouble(error, self.url) from error
 
 
 def enqueue(connection: Connection, spec: RunSpec, *, name: str, workload: str, n_cells: int, device: str) -> str:

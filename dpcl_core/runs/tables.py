@@ -1,19 +1,12 @@
-"""The store's tables, opening its database, and database errors as one sentence each."""
+"""The store's tables. A change here is also a revision in `migrations/`: a test compares the two."""
 
 from __future__ import annotations
 
-import re
-import sqlite3
-from pathlib import Path
-
 from sqlalchemy import (
     JSON,
-    URL,
     BigInteger,
     Column,
-    Connection,
     Double,
-    Engine,
     ForeignKey,
     Index,
     Integer,
@@ -21,29 +14,12 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    create_engine,
-    event,
-    insert,
-    inspect,
-    make_url,
-    select,
-    update,
+    UniqueConstraint,
 )
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
-from sqlalchemy.pool import ConnectionPoolEntry
-
-from dpcl_core.errors import StoreTrouble, StoreUnknown
-
-LAYOUT = 4  # raise it with every change of the tables below
-_GROWN_FROM = (1, 2, 3)  # layouts that only lack tables of this one
-BUSY_SECONDS = 10
 
 ACTIVE = ("starting", "running", "stopping")
-_PASSWORD = re.compile(r"(://[^:/@]*:).*(?:@|%40)")  # up to the last @: a password may contain one
 
 metadata = MetaData()
-
-layout = Table("dpcl_layout", metadata, Column("version", Integer, primary_key=True))
 
 runs = Table(
     "runs",
@@ -68,11 +44,12 @@ runs = Table(
     Column("error_kind", String(20)),
     Column("error", Text),
     Column("error_log", Text),
+    Column("owner", String(64), index=True),  # digest of the token of a visitor; none: started in a terminal
 )
 
 # The database itself limits a device to one run, also when two processes claim at once.
-_busy = runs.c.status.in_(ACTIVE)
-_one_busy = Index("one_run_per_device", runs.c.device, unique=True, sqlite_where=_busy)
+busy = runs.c.status.in_(ACTIVE)
+one_busy = Index("one_run_per_device", runs.c.device, unique=True, sqlite_where=busy)
 Index("runs_by_status", runs.c.status)
 
 events = Table(
@@ -146,116 +123,41 @@ set_runs = Table(
     Column("label", Text, nullable=False),
 )
 
+# A class: visitors who joined with its code. All of it is deleted when the room ends.
+rooms = Table(
+    "rooms",
+    metadata,
+    Column("code", String(6), primary_key=True),
+    Column("owner", String(64), nullable=False),  # digest of the teacher's token
+    Column("title", Text, nullable=False),
+    Column("created", Double, nullable=False),
+    Column("ends", Double, nullable=False),
+    Column("poll", JSON),  # the question that is open, or none
+    Column("shown_run", String(12)),  # the run that everybody is looking at
+)
 
-def open_database(url: str) -> Engine:
-    """Opens the database at a URL and creates its tables if there are none.
+members = Table(
+    "members",
+    metadata,
+    Column("room", String(6), ForeignKey("rooms.code", ondelete="CASCADE"), primary_key=True),
+    Column("token", String(64), primary_key=True),  # digest of the visitor's token
+    Column("name", String(40), nullable=False),
+    UniqueConstraint("room", "name", name="one_name_per_room"),
+)
 
-    Raises StoreTrouble for an unknown kind of URL, a folder that cannot be made, another program's database, and an unknown
-    layout. Errors of the database itself are left to `trouble`.
-    """
-    where = _checked(url)
-    sqlite = where.get_backend_name() == "sqlite"
-    if sqlite:
-        folder = Path(str(where.database)).parent
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreTrouble(f"store {shown(url)}: its folder cannot be made: {error.strerror}") from error
-    try:
-        engine = create_engine(where)
-    except ImportError as error:
-        raise StoreTrouble(f"store {shown(url)}: needs the Python package {error.name}, which is not installed") from error
-    if sqlite:
-        event.listen(engine, "connect", _prepare_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
-    else:  # set here: naming PostgreSQL loads its part of SQLAlchemy, which would delay runs that use SQLite
-        _one_busy.dialect_options["postgresql"]["where"] = _busy
-    _check_layout(engine, url)
-    return engine
+votes = Table(
+    "votes",
+    metadata,
+    Column("room", String(6), ForeignKey("rooms.code", ondelete="CASCADE"), primary_key=True),
+    Column("poll", String(12), primary_key=True),
+    Column("token", String(64), primary_key=True),
+    Column("choice", Integer, nullable=False),  # index of the answer
+)
 
-
-def absolute(url: str) -> str:
-    """The URL with an absolute path, so that it names the same store from any working folder."""
-    where = _checked(url)
-    if where.get_backend_name() == "sqlite":
-        where = where.set(database=str(Path(str(where.database)).absolute()))
-    return where.render_as_string(hide_password=False)
-
-
-def trouble(error: Exception, url: str) -> StoreTrouble:
-    """A database error as one sentence with a remedy."""
-    message = " ".join(str(getattr(error, "orig", None) or error).split())
-    if password := make_url(url).password:
-        message = message.replace(str(password), "***")
-    text = message.lower()
-    if "readonly" in text or "read-only" in text:
-        fix = "is read-only, so nothing new can be kept; what is stored is untouched"
-    elif "disk is full" in text or "disk i/o" in text or "no space" in text:
-        fix = f"the disk is full or failing ({message}); what was stored before is untouched"
-    elif "locked" in text or "busy" in text:
-        fix = f"another program has kept it locked for {BUSY_SECONDS} seconds; try again"
-    elif "not a database" in text or "malformed" in text:
-        fix = f"the file is damaged or no store ({message}); move it away to start a new one"
-    elif "unable to open" in text:
-        fix = "cannot be opened: it must be a file in a folder that may be written"
-    else:
-        fix = message
-    return StoreTrouble(f"store {shown(url)}: {fix}")
-
-
-def shown(url: str) -> str:
-    """The URL for printing: without its password, even where the URL cannot be parsed."""
-    return _PASSWORD.sub(r"\1***@", url)
-
-
-def _checked(url: str) -> URL:
-    allowed = "must be sqlite:///PATH or postgresql://USER@HOST/NAME"
-    try:
-        where = make_url(url)
-        where.get_dialect()
-    except (ArgumentError, NoSuchModuleError, ValueError):
-        raise StoreUnknown(f"store {shown(url)}: {allowed}") from None  # the cause contains the password
-    except ImportError as error:
-        raise StoreTrouble(f"store {shown(url)}: needs the Python package {error.name}, which is not installed") from error
-    if where.get_backend_name() not in ("sqlite", "postgresql"):
-        raise StoreUnknown(f"store {shown(url)}: {allowed}")
-    if where.get_backend_name() == "sqlite" and where.database in (None, "", ":memory:"):
-        raise StoreUnknown(f"store {url}: a store in memory is seen by one process alone; {allowed}")
-    return where
-
-
-def _prepare_sqlite(connection: sqlite3.Connection, _record: ConnectionPoolEntry) -> None:
-    connection.isolation_level = None  # `_begin_sqlite` begins transactions, not the driver
-    connection.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000}")
-    connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA synchronous = NORMAL")  # with WAL a killed process loses nothing; only a power cut can
-    if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-        connection.execute("PRAGMA journal_mode = WAL")
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    # A writer takes its lock at once: a lock taken halfway through cannot wait and fails instead.
-    writes = connection.get_execution_options().get("writes", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-def _check_layout(engine: Engine, url: str) -> None:
-    with engine.connect() as connection:
-        names = set(inspect(connection).get_table_names())
-        version = connection.scalar(select(layout.c.version)) if layout.name in names else None
-    if version is None:
-        if names & set(metadata.tables) - {layout.name}:
-            raise StoreTrouble(f"store {shown(url)}: is the database of another program; name one of its own")
-        with engine.execution_options(writes=True).begin() as connection:
-            metadata.create_all(connection)
-            if connection.scalar(select(layout.c.version)) is None:
-                connection.execute(insert(layout).values(version=LAYOUT))
-    elif version in _GROWN_FROM:
-        with engine.execution_options(writes=True).begin() as connection:
-            metadata.create_all(connection)
-            connection.execute(update(layout).values(version=LAYOUT))
-    elif version != LAYOUT:
-        raise StoreTrouble(
-            f"store {shown(url)}: was written in layout {version}, but this program reads layout {LAYOUT}: "
-            "use the version of the program that wrote it, or name another store"
-        )
+room_runs = Table(
+    "room_runs",
+    metadata,
+    Column("run_id", String(12), ForeignKey("runs.id"), primary_key=True),
+    Column("room", String(6), ForeignKey("rooms.code", ondelete="CASCADE"), nullable=False, index=True),
+    Column("name", String(40), nullable=False),
+)

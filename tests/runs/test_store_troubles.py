@@ -17,7 +17,7 @@ import pytest
 
 from dpcl_core.errors import StoreTrouble
 from dpcl_core.events import Note
-from dpcl_core.runs import tables
+from dpcl_core.runs import database, layout
 from dpcl_core.runs.store import Store
 from tests.support import replay
 from tests.support.together import together
@@ -59,28 +59,19 @@ def test_a_password_is_never_printed(url):
     assert "secret" not in "".join(traceback.format_exception(caught.value))
 
 
-@pytest.mark.parametrize("version", [0, tables.LAYOUT + 1, 99])
+@pytest.mark.parametrize("version", ["0", str(int(layout.NEWEST) + 1), "4a"])
 def test_a_store_of_another_layout_is_refused_and_left_alone(store, home, version):
     run_id = store.create(replay.a_spec())
-    with sqlite3.connect(home / "store.sqlite") as connection:
-        connection.execute("UPDATE dpcl_layout SET version = ?", (version,))
-    with pytest.raises(StoreTrouble, match=f"layout {version}, but this program reads layout {tables.LAYOUT}"):
+    _set_version(home, version)
+    with pytest.raises(StoreTrouble, match=f"layout {version}, but this program reads layout {layout.NEWEST}"):
         Store()
-    with sqlite3.connect(home / "store.sqlite") as connection:
-        connection.execute("UPDATE dpcl_layout SET version = ?", (tables.LAYOUT,))
+    _set_version(home, layout.NEWEST)
     assert Store().status(run_id) == "queued"
 
 
-@pytest.mark.parametrize(("version", "lacks"), [(1, ("trials", "turns", "studies", "audits")), (2, ("audits",))])
-def test_a_store_written_before_there_were_tunings_or_audits_gets_their_tables(store, home, version, lacks):
-    run_id = store.create(replay.a_spec())
+def _set_version(home: Path, version: str) -> None:
     with sqlite3.connect(home / "store.sqlite") as connection:
-        for table in lacks:
-            connection.execute(f"DROP TABLE {table}")
-        connection.execute("UPDATE dpcl_layout SET version = ?", (version,))
-    assert [run.id for run in Store().list_runs()] == [run_id]
-    with sqlite3.connect(home / "store.sqlite") as connection:
-        assert connection.execute("SELECT version FROM dpcl_layout").fetchall() == [(tables.LAYOUT,)]
+        connection.execute("UPDATE alembic_version SET version_num = ?", (version,))
 
 
 def test_the_database_of_another_program_is_left_alone(home):
@@ -108,7 +99,7 @@ def test_a_damaged_file_is_named_and_kept(store, home):
 
 
 def test_a_store_locked_by_another_program_is_told_from_a_broken_one(store, home, monkeypatch):
-    monkeypatch.setattr(tables, "BUSY_SECONDS", 0.2)
+    monkeypatch.setattr(database, "BUSY_SECONDS", 0.2)
     impatient = Store()
     other = sqlite3.connect(home / "store.sqlite", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

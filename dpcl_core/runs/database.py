@@ -1,0 +1,109 @@
+"""Opening the store's database, and its errors as one sentence each."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from pathlib import Path
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from dpcl_core.errors import StoreTrouble, StoreUnknown
+from dpcl_core.runs import layout, tables
+
+BUSY_SECONDS = 10
+_PASSWORD = re.compile(r"(://[^:/@]*:).*(?:@|%40)")  # up to the last @: a password may contain one
+
+
+def open_database(url: str) -> Engine:
+    """Opens the database at a URL and creates its tables if there are none.
+
+    Raises StoreTrouble for an unknown kind of URL, a folder that cannot be made, another program's database, and an unknown
+    layout. Errors of the database itself are left to `trouble`.
+    """
+    where = _checked(url)
+    sqlite = where.get_backend_name() == "sqlite"
+    if sqlite:
+        folder = Path(str(where.database)).parent
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreTrouble(f"store {shown(url)}: its folder cannot be made: {error.strerror}") from error
+    try:
+        engine = create_engine(where)
+    except ImportError as error:
+        raise StoreTrouble(f"store {shown(url)}: needs the Python package {error.name}, which is not installed") from error
+    if sqlite:
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+    else:  # set here: naming PostgreSQL loads its part of SQLAlchemy, which would delay runs that use SQLite
+        tables.one_busy.dialect_options["postgresql"]["where"] = tables.busy
+    layout.bring_up_to_date(engine, shown(url))
+    return engine
+
+
+def absolute(url: str) -> str:
+    """The URL with an absolute path, so that it names the same store from any working folder."""
+    where = _checked(url)
+    if where.get_backend_name() == "sqlite":
+        where = where.set(database=str(Path(str(where.database)).absolute()))
+    return where.render_as_string(hide_password=False)
+
+
+def trouble(error: Exception, url: str) -> StoreTrouble:
+    """A database error as one sentence with a remedy."""
+    message = " ".join(str(getattr(error, "orig", None) or error).split())
+    if password := make_url(url).password:
+        message = message.replace(str(password), "***")
+    text = message.lower()
+    if "readonly" in text or "read-only" in text:
+        fix = "is read-only, so nothing new can be kept; what is stored is untouched"
+    elif "disk is full" in text or "disk i/o" in text or "no space" in text:
+        fix = f"the disk is full or failing ({message}); what was stored before is untouched"
+    elif "locked" in text or "busy" in text:
+        fix = f"another program has kept it locked for {BUSY_SECONDS} seconds; try again"
+    elif "not a database" in text or "malformed" in text:
+        fix = f"the file is damaged or no store ({message}); move it away to start a new one"
+    elif "unable to open" in text:
+        fix = "cannot be opened: it must be a file in a folder that may be written"
+    else:
+        fix = message
+    return StoreTrouble(f"store {shown(url)}: {fix}")
+
+
+def shown(url: str) -> str:
+    """The URL for printing: without its password, even where the URL cannot be parsed."""
+    return _PASSWORD.sub(r"\1***@", url)
+
+
+def _checked(url: str) -> URL:
+    allowed = "must be sqlite:///PATH or postgresql://USER@HOST/NAME"
+    try:
+        where = make_url(url)
+        where.get_dialect()
+    except (ArgumentError, NoSuchModuleError, ValueError):
+        raise StoreUnknown(f"store {shown(url)}: {allowed}") from None  # the cause contains the password
+    except ImportError as error:
+        raise StoreTrouble(f"store {shown(url)}: needs the Python package {error.name}, which is not installed") from error
+    if where.get_backend_name() not in ("sqlite", "postgresql"):
+        raise StoreUnknown(f"store {shown(url)}: {allowed}")
+    if where.get_backend_name() == "sqlite" and where.database in (None, "", ":memory:"):
+        raise StoreUnknown(f"store {url}: a store in memory is seen by one process alone; {allowed}")
+    return where
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _record: ConnectionPoolEntry) -> None:
+    connection.isolation_level = None  # `_begin_sqlite` begins transactions, not the driver
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000}")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA synchronous = NORMAL")  # with WAL a killed process loses nothing; only a power cut can
+    if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        connection.execute("PRAGMA journal_mode = WAL")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A writer takes its lock at once: a lock taken halfway through cannot wait and fails instead.
+    writes = connection.get_execution_options().get("writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
