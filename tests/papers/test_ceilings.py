@@ -67,7 +67,7 @@ def test_the_ceiling_of_a_language_model_trains_on_all_tasks_at_once() -> None:
 @pytest.mark.parametrize("method", ["agem", "dp-agem", "l2dp-ml"])
 def test_the_ceiling_of_a_lifelong_method_trains_its_network_on_all_tasks(method: str, head: str) -> None:
     labels = "prior" if head == "per-task" else "prior-const"
-    data = {"dataset": "mnist", "backbone": "pixels", "train_per_class": 50, "test_per_class": 20}
+    data = {"dataset": "digits", "backbone": "pixels", "train_per_class": 50, "test_per_class": 20}
     budget = {"epsilons": [math.inf if method == "agem" else 1.0]}
     asked = checks.parse({"method": method, "params": {"head": head}, "data": data, "labels": labels, "privacy": budget})
     wanted = ceilings.settings(asked)

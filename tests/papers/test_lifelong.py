@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -107,6 +108,7 @@ def test_the_grid_of_the_baseline_is_the_printed_one() -> None:
             assert methods.card(spec.method).table_names(spec) == (_BASELINE, "" if chosen else label)
 
 
+@pytest.mark.skipif("DPCL_DATA" not in os.environ, reason="reads the header of CIFAR-10")
 @pytest.mark.parametrize("size", ["small", "full"])
 def test_a_run_of_the_grid_takes_as_many_steps_as_its_budget_pays_for(size: Size) -> None:
     """One step more is refused, with what it would cost."""
