@@ -1,0 +1,310 @@
+"""Rooms of a class: visitors with invented names, one open question at a time, and everybody's runs on one plot.
+
+A room keeps no more than that: a digest of each visitor's token, a name drawn by lot, an answer. It ends a day after it was
+opened, and then all of it is deleted; runs stay with the store.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+import time
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from itertools import groupby
+from statistics import fmean
+from typing import Any, cast
+
+from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from dpcl_core.errors import BadInput
+from dpcl_core.events import JsonValue, TaskLearned
+from dpcl_core.runs.store import Store, checked_id
+from dpcl_core.runs.tables import members, room_runs, rooms, runs, votes
+
+SECONDS = 86_400.0  # a room ends a day after it was opened
+MOST_MEMBERS = 200
+LONGEST_TITLE, LONGEST_QUESTION, LONGEST_CHOICE = 80, 500, 120
+_LETTERS = "BCDFGHJKLMNPQRSTVWXZ"  # no vowel: a code is no word; no I or O: they look like digits
+_COLOURS = (
+    "amber", "azure", "coral", "copper", "crimson", "golden", "green", "indigo", "ivory", "jade", "lilac", "olive", "pearl",
+    "plum", "ruby", "sand", "scarlet", "silver", "teal", "violet",
+)  # fmt: skip
+_ANIMALS = (
+    "badger", "bear", "beaver", "bison", "crane", "deer", "dolphin", "falcon", "fox", "gecko", "hare", "heron", "ibex",
+    "lynx", "marten", "otter", "owl", "puffin", "raven", "robin", "salmon", "seal", "stork", "swan", "tiger", "turtle",
+    "walrus", "weasel", "wolf", "wren",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """A question to the room. `truth`: the index of the right answer, once the teacher shows it; `is_open`: takes votes."""
+
+    id: str
+    question: str
+    choices: tuple[str, ...]
+    is_open: bool = True
+    truth: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A finished budget of somebody's run: mean final accuracy in [0, 1] over its seeds."""
+
+    run_id: str
+    name: str
+    method: str
+    epsilon: float
+    accuracy: float
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A room as it is now: visitors' names and answers by digest of their token, names by id of their runs.
+
+    `curve`: the shown run's mean accuracy on the tasks learned so far, task by task.
+    """
+
+    code: str
+    title: str
+    owner: str
+    ends: float
+    names: dict[str, str]
+    poll: Poll | None
+    choices: dict[str, int]
+    runs: dict[str, str]
+    points: tuple[Point, ...]
+    shown: str | None
+    curve: tuple[float, ...]
+
+    def as_seen_by(self, token: str) -> dict[str, JsonValue]:
+        """The room as a document for one visitor, who sees the counts of all answers once the own one is given."""
+        me = digest(token)
+        poll: dict[str, JsonValue] | None = None
+        if self.poll is not None:
+            mine, counts = self.choices.get(me), Counter(self.choices.values())
+            sees = mine is not None or me == self.owner or not self.poll.is_open
+            poll = {
+                **cast("dict[str, JsonValue]", asdict(self.poll)),
+                "choices": list(self.poll.choices),
+                "votes": len(self.choices),
+                "mine": mine,
+                "counts": [counts[place] for place in range(len(self.poll.choices))] if sees else None,
+            }
+        shown: dict[str, JsonValue] | None = None
+        if self.shown is not None:
+            shown = {"run": self.shown, "name": self.runs.get(self.shown, ""), "curve": list(self.curve)}
+        return {
+            "code": self.code,
+            "title": self.title,
+            "people": len(self.names),
+            "you": self.names.get(me),
+            "poll": poll,
+            "points": [
+                {**asdict(point), "epsilon": "inf" if math.isinf(point.epsilon) else point.epsilon} for point in self.points
+            ],
+            "shown": shown,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """The rooms of a store. A visitor is known by a token, a long random text that only the visitor's browser keeps."""
+
+    store: Store
+
+    def open(self, title: str, token: str) -> str:
+        """Opens a room that belongs to the token and gives its code. Raises BadInput for an empty or long title."""
+        named, now = _line("title", title, LONGEST_TITLE), time.time()
+        code = "".join(secrets.choice(_LETTERS) for _ in range(6))
+        with self.store.writing() as connection:
+            _delete_ended(connection, now)
+            values = {"code": code, "owner": digest(token), "title": named, "created": now, "ends": now + SECONDS}
+            connection.execute(insert(rooms).values(**values))
+        return code
+
+    def close(self, code: str, token: str) -> None:
+        """Ends a room and deletes what it kept. Raises BadInput for a room of somebody else."""
+        with self.store.writing() as connection:
+            _owned(connection, code, token)
+            _delete(connection, [clean_code(code)])
+
+    def join(self, code: str, token: str) -> str:
+        """Lets a visitor in, once, and gives the name drawn for this room. Raises BadInput for a full or unknown room."""
+        with self.store.writing() as connection:
+            room = _row(connection, code).code
+            me = digest(token)
+            mine = select(members.c.name).where(members.c.room == room, members.c.token == me)
+            if (name := connection.scalar(mine)) is not None:
+                return str(name)
+            taken = set(connection.scalars(select(members.c.name).where(members.c.room == room)))
+            if len(taken) >= MOST_MEMBERS:
+                raise BadInput("room", room, f"is full: at most {MOST_MEMBERS} visitors")
+            name = secrets.choice([one for one in _NAMES if one not in taken])
+            connection.execute(insert(members).values(room=room, token=me, name=name))
+        return name
+
+    def room_of(self, token: str) -> str | None:
+        """The code of the newest room that a visitor is in, while it lasts."""
+        found = select(rooms.c.code).join(members).where(members.c.token == digest(token), rooms.c.ends > time.time())
+        with self.store.reading() as connection:
+            return connection.scalar(found.order_by(rooms.c.created.desc()))
+
+    def of_owner(self, token: str) -> list[tuple[str, str]]:
+        """Codes and titles of the rooms that belong to a token, newest first."""
+        found = select(rooms.c.code, rooms.c.title).where(rooms.c.owner == digest(token), rooms.c.ends > time.time())
+        with self.store.reading() as connection:
+            return [(row.code, row.title) for row in connection.execute(found.order_by(rooms.c.created.desc()))]
+
+    def ask(self, code: str, token: str, question: str, choices: Sequence[str]) -> None:
+        """Puts a question to the room, in place of the one before.
+
+        Raises BadInput for a room of somebody else, an empty or long text, and fewer than two or more than four answers.
+        """
+        asked = _line("question", question, LONGEST_QUESTION)
+        answers = tuple(_line("answers", choice, LONGEST_CHOICE) for choice in choices)
+        if not 2 <= len(answers) <= 4 or len(set(answers)) < len(answers):
+            raise BadInput("answers", list(answers), "must be two to four different answers, one on each line")
+        self._poll(code, token, Poll(secrets.token_hex(6), asked, answers))
+
+    def end_poll(self, code: str, token: str, truth: int | None = None) -> None:
+        """Takes no more votes, and shows which answer is right, if given. Raises BadInput for a room of somebody else."""
+        poll = self.state(code).poll
+        if poll is not None:
+            self._poll(code, token, Poll(poll.id, poll.question, poll.choices, False, truth))
+
+    def vote(self, code: str, token: str, poll: str, choice: int) -> None:
+        """A visitor's answer; a later one replaces it. Raises BadInput where the poll is over or there is no such answer."""
+        with self.store.writing() as connection:
+            row, me = _row(connection, code), digest(token)
+            asked = _read_poll(row.poll)
+            if asked is None or asked.id != poll or not asked.is_open:
+                raise BadInput("poll", poll, "takes no more answers")
+            if not 0 <= choice < len(asked.choices):
+                raise BadInput("answer", choice, f"must be 0 to {len(asked.choices) - 1}")
+            if not connection.scalar(select(members.c.name).where(members.c.room == row.code, members.c.token == me)):
+                raise BadInput("room", row.code, "join it first")
+            mine = (votes.c.room == row.code) & (votes.c.poll == poll) & (votes.c.token == me)
+            if not connection.execute(update(votes).where(mine).values(choice=choice)).rowcount:
+                connection.execute(insert(votes).values(room=row.code, poll=poll, token=me, choice=choice))
+
+    def add_run(self, code: str, token: str, run_id: str) -> None:
+        """Puts a visitor's run on the room's plot. Raises BadInput for an unknown run or a visitor who is not in."""
+        with self.store.writing() as connection:
+            room = _row(connection, code).code
+            name = connection.scalar(select(members.c.name).where(members.c.room == room, members.c.token == digest(token)))
+            if name is None:
+                raise BadInput("room", room, "join it first")
+            try:
+                connection.execute(insert(room_runs).values(run_id=checked_id(run_id), room=room, name=name))
+            except IntegrityError:
+                raise BadInput("run", run_id, "must be a run of this store that is in no room yet") from None
+
+    def show(self, code: str, token: str, run_id: str | None) -> None:
+        """Shows one of the room's runs to everybody, or none. Raises BadInput for a room of somebody else or another run."""
+        with self.store.writing() as connection:
+            room = _owned(connection, code, token)
+            if run_id is not None:
+                of_room = select(room_runs.c.run_id).where(room_runs.c.room == room, room_runs.c.run_id == run_id)
+                if connection.scalar(of_room) is None:
+                    raise BadInput("run", run_id, "must be a run of this room")
+            connection.execute(update(rooms).where(rooms.c.code == room).values(shown_run=run_id))
+
+    def state(self, code: str) -> Room:
+        """The room as it is now. Raises BadInput for a code that no open room has."""
+        with self.store.reading() as connection:
+            row = _row(connection, code)
+            poll = _read_poll(row.poll)
+            names = {one.token: one.name for one in connection.execute(select(members).where(members.c.room == row.code))}
+            of_poll = select(votes).where(votes.c.room == row.code, votes.c.poll == ("" if poll is None else poll.id))
+            choices = {one.token: one.choice for one in connection.execute(of_poll)}
+            listed = select(room_runs.c.run_id, room_runs.c.name, runs.c.spec).join(runs).where(room_runs.c.room == row.code)
+            of_room = connection.execute(listed.order_by(runs.c.number)).all()
+        shared = [(one.run_id, one.name, str(json.loads(one.spec)["method"])) for one in of_room]
+        return Room(
+            code=row.code, title=row.title, owner=row.owner, ends=row.ends, names=names, poll=poll, choices=choices,
+            runs={run_id: name for run_id, name, _ in shared}, points=self._points(shared),
+            shown=row.shown_run, curve=self._curve(row.shown_run),
+        )  # fmt: skip
+
+    def _poll(self, code: str, token: str, poll: Poll) -> None:
+        with self.store.writing() as connection:
+            room = _owned(connection, code, token)
+            connection.execute(delete(votes).where(votes.c.room == room, votes.c.poll != poll.id))
+            connection.execute(update(rooms).where(rooms.c.code == room).values(poll=asdict(poll)))
+
+    def _points(self, shared: Sequence[tuple[str, str, str]]) -> tuple[Point, ...]:
+        results = self.store.results([run_id for run_id, _, _ in shared])
+        points = []
+        for run_id, name, method in shared:
+            for epsilon, of_budget in groupby(results[run_id], key=lambda cell: cell.cell.epsilon):
+                scores = [cell.metrics["AA"] for cell in of_budget]
+                known = [score for score in scores if score is not None]
+                if known:
+                    points.append(Point(run_id, name, method, epsilon, fmean(known)))
+        return tuple(points)
+
+    def _curve(self, run_id: str | None) -> tuple[float, ...]:
+        if run_id is None:
+            return ()
+        by_task: dict[int, list[float]] = defaultdict(list)
+        for event in self.store.events(run_id):
+            if isinstance(event, TaskLearned):
+                by_task[event.task] += [score for score in event.accuracy if score is not None]
+        return tuple(fmean(by_task[task]) for task in sorted(by_task) if by_task[task])
+
+
+def digest(token: str) -> str:
+    """What is kept of a token: whoever reads the store cannot act as the visitor."""
+    return sha256(token.encode()).hexdigest()
+
+
+def clean_code(code: str) -> str:
+    """A room's code as it is kept, from what somebody typed. Raises BadInput for anything else."""
+    cleaned = "".join(code.split()).upper()
+    if len(cleaned) != 6 or not set(cleaned) <= set(_LETTERS):
+        raise BadInput("room", code[:20], "must be the six letters that your teacher shows")
+    return cleaned
+
+
+def _row(connection: Connection, code: str) -> Any:
+    found = connection.execute(select(rooms).where(rooms.c.code == clean_code(code), rooms.c.ends > time.time())).first()
+    if found is None:
+        raise BadInput("room", clean_code(code), "no such room is open: rooms end after a day")
+    return found
+
+
+def _owned(connection: Connection, code: str, token: str) -> str:
+    row = _row(connection, code)
+    if row.owner != digest(token):
+        raise BadInput("room", row.code, "belongs to another browser: only the one that opened it can change it")
+    return str(row.code)
+
+
+def _delete_ended(connection: Connection, now: float) -> None:
+    _delete(connection, list(connection.scalars(select(rooms.c.code).where(rooms.c.ends <= now))))
+
+
+def _delete(connection: Connection, codes: Sequence[str]) -> None:
+    for table in (votes, members, room_runs):
+        connection.execute(delete(table).where(table.c.room.in_(codes)))
+    connection.execute(delete(rooms).where(rooms.c.code.in_(codes)))
+
+
+def _read_poll(document: Any) -> Poll | None:
+    return None if document is None else Poll(**{**document, "choices": tuple(document["choices"])})
+
+
+def _line(field: str, text: str, longest: int) -> str:
+    cleaned = " ".join(text.split())
+    if not 1 <= len(cleaned) <= longest or not cleaned.isprintable():
+        raise BadInput(field, cleaned[:20], f"must be one line of 1 to {longest} characters")
+    return cleaned
+
+
+_NAMES = tuple(f"{colour} {animal}" for colour in _COLOURS for animal in _ANIMALS)

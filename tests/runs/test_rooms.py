@@ -1,0 +1,145 @@
+"""Rooms of a class: who may do what, what each visitor sees, and that nothing is left of a room that ended."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from statistics import fmean
+
+import pytest
+
+from dpcl_core.errors import BadInput
+from dpcl_core.events import CellFinished, TaskLearned, of_kind
+from dpcl_core.runs import rooms as module
+from dpcl_core.runs.rooms import Rooms, digest
+from tests.support import replay
+from tests.support.together import together
+
+TEACHER, ANN, BEN = "teacher's token", "Ann's token", "Ben's token"
+QUESTION, ANSWERS = "Does noise on the sums hide a label?", ("Yes", "No")
+
+
+@pytest.fixture
+def rooms(store) -> Rooms:
+    return Rooms(store)
+
+
+@pytest.fixture
+def code(rooms) -> str:
+    return rooms.open("Privacy, Monday", TEACHER)
+
+
+def test_names_are_drawn_once_and_differ(rooms, code):
+    names = [rooms.join(code, token) for token in (ANN, BEN, ANN)]
+    assert names[0] == names[2] != names[1]
+    assert rooms.room_of(ANN) == code
+    assert rooms.room_of(TEACHER) is None, "the teacher has not joined"
+    assert rooms.of_owner(TEACHER) == [(code, "Privacy, Monday")]
+
+
+def test_counts_are_seen_by_who_has_answered_and_by_the_teacher(rooms, code):
+    for token in (ANN, BEN):
+        rooms.join(code, token)
+    rooms.ask(code, TEACHER, QUESTION, ANSWERS)
+    poll = rooms.state(code).poll
+    rooms.vote(code, ANN, poll.id, 0)
+    rooms.vote(code, ANN, poll.id, 1)  # she changed her mind
+    seen = {token: rooms.state(code).as_seen_by(token)["poll"] for token in (TEACHER, ANN, BEN)}
+    assert [(seen[token]["counts"], seen[token]["mine"]) for token in seen] == [([0, 1], None), ([0, 1], 1), (None, None)]
+    assert {one["votes"] for one in seen.values()} == {1}
+    rooms.end_poll(code, TEACHER, truth=1)
+    over = rooms.state(code).as_seen_by(BEN)["poll"]
+    assert (over["counts"], over["truth"], over["is_open"]) == ([0, 1], 1, False)
+    with pytest.raises(BadInput, match="takes no more answers"):
+        rooms.vote(code, BEN, poll.id, 0)
+
+
+def test_a_new_question_forgets_the_answers_to_the_last(rooms, code):
+    rooms.join(code, ANN)
+    for _ in range(2):
+        rooms.ask(code, TEACHER, QUESTION, ANSWERS)
+        rooms.vote(code, ANN, rooms.state(code).poll.id, 1)
+    rooms.ask(code, TEACHER, QUESTION, ANSWERS)
+    assert rooms.state(code).choices == {}
+
+
+def test_runs_become_points_at_their_mean_accuracy_and_one_is_shown_to_all(rooms, code, store):
+    name, spec = rooms.join(code, ANN), replay.a_spec()
+    events = replay.recorded(spec)
+    run_id = replay.fill(store, spec, events)
+    rooms.add_run(code, ANN, run_id)
+    rooms.show(code, TEACHER, run_id)
+    seen = rooms.state(code).as_seen_by(BEN)
+    cells = list(of_kind(events, CellFinished))
+    expected = {
+        epsilon: fmean(cell.metrics["AA"] for cell in cells if cell.cell.epsilon == epsilon)
+        for epsilon in {cell.cell.epsilon for cell in cells}
+    }
+    assert {float(point["epsilon"]): point["accuracy"] for point in seen["points"]} == pytest.approx(expected)
+    assert {point["name"] for point in seen["points"]} == {name}
+    last = max(event.task for event in of_kind(events, TaskLearned))
+    assert (seen["shown"]["name"], len(seen["shown"]["curve"])) == (name, last + 1)
+
+
+@pytest.mark.parametrize(
+    ("act", "says"),
+    [
+        (lambda rooms, code: rooms.ask(code, ANN, QUESTION, ANSWERS), "belongs to another browser"),
+        (lambda rooms, code: rooms.close(code, ANN), "belongs to another browser"),
+        (lambda rooms, code: rooms.show(code, ANN, None), "belongs to another browser"),
+        (lambda rooms, code: rooms.ask(code, TEACHER, " ", ANSWERS), "must be one line"),
+        (lambda rooms, code: rooms.ask(code, TEACHER, QUESTION, ("Yes", "Yes")), "two to four different answers"),
+        (lambda rooms, code: rooms.vote(code, ANN, "0", 0), "takes no more answers"),
+        (lambda rooms, code: rooms.add_run(code, ANN, "0123456789ab"), "join it first"),
+        (lambda rooms, code: rooms.show(code, TEACHER, "0123456789ab"), "must be a run of this room"),
+        (lambda rooms, code: rooms.state("ABCDEF"), "six letters"),
+        (lambda rooms, code: rooms.state("BCDFGH"), "no such room"),
+        (lambda rooms, code: rooms.open("x" * 81, ANN), "1 to 80 characters"),
+    ],
+)
+def test_what_is_refused_is_one_sentence(rooms, code, act, says):
+    with pytest.raises(BadInput, match=says):
+        act(rooms, code)
+
+
+def test_a_room_is_full_at_its_limit(rooms, code, monkeypatch):
+    monkeypatch.setattr(module, "MOST_MEMBERS", 1)
+    rooms.join(code, ANN)
+    with pytest.raises(BadInput, match="is full"):
+        rooms.join(code, BEN)
+    assert rooms.join(code, ANN), "who is in stays in"
+
+
+def test_nothing_is_left_of_a_room_that_has_ended(rooms, code, store, home, monkeypatch):
+    rooms.join(code, ANN)
+    rooms.ask(code, TEACHER, QUESTION, ANSWERS)
+    rooms.vote(code, ANN, rooms.state(code).poll.id, 0)
+    run_id = replay.fill(store, replay.a_spec(), replay.recorded(replay.a_spec()))
+    rooms.add_run(code, ANN, run_id)
+    now = time.time()
+    monkeypatch.setattr(module.time, "time", lambda: now + module.SECONDS + 1)
+    with pytest.raises(BadInput, match="rooms end after a day"):
+        rooms.state(code)
+    rooms.open("Another", TEACHER)
+    with sqlite3.connect(home / "store.sqlite") as connection:
+        for table in ("members", "votes", "room_runs"):
+            assert connection.execute(f"SELECT * FROM {table}").fetchall() == []
+        assert connection.execute("SELECT title FROM rooms").fetchall() == [("Another",)]
+    assert store.get(run_id).id == run_id, "runs belong to the store"
+
+
+def test_no_token_is_stored(rooms, code, home):
+    rooms.join(code, ANN)
+    written = b"".join(path.read_bytes() for path in home.iterdir() if path.is_file())
+    assert ANN.encode() not in written
+    assert digest(ANN).encode() in written
+
+
+def test_forty_votes_at_once_are_all_counted(rooms, code):
+    tokens = [f"token {number}" for number in range(40)]
+    for token in tokens:
+        rooms.join(code, token)
+    rooms.ask(code, TEACHER, QUESTION, ANSWERS)
+    poll = rooms.state(code).poll.id
+    together(lambda number: rooms.vote(code, tokens[number], poll, number % 2), 40)
+    assert rooms.state(code).as_seen_by(TEACHER)["poll"]["counts"] == [20, 20]
