@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import streamlit as st
+from starlette.middleware import Middleware
+from streamlit.starlette import App
 
 from dpcl_core.paths import assets_dir
-from pages.parts.shell import presenter, state, style
+from pages.parts.rooms import live
+from pages.parts.shell import presenter, state, style, visitor
 from pages.parts.shell.header import INSIDE
 from pages.parts.shell.view import CHANGES
 
 PAGES = {
-    "Learn": [("start", "Start"), ("lessons", "Lessons"), ("edges", "Sharp edges")],
+    "Learn": [("start", "Start"), ("lessons", "Lessons"), ("edges", "Sharp edges"), ("room", "Class room")],
     "Explore": [
         ("playground", "Playground"), ("privacy", "Privacy"), ("tokens", "Sensitive words"), ("anchors", "Matching clients"),
     ],
@@ -41,5 +44,7 @@ def main() -> None:
     page.run()
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # drawn for a visitor
     main()
+else:  # imported by the server: the same file is its address
+    app = App(__file__, routes=live.routes(), middleware=[Middleware(visitor.GivesToken)])

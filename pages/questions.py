@@ -14,6 +14,7 @@ from dpcl_core.papers import answers, ceilings, questions, tables
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.questions import Duration, Question
 from dpcl_core.results import references
+from pages.parts.rooms import membership
 from pages.parts.shell import figure_card, layout, link, state, status_line, stored_results, style
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.text import plain
@@ -195,7 +196,8 @@ def _start(name: str) -> None:
     runs, device = questions.specs(name), devices.default()
     for spec in runs.values():
         checks.check(spec)
-    _sets().create(name, questions.cheapest_first(runs, state.store(), device), device=device)
+    set_id = _sets().create(name, questions.cheapest_first(runs, state.store(), device), device=device)
+    membership.share(run.id for run in _sets().get(set_id).runs.values())
     state.executor().schedule()
 
 

@@ -13,6 +13,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.public_sizes import of_spec
 from dpcl_core.results import Result
 from dpcl_core.spec import RunSpec
+from pages.parts.rooms import membership
 from pages.parts.shell import layout, state, status_line, stored_results
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.text import plain
@@ -206,6 +207,7 @@ def _preset_of(spec: RunSpec) -> presets.Preset | None:
 def _start(spec: RunSpec, device: str) -> None:
     preset = _preset_of(spec)
     run_id = state.store().create(spec, name=None if preset is None else preset.title, device=device)
+    membership.share([run_id])
     state.executor().submit(run_id)
     st.session_state["show-run"] = run_id
     st.rerun()

@@ -109,4 +109,5 @@ LESSON = Element(
     ),
     is_isolated=False,
 )  # fmt: skip
+ROOM = Element("room", (_DOM, "room/room.mjs"), is_isolated=False)  # asks a server: not for plain pages
 ELEMENTS = (HERO, DRAG, TOKENS, ANCHORS, DOOR, CALCULATOR, LESSON)

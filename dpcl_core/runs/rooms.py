@@ -82,6 +82,10 @@ class Room:
     shown: str | None
     curve: tuple[float, ...]
 
+    def belongs_to(self, token: str) -> bool:
+        """Whether the visitor with this token opened the room."""
+        return self.owner == digest(token)
+
     def as_seen_by(self, token: str) -> dict[str, JsonValue]:
         """The room as a document for one visitor, who sees the counts of all answers once the own one is given."""
         me = digest(token)
@@ -148,6 +152,15 @@ class Rooms:
             name = secrets.choice([one for one in _NAMES if one not in taken])
             connection.execute(insert(members).values(room=room, token=me, name=name))
         return name
+
+    def leave(self, code: str, token: str) -> None:
+        """Deletes a visitor's name and answer; points of the visitor's runs go, too."""
+        me = digest(token)
+        with self.store.writing() as connection:
+            mine = select(members.c.name).where(members.c.room == code, members.c.token == me).scalar_subquery()
+            connection.execute(delete(room_runs).where(room_runs.c.room == code, room_runs.c.name == mine))
+            connection.execute(delete(votes).where(votes.c.room == code, votes.c.token == me))
+            connection.execute(delete(members).where(members.c.room == code, members.c.token == me))
 
     def room_of(self, token: str) -> str | None:
         """The code of the newest room that a visitor is in, while it lasts."""

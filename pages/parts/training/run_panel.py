@@ -17,6 +17,7 @@ from dpcl_core.figures.picture import Picture, epsilon_label, epsilon_text
 from dpcl_core.results import Result, rule_title
 from pages.parts.anchors import run_source as lists
 from pages.parts.claims import privacy_bar
+from pages.parts.rooms import membership
 from pages.parts.shell import layout, state, status_line, style
 from pages.parts.shell.figure_card import show
 from pages.parts.shell.text import capital
@@ -238,6 +239,7 @@ def stop(run_id: str) -> None:
 def retry(run_id: str) -> str:
     """Queues a new run with the same settings; returns its id."""
     fresh = state.store().retry(run_id)
+    membership.share([fresh])
     state.executor().submit(fresh)
     return fresh
 

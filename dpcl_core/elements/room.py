@@ -1,0 +1,28 @@
+"""A class room in the browser: what the element in `assets/room/` needs to ask for the room and to draw it."""
+
+from __future__ import annotations
+
+from dpcl_core.methods import catalog as methods
+
+WORDS = {
+    "gone": "The server does not answer. This page goes on by itself when it is back.",
+    "wait": "No question yet. {people} people are in the room.",
+    "wait_one": "No question yet. One person is in the room.",
+    "choose": "Choose an answer. {n} of {people} have answered; you see the others' answers when you have given yours.",
+    "open": "{n} of {people} have answered. An answer can still be changed.",
+    "over": "Over: {n} of {people} answered.",
+    "count": "{n} answers",
+    "right": ", the right answer",
+    "axis": "privacy budget ε: to the left, more privacy",
+    "point": "{name}: {method}, ε = {epsilon}, {accuracy}",
+    "none": "No run has finished yet. Runs that are started in this room appear here as points.",
+    "best": "{runs} runs. The best with privacy so far: {accuracy} at ε = {epsilon}, {method}, by {name}.",
+    "best_of_one": "One run. The best with privacy so far: {accuracy} at ε = {epsilon}, {method}, by {name}.",
+    "curve": "The run of {name}: {first} after the first task, {last} after the last",
+    "tasks": "tasks learned so far; accuracy on all of them",
+}
+
+
+def document(code: str) -> dict[str, object]:
+    """The data of the element for one room."""
+    return {"code": code, "words": WORDS, "methods": {name: card.title for name, card in methods.CARDS.items()}}

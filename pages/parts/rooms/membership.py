@@ -1,0 +1,29 @@
+"""The room that this visitor is in, and the runs started there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from dpcl_core.errors import BadInput
+from pages.parts.shell import state, visitor
+
+if TYPE_CHECKING:
+    from dpcl_core.runs.rooms import Rooms
+
+
+def rooms() -> Rooms:
+    """The rooms of the store; if it cannot be opened, shows the reason and ends the page."""
+    from dpcl_core.runs.rooms import Rooms
+
+    return Rooms(state.store())
+
+
+def share(run_ids: Iterable[str]) -> None:
+    """Puts runs that this visitor has started on the plot of the room that the visitor is in, if any."""
+    token = visitor.token()
+    if (code := rooms().room_of(token)) is not None:
+        for run_id in run_ids:
+            with suppress(BadInput):  # the room has ended in this moment
+                rooms().add_run(code, token, run_id)

@@ -1,0 +1,60 @@
+"""Who is visiting: a random token in a cookie, which scripts of a page cannot read. Nothing else is known of a visitor."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from http.cookies import SimpleCookie
+from typing import Final
+
+import streamlit as st
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+COOKIE: Final = "dpcl-visitor"
+_SECONDS: Final = 400 * 86_400  # the longest that browsers keep a cookie
+_TOKEN: Final = re.compile(r"[0-9a-f]{32}")
+_STATE: Final = "visitor-token"
+
+
+def token() -> str:
+    """The token of this page's visitor; where the browser keeps no cookie, one for this visit."""
+    kept = checked(st.context.cookies.get(COOKIE))
+    if kept is None:
+        kept = st.session_state.setdefault(_STATE, secrets.token_hex(16))
+    return kept
+
+
+def checked(text: str | None) -> str | None:
+    """The token, if the text is one."""
+    return text if text is not None and _TOKEN.fullmatch(text) else None
+
+
+class GivesToken:
+    """Gives a browser that has none its cookie, with the page that it opens first."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes a request on, and adds the cookie to the answer if it is a page for a browser without one."""
+        if scope["type"] != "http" or _token_of(scope) is not None:
+            await self.app(scope, receive, send)
+            return
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                if headers.get("content-type", "").startswith("text/html"):
+                    value = f"{COOKIE}={secrets.token_hex(16)}; Path=/; Max-Age={_SECONDS}; HttpOnly; SameSite=Lax"
+                    headers.append("set-cookie", value)
+            await send(message)
+
+        await self.app(scope, receive, sent)
+
+
+def _token_of(scope: Scope) -> str | None:
+    for name, value in scope["headers"]:
+        if name == b"cookie" and COOKIE in (cookies := SimpleCookie(value.decode("latin-1"))):
+            return checked(cookies[COOKIE].value)
+    return None

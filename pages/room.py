@@ -1,0 +1,92 @@
+"""Room page: a class votes, and sees everybody's runs on one plot; the teacher asks and shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from dpcl_core.elements import room as element
+from dpcl_core.elements.element import ROOM
+from dpcl_core.errors import BadInput
+from pages.parts.rooms import membership, teacher
+from pages.parts.shell import layout, link, state, visitor
+from pages.parts.shell.header import actions, heading
+from pages.parts.shell.mount import mounted
+from pages.parts.shell.text import plain
+from pages.parts.shell.view import View
+
+HELP = """A teacher **opens** a room and shows its code. Everybody else **joins** with the code: no account, a name drawn by
+lot. Answers gather live, and runs that somebody in the room starts appear on one plot. The room keeps these names, the
+answers and which runs were shared, and forgets all of it a day after it was opened."""
+
+CODEC = link.Codec([link.Field("room", "room", "room", link.Text(12), "")])
+
+
+@state.guarded
+def page() -> None:
+    """The page."""
+    view = View("room", lambda _: CODEC)
+    code = str(view["room"])
+    place = heading("Class room", "What does everybody think, and what did everybody find?", notices=view.read.notices)
+    if code:
+        _room(code)
+    else:
+        _door()
+    actions(place, share=view.commit({"room": code}, CODEC), help_text=HELP)
+
+
+def _door() -> None:
+    """Draws the ways in: a code, a new room, and the rooms that this browser has opened."""
+    join, start = st.columns(2)
+    with join, layout.card("room-join"), st.form("room-join-form", border=False):
+        st.header("Join a room", anchor=False)
+        typed = st.text_input("Code", max_chars=12, placeholder="six letters", key="room-code")
+        if st.form_submit_button("Join", type="primary", key="room-join-button"):
+            _go(lambda: membership.rooms().state(typed).code)
+    with start, layout.card("room-open"), st.form("room-open-form", border=False):
+        st.header("Open a room", anchor=False)
+        title = st.text_input("Title", max_chars=80, placeholder="Privacy, Monday at ten", key="room-title")
+        if st.form_submit_button("Open", key="room-open-button"):
+            _go(lambda: membership.rooms().open(title, visitor.token()))
+    mine = membership.rooms().of_owner(visitor.token())
+    if mine:
+        st.header("Your rooms", anchor=False)
+        for code, name in mine:
+            st.page_link("pages/room.py", label=f":primary[{plain(name)} · {code}]", query_params={"room": code})
+
+
+def _go(find: Callable[[], str]) -> None:
+    """Goes to the room with the code found, or says why there is none."""
+    try:
+        code = find()
+    except BadInput as refused:
+        st.error(plain(str(refused)))
+        return
+    st.switch_page("pages/room.py", query_params={"room": code})
+
+
+def _room(code: str) -> None:
+    rooms, token = membership.rooms(), visitor.token()
+    try:
+        room = rooms.state(code)
+    except BadInput as refused:
+        st.error(plain(str(refused)))
+        st.page_link("pages/room.py", label=":primary[Join or open another room →]", query_params={"v": "1"})
+        return
+    st.header(plain(room.title), anchor=False)
+    if room.belongs_to(token):
+        teacher.panel(room)
+    else:
+        name = rooms.join(room.code, token)
+        st.markdown(f"You are **{name}**. Runs that you start in this browser appear below, under this name.")
+        with st.container(horizontal=True):
+            st.page_link("pages/questions.py", label=":primary[Start a run →]")
+            if st.button("Leave the room", key="room-leave"):
+                rooms.leave(room.code, token)
+                st.switch_page("pages/room.py", query_params={"v": "1"})
+    mounted(ROOM)(data=element.document(room.code), key=f"room-{room.code}")
+
+
+if __name__ == "__main__":
+    page()

@@ -1,0 +1,105 @@
+"""What a room's browsers ask beside their page: who sees what, what is refused, and the cookie that tells visitors apart."""
+
+from __future__ import annotations
+
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from dpcl_core.runs.rooms import Rooms
+from dpcl_core.runs.store import Store
+from pages.parts.rooms import live
+from pages.parts.shell import visitor
+
+TEACHER, ANN, BEN = (letter * 32 for letter in "abc")
+
+
+@pytest.fixture
+def rooms(tmp_path, monkeypatch) -> Rooms:
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+    monkeypatch.delenv("DPCL_STORE", raising=False)
+    return Rooms(Store())
+
+
+@pytest.fixture
+def code(rooms) -> str:
+    code = rooms.open("Monday", TEACHER)
+    for token in (ANN, BEN):
+        rooms.join(code, token)
+    rooms.ask(code, TEACHER, "Noise hides a label?", ("Yes", "No"))
+    return code
+
+
+@pytest.fixture
+def served(rooms):
+    def page(_request: Request) -> HTMLResponse:
+        return HTMLResponse("<h1>Page</h1>")
+
+    app = Starlette(routes=[Route("/", page), *live.routes()], middleware=[Middleware(visitor.GivesToken)])
+
+    def of(token: str | None) -> TestClient:
+        return TestClient(app, cookies={visitor.COOKIE: token} if token else {})
+
+    return of
+
+
+def test_an_answer_is_counted_and_seen_at_once_by_who_may_see_it(served, rooms, code):
+    poll = rooms.state(code).poll.id
+    ann, ben, teacher, stranger = (served(token) for token in (ANN, BEN, TEACHER, None))
+    assert ben.get(f"/rooms/{code}").json()["poll"]["counts"] is None
+    voted = ann.post(f"/rooms/{code}/vote", json={"poll": poll, "choice": 1})
+    assert voted.json()["poll"]["counts"] == [0, 1]
+    assert teacher.get(f"/rooms/{code}").json()["poll"]["counts"] == [0, 1]
+    assert stranger.get(f"/rooms/{code}").json()["poll"]["counts"] is None
+    assert voted.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    ("token", "body", "says"),
+    [
+        (ANN, b'{"poll": "x", "choice": 0}', "takes no more answers"),
+        (ANN, b'{"choice": 0}', "must name the question"),
+        (ANN, b'{"poll": "POLL", "choice": "many"}', "must name the question"),
+        (ANN, b'{"poll": "POLL", "choice": 7}', "must be 0 to 1"),
+        (ANN, b"[]", "must be a JSON object"),
+        (ANN, b"{" * 900, "must be a JSON object"),
+        (ANN, b" " * 1001, "at most 1000 bytes"),
+        (None, b'{"poll": "POLL", "choice": 0}', "join it first"),
+        ("not a token", b'{"poll": "POLL", "choice": 0}', "join it first"),
+    ],
+)
+def test_a_bad_answer_is_one_sentence(served, rooms, code, token, body, says):
+    body = body.replace(b"POLL", rooms.state(code).poll.id.encode())
+    got = served(token).post(f"/rooms/{code}/vote", content=body, headers={"content-type": "application/json"})
+    assert got.status_code == 400
+    assert says in got.json()["error"]
+    assert rooms.state(code).choices == {}
+
+
+def test_another_site_s_form_cannot_answer(served, rooms, code):
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
+        content = f'{{"poll": "{rooms.state(code).poll.id}", "choice": 0}}'.encode()
+        got = served(ANN).post(f"/rooms/{code}/vote", content=content, headers={"content-type": kind})
+        assert "must come from the page of the room" in got.json()["error"]
+    assert rooms.state(code).choices == {}
+
+
+@pytest.mark.parametrize(("code", "says"), [("BCDFGH", "no such room"), ("x" * 5000, "six letters")])
+def test_an_unknown_room_is_one_sentence(served, code, says):
+    got = served(ANN).get(f"/rooms/{code}")
+    assert (got.status_code, says in got.json()["error"]) == (400, True)
+
+
+def test_a_browser_gets_its_cookie_with_its_first_page_and_keeps_it(served):
+    client = served(None)
+    given = client.get("/").headers["set-cookie"]
+    assert "HttpOnly" in given
+    assert "SameSite=Lax" in given
+    assert visitor.checked(client.cookies[visitor.COOKIE]) is not None
+    assert "set-cookie" not in client.get("/").headers, "it has one"
+    assert served(None).get("/").headers["set-cookie"] != given
+    assert "set-cookie" not in served(None).get("/rooms/BCDFGH").headers, "not a page"
