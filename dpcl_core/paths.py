@@ -59,11 +59,16 @@ def app_file() -> Path:
 def inside(folder: Path, name: str, field: str) -> Path:
     """The path `folder / name`, for names that cannot point outside the folder.
 
-    Raises BadInput naming `field` for anything but letters, digits, `_`, `.` and `-`, and for symbolic links that lead out.
+    Raises BadInput naming `field` for anything but letters, digits, `_`, `.` and `-`, and for symbolic links that lead out
+    or in a circle.
     """
     if not _SAFE_NAME.fullmatch(name) or ".." in name:
         raise BadInput(field, name, "allowed are letters, digits, '_', '-' and '.', starting with a letter or digit")
     path = folder / name
-    if not path.resolve().is_relative_to(folder.resolve()):
+    try:
+        is_inside = path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):  # links in a circle
+        is_inside = False
+    if not is_inside:
         raise BadInput(field, name, "must stay inside its folder")
     return path

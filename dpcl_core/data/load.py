@@ -9,7 +9,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.data import bundled, catalog, files, folder, hub, labels, parquet, tagged_files, text_files, windows
+from dpcl_core.data import (
+    bundled,
+    catalog,
+    files,
+    folder,
+    hub,
+    labels,
+    parquet,
+    table_files,
+    tagged_files,
+    text_files,
+    windows,
+)  # fmt: skip
 from dpcl_core.data.caps import Caps
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.dataset import Content, Dataset, Split
@@ -93,6 +105,9 @@ def _read(card: DatasetCard, data_files: DataFiles | None, rows: Outline) -> tup
     if card.kind == "tagged":
         read = tagged_files.read_sentences
         return read(train_paths, card, train_rows), read(test_paths, card, test_rows)
+    if card.kind in ("table", "embedding"):
+        is_divided = data_files is not None and not data_files.test
+        return table_files.read_vectors(card, (train_paths, train_rows), (test_paths, test_rows), is_divided=is_divided)
     if card.kind == "text":
         # In a single divided file the numbers of test rows, too, skip malformed lines as those of training rows do.
         is_divided = data_files is not None and not data_files.test

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpcl_core.data import catalog, files, load, outline, schema, text_files
+from dpcl_core.data import catalog, files, load, outline, schema, sheets
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.dataset import Content
 from dpcl_core.data.images import Images
@@ -105,7 +105,7 @@ def report(named: str) -> Report:
         n_black = _n_black(load.load(DataSpec(dataset=name), undeclared=True).train.images) if card.kind == "image" else 0
     reasons = Counter(one.allowed for one in refused)
     first = {one.allowed: one.field for one in reversed(refused)}
-    if n_skipped := sum(text_files.n_skipped(path) for path in data_files.train if path.suffix == ".csv"):
+    if n_skipped := sum(sheets.n_skipped(path) for path in data_files.train if path.suffix in sheets.LINES):
         reasons[_SKIPPED] = n_skipped
         first[_SKIPPED] = "a line that is no row of the table"
     labels = outlined.open_train.labels[outlined.open_train.labels >= len(outlined.classes)] - len(outlined.classes)

@@ -6,16 +6,47 @@ import json
 import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from dpcl_core.data import files
-from dpcl_core.data.card import DatasetCard
+from dpcl_core.data.card import DatasetCard, Feature
 from dpcl_core.errors import BadInput, first_of
 from dpcl_core.spec import Spec
 
 NAME = "schema.toml"
+
+
+class Columns(Spec):
+    """Which column of a table has which role; the others are its features."""
+
+    target: str | None = Field(None, description="The column to predict; its values are the labels.")
+    text: str | None = Field(None, description="The column of texts to learn from; no other column is a feature then.")
+    source: str | None = Field(None, description="The column that says where a row comes from, such as a site.")
+    person: str | None = Field(None, description="The column that names the person of a row, who is then protected.")
+    time: str | None = Field(None, description="The column of dates; rows of one month are one source.")
+
+
+class Declared(Spec):
+    """What is public about a feature: bounds of a number, or the list of categories, or that it is text; else a number."""
+
+    low: float | None = Field(None, allow_inf_nan=False, description="Smallest value; smaller ones count as this one.")
+    high: float | None = Field(None, allow_inf_nan=False, description="Largest value; larger ones count as this one.")
+    categories: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(max_length=1000)] = Field(
+        (), description="The words that may occur; any other counts as one more category."
+    )
+    text: bool = Field(False, description="Words of no list, which are hashed.")
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if (self.low is None) != (self.high is None):
+            raise ValueError("must have both low and high, or neither")
+        if self.low is not None and self.high is not None and not self.low < self.high:
+            raise ValueError("must have a low below its high")
+        if (self.low is not None) + bool(self.categories) + self.text > 1:
+            raise ValueError("must have bounds, categories or text = true, and only one of them")
+        return self
 
 
 class Schema(Spec):
@@ -30,6 +61,14 @@ class Schema(Spec):
     held_out: float | None = Field(
         None, gt=0, lt=1, allow_inf_nan=False, description="Share of a single file that is the public test part."
     )
+    kind: Literal["text", "table", "embedding"] | None = Field(
+        None, description="What a table holds; empty: texts if there is a column of texts, else features."
+    )
+    columns: Columns = Columns()
+    features: dict[str, Declared] = Field({}, description="The features of a table by column; empty: every column.")
+    per_person: Annotated[int, Field(ge=1, le=1000)] = Field(
+        1, description="How many rows of one person count, where a column names the person; others are left out."
+    )
 
 
 def declared(card: DatasetCard) -> DatasetCard:
@@ -38,7 +77,7 @@ def declared(card: DatasetCard) -> DatasetCard:
     if schema_fields is None:
         return card
     return replace(
-        card,
+        with_columns(card, schema_fields),
         title=schema_fields.title or card.title,
         classes=schema_fields.classes,
         n_classes=len(schema_fields.classes),
@@ -46,6 +85,15 @@ def declared(card: DatasetCard) -> DatasetCard:
         sources=tuple((source, schema_fields.classes) for source in schema_fields.sources),
         held_out=None if card.held_out is None else schema_fields.held_out or card.held_out,
     )
+
+
+def with_columns(card: DatasetCard, schema_fields: Schema) -> DatasetCard:
+    """The card with the roles and features of a table's columns."""
+    features = tuple(
+        Feature(name, one.low, one.high, one.categories, one.text) for name, one in schema_fields.features.items()
+    )
+    roles = tuple((role, column) for role, column in schema_fields.columns if column is not None)
+    return replace(card, roles=roles, features=features, per_person=schema_fields.per_person)
 
 
 def written(title: str, classes: Sequence[str], sources: Sequence[str], n_train: int) -> str:
