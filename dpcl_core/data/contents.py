@@ -65,7 +65,7 @@ def _rows(card: DatasetCard, paths: tuple[Path, ...]) -> Iterator[bytes]:
         for sentence in tagged_files.sentences(paths, card):  # an unreadable one counts as empty
             words = () if isinstance(sentence, BadInput) else sentence[0]
             yield "\n".join(words).encode("utf-8", "surrogatepass")
-    elif card.kind in ("table", "embedding"):
+    elif card.kind in ("table", "embedding") or card.roles:
         yield from _distinct(row for path in paths for row in _cells(path, card))
     else:
         for path in paths:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +30,7 @@ _OWN_FILES = {
     "embedding": ", or one NPZ file with arrays embeddings and labels,",
     "tagged": ", or train.conll and test.conll, or one .conll file, in the form of OntoNotes (CoNLL-2012),",
 }
+_ONLY_IN: ContextVar[Path | None] = ContextVar("folder of own data", default=None)
 _SHARD = re.compile(r"(?:train|test)-(\d{5})-of-(\d{5})\.parquet")
 
 
@@ -53,9 +56,21 @@ def cache_dir() -> Path:
 
 def roots(card: DatasetCard) -> tuple[Path, ...]:
     """The parent folders searched for the dataset's folder, in this order."""
+    if card.is_own and (only := _ONLY_IN.get()) is not None:
+        return (only,)
     local = paths.data_dir()
     rest = paths.home() / "data" if card.is_own else cache_dir()
     return (rest,) if local is None else (local, rest)
+
+
+@contextmanager
+def only_in(folder: Path) -> Iterator[None]:
+    """Within this context the user's own data are looked for in this folder alone; other threads notice nothing."""
+    token = _ONLY_IN.set(folder)
+    try:
+        yield
+    finally:
+        _ONLY_IN.reset(token)
 
 
 def find(card: DatasetCard) -> DataFiles:
