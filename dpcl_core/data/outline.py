@@ -186,7 +186,7 @@ def _opened(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple[
         is_test = coins.tossed(keys, np.random.default_rng(_DIVISION)) < (card.held_out or 0)
         test_rows, train_rows = np.flatnonzero(is_test), np.flatnonzero(~is_test)
         if card.is_own:  # by the same rule as training rows: nobody chose what is in the test part
-            test_rows = usable_rows(train_reader, test_rows, None)
+            test_rows = _bounded(usable_rows(train_reader, test_rows, None), card, contents[0])
             if not len(test_rows):
                 allowed = "needs more rows: about a fifth of them, by a public coin of each, become its public test part"
                 raise BadInput(card.name, "no test part", allowed)

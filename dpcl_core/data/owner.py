@@ -121,7 +121,7 @@ def report(named: str, asked: Asked = _NOTHING) -> Report:
         Public(
             name, facts.title, outlined.classes, outlined.sources, outlined.n_train, facts.n_test, declared,
             found,
-        ),  # fmt: skip
+        ),
         Private(
             n_rows + n_skipped,
             n_used,

@@ -106,7 +106,8 @@ def _one_hot(words: Sequence[str | None], categories: Sequence[str]) -> Floats:
     """A 1 at the place of each word's category, or at the last place for any other word and for none."""
     places = {category: place for place, category in enumerate(categories)}
     chosen = [places.get((word or "").strip(), len(categories)) for word in words]
-    return np.eye(len(categories) + 1, dtype=np.float32)[np.asarray(chosen, dtype=np.int64)]
+    places_of = np.asarray(chosen, dtype=np.int64)[:, None]
+    return (places_of == np.arange(len(categories) + 1)).astype(np.float32)
 
 
 def _hashed(name: str, words: Sequence[str | None], n_values: int) -> Floats:
