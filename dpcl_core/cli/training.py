@@ -59,15 +59,17 @@ def own_spec(options: argparse.Namespace) -> RunSpec:
         raise BadInput("--data", options.data, "cannot be combined with a SPEC.toml or --preset: change settings with --set")
     if not options.data:
         raise BadInput("--data", options.data, "must be the path of a file or folder")
-    name = intake.take_in(Path(options.data), asked_of(options))
-    raw = own_runs.settings(name)
     tell = say if options.json else print
-    for sentence in own_runs.assumed(name, raw):
-        tell(sentence)
+    with intake.taken_in(Path(options.data), asked_of(options)) as name:
+        raw = own_runs.settings(name)
+        spec = checks.parse(checks.apply_sets(raw, options.set))
+        checks.check(spec)
+        for sentence in own_runs.assumed(name, raw):
+            tell(sentence)
     roles = [f"--{role} {shlex.quote(named)}" for role in Columns.model_fields if (named := getattr(options, role))]
     check = " ".join(["python -m dpcl_core data check", shlex.quote(options.data), *roles, "--write-schema"])
     tell(f"A schema makes the result better: {check} writes one to edit.")
-    return checks.parse(checks.apply_sets(raw, options.set))
+    return spec
 
 
 def run_all(options: argparse.Namespace) -> int:

@@ -64,23 +64,28 @@ def schema_beside(path: Path) -> Path:
     return path / schema.NAME if path.is_dir() else path.with_name(f"{path.stem}.{schema.NAME}")
 
 
-def take_in(path: Path, asked: Asked) -> str:
-    """Keeps a copy as own data and gives its name, own:NAME; a copy taken in before from the same place is replaced.
+@contextmanager
+def taken_in(path: Path, asked: Asked) -> Iterator[str]:
+    """Within this context the file or folder is own:NAME, a copy that is kept under this name at the end.
 
-    Raises BadInput for what cannot be used, with what to change; then nothing is kept.
+    A copy taken in before from the same place is replaced. Raises BadInput for what cannot be used, with what to change;
+    then, and after any error within the context, nothing is kept.
     """
     root = paths.home() / "data"
     with _trouble(path):
         root.mkdir(parents=True, exist_ok=True)
-    with _staged(path, asked, root) as folder:
-        name, origin = folder.name, _origin(path, asked)
-        name = next(free for free in _numbered(name) if _is_free(free, root, origin))
+    with _staged(path, asked, root) as staged:
+        origin = _origin(path, asked)
+        name = next(free for free in _numbered(staged.name) if _is_free(free, root, origin))
         with _trouble(path):
+            folder = staged.rename(staged.parent / "kept" / name)
             (folder / _ORIGIN).write_text(origin, encoding="ascii")
+        with files.only_in(folder.parent):
+            yield f"own:{name}"
+        with _trouble(path):
             if (root / name).exists():
-                (root / name).rename(folder.parent / "replaced")
+                (root / name).rename(staged.parent / "replaced")
             folder.rename(root / name)
-    return f"own:{name}"
 
 
 @contextmanager
@@ -102,6 +107,7 @@ def _staged(path: Path, asked: Asked, root: Path) -> Iterator[Path]:
     try:
         folder = staging / _slug(path)
         with _trouble(path):
+            (staging / "kept").mkdir()
             folder.mkdir()
             _copied(path, folder)
             _declare(path, folder, asked)
@@ -134,7 +140,23 @@ def _declare(path: Path, folder: Path, asked: Asked) -> None:
     """Writes the schema: the one beside the file, with what was asked in its place."""
     beside = schema_beside(path)
     fields = schema.parsed(beside, beside.name) if beside.exists() else schema.Schema()
-    (folder / schema.NAME).write_text(schema.written(asked.on(fields)), encoding="utf-8")
+    (folder / schema.NAME).write_text(schema.written(_with_usual(asked.on(fields), folder)), encoding="utf-8")
+
+
+def _with_usual(fields: schema.Schema, folder: Path) -> schema.Schema:
+    """The schema with the usual columns in their roles, where a table of texts or of rows has them and nothing was said."""
+    from dpcl_core.data import sheets  # imported late, like pyarrow
+    from dpcl_core.data.parquet import IMAGE_COLUMNS
+    from dpcl_core.data.sensors import WINDOW_COLUMN
+
+    tables = [path for path in folder.iterdir() if path.suffix in (*sheets.LINES, ".parquet")]
+    if not tables or fields.columns.target is not None:
+        return fields
+    card = catalog.DatasetCard(f"own:{folder.name}", folder.name, "", "", "", 0, 0, 0)
+    names = sheets.header(sorted(tables)[0], card)
+    usual = {role: name for role, name in (("target", "label"), ("text", "text")) if name in names}
+    is_other = "target" not in usual or {*IMAGE_COLUMNS, WINDOW_COLUMN} & set(names)
+    return fields if is_other else fields.model_copy(update={"columns": fields.columns.model_copy(update=usual)})
 
 
 def _copied(path: Path, folder: Path) -> None:

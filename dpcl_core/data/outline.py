@@ -22,6 +22,7 @@ from dpcl_core.errors import BadInput
 
 # Public constants: the same division and the same subset for every run, seed and user. The division splits the bundled
 # digits into 1,347 and 450.
+MAX_CLASSES = 5000  # of the user's own data: a model has a row for each
 _DIVISION, _SUBSET, _CONTRIBUTION = 20_251_040, 20_250_917, 20_261_123
 
 
@@ -267,6 +268,9 @@ def _refuse_missing(card: DatasetCard, labels: NDArray[np.int64], classes: tuple
             raise BadInput(f"{card.name} test", "no sentences", "must have a sentence")
         return
     n_classes = len(classes)
+    if card.is_own and n_classes > MAX_CLASSES:
+        allowed = f"must have at most {MAX_CLASSES:,} labels in its test part: choose a column of categories as target"
+        raise BadInput(f"{card.name} test", f"{n_classes:,} labels", allowed)
     sizes = np.bincount(labels, minlength=n_classes)
     if len(sizes) > n_classes:
         raise BadInput(f"{card.name} test", f"label {len(sizes) - 1}", f"must be one of {n_classes} classes")

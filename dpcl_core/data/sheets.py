@@ -134,7 +134,7 @@ def n_skipped(path: Path) -> int:
     """Number of malformed lines of a file, for their owner only. Raises BadInput as reading it does."""
     if path.suffix in TYPED:
         return 0
-    content = content_of(path, path.name)
+    content = _replaced(content_of(path, path.name))
     if path.suffix == ".jsonl":
         return sum(one is None for one in _objects(content))
     skipped: list[object] = []
@@ -270,6 +270,7 @@ def _delimited(content: bytes, path: Path, shown: str, is_private: bool) -> pa.T
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise BadInput(f"{shown} line {line}", f"byte {content[error.start]:#04x}", "must be saved as UTF-8") from None
+    content = _replaced(content)
     delimiter = _delimiter(content, path)
     n_columns = content.partition(b"\n")[0].count(delimiter.encode()) + 1
     if n_columns > MAX_COLUMNS:
@@ -281,13 +282,24 @@ def _delimited(content: bytes, path: Path, shown: str, is_private: bool) -> pa.T
         _check_names(names, shown)
         as_bytes = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.binary()), strings_can_be_null=False)
         table = pyarrow.csv.read_csv(pa.py_buffer(content), _reading(content), parsing, as_bytes)
-        return pa.table({name: _text(table[name].cast(pa.large_binary())) for name in names})
+        return pa.table({name: _legible(table[name].cast(pa.large_string())) for name in names})
     except (pa.ArrowException, UnicodeDecodeError, MemoryError) as error:
         # The message has only the row's number: its text may be private, and messages are stored.
         row = _ROW.search(str(error))
         problem = "empty file" if not content.strip() else row.group() if row else "no table"
         allowed = 'must be a CSV file with a first line text,label, and texts with commas between quotes (")'
         raise BadInput(shown, problem, allowed) from None
+
+
+def _replaced(content: bytes) -> bytes:
+    """The content with U+FFFD in the place of bytes that are no UTF-8, which Arrow cannot hand to a Python function."""
+    return content.decode("utf-8", "replace").encode("utf-8")
+
+
+def _legible(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column with null in the place of every value in which a letter was not UTF-8 (or was lost before)."""
+    is_spoiled = pc.match_substring(column, "\ufffd")
+    return pc.if_else(is_spoiled, pa.scalar(None, pa.large_string()), column) if pc.any(is_spoiled).as_py() else column
 
 
 def _delimiter(content: bytes, path: Path) -> str:

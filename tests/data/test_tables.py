@@ -195,7 +195,7 @@ def test_the_kept_rows_of_a_person_depend_on_that_persons_usable_rows_alone(data
         ("[features.age]\nlow = 5", "must have both low and high"),
         ("[features.age]\nlow = 5\nhigh = 5", "must have a low below its high"),
         ('[features.age]\nlow = 0\nhigh = 5\ncategories = ["a"]', "only one of them"),
-        ("[features.height]\nlow = 0\nhigh = 5", "features.height = no such column: must be one of the columns age, sex, died"),
+        ("[features.height]\nlow = 0\nhigh = 5", "features.height = no such column: must be one of the columns age, sex"),
         ('[columns]\ntarget = "dead"', "target = dead: must be a column of own:mine/train.csv: age, sex, died"),
         ("per_person = 0", "greater than or equal to 1"),
     ],
