@@ -18,6 +18,7 @@ from dpcl_core.errors import BadInput, DataMissing, first_of
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods import compatibility
 from dpcl_core.methods.common import empty_label_space
+from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.common.public_sizes import of_run
 from dpcl_core.packages import lacking
 from dpcl_core.scenarios import catalog as scenarios
@@ -65,6 +66,11 @@ def check(spec: RunSpec) -> None:
     if scenario.name not in method.scenarios:
         allowed = f"{method.title} takes {', '.join(method.scenarios)}"
         raise BadInput("scenario.kind", scenario.name, allowed, {"scenario": {"kind": method.scenarios[0]}})
+    if dataset.has_people and (method.guarantee == "nominal" or spec.scenario.n_users is not None):
+        able = [card.name for card in methods.CARDS.values() if card.guarantee == "proved" and _protects_people(card)]
+        what = "protects clients" if spec.scenario.n_users is not None else "claims nothing of several rows of one person"
+        allowed = f"{what}, and the data have a column of people: take {', '.join(able)}, with tasks of a single holder"
+        raise BadInput("method", spec.method, allowed, {"method": able[0], "scenario": {"kind": "class-incremental"}})
     if spec.labels not in method.labels:
         allowed = f"{method.title} takes {', '.join(method.labels)}"
         raise BadInput("labels", spec.labels, allowed, {"labels": method.labels[0]})
@@ -127,6 +133,11 @@ def check(spec: RunSpec) -> None:
         )
     if facts.classes is not None:
         public_classes(spec, spec.scenario.label_names(facts.classes))
+
+
+def _protects_people(card: MethodCard) -> bool:
+    """Whether a method can protect a person with several rows: by the group bound, for any method that protects a row."""
+    return any(not scenarios.card(name).has_clients for name in card.scenarios)
 
 
 def repair(raw: Raw) -> dict[str, object]:

@@ -31,7 +31,7 @@ from dpcl_core.methods.common.evaluation import evaluated, untrained
 from dpcl_core.methods.common.learner import Learner, Prefetching, PublicContext, Surveying
 from dpcl_core.methods.common.public_sizes import source_sizes
 from dpcl_core.methods.noise_forecast import forecast
-from dpcl_core.privacy import noise_forecast
+from dpcl_core.privacy import group, noise_forecast
 from dpcl_core.privacy.joint_release import joint_release
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.statement import guarantee
@@ -89,6 +89,8 @@ def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
         undeclared=dataset.undeclared,
         counted=not datasets.card(spec.data.dataset).is_own,
     )
+    # A person has several rows: learners get the budget of one row, and all that leaves here has the person's.
+    asked, spec = spec, spec.model_copy(update={"privacy": group.for_a_row(spec.privacy, rows_per_unit(spec))})
     tasks = [task for stream in streams.values() for task in stream.tasks]
     sizes = [int(context.task_size)] * len(tasks)  # nothing is counted in the user's own data
     if context.counted:
@@ -106,8 +108,23 @@ def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
             narrow = table.along_first(n_axes)
             streams = {seed: open_stream(spec, narrow, seed) for seed in dict.fromkeys(cell.seed for cell in cells)}
             context = replace(context, n_inputs=n_axes)
-        learned = _learn(spec, cells, streams, context)
-        yield from learned if place else _with_untrained(learned, known, spec, streams, context)
+        learned = _learn(asked, spec, cells, streams, context)
+        events = learned if place else _with_untrained(learned, known, spec, streams, context)
+        yield from _as_asked(events, asked, spec)
+
+
+def rows_per_unit(spec: RunSpec) -> int:
+    """How many rows of the training data a privacy unit has at most, where a column names the person of each; else 1."""
+    card = datasets.card(spec.data.dataset)
+    return card.per_person if card.has_people else 1
+
+
+def _as_asked(events: Iterator[Event], asked: RunSpec, spec: RunSpec) -> Iterator[Event]:
+    """The events of the cells of `spec`, under the names that the same cells have in `asked`."""
+    cells = dict(zip(spec.cells(), asked.cells(), strict=True))
+    for event in events:
+        cell = getattr(event, "cell", None)
+        yield event if cell is None else cast(Event, replace(cast(CellFinished, event), cell=cells[cell]))
 
 
 def _with_untrained(
@@ -127,12 +144,16 @@ def _with_untrained(
 
 
 def _learn(
-    spec: RunSpec, cells: Sequence[Cell], streams: Mapping[int, TaskStream], context: PublicContext
+    asked: RunSpec, spec: RunSpec, cells: Sequence[Cell], streams: Mapping[int, TaskStream], context: PublicContext
 ) -> Iterator[Event]:
-    """The events of one learner that learns all tasks for its cells."""
+    """The events of one learner that learns all tasks for its cells; `asked`: the run as it was asked for."""
     started = time.perf_counter()
     seeds = tuple(dict.fromkeys(cell.seed for cell in cells))
-    ledgers = {cell: Ledger(spec.privacy.delta, spec.privacy.adjacency, streams[cell.seed].recurrence) for cell in cells}
+    rows, names = rows_per_unit(spec), dict(zip(spec.cells(), asked.cells(), strict=True))
+    ledgers = {
+        cell: Ledger(asked.privacy.delta, asked.privacy.adjacency, streams[cell.seed].recurrence, rows_per_unit=rows)
+        for cell in cells
+    }
     learner = methods.maker(spec.method)(spec, cells, context)
     observer = Observer(spec, cells, context)
     matrices: dict[Cell, list[tuple[float | None, ...]]] = {cell: [] for cell in cells}
@@ -159,17 +180,17 @@ def _learn(
             metrics.summary(matrices[cell], baselines.get(cell)),
             guarantee(
                 ledgers[cell],
-                spec,
-                cell,
+                asked,
+                names[cell],
                 unit=_unit(spec, streams[cell.seed]),
-                n_people=context.n_people if context.n_users is None else context.n_users,
+                n_people=context.n_people // rows if context.n_users is None else context.n_users,
                 n_tasks=context.n_tasks,
                 assumed=(*streams[cell.seed].assumed, *methods.card(spec.method).assumes),
                 limits=datasets.card(spec.data.dataset).limits,
                 together=all_models,
                 audit=audits.get(cell.epsilon),
                 notes=methods.card(spec.method).notes(spec.params),
-                layer=methods.layer(spec),
+                layer=methods.layer(asked),
             ),
             seconds,
             written(ledgers[cell]),
@@ -197,6 +218,8 @@ def _baselines(
 
 def _unit(spec: RunSpec, stream: TaskStream) -> str:
     """The privacy unit, as one of `privacy.protected.PROTECTED`."""
+    if stream.unit == "example" and datasets.card(spec.data.dataset).has_people:
+        return "person"
     return "text" if stream.unit == "example" and datasets.card(spec.data.dataset).kind == "text" else stream.unit
 
 

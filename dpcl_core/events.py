@@ -115,11 +115,15 @@ class Spending:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A ledger as plain records, for recomputation; `recurrence`: "every" where a unit may be in every task."""
+    """A ledger as plain records, for recomputation; `recurrence`: "every" where a unit may be in every task.
+
+    `rows_per_unit`: how many rows a privacy unit has at most; the entries are for one row.
+    """
 
     adjacency: Adjacency
     recurrence: Recurrence
     entries: tuple[Spending, ...]
+    rows_per_unit: int = 1
 
 
 @dataclass(frozen=True, slots=True)

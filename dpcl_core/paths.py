@@ -56,14 +56,24 @@ def app_file() -> Path:
     return installed if installed.exists() else _PACKAGE.parent / "app.py"
 
 
+def is_safe(name: str) -> bool:
+    """Whether a name can be that of a folder of the user's own data."""
+    return bool(_SAFE_NAME.fullmatch(name)) and ".." not in name
+
+
 def inside(folder: Path, name: str, field: str) -> Path:
     """The path `folder / name`, for names that cannot point outside the folder.
 
-    Raises BadInput naming `field` for anything but letters, digits, `_`, `.` and `-`, and for symbolic links that lead out.
+    Raises BadInput naming `field` for anything but letters, digits, `_`, `.` and `-`, and for symbolic links that lead out
+    or in a circle.
     """
-    if not _SAFE_NAME.fullmatch(name) or ".." in name:
+    if not is_safe(name):
         raise BadInput(field, name, "allowed are letters, digits, '_', '-' and '.', starting with a letter or digit")
     path = folder / name
-    if not path.resolve().is_relative_to(folder.resolve()):
+    try:
+        is_inside = path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):  # links in a circle
+        is_inside = False
+    if not is_inside:
         raise BadInput(field, name, "must stay inside its folder")
     return path

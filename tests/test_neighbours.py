@@ -33,6 +33,8 @@ PICTURES: Door = ("image", ".parquet")
 WINDOWS: Door = ("sensor", ".parquet")
 TEXTS: Door = ("text", ".parquet")
 TAGGED: Door = ("tagged", ".parquet")
+TABLE: Door = ("table", ".jsonl")
+VECTORS: Door = ("embedding", ".npz")
 D = Change()
 _BATCHES = {"batch_size": 20, "epochs": 1}
 _LM = {"length": 24, "epochs": 1, "batch_size": 40, "lora_rank": 2}
@@ -53,7 +55,7 @@ METHODS: Mapping[str, tuple[Door, Raw]] = {
     "agem": (PICTURES, {"params": _BATCHES, "privacy": {"epsilons": [math.inf]}}),
     "l2dp-ml": (PICTURES, {"params": _BATCHES}),
     "joint-network": (PICTURES, {"params": _BATCHES, "privacy": {"epsilons": [math.inf]}}),
-    "dp-agem": (PICTURES, {"params": {"epochs": 1, "sample_rate": 0.5, "memory_size": 8, "replay_rate": 0.5}}),
+    "dp-agem": (TABLE, {"params": {"epochs": 1, "sample_rate": 0.5, "memory_size": 8, "replay_rate": 0.5}}),
     "dp-coeff-memory": (WINDOWS, {"scenario": {"kind": "permuted", "tasks": 2}, "labels": "prior-const"}),
     "independent-laplace": (PICTURES, {"params": {"steps": 2}, "privacy": {"adjacency": "replace"}}),
     **{name: (TEXTS, {"params": _LM}) for name in ("lm-seqft", "lm-er", "lm-ewc", "lm-gem", "lm-olora", "lm-mtl", "pecl")},
@@ -65,7 +67,7 @@ METHODS: Mapping[str, tuple[Door, Raw]] = {
     "local-list": (TAGGED, {"params": {**_LISTS, **_SERVER}, "scenario": _DOMAINS}),
     "label-means": (TAGGED, {"params": {"dimensions": 4}, "scenario": {**_DOMAINS, "clients": 4, "partition": "domain"}}),
     "dp-fedavg": (TAGGED, {"params": _ROUNDS, "scenario": _DOMAINS}),
-    "fedcil-dp": (TEXTS, {"params": {**_ROUNDS, "noise_size": 2, "consolidation_steps": 1}, "scenario": _CLASSES}),
+    "fedcil-dp": (VECTORS, {"params": {**_ROUNDS, "noise_size": 2, "consolidation_steps": 1}, "scenario": _CLASSES}),
     "fedta-lite": (TEXTS, {"params": _ROUNDS, "scenario": _CLASSES, "privacy": {"epsilons": [math.inf]}}),
 }
 
@@ -83,7 +85,8 @@ def shared(home: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def spec(method: str, changes: Raw, kind: Kind, **more: object) -> RunSpec:
     """One budget and one seed, under seeded noise, so that no test depends on luck."""
-    backbone = "pixels" if kind in ("image", "sensor") else "lm-tiny" if method[:3] in ("lm-", "pec") else "hashed-text"
+    of_values = kind in ("image", "sensor", "table", "embedding")
+    backbone = "pixels" if of_values else "lm-tiny" if method[:3] in ("lm-", "pec") else "hashed-text"
     raw = {"scenario": {"kind": "class-incremental", "tasks": 2}, "labels": "prior", "seeds": [0], **changes, **more}
     privacy = {"epsilons": [4.0], "delta": 1e-4, "noise": "seeded", **raw.pop("privacy", {})}  # type: ignore[dict-item]
     return checks.parse({"method": method, "data": {"dataset": "own:mine", "backbone": backbone}, "privacy": privacy, **raw})

@@ -40,7 +40,7 @@ def setting(spec: RunSpec, epsilon: float) -> Setting:
     facts = of_spec(spec)
     n_mean = params.batch_size if params.algorithm == "batches" else int(facts.task_size)
     sizes = claim.sizes(form, facts.n_classes)
-    norm = first_norm(sizes, (*form.shape, 1)[2], params.theta_norm)
+    norm = first_norm(sizes, form.planes[2], params.theta_norm)
     plan = claim.plan(sizes, params.delta_r, n_mean, epsilon, params.encoder_share, norm)
     return Setting(epsilon, params.encoder_share, plan.input_scale, plan.scale2)
 

@@ -1,4 +1,4 @@
-"""The simplest backbone: the examples' own values, pixels in [0, 1] or a sensor's in [-1, 1]. No torch, no weights."""
+"""The simplest backbone: the examples' own values, pixels in [0, 1] or other numbers in [-1, 1]. No torch, no weights."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from dpcl_core.data.dataset import Content, Form
 from dpcl_core.data.images import Images
 from dpcl_core.data.sentences import Sentences
 from dpcl_core.data.texts import Texts
+from dpcl_core.data.vectors import Vectors
 from dpcl_core.data.windows import Windows
 from dpcl_core.errors import BadInput
 
@@ -22,15 +23,18 @@ _SIZE = 32  # side to which images of different sizes are resized; a constant, s
 
 
 class Pixels:
-    """Flattened values: K = height x width x channels of the dataset's public shape, or samples x axes."""
+    """Flattened values: K = height x width x channels of the dataset's public shape, samples x axes, or a row's."""
 
     feature_dim: int | None = None
     identity = f"pixels|255|{_SIZE}"
 
     def batches(self, content: Content) -> Iterator[NDArray[np.float32]]:
-        """float32 [b, K]: pixels over 255, windows unchanged. Images without a public shape become 32x32 in colour."""
+        """float32 [b, K]: pixels over 255, windows and rows of numbers unchanged.
+
+        Images without a public shape become 32x32 in colour.
+        """
         images, shape = _valued(content), form(content).shape
-        if isinstance(images, Windows):
+        if isinstance(images, Windows | Vectors):
             yield images.values.reshape(-1, math.prod(shape))
             return
         n_channels: Literal[1, 3] = 1 if shape[2] == 1 else 3
@@ -47,14 +51,14 @@ def rows(content: Content) -> NDArray[np.float32]:
 def form(content: Content) -> Form:
     """The layout of the values of `Pixels` in a row. Raises BadInput for texts."""
     images = _valued(content)
-    if isinstance(images, Windows):
+    if isinstance(images, Windows | Vectors):
         return Form(images.shape, -1.0, 1.0)
     if images.shape is None:
         return Form((_SIZE, _SIZE, 3), 0.0, 1.0)
     return Form((*images.shape[:2], 1 if images.shape[2] == 1 else 3), 0.0, 1.0)
 
 
-def _valued(content: Content) -> Images | Windows:
+def _valued(content: Content) -> Images | Windows | Vectors:
     if isinstance(content, Texts | Sentences):
         raise BadInput(FIELD, "pixels", "must be a network that reads texts")
     return content

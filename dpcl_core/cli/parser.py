@@ -53,6 +53,17 @@ def build() -> Parser:
         sub.add_argument("--preset", metavar="NAME", help="settings of a preset")
         sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting, TOML value")
 
+    def add_columns(sub: Parser) -> None:
+        for role, what in (
+            ("target", "the labels"),
+            ("text", "the texts to learn from"),
+            ("source", "where a row comes from, such as a site; sources are tasks"),
+            ("person", "whose a row is: the person is then protected"),
+            ("time", "the date of a row; months are tasks"),
+        ):
+            sub.add_argument(f"--{role}", metavar="COLUMN", help=f"the column of {what}" if role != "time" else what)
+        sub.add_argument("--per-person", type=int, metavar="N", help="how many rows of a person count (default 1)")
+
     choices = ("methods", "datasets", "backbones", "scenarios", "presets")
     add("list", reading.list_choices, "list the methods, datasets, networks, scenarios or presets").add_argument(
         "what", choices=choices
@@ -64,6 +75,9 @@ def build() -> Parser:
         sub = add(name, command, text, kept="runs" if name == "run" else "")
         add_settings(sub, "settings as TOML")
         if name == "run":
+            own = "a file or folder of your own: a table, texts, pictures, embeddings; nothing else need be given"
+            sub.add_argument("--data", metavar="PATH", help=own)
+            add_columns(sub)
             every = "with --preset: all its runs, cheapest first, stopped together; --json prints a list of documents"
             sub.add_argument("--all", action="store_true", help=every)
             ceiling = "first train on all tasks at once without noise, for comparison; not private: public benchmarks only"
@@ -119,7 +133,8 @@ def build() -> Parser:
     own_data = commands.add_parser("data", help="your own data").add_subparsers(required=True, metavar="COMMAND")
     text = "show what becomes public about your data and, for you only, which examples are left out"
     owned = add("check", reading.check_data, text, make=own_data.add_parser)
-    owned.add_argument("data", metavar="NAME_OR_PATH", help="its folder")
+    owned.add_argument("data", metavar="NAME_OR_PATH", help="its name, file or folder")
+    add_columns(owned)
     owned.add_argument("--write-schema", action="store_true", help="write the public part as schema.toml beside the data")
     account = add(
         "account", reading.account, "noise from a budget, or a budget from noise; give two of epsilon, sigma, delta"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dpcl_core import checks, paths
 from dpcl_core.cli.output import print_json, print_study
+from dpcl_core.cli.settings import asked_of
 from dpcl_core.errors import BadInput
 from dpcl_core.events import JsonValue, plain_number
 
@@ -31,7 +32,8 @@ def list_choices(options: argparse.Namespace) -> int:
 def check_data(options: argparse.Namespace) -> int:
     from dpcl_core.data import owner
 
-    print(owner.printed(options.data, with_schema=options.write_schema, as_json=options.json), end="")
+    asked = asked_of(options)
+    print(owner.printed(options.data, asked, with_schema=options.write_schema, as_json=options.json), end="")
     return 0
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dpcl_core import checks
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import RunSpec
+
+if TYPE_CHECKING:
+    from dpcl_core.data.intake import Asked
 
 
 def spec_of(options: argparse.Namespace) -> RunSpec:
@@ -28,6 +32,14 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
         except (OSError, UnicodeDecodeError) as error:
             raise BadInput("SPEC.toml", options.spec, "must be a text file that can be read") from error
     return checks.parse(checks.apply_sets(raw, options.set))
+
+
+def asked_of(options: argparse.Namespace) -> Asked:
+    """What the command line says of the columns of a file."""
+    from dpcl_core.data.intake import Asked
+    from dpcl_core.data.schema import Columns
+
+    return Asked(Columns(**{role: getattr(options, role) for role in Columns.model_fields}), options.per_person)
 
 
 def spec_of_stored(options: argparse.Namespace) -> RunSpec:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from dpcl_core import checks, packages
 from dpcl_core.cli.output import print_json, print_study, say
-from dpcl_core.cli.settings import spec_of, spec_of_stored
+from dpcl_core.cli.settings import asked_of, spec_of, spec_of_stored
 from dpcl_core.errors import INPUT, BadInput, DataMissing
 from dpcl_core.events import Event, Note, Progress
 from dpcl_core.spec import RunSpec
@@ -29,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
 
     if options.all:
         return run_all(options)
-    spec = spec_of(options)
+    spec = own_spec(options) if options.data is not None else spec_of(options)
     checks.check(spec)
     store = Store(options.store)
     if options.ceiling and ceilings.known(spec, store=store) is None:
@@ -48,6 +49,29 @@ def run(options: argparse.Namespace) -> int:
     return exit_status(run)
 
 
+def own_spec(options: argparse.Namespace) -> RunSpec:
+    """The spec of a run on a file of the user's own, which is taken in first; prints what it assumes."""
+    from dpcl_core import own_runs
+    from dpcl_core.data import intake
+    from dpcl_core.data.schema import Columns
+
+    if options.spec is not None or options.preset is not None:
+        raise BadInput("--data", options.data, "cannot be combined with a SPEC.toml or --preset: change settings with --set")
+    if not options.data:
+        raise BadInput("--data", options.data, "must be the path of a file or folder")
+    tell = say if options.json else print
+    with intake.taken_in(Path(options.data), asked_of(options)) as name:
+        raw = own_runs.settings(name)
+        spec = checks.parse(checks.apply_sets(raw, options.set))
+        checks.check(spec)
+        for sentence in own_runs.assumed(name, raw):
+            tell(sentence)
+    roles = [f"--{role} {shlex.quote(named)}" for role in Columns.model_fields if (named := getattr(options, role))]
+    check = " ".join(["python -m dpcl_core data check", shlex.quote(options.data), *roles, "--write-schema"])
+    tell(f"A schema makes the result better: {check} writes one to edit.")
+    return spec
+
+
 def run_all(options: argparse.Namespace) -> int:
     """Carries out every run of a preset as one entry of the queue, cheapest first; a stop of one ends all that are left."""
     from dpcl_core import export, presets
@@ -57,8 +81,8 @@ def run_all(options: argparse.Namespace) -> int:
 
     if options.preset is None:
         raise BadInput("--all", "", "needs --preset NAME: it carries out every run of that preset")
-    if options.spec is not None or options.ceiling:
-        raise BadInput("--all", "", "cannot be combined with a SPEC.toml or --ceiling")
+    if options.spec is not None or options.ceiling or options.data is not None:
+        raise BadInput("--all", "", "cannot be combined with a SPEC.toml, --data or --ceiling")
     specs = presets.startable_variants(options.preset, options.set)
     for spec in specs.values():
         checks.check(spec)

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from dpcl_core import paths
-from dpcl_core.data import parquet
+from dpcl_core.data import sheets
 from dpcl_core.data.dataset import Content
 from dpcl_core.data.sentences import Sentences
 from dpcl_core.data.texts import Texts
@@ -54,9 +54,9 @@ def _sentences() -> tuple[list[str], str]:
         from dpcl_core.data.synthetic import corpus  # the generator of texts is slow to load, and only this needs it
 
         return list(corpus.companion(MOST, _SEED).strings), "invented texts of this project's public corpus"
-    with parquet.readable(path, FILE):
+    with sheets.readable(path, FILE):
         table = pq.read_table(path)
-    if "text" not in table.column_names or not parquet.is_text(table.schema.field("text").type):
+    if "text" not in table.column_names or not sheets.is_text(table.schema.field("text").type):
         raise BadInput(FILE, ", ".join(table.column_names), "must have a column text of public sentences")
     strings = [string for string in table["text"].to_pylist() if string and string.strip()]
     if not strings:

@@ -11,8 +11,23 @@ from pydantic import ConfigDict
 from dpcl_core.data.windows import AXES, SAMPLES
 
 Shape = tuple[int, int, int]
-Kind = Literal["image", "sensor", "text", "tagged"]
+Kind = Literal["image", "sensor", "text", "tagged", "table", "embedding"]
 HELD_OUT = 0.2  # share of the user's own data that is for testing
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A column of a table that is read as numbers, by the public facts declared of it.
+
+    Either the bounds `low` and `high` of a number, or the `categories` of a word; neither: a number if `is_text` is False,
+    else words that are hashed.
+    """
+
+    name: str
+    low: float | None = None
+    high: float | None = None
+    categories: tuple[str, ...] = ()
+    is_text: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +51,14 @@ class DatasetCard:
     `classes`: names in label order, empty where only the file has them. `shape`: height, width, channels, None where images
     differ. `label_column`: a text column with the label where the file has no integer one; `name_column`: the class names.
     `stands_in_for`: title of the dataset that this one replaces. `members`: names of the sets that a combined one joins.
-    `kind`: pictures, windows of a sensor, texts, or sentences whose words are tagged. `scaled_by`: how windows are scaled to
-    [-1, 1], by a public range or by mean and variance of the training part.
+    `kind`: pictures, windows of a sensor, texts, sentences whose words are tagged, rows of a table, or embeddings.
+    `scaled_by`: how windows are scaled to [-1, 1], by a public range or by mean and variance of the training part.
     `files_of`: the set whose files it reads. `limits`: what is not protected with these data. `text_columns`: the columns
     that make up a text, one per line. `sources`: its parts, in the order of the tasks, with the classes of each; empty where
     only the file has them, or every part can have every class. `made_per_source`: texts per source of a corpus generated on
     this computer, 0 for data that are read. `may_show`: texts are synthetic or a public benchmark, so that pages may show
-    them token by token.
+    them token by token. Of a table alone: `roles` has the file's column of each role (`sheets.CANONICAL`), `features` what a
+    schema declares of the others, `per_person` how many rows of one person count at most, where a column names the person.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -72,6 +88,14 @@ class DatasetCard:
     sources: tuple[tuple[str, tuple[str, ...]], ...] = ()
     made_per_source: int = 0
     may_show: bool = True
+    roles: tuple[tuple[str, str], ...] = ()
+    features: tuple[Feature, ...] = ()
+    per_person: int = 1
+
+    @property
+    def has_people(self) -> bool:
+        """Whether a column names the person of each row, who is then the privacy unit."""
+        return any(role == "person" for role, _ in self.roles)
 
     @property
     def is_own(self) -> bool:

@@ -18,6 +18,7 @@ _TEXT = (
     "a person, only a single text: one may have written several, or be named in several, in one task or in many",
     "how long a text is, where a method works on noisy copies of its tokens",
 )
+_ROW = ("a person, only a single row: one may have several, in one task or in many",)
 LIMITS: Mapping[Kind, tuple[str, ...]] = {
     "image": (),
     "sensor": (
@@ -26,6 +27,8 @@ LIMITS: Mapping[Kind, tuple[str, ...]] = {
     ),
     "text": _TEXT,
     "tagged": _TEXT,
+    "table": _ROW,
+    "embedding": (*_ROW, "the public network that made the embeddings, if it was trained on these people"),
 }
 
 

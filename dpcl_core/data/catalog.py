@@ -24,7 +24,11 @@ __all__ = [
 
 BUNDLED = "digits"
 _PUBLIC_PARTS = "the test part and the schema: classes, sources and sizes are read from them, as they are public"
-_OWN = {"image": "images", "sensor": "sensor windows", "text": "texts", "tagged": "sentences with tagged names"}
+_OF_PERSON = ("a person whom the rows of others describe, too: each is protected for the rows under their own name",)
+_OWN = {
+    "image": "images", "sensor": "sensor windows", "text": "texts", "tagged": "sentences with tagged names",
+    "table": "rows of a table", "embedding": "embeddings",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +77,27 @@ def _folder_card(name: str) -> DatasetCard:
     from dpcl_core.data import header, showing
 
     own = DatasetCard(name, folder_name, "", source="your own", licence="your own", n_classes=0, n_train=0, n_test=0)
-    kind = header.kind(own) or "image"
+    fields = schema.read(own)
+    if fields is not None:
+        own = schema.with_columns(own, fields)
+    kind = (fields.kind if fields else None) or header.kind(own) or "image"
+    limits = _OF_PERSON if own.has_people else LIMITS[kind]
     own = replace(
         own,
         kind=kind,
         summary=f"Your own {_OWN[kind]}, read from a folder on this computer.",
-        limits=(*LIMITS[kind], _PUBLIC_PARTS),
+        limits=(*limits, _PUBLIC_PARTS),
         may_show=False,
     )
-    if kind in ("image", "sensor"):
-        return own
     divided = replace(own, held_out=HELD_OUT)
-    may_show = kind == "text" and showing.is_marked(divided)
-    return replace(own, held_out=None if files.find(divided).test else HELD_OUT, may_show=may_show)
+    if kind in header.DIVISIBLE:
+        may_show = kind == "text" and showing.is_marked(divided)
+        return replace(own, held_out=None if files.find(divided).test else HELD_OUT, may_show=may_show)
+    try:
+        is_divided = kind == "image" and (found := files.find(divided)).is_folder and not found.test
+    except BadInput:  # reported where the files are needed
+        is_divided = False
+    return divided if is_divided else own
 
 
 def members(dataset: DatasetCard) -> tuple[DatasetCard, ...]:

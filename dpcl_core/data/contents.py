@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,10 +12,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from dpcl_core.data import bundled, coins, folder, parquet, tagged_files, text_files
+from dpcl_core.data import bundled, coins, folder, named_rows, parquet, sheets, tagged_files
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.pixels import is_list
 from dpcl_core.data.sensors import WINDOW_COLUMN
@@ -33,10 +33,27 @@ class Contents:
         """A key for each row of the files, uint64 [n], cached until they change; independent of labels and sources."""
         return _keys(self)
 
+    def people(self) -> NDArray[np.uint64] | None:
+        """A key for the person of each row, uint64 [n]; rows without one are a person each. None without such a column."""
+        return _people(self) if self.card.has_people else None
+
 
 @lru_cache(maxsize=64)
 def _keys(of: Contents) -> NDArray[np.uint64]:
     return coins.keys(_rows(of.card, of.paths))
+
+
+@lru_cache(maxsize=64)
+def _people(of: Contents) -> NDArray[np.uint64]:
+    field, names = f"{of.card.name} column person", list[str]()
+    for path in of.paths:
+        column = sheets.columns_of(path, of.card, (), (sheets.PERSON,), is_private=True)[sheets.PERSON]
+        names += [(name or "").strip() for name in named_rows.as_words(column, field)]
+    own_keys = of.keys()
+    return coins.keys(
+        b"person" + name.encode("utf-8", "surrogatepass") if name else b"row" + key.tobytes()
+        for name, key in zip(names, own_keys, strict=True)
+    )
 
 
 def _rows(card: DatasetCard, paths: tuple[Path, ...]) -> Iterator[bytes]:
@@ -48,16 +65,45 @@ def _rows(card: DatasetCard, paths: tuple[Path, ...]) -> Iterator[bytes]:
         for sentence in tagged_files.sentences(paths, card):  # an unreadable one counts as empty
             words = () if isinstance(sentence, BadInput) else sentence[0]
             yield "\n".join(words).encode("utf-8", "surrogatepass")
+    elif card.kind in ("table", "embedding") or card.roles:
+        yield from _distinct(row for path in paths for row in _cells(path, card))
     else:
         for path in paths:
-            if path.suffix == ".csv":
-                yield from _bytes(text_files.columns_of(path, card, ("text",), ("text",), is_private=True))
+            if path.suffix != ".parquet":
+                yield from _bytes(sheets.columns_of(path, card, ("text",), ("text",), is_private=True))
             else:
                 yield from _of_parquet(path, card)
 
 
+def _cells(path: Path, card: DatasetCard) -> Iterator[bytes]:
+    """The bytes of all cells of each row, with the length of each before it."""
+    table = sheets.columns_of(path, card, (), None, is_private=True)
+    columns = [_of_column(_plain(table[name]).combine_chunks()) for name in sorted(table.column_names)]
+    for cells in zip(*columns, strict=True):
+        yield b"".join(len(cell).to_bytes(8, "little") + cell for cell in cells)
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column, as text where its values are no numbers, words, bytes or lists of them."""
+    kind = column.type
+    simple = pa.types.is_integer(kind) or pa.types.is_floating(kind) or sheets.is_text(kind) or parquet.is_binary(kind)
+    return column if simple or is_list(kind) else pa.chunked_array([pa.array(map(str, column.to_pylist()))])
+
+
+def _distinct(rows: Iterator[bytes]) -> Iterator[bytes]:
+    """The rows, each with the number of equal ones before it.
+
+    Short rows are often equal, and one coin for all would send them all to one side. As a row is no more than its bytes, one
+    more of k equal rows is the row of number k: it moves no other.
+    """
+    seen: Counter[bytes] = Counter()
+    for row in rows:
+        yield row + seen[row].to_bytes(8, "little")
+        seen[row] += 1
+
+
 def _of_parquet(path: Path, card: DatasetCard) -> Iterator[bytes]:
-    with parquet.readable(path, parquet.shown_name(card, path)), pq.ParquetFile(path) as file:
+    with sheets.parquet_file(path, sheets.shown_name(card, path)) as file:
         names = file.schema_arrow.names
         content = ("text", *card.text_columns) if card.kind == "text" else (WINDOW_COLUMN, *parquet.IMAGE_COLUMNS)
         chosen = [name for name in dict.fromkeys(content) if name in names]
@@ -73,7 +119,7 @@ def _bytes(table: pa.Table) -> Iterator[bytes]:
 def _of_column(column: pa.Array) -> Iterator[bytes]:
     """The bytes of each value; null counts as empty."""
     column = parquet.without_struct(column)
-    if parquet.is_text(column.type):
+    if sheets.is_text(column.type):
         column = pc.cast(column, pa.large_string()).cast(pa.large_binary())
     if parquet.is_binary(column.type):
         yield from (value or b"" for value in column.to_pylist())

@@ -1,4 +1,4 @@
-"""A dataset in memory: images, sensor windows or texts, labels, and a truthful title."""
+"""A dataset in memory: images, sensor windows, texts or rows of numbers, labels, and a truthful title."""
 
 from __future__ import annotations
 
@@ -10,22 +10,33 @@ from numpy.typing import NDArray
 from dpcl_core.data.images import Images
 from dpcl_core.data.sentences import Sentences
 from dpcl_core.data.texts import Canary, Texts
+from dpcl_core.data.vectors import Vectors
 from dpcl_core.data.windows import Windows
 
-Content = Images | Windows | Texts | Sentences  # the examples before a backbone reads them
+Content = Images | Windows | Texts | Sentences | Vectors  # the examples before a backbone reads them
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
     """Layout of an example's values in a row of a table: all of it public.
 
-    `shape`: (height, width, channels) of a picture, (samples, axes) of a sensor's window; its product is a row's length.
+    `shape`: (height, width, channels) of a picture, (samples, axes) of a sensor's window, (values,) of a row of numbers; its
+    product is a row's length.
     `low` and `high`: the range of all values.
     """
 
     shape: tuple[int, ...]
     low: float
     high: float
+
+    @property
+    def planes(self) -> tuple[int, int, int]:
+        """(height, width, channels) as networks of pictures read it: a window is a grey picture, a row of numbers one pixel
+        with a channel for each."""
+        if len(self.shape) == 1:
+            return 1, 1, self.shape[0]
+        height, width, n_channels = (*self.shape, 1)[:3]
+        return height, width, n_channels
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +49,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Split:
-    """Examples of one split, row by row: pictures, sensor windows or texts, labels int64 [n], and their sources.
+    """Examples of one split, row by row: pictures, windows, texts or rows of numbers, labels int64 [n], and their sources.
 
     `sources` (int64 [n], or None) indexes `Dataset.sources`. `keys` (uint64 [n], or None for public examples): the keys of
     public coins.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,17 +14,23 @@ from dpcl_core.data.card import DatasetCard
 from dpcl_core.errors import BadInput, DataMissing
 
 FIELD = "data.dataset"
-TABLES = (".parquet", ".csv", ".conll")
+PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+TABLES = (".parquet", ".csv", ".tsv", ".jsonl", ".npz", ".conll")
 _COLUMNS = {
     "image": "columns image and label), or folders train/CLASS and test/CLASS of images,",
     "sensor": "columns window, rate_hz and label; python -m scripts.prepare_sensors makes them)",
     "text": "columns text and label)",
     "tagged": "columns tokens, tags and domain)",
+    "table": "a column label, or one that the schema names as target)",
+    "embedding": "columns embedding and label)",
 }
 _OWN_FILES = {
     "text": ", or train.csv and test.csv, or one CSV file, with a first line text,label,",
+    "table": ", or train.csv and test.csv, or one such file,",
+    "embedding": ", or one NPZ file with arrays embeddings and labels,",
     "tagged": ", or train.conll and test.conll, or one .conll file, in the form of OntoNotes (CoNLL-2012),",
 }
+_ONLY_IN: ContextVar[Path | None] = ContextVar("folder of own data", default=None)
 _SHARD = re.compile(r"(?:train|test)-(\d{5})-of-(\d{5})\.parquet")
 
 
@@ -48,9 +56,21 @@ def cache_dir() -> Path:
 
 def roots(card: DatasetCard) -> tuple[Path, ...]:
     """The parent folders searched for the dataset's folder, in this order."""
+    if card.is_own and (only := _ONLY_IN.get()) is not None:
+        return (only,)
     local = paths.data_dir()
     rest = paths.home() / "data" if card.is_own else cache_dir()
     return (rest,) if local is None else (local, rest)
+
+
+@contextmanager
+def only_in(folder: Path) -> Iterator[None]:
+    """Within this context the user's own data are looked for in this folder alone; other threads notice nothing."""
+    token = _ONLY_IN.set(folder)
+    try:
+        yield
+    finally:
+        _ONLY_IN.reset(token)
 
 
 def find(card: DatasetCard) -> DataFiles:
@@ -64,7 +84,7 @@ def find(card: DatasetCard) -> DataFiles:
         folder = paths.inside(root, card.folder, FIELD)
         try:
             if folder.is_dir():
-                return _in_folder(card, folder)
+                return _regular(card, _in_folder(card, folder))
         except PermissionError as error:
             raise BadInput(FIELD, card.name, f"its folder {folder} must be readable by you") from error
     raise DataMissing(FIELD, card.name, f"{wish(card)}; it is not on this computer")
@@ -74,6 +94,14 @@ def wish(card: DatasetCard) -> str:
     """The instruction which files to put into which folder, so that `find` finds them."""
     also = _OWN_FILES.get(card.kind, "") if card.is_own else ""
     return f"put train.parquet and test.parquet ({_COLUMNS[card.kind]}{also} into {roots(card)[0] / card.folder}"
+
+
+def _regular(card: DatasetCard, found: DataFiles) -> DataFiles:
+    """The files. Raises BadInput for a pipe or a device, which would never end."""
+    for path in (*found.train, *found.test):
+        if not (path.is_file() or path.is_dir()):
+            raise BadInput(FIELD, card.name, f"{path.name} must be a file or a folder, not a pipe or a device")
+    return found
 
 
 def _made(card: DatasetCard) -> DataFiles:
@@ -89,9 +117,12 @@ def _made(card: DatasetCard) -> DataFiles:
 
 def _in_folder(card: DatasetCard, folder: Path) -> DataFiles:
     train, test = _split(folder, "train", card), _split(folder, "test", card)
-    if card.is_own and not train and not test and len(only := _single_tables(folder)) == 1:
-        paths.inside(folder, only[0].name, FIELD)
-        train = (only[0],)
+    if card.is_own and not train and not test:
+        if len(only := _single_tables(folder)) == 1:
+            paths.inside(folder, only[0].name, FIELD)
+            train = (only[0],)
+        elif not only and _has_classes(folder):
+            train = (folder,)
     if not train:
         raise DataMissing(FIELD, card.name, f"{wish(card)}; that folder has no training part")
     if not test and card.held_out is None:
@@ -99,14 +130,20 @@ def _in_folder(card: DatasetCard, folder: Path) -> DataFiles:
     if card.kind == "sensor" and train[0].suffix != ".parquet":
         raise BadInput(FIELD, card.name, "holds sensor windows, which must be parquet files")
     if test and len({path.suffix if path.suffix in TABLES else "" for path in (train[0], test[0])}) > 1:
-        allowed = "its training and test part must both be parquet files, both CSV or CoNLL files, or both folders of images"
+        allowed = "its training and test part must be two files of one kind, such as CSV, or two folders of images"
         raise BadInput(FIELD, card.name, allowed)
     return DataFiles(train, test)
 
 
 def _single_tables(folder: Path) -> list[Path]:
-    """Files that can be a whole dataset of the user's own texts."""
-    return sorted(path for ending in (".csv", ".conll") for path in folder.glob(f"*{ending}"))
+    """Files that can be a whole dataset of the user's own."""
+    return sorted(path for ending in TABLES for path in folder.glob(f"*{ending}"))
+
+
+def _has_classes(folder: Path) -> bool:
+    """Whether it has a folder with a picture, so that its folders are classes."""
+    folders = [entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith(".")]
+    return any(path.name.lower().endswith(PICTURES) for inner in folders for path in inner.iterdir())
 
 
 def _split(folder: Path, split: str, card: DatasetCard) -> tuple[Path, ...]:
@@ -114,7 +151,7 @@ def _split(folder: Path, split: str, card: DatasetCard) -> tuple[Path, ...]:
     shards = sorted(folder.glob(f"{split}-*.parquet"))
     candidates = [name for name, is_there in ((single, single.exists()), (images, images.is_dir())) if is_there]
     if card.is_own:
-        candidates += [table for ending in (".csv", ".conll") if (table := folder / f"{split}{ending}").exists()]
+        candidates += [table for ending in TABLES[1:] if (table := folder / f"{split}{ending}").exists()]
     if len(candidates) + bool(shards) > 1:
         raise BadInput(FIELD, card.name, f"{folder} holds its {split} part in two forms; keep one of them")
     for path in (*candidates, *shards):

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.data.card import DatasetCard
+from dpcl_core.data.files import PICTURES
 from dpcl_core.data.images import Images
 from dpcl_core.data.rows import PublicFacts, Rows
 from dpcl_core.errors import BadInput
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 MAX_BYTES = 64 * 2**20  # more than 4096 x 4096 colour pixels take uncompressed
 
 
@@ -44,7 +44,7 @@ def listing(split: Path, card: DatasetCard) -> list[Entry]:
     listed: list[Entry] = []
     for outer in _entries(split, split, card):
         shown = _shown(card, split, Path(outer.path))
-        if not outer.is_dir():
+        if not _is_folder(outer):
             allowed = "only folders, one for each class, may lie here"
             listed.append(Entry(Path(outer.path), shown, "", BadInput(shown, outer.name, allowed)))
         elif wrong := _leads_out(outer, split, shown):
@@ -90,7 +90,7 @@ class FolderSheet:
 
     def _refuse_empty(self, split: Path) -> None:
         """Raises BadInput for a split without classes, or a class without images."""
-        folders = [entry for entry in _entries(split, split, self._card) if entry.is_dir()]
+        folders = [entry for entry in _entries(split, split, self._card) if _is_folder(entry)]
         if not folders:
             if self._entries and self._entries[0].wrong:
                 raise self._entries[0].wrong
@@ -124,15 +124,24 @@ def _entries(folder: Path, split: Path, card: DatasetCard) -> list[os.DirEntry[s
     return [entry for entry in sorted_entries if not entry.name.startswith(".")]
 
 
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # links in a circle
+        return False
+
+
 def _leads_out(entry: os.DirEntry[str], split: Path, shown: str) -> BadInput | None:
-    if entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(split.resolve()):
-        return BadInput(shown, "a link that leads out", "must stay inside its folder")
-    return None
+    try:
+        leads_out = entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(split.resolve())
+    except (OSError, RuntimeError):
+        return BadInput(shown, "links in a circle", "must lead to a file inside its folder")
+    return BadInput(shown, "a link that leads out", "must stay inside its folder") if leads_out else None
 
 
 def _unusable(image: os.DirEntry[str], shown: str) -> BadInput | None:
-    if not image.name.lower().endswith(SUFFIXES) or not image.is_file():
-        return BadInput(shown, image.name, f"only image files may lie here ({', '.join(SUFFIXES)})")
+    if not image.name.lower().endswith(PICTURES) or not image.is_file():
+        return BadInput(shown, image.name, f"only image files may lie here ({', '.join(PICTURES)})")
     if image.stat().st_size > MAX_BYTES:
         return BadInput(shown, f"{image.stat().st_size} bytes", f"must have at most {MAX_BYTES} bytes")
     return None

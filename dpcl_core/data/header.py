@@ -9,6 +9,8 @@ from dpcl_core.data.card import DatasetCard, Kind
 from dpcl_core.data.files import DataFiles
 from dpcl_core.errors import BadInput
 
+DIVISIBLE: tuple[Kind, ...] = ("text", "tagged", "table", "embedding")  # kinds whose test part may be part of a single file
+
 
 def kind(card: DatasetCard) -> Kind | None:
     """The kind of a dataset's files; None where there are none, or they cannot be read."""
@@ -16,32 +18,36 @@ def kind(card: DatasetCard) -> Kind | None:
         data_files = files.find(replace(card, held_out=0.5))  # texts may be in one file
     except (BadInput, OSError):
         return None
-    detected = _kind(data_files)
-    return detected if detected in ("text", "tagged") or data_files.test or card.held_out is not None else None
+    detected = _kind(data_files, card)
+    is_divisible = data_files.is_folder or detected in DIVISIBLE
+    return detected if is_divisible or data_files.test or card.held_out is not None else None
 
 
-def _kind(data_files: DataFiles) -> Kind | None:
+def _kind(data_files: DataFiles, card: DatasetCard) -> Kind | None:
+    first = data_files.train[0]
     if data_files.is_folder:
         return "image"
-    if data_files.train[0].suffix == ".csv":
-        return "text"
-    if data_files.train[0].suffix == ".conll":
+    if first.suffix == ".conll":
         return "tagged"
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from dpcl_core.data.parquet import IMAGE_COLUMNS  # imported late, like pyarrow: a list of names needs neither
+    from dpcl_core.data import sheets  # imported late, like pyarrow: a list of names needs neither
+    from dpcl_core.data.arrays import EMBEDDING_COLUMN
+    from dpcl_core.data.named_rows import LABEL_COLUMN
+    from dpcl_core.data.parquet import IMAGE_COLUMNS
     from dpcl_core.data.sensors import WINDOW_COLUMN
     from dpcl_core.data.tagged_files import TAGS_COLUMN, WORDS_COLUMN
 
     try:
-        columns = pq.read_schema(data_files.train[0]).names
-    except (OSError, pa.ArrowException):
-        return None
+        columns = sheets.header(first, card)
+    except BadInput:
+        return None if first.suffix in sheets.TYPED else "text"
     if WINDOW_COLUMN in columns:
         return "sensor"
-    if any(column in IMAGE_COLUMNS for column in columns):
+    if first.suffix == ".parquet" and any(column in IMAGE_COLUMNS for column in columns):
         return "image"
-    if {WORDS_COLUMN, TAGS_COLUMN} <= set(columns):
+    if first.suffix == ".parquet" and {WORDS_COLUMN, TAGS_COLUMN} <= set(columns):
         return "tagged"
-    return "text" if "text" in columns else None
+    if "text" in columns and not card.features:
+        return "text"
+    if LABEL_COLUMN in columns:
+        return "embedding" if EMBEDDING_COLUMN in columns else "table"
+    return None if first.suffix in sheets.TYPED else "text"

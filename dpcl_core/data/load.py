@@ -9,7 +9,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.data import bundled, catalog, files, folder, hub, labels, parquet, tagged_files, text_files, windows
+from dpcl_core.data import (
+    bundled,
+    catalog,
+    files,
+    folder,
+    hub,
+    labels,
+    parquet,
+    table_files,
+    tagged_files,
+    text_files,
+    windows,
+)  # fmt: skip
 from dpcl_core.data.caps import Caps
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.dataset import Content, Dataset, Split
@@ -84,6 +96,8 @@ def _read(card: DatasetCard, data_files: DataFiles | None, rows: Outline) -> tup
     """The examples of the training and test parts."""
     train_paths, test_paths = (data_files.train, data_files.test or data_files.train) if data_files else ((), ())
     train_rows, test_rows = rows.train.rows, rows.test.rows
+    # A file or folder of the user's own, divided by coins: nobody chose what is in its test part, so no error names a row.
+    is_divided = card.is_own and data_files is not None and not data_files.test
     if card.kind == "sensor":
         trained = parquet.read_windows(train_paths, card, train_rows)
         tested = parquet.read_windows(test_paths, card, test_rows)
@@ -93,12 +107,14 @@ def _read(card: DatasetCard, data_files: DataFiles | None, rows: Outline) -> tup
     if card.kind == "tagged":
         read = tagged_files.read_sentences
         return read(train_paths, card, train_rows), read(test_paths, card, test_rows)
+    if card.kind in ("table", "embedding"):
+        return table_files.read_vectors(card, (train_paths, train_rows), (test_paths, test_rows), is_divided=is_divided)
     if card.kind == "text":
         # In a single divided file the numbers of test rows, too, skip malformed lines as those of training rows do.
-        is_divided = data_files is not None and not data_files.test
+        is_single = data_files is not None and not data_files.test
         texts = text_files.read_texts(train_paths, card, train_rows, is_private=True)
-        return texts, text_files.read_texts(test_paths, card, test_rows, is_private=is_divided)
-    test = _images(card, test_paths, test_rows, is_private=False)
+        return texts, text_files.read_texts(test_paths, card, test_rows, is_private=is_single)
+    test = _images(card, test_paths, test_rows, is_private=is_divided)
     train = _images(replace(card, shape=card.shape or test.shape), train_paths, train_rows, is_private=True)
     if train.shape != test.shape:
         shapes = f"{_shown(train.shape)} and {_shown(test.shape)}"

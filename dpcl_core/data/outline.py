@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.data import bundled, coins, files, folder, parquet, tagged_files, text_files
+from dpcl_core.data import bundled, coins, files, folder, parquet, table_files, tagged_files, text_files
 from dpcl_core.data.caps import Caps
 from dpcl_core.data.card import HELD_OUT, DatasetCard
 from dpcl_core.data.contents import Contents
@@ -22,7 +22,8 @@ from dpcl_core.errors import BadInput
 
 # Public constants: the same division and the same subset for every run, seed and user. The division splits the bundled
 # digits into 1,347 and 450.
-_DIVISION, _SUBSET = 20_251_040, 20_250_917
+MAX_CLASSES = 5000  # of the user's own data: a model has a row for each
+_DIVISION, _SUBSET, _CONTRIBUTION = 20_251_040, 20_250_917, 20_261_123
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,7 +141,7 @@ def _outline(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple
     """The test part is public and checked first, in full. Training rows are checked against it and the card only; rows that
     do not fit count as no examples."""
     data = _opened(card, data_files, stamp)
-    usable = usable_rows(data.reader, data.train_rows, data.facts)
+    usable = _bounded(usable_rows(data.reader, data.train_rows, data.facts), card, data.contents[0])
     private = data.reader.checked(usable, data.facts)
     test = _part(data.public, data.test_rows, data.sources, data.contents[-1])
     numbered, undeclared = _numbered(private, len(data.classes))
@@ -149,6 +150,22 @@ def _outline(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple
     n_found = len(private) if train.of_words else len(data.train_rows)
     n_train = _n_train(card, data_files, n_found, test)
     return Outline(data.classes, data.sources, train, test, n_train, undeclared, everything)
+
+
+def _bounded(rows: NDArray[np.int64], card: DatasetCard, contents: Contents) -> NDArray[np.int64]:
+    """The rows, of each person at most the public number: those with the smallest coins of their own bytes.
+
+    Which rows of a person are kept depends on that person's usable rows alone, so one person changes at most that many rows
+    of the training part, and no other person's.
+    """
+    people = contents.people()
+    if people is None:
+        return rows
+    tossed = coins.tossed(contents.keys(), np.random.default_rng(_CONTRIBUTION))[rows]
+    order = np.lexsort((rows, tossed, people[rows]))
+    of_person = people[rows][order]
+    place = np.arange(len(rows)) - np.searchsorted(of_person, of_person)
+    return np.sort(rows[order[place < card.per_person]])
 
 
 def refused(card: DatasetCard, data_files: DataFiles) -> tuple[int, list[BadInput]]:
@@ -164,8 +181,16 @@ def _opened(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple[
     test_reader = row_reader(card, data_files.test, is_private=False) if data_files and data_files.test else None
     test_rows, train_rows = (np.arange(len(reader or ()), dtype=np.int64) for reader in (test_reader, train_reader))
     if test_reader is None:
-        is_test = coins.tossed(contents[0].keys(), np.random.default_rng(_DIVISION)) < (card.held_out or 0)
+        # All rows of a person are on one side: else the public part would show people of the private one.
+        people = contents[0].people()
+        keys = contents[0].keys() if people is None else people
+        is_test = coins.tossed(keys, np.random.default_rng(_DIVISION)) < (card.held_out or 0)
         test_rows, train_rows = np.flatnonzero(is_test), np.flatnonzero(~is_test)
+        if card.is_own:  # by the same rule as training rows: nobody chose what is in the test part
+            test_rows = _bounded(usable_rows(train_reader, test_rows, None), card, contents[0])
+            if not len(test_rows):
+                allowed = "needs more rows: about a fifth of them, by a public coin of each, become its public test part"
+                raise BadInput(card.name, "no test part", allowed)
     elif train_reader.has_sources != test_reader.has_sources:
         raise BadInput(card.name, parquet.SOURCE_COLUMN, "must be a column of both train and test, or of neither")
     public = (test_reader or train_reader).checked(test_rows, None)
@@ -184,6 +209,8 @@ def row_reader(card: DatasetCard, paths: Sequence[Path], *, is_private: bool) ->
         return folder.FolderSheet(paths[0], card, is_private=is_private)
     if card.kind == "tagged":
         return tagged_files.TaggedSheet(paths, card, is_private=is_private)
+    if card.kind in ("table", "embedding"):
+        return table_files.TableSheet(paths, card, is_private=is_private)
     if card.kind == "text":
         return text_files.TextSheet(paths, card, is_private=is_private)
     return parquet.Sheet(paths, card, is_private=is_private)
@@ -241,6 +268,9 @@ def _refuse_missing(card: DatasetCard, labels: NDArray[np.int64], classes: tuple
             raise BadInput(f"{card.name} test", "no sentences", "must have a sentence")
         return
     n_classes = len(classes)
+    if card.is_own and n_classes > MAX_CLASSES:
+        allowed = f"must have at most {MAX_CLASSES:,} labels in its test part: choose a column of categories as target"
+        raise BadInput(f"{card.name} test", f"{n_classes:,} labels", allowed)
     sizes = np.bincount(labels, minlength=n_classes)
     if len(sizes) > n_classes:
         raise BadInput(f"{card.name} test", f"label {len(sizes) - 1}", f"must be one of {n_classes} classes")

@@ -16,15 +16,19 @@ from pathlib import Path
 
 import numpy as np
 
-from dpcl_core.data import catalog, files, load, outline, schema, text_files
+from dpcl_core import paths
+from dpcl_core.data import catalog, files, intake, load, outline, schema, sheets
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.dataset import Content
 from dpcl_core.data.images import Images
+from dpcl_core.data.intake import Asked
+from dpcl_core.data.understood import Understood, understood
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
 
 _FIELD = "data check"
 _WARNING = "PRIVATE, for you alone. Counted without noise, and covered by no epsilon: do not pass it on."
+_NOTHING = Asked()
 _SKIPPED = "must have as many values as the first line has names"
 
 
@@ -39,6 +43,7 @@ class Public:
     n_train: int
     n_test: int
     from_schema: tuple[str, ...]
+    understood: Understood
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,7 @@ class Report:
             *([f"  sources            {', '.join(public.sources)}"] if public.sources else []),
             f"  training examples  {public.n_train:,} ({size_source})",
             f"  test examples      {public.n_test:,}",
+            *_lines(public.understood),
             "",
             _WARNING,
             f"  {private.n_rows:,} training rows; {private.n_used:,} count as examples.",
@@ -94,25 +100,28 @@ class Report:
         return "\n".join(lines) + "\n"
 
 
-def report(named: str) -> Report:
-    """The report on own:NAME, NAME, or a folder. Raises BadInput, DataMissing as a run does."""
-    with _looked_for(named) as name:
+def report(named: str, asked: Asked = _NOTHING) -> Report:
+    """The report on own:NAME, NAME, a folder or a file. Raises BadInput, DataMissing as a run does."""
+    with _looked_for(named, asked) as name:
         card = catalog.card(name)
         data_files = files.find(card)
         outlined = outline.outline(card, data_files)
-        facts, declared = catalog.facts(name), _declared(card)
+        facts, declared, found = catalog.facts(name), _declared(card), understood(card, data_files, outlined)
         n_rows, refused = outline.refused(card, data_files)
         n_black = _n_black(load.load(DataSpec(dataset=name), undeclared=True).train.images) if card.kind == "image" else 0
-    reasons = Counter(one.allowed for one in refused)
-    first = {one.allowed: one.field for one in reversed(refused)}
-    if n_skipped := sum(text_files.n_skipped(path) for path in data_files.train if path.suffix == ".csv"):
-        reasons[_SKIPPED] = n_skipped
-        first[_SKIPPED] = "a line that is no row of the table"
+        reasons = Counter(one.allowed for one in refused)
+        first = {one.allowed: one.field for one in reversed(refused)}
+        if n_skipped := sum(sheets.n_skipped(path) for path in data_files.train if path.suffix in sheets.LINES):
+            reasons[_SKIPPED] = n_skipped
+            first[_SKIPPED] = "a line that is no row of the table"
     labels = outlined.open_train.labels[outlined.open_train.labels >= len(outlined.classes)] - len(outlined.classes)
     undeclared = Counter(outlined.undeclared[label] for label in labels.tolist())
     n_used = n_rows - len(refused) - len(labels)
     return Report(
-        Public(name, facts.title, outlined.classes, outlined.sources, outlined.n_train, facts.n_test, declared),
+        Public(
+            name, facts.title, outlined.classes, outlined.sources, outlined.n_train, facts.n_test, declared,
+            found,
+        ),
         Private(
             n_rows + n_skipped,
             n_used,
@@ -123,29 +132,38 @@ def report(named: str) -> Report:
     )
 
 
-def write_schema(named: str) -> Path:
+def write_schema(named: str, asked: Asked = _NOTHING) -> Path:
     """Writes the public facts as a `schema.toml` beside the data, to be edited by hand; gives its path.
 
-    Raises BadInput where one exists already or it cannot be written.
+    Beside a file NAME.csv it is `NAME.schema.toml`. Raises BadInput where one exists already or it cannot be written.
     """
-    with _looked_for(named) as name:
+    with _looked_for(named, asked) as name:
         card = catalog.card(name)
         data_files = files.find(card)
         facts = catalog.facts(name)
-    path = data_files.train[0].parent / schema.NAME
+        outlined = outline.outline(card, data_files)
+        found = understood(card, data_files, outlined)
+        fields = asked.on(schema.read(card) or schema.Schema())
+    fields = fields.model_copy(
+        update={"title": card.title, "classes": facts.classes or (), "sources": facts.sources, "n_train": facts.n_train}
+    )
+    if fields.columns != schema.Columns():
+        fields = fields.model_copy(update={"kind": card.kind})
+    given = Path(named)
+    path = intake.schema_beside(given) if given.is_file() else data_files.train[0].parent / schema.NAME
     if path.exists():
         raise BadInput("--write-schema", str(path), "is there already: edit it, or move it away first")
     try:
-        path.write_text(schema.written(card.title, facts.classes or (), facts.sources, facts.n_train), encoding="utf-8")
+        path.write_text(schema.written(fields, found.undeclared), encoding="utf-8")
     except OSError as error:
         raise BadInput("--write-schema", str(path), "must lie in a folder that you can write to") from error
     return path
 
 
-def printed(named: str, *, with_schema: bool, as_json: bool) -> str:
+def printed(named: str, asked: Asked = _NOTHING, *, with_schema: bool, as_json: bool) -> str:
     """The output of the command; with `with_schema` it writes the schema first."""
-    path = write_schema(named) if with_schema else None
-    result = report(named)
+    path = write_schema(named, asked) if with_schema else None
+    result = report(named, asked)
     if as_json:
         document = {**result.document(), **({} if path is None else {"schema": str(path)})}
         return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
@@ -174,21 +192,33 @@ def _rows(count: int) -> str:
     return "1 row" if count == 1 else f"{count:,} rows"
 
 
+def _lines(found: Understood) -> list[str]:
+    """What was understood, in lines for a terminal."""
+    width = max((len(column.name) for column in found.columns), default=0)
+    columns = [
+        f"    {column.name:<{width}}  {', '.join(filter(None, (column.use, column.read_as)))}" for column in found.columns
+    ]
+    return [
+        f"  kind               {found.kind}",
+        *(["  columns", *columns] if columns else []),
+        *([""] if found.assumed else []),
+        *(f"  {sentence}" for sentence in found.assumed),
+    ]
+
+
 @contextmanager
-def _looked_for(named: str) -> Iterator[str]:
-    """own:NAME for a name or a folder; within this context that folder is the one searched."""
+def _looked_for(named: str, asked: Asked) -> Iterator[str]:
+    """own:NAME for a name, a file or a folder; within this context that folder is the one searched."""
     if named in catalog.CARDS:
         raise BadInput(_FIELD, named, "must be data of your own: a folder, or its name")
-    folder = Path(named)
-    if named.startswith("own:") or not folder.is_dir():
+    path = Path(named)
+    if named.startswith("own:") or not (os.path.lexists(path) or path.suffix.lower() in intake.SUFFIXES):
+        if asked != _NOTHING:
+            raise BadInput(_FIELD, named, "has its columns named in its schema: options are for a file or another folder")
         yield f"own:{named.removeprefix('own:')}"
-        return
-    before = os.environ.get("DPCL_DATA")
-    os.environ["DPCL_DATA"] = str(folder.resolve().parent)
-    try:
-        yield f"own:{folder.resolve().name}"
-    finally:
-        if before is None:
-            del os.environ["DPCL_DATA"]
-        else:
-            os.environ["DPCL_DATA"] = before
+    elif path.is_dir() and asked == _NOTHING and paths.is_safe(path.resolve().name):
+        with files.only_in(path.resolve().parent):
+            yield f"own:{path.resolve().name}"
+    else:
+        with intake.looked_at(path, asked) as name:
+            yield name

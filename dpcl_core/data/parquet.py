@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from dpcl_core.data.card import DatasetCard
@@ -19,6 +18,7 @@ from dpcl_core.data.images import Images
 from dpcl_core.data.pixels import is_list, pixels_of
 from dpcl_core.data.rows import PublicFacts, Rows, by_piece
 from dpcl_core.data.sensors import RATE_COLUMN, WINDOW_COLUMN, sources_of, windows_of
+from dpcl_core.data.sheets import is_text, parquet_file, shown_name
 from dpcl_core.errors import BadInput
 
 IMAGE_COLUMNS = ("image", "img")
@@ -108,14 +108,14 @@ def concatenated(pieces: Sequence[Images], shape: tuple[int, int, int] | None) -
 
 
 def _n_rows(path: Path, card: DatasetCard) -> int:
-    with readable(path, shown_name(card, path)), pq.ParquetFile(path) as file:
+    with parquet_file(path, shown_name(card, path)) as file:
         return int(file.metadata.num_rows)
 
 
 def _opened(path: Path, card: DatasetCard, is_private: bool) -> _Piece:
     """A file with the columns to check. Raises BadInput for an unreadable file or an unusable header."""
     shown = shown_name(card, path)
-    with readable(path, shown), pq.ParquetFile(path) as file:
+    with parquet_file(path, shown) as file:
         schema: pa.Schema = file.schema_arrow
         column = _label_column(schema, card, shown)
         source = source_column(card)
@@ -174,7 +174,7 @@ def refuse_unknown(
 def _images(path: Path, card: DatasetCard, rows: NDArray[np.int64], is_private: bool) -> Images:
     shown = shown_name(card, path)
     origins = [f"{shown} row {row}" for row in rows]
-    with readable(path, shown), pq.ParquetFile(path) as file:
+    with parquet_file(path, shown) as file:
         schema: pa.Schema = file.schema_arrow
         name = next((name for name in IMAGE_COLUMNS if name in schema.names), None)
         if name is None:
@@ -196,7 +196,7 @@ def _images(path: Path, card: DatasetCard, rows: NDArray[np.int64], is_private: 
 
 def _windows(path: Path, card: DatasetCard, rows: NDArray[np.int64]) -> NDArray[np.float32]:
     shown = shown_name(card, path)
-    with readable(path, shown), pq.ParquetFile(path) as file:
+    with parquet_file(path, shown) as file:
         if WINDOW_COLUMN not in file.schema_arrow.names:
             raise BadInput(shown, ", ".join(file.schema_arrow.names), f"must have a column {WINDOW_COLUMN}")
         column = file.read(columns=[WINDOW_COLUMN])[WINDOW_COLUMN].take(pa.array(rows)).combine_chunks()
@@ -296,31 +296,8 @@ def is_binary(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))
 
 
-def is_text(kind: pa.DataType) -> bool:
-    """Whether a column of this type has text, plain or dictionary-encoded."""
-    value = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_string_view(value))
-
-
 def _refuse_nulls(column: pa.ChunkedArray, name: str, shown: str, allowed: str, rows: NDArray[np.int64]) -> None:
     """Raises BadInput naming the first row without a value; `rows` [n]: the rows' numbers in messages."""
     if column.null_count:
         row = rows[int(np.flatnonzero(column.is_null().to_numpy())[0])]
         raise BadInput(f"{shown} row {row}, {name}", "nothing", allowed)
-
-
-def shown_name(card: DatasetCard, path: Path) -> str:
-    """A file's name in messages."""
-    return f"{card.name}/{path.name}"
-
-
-@contextlib.contextmanager
-def readable(path: Path, shown: str) -> Iterator[None]:
-    """Turns errors of Arrow and the file system while reading a file into a BadInput with one sentence."""
-    try:
-        yield
-    except PermissionError as error:
-        raise BadInput(shown, "no permission", "must be a file that you can read") from error
-    except (pa.ArrowException, OSError) as error:
-        size = f"{path.stat().st_size} bytes"
-        raise BadInput(shown, size, "must be a parquet file; this one is damaged or of another kind") from error

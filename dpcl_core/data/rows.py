@@ -79,9 +79,9 @@ def by_piece(sizes: Iterable[int], rows: NDArray[np.int64]) -> Iterator[NDArray[
 
 
 def usable_rows(
-    reader: RowReader, rows: NDArray[np.int64], known: PublicFacts, refused: list[BadInput] | None = None
+    reader: RowReader, rows: NDArray[np.int64], known: PublicFacts | None, refused: list[BadInput] | None = None
 ) -> NDArray[np.int64]:
-    """The usable ones of these rows; the others count as no examples.
+    """The usable ones of these rows; the others count as no examples. `known`: None for the public part of a single file.
 
     The error of each unusable row is appended to `refused`, for their owner only.
     """

@@ -6,16 +6,49 @@ import json
 import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from dpcl_core.data import files
-from dpcl_core.data.card import DatasetCard
+from dpcl_core.data.card import DatasetCard, Feature
 from dpcl_core.errors import BadInput, first_of
 from dpcl_core.spec import Spec
 
 NAME = "schema.toml"
+_MAX_BYTES = 2**20
+
+
+class Columns(Spec):
+    """Which column of a table has which role; the others are its features."""
+
+    target: str | None = Field(None, description="The column to predict; its values are the labels.")
+    text: str | None = Field(None, description="The column of texts to learn from; no other column is a feature then.")
+    source: str | None = Field(None, description="The column that says where a row comes from, such as a site.")
+    person: str | None = Field(None, description="The column that names the person of a row, who is then protected.")
+    time: str | None = Field(None, description="The column of dates; rows of one month are one source.")
+
+
+class Declared(Spec):
+    """What is public about a feature: bounds of a number, or the list of categories, or that it is text; else a number."""
+
+    low: float | None = Field(None, allow_inf_nan=False, description="Smallest value; smaller ones count as this one.")
+    high: float | None = Field(None, allow_inf_nan=False, description="Largest value; larger ones count as this one.")
+    categories: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(max_length=1000)] = Field(
+        (), description="The words that may occur; any other counts as one more category."
+    )
+    text: bool = Field(False, description="Words of no list, which are hashed.")
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if (self.low is None) != (self.high is None):
+            raise ValueError("must have both low and high, or neither")
+        if self.low is not None and self.high is not None and not self.low < self.high:
+            raise ValueError("must have a low below its high")
+        if (self.low is not None) + bool(self.categories) + self.text > 1:
+            raise ValueError("must have bounds, categories or text = true, and only one of them")
+        return self
 
 
 class Schema(Spec):
@@ -30,6 +63,14 @@ class Schema(Spec):
     held_out: float | None = Field(
         None, gt=0, lt=1, allow_inf_nan=False, description="Share of a single file that is the public test part."
     )
+    kind: Literal["text", "table", "embedding"] | None = Field(
+        None, description="What a table holds; empty: texts if there is a column of texts, else features."
+    )
+    columns: Columns = Columns()
+    features: dict[str, Declared] = Field({}, description="The features of a table by column; empty: every column.")
+    per_person: Annotated[int, Field(ge=1, le=1000)] = Field(
+        1, description="How many rows of one person count, where a column names the person; others are left out."
+    )
 
 
 def declared(card: DatasetCard) -> DatasetCard:
@@ -38,7 +79,7 @@ def declared(card: DatasetCard) -> DatasetCard:
     if schema_fields is None:
         return card
     return replace(
-        card,
+        with_columns(card, schema_fields),
         title=schema_fields.title or card.title,
         classes=schema_fields.classes,
         n_classes=len(schema_fields.classes),
@@ -48,24 +89,70 @@ def declared(card: DatasetCard) -> DatasetCard:
     )
 
 
-def written(title: str, classes: Sequence[str], sources: Sequence[str], n_train: int) -> str:
-    """A schema of these public facts as TOML, with a comment on each, to be edited by hand."""
+def with_columns(card: DatasetCard, schema_fields: Schema) -> DatasetCard:
+    """The card with the roles and features of a table's columns."""
+    features = tuple(
+        Feature(name, one.low, one.high, one.categories, one.text) for name, one in schema_fields.features.items()
+    )
+    roles = tuple((role, column) for role, column in schema_fields.columns if column is not None)
+    return replace(card, roles=roles, features=features, per_person=schema_fields.per_person)
 
-    def listed(names: Sequence[str]) -> str:
-        return "[" + ", ".join(json.dumps(name, ensure_ascii=False).replace("\x7f", "\\u007f") for name in names) + "]"
 
+def written(fields: Schema, undeclared: Sequence[str] = ()) -> str:
+    """A schema as TOML, with a comment on each field, to be edited by hand; `read` gives it back.
+
+    `undeclared`: features of which nothing is declared; each becomes a comment to be filled in.
+    """
     lines = [
         "# What is public about these data. Errors, titles, sizes and figures depend on this and on the test part alone.",
         "# Edit it by hand; write nothing here that only the training rows reveal.",
-        f"title = {json.dumps(title, ensure_ascii=False)}",
-        "# Every label, in order. Training rows with another one are left out; without this line they are candidates",
-        "# for a list of labels learned under differential privacy (labels = dp-learned).",
-        f"classes = {listed(classes)}",
-        *(["# Every source, in order.", f"sources = {listed(sources)}"] if sources else []),
-        "# About how many training examples there are. A number of your choice, not an exact count of them.",
-        f"n_train = {n_train}",
     ]
+    if fields.title is not None:
+        lines.append(f"title = {_quoted(fields.title)}")
+    if fields.classes:
+        lines += [
+            "# Every label, in order. Training rows with another one are left out; without this line they are candidates",
+            "# for a list of labels learned under differential privacy (labels = dp-learned).",
+            f"classes = {_listed(fields.classes)}",
+        ]
+    if fields.sources:
+        lines += ["# Every source, in order.", f"sources = {_listed(fields.sources)}"]
+    if fields.n_train is not None:
+        lines.append("# About how many training examples there are. A number of your choice, not an exact count of them.")
+        lines.append(f"n_train = {fields.n_train}")
+    if fields.held_out is not None:
+        lines.append(f"held_out = {fields.held_out!r}")
+    if fields.kind is not None:
+        lines.append(f"kind = {_quoted(fields.kind)}")
+    if fields.columns.person is not None:
+        lines += ["# How many rows of one person count; others are left out.", f"per_person = {fields.per_person}"]
+    if roles := [f"{role} = {_quoted(column)}" for role, column in fields.columns if column is not None]:
+        lines += ["", "[columns]", *roles]
+    for name, feature in fields.features.items():
+        lines += ["", f"[features.{_quoted(name)}]"]
+        if feature.low is not None:
+            lines += [f"low = {feature.low!r}", f"high = {feature.high!r}"]
+        elif feature.categories:
+            lines.append(f"categories = {_listed(feature.categories)}")
+        elif feature.text:
+            lines.append("text = true")
+    if undeclared:
+        lines += [
+            "",
+            "# Features: give the bounds of numbers and the lists of categories that you know without looking at the rows.",
+            "# With one feature given, columns that are not named are left out.",
+        ]
+        for name in undeclared:
+            lines += [f"# [features.{_quoted(name)}]", "# low = 0", "# high = 100   # or categories = [...], or text = true"]
     return "\n".join(lines) + "\n"
+
+
+def _quoted(word: str) -> str:
+    return json.dumps(word, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return "[" + ", ".join(map(_quoted, names)) + "]"
 
 
 def read(card: DatasetCard) -> Schema | None:
@@ -79,8 +166,14 @@ def read(card: DatasetCard) -> Schema | None:
         return None
     if path is None:
         return None
-    shown = f"{card.name}/{NAME}"
+    return parsed(path, f"{card.name}/{NAME}")
+
+
+def parsed(path: Path, shown: str) -> Schema:
+    """The schema in a file, which messages call `shown`. Raises BadInput naming the file, the field and what is allowed."""
     try:
+        if not path.is_file() or path.stat().st_size > _MAX_BYTES:
+            raise OSError("no regular file")
         schema_fields = Schema.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except ValidationError as error:
         raise first_of(error, shown) from error

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from dpcl_core.data import conll, parquet
+from dpcl_core.data import conll, sheets
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.conll import Tagged
 from dpcl_core.data.parquet import SOURCE_COLUMN
@@ -26,7 +26,7 @@ class TaggedSheet:
     """The files of a split of tagged sentences. Raises BadInput on opening for an unusable file or header."""
 
     def __init__(self, parts: Sequence[Path], card: DatasetCard, *, is_private: bool) -> None:
-        self._card, self._shown = card, parquet.shown_name(card, parts[0])
+        self._card, self._shown = card, sheets.shown_name(card, parts[0])
         self._sentences = sentences(parts, card)
         if not self._sentences and not is_private:
             if parts[0].suffix == ".conll":
@@ -85,14 +85,14 @@ def sentences(parts: Sequence[Path], card: DatasetCard) -> list[Tagged | BadInpu
         sentence
         for path in parts
         for sentence in (
-            conll.read(path, parquet.shown_name(card, path)) if path.suffix == ".conll" else _of_parquet(path, card)
+            conll.read(path, sheets.shown_name(card, path)) if path.suffix == ".conll" else _of_parquet(path, card)
         )
     ]
 
 
 def _of_parquet(path: Path, card: DatasetCard) -> list[Tagged | BadInput]:
-    shown = parquet.shown_name(card, path)
-    with parquet.readable(path, shown), pq.ParquetFile(path) as file:
+    shown = sheets.shown_name(card, path)
+    with sheets.parquet_file(path, shown) as file:
         schema: pa.Schema = file.schema_arrow
         for name in (WORDS_COLUMN, TAGS_COLUMN):
             if name not in schema.names or not _holds_texts(schema.field(name).type):
@@ -112,4 +112,4 @@ def _of_parquet(path: Path, card: DatasetCard) -> list[Tagged | BadInput]:
 
 
 def _holds_texts(kind: pa.DataType) -> bool:
-    return bool((pa.types.is_list(kind) or pa.types.is_large_list(kind)) and parquet.is_text(kind.value_type))
+    return bool((pa.types.is_list(kind) or pa.types.is_large_list(kind)) and sheets.is_text(kind.value_type))

@@ -1,29 +1,24 @@
-"""Reads texts and labels from parquet files, or from the user's own CSV files with columns text and label."""
+"""Reads texts and labels from parquet files, or from the user's own tables with a column of text and one of labels."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from dpcl_core.data import parquet
+from dpcl_core.data import named_rows, parquet, sheets
 from dpcl_core.data.card import DatasetCard
-from dpcl_core.data.parquet import SOURCE_COLUMN
+from dpcl_core.data.named_rows import LABEL_COLUMN
 from dpcl_core.data.rows import PublicFacts, Rows, by_piece
+from dpcl_core.data.sheets import columns_of
 from dpcl_core.data.texts import KINDS, Span, Texts
 from dpcl_core.errors import BadInput
 
-LABEL_COLUMN, PERSON_COLUMN, SPANS_COLUMN = "label", "person", "spans"
+PERSON_COLUMN, SPANS_COLUMN = "person", "spans"
 _NO_TEXT = "must hold text; leave out rows without any"
-_ROW = re.compile(r"Row #\d+: Expected \d+ columns, got \d+")
 
 
 class TextSheet:
@@ -31,56 +26,30 @@ class TextSheet:
 
     def __init__(self, parts: Sequence[Path], card: DatasetCard, *, is_private: bool) -> None:
         self._card = card
-        self._declared = {name: place for place, name in enumerate(card.classes)}  # number of each label
-        are_words = parts[0].suffix == ".csv" or _labels_are_words(parts[0], card)
+        are_words = parts[0].suffix != ".parquet" or bool(card.roles) or _labels_are_words(parts[0], card)
         self._numbered = None if are_words else parquet.Sheet(parts, card, is_private=is_private)
         needed = ("text", LABEL_COLUMN) if are_words else ()
-        wanted = (LABEL_COLUMN, SOURCE_COLUMN, *card.text_columns, "text", *_marks(parts[0]))
+        wanted = (*named_rows.COLUMNS, *card.text_columns, "text", *_marks(parts[0]))
         self._pieces = [
-            (parquet.shown_name(card, path), columns_of(path, card, needed, wanted, is_private=is_private)) for path in parts
+            (sheets.shown_name(card, path), columns_of(path, card, needed, wanted, is_private=is_private)) for path in parts
         ]
-        self.has_sources = all(SOURCE_COLUMN in table.column_names for _, table in self._pieces)
+        self.has_sources = named_rows.have_sources([table for _, table in self._pieces])
 
     def __len__(self) -> int:
         return sum(table.num_rows for _, table in self._pieces)
 
     def checked(self, rows: NDArray[np.int64], known: PublicFacts | None) -> Rows:
         """See `rows.RowReader`; words are numbered in alphabetical order, whole numbers first and by value."""
-        words: list[str] = []
-        domains: list[str] = []
-        parts = by_piece((table.num_rows for _, table in self._pieces), rows)
+        parts = list(by_piece((table.num_rows for _, table in self._pieces), rows))
         for (shown, table), chosen in zip(self._pieces, parts, strict=True):
-            piece = table.take(pa.array(chosen))
-            _texts(piece, chosen, self._card, shown)
-            if self._numbered is None:
-                piece_words = _words(piece, LABEL_COLUMN, shown, chosen)
-                self._refuse_unknown(piece_words, known, shown, chosen)
-                words += piece_words
-                if self.has_sources:
-                    domains += (named := _words(piece, SOURCE_COLUMN, shown, chosen))
-                    allowed = known.sources if known else None
-                    parquet.refuse_unknown(np.asarray(named, dtype=np.str_), allowed, f"{shown} row", SOURCE_COLUMN, chosen)
+            _texts(table.take(pa.array(chosen)), chosen, self._card, shown)
         if self._numbered is not None:
             return self._numbered.checked(rows, known)
-        numbers = dict(known.numbers if known else self._declared)
-        beyond = sorted(set(words) - numbers.keys(), key=_by_value)  # only where no list is given, or the list is open
-        numbers |= {word: place for place, word in enumerate(beyond, start=len(numbers))}
-        labels = np.array([numbers[word] for word in words], dtype=np.int64)
-        sources = np.asarray(domains, dtype=np.str_) if self.has_sources else None
-        return Rows(labels, {label: word for word, label in numbers.items()}, sources, numbers=numbers)
-
-    def _refuse_unknown(self, words: Sequence[str], known: PublicFacts | None, shown: str, rows: NDArray[np.int64]) -> None:
-        """Raises BadInput naming the first row of an unknown label."""
-        allowed_labels = known.numbers if known else self._declared
-        for place, word in enumerate(() if known and known.is_open else words):
-            if allowed_labels and word not in allowed_labels:
-                names = f"{', '.join(list(allowed_labels)[:12])}{' ...' if len(allowed_labels) > 12 else ''}"
-                allowed = f"must be a label of the {'test part' if known else 'schema'}: {names}"
-                raise BadInput(f"{shown} row {rows[place]}, {LABEL_COLUMN}", word, allowed)
+        return named_rows.checked(self._pieces, parts, self._card, known)
 
 
 def _marks(path: Path) -> tuple[str, ...]:
-    return () if path.suffix == ".csv" else (PERSON_COLUMN, SPANS_COLUMN)
+    return (PERSON_COLUMN, SPANS_COLUMN) if path.suffix == ".parquet" else ()
 
 
 def read_texts(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64], *, is_private: bool) -> Texts:
@@ -93,7 +62,7 @@ def read_texts(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64]
     tables = [columns_of(path, card, (), wanted, is_private=is_private) for path in parts]
     pieces = zip(parts, tables, by_piece((table.num_rows for table in tables), rows), strict=True)
     return joined(
-        [_texts(table.take(pa.array(part)), part, card, parquet.shown_name(card, path)) for path, table, part in pieces]
+        [_texts(table.take(pa.array(part)), part, card, sheets.shown_name(card, path)) for path, table, part in pieces]
     )
 
 
@@ -148,110 +117,13 @@ def _spans(raw: object, string: str, shown: str) -> tuple[Span, ...]:
     return spans
 
 
-def columns_of(path: Path, card: DatasetCard, needed: Sequence[str], wanted: Sequence[str], *, is_private: bool) -> pa.Table:
-    """Those of the wanted columns that a file has. Raises BadInput if it cannot be read or lacks a needed one."""
-    shown = parquet.shown_name(card, path)
-    if path.suffix == ".csv":
-        table = _csv(path, shown, is_private)
-        names = table.column_names
-        table = table.select([name for name in dict.fromkeys(wanted) if name in names])
-    else:
-        with parquet.readable(path, shown), pq.ParquetFile(path) as file:
-            names = file.schema_arrow.names
-            table = file.read(columns=[name for name in dict.fromkeys(wanted) if name in names])
-    for name in needed:
-        if name not in names:
-            commas = ", separated from others by commas" if path.suffix == ".csv" else ""
-            raise BadInput(shown, ", ".join(names), f"must have a column {name}{commas}")
-    if not table.num_rows and not is_private:
-        raise BadInput(shown, "no rows", "must have at least one row")
-    return table
-
-
-def _csv(path: Path, shown: str, is_private: bool) -> pa.Table:
-    """A CSV file, every column as text. Raises BadInput naming the error and its line.
-
-    `is_private`: nothing about its rows is reported. Rows with another number of values are skipped, and a value that is not
-    UTF-8 becomes null.
-    """
-    with parquet.readable(path, shown):
-        content = path.read_bytes()
-    header = content.partition(b"\n")[0] if is_private else content
-    try:
-        header.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise BadInput(f"{shown} line {line}", f"byte {content[error.start]:#04x}", "must be saved as UTF-8") from None
-    parsing = _parsing((lambda _: "skip") if is_private else None)
-    try:
-        opened = pyarrow.csv.open_csv(pa.py_buffer(content), read_options=_reading(content), parse_options=parsing)
-        names = opened.schema.names
-        if repeated := [name for name in names if names.count(name) > 1]:
-            raise BadInput(shown, f"two columns {repeated[0]}", "must name each column once")
-        as_bytes = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.binary()), strings_can_be_null=False)
-        table = pyarrow.csv.read_csv(pa.py_buffer(content), _reading(content), parsing, as_bytes)
-        return pa.table({name: pa.array(map(_decoded, table[name].to_pylist()), pa.string()) for name in names})
-    except pa.ArrowException as error:
-        # The message has only the row's number: its text may be private, and messages are stored.
-        row = _ROW.search(str(error))
-        problem = "empty file" if not content.strip() else row.group() if row else "no table"
-        allowed = 'must be a CSV file with a first line text,label, and texts with commas between quotes (")'
-        raise BadInput(shown, problem, allowed) from None
-
-
-def _parsing(on_malformed_row: Callable[[object], Literal["skip"]] | None) -> pyarrow.csv.ParseOptions:
-    return pyarrow.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=on_malformed_row)
-
-
-def n_skipped(path: Path) -> int:
-    """Number of malformed lines of a CSV file, for their owner only. Raises BadInput as reading it does."""
-    skipped: list[object] = []
-
-    def skip(row: object) -> Literal["skip"]:
-        skipped.append(row)
-        return "skip"
-
-    with parquet.readable(path, path.name):
-        content = path.read_bytes()
-        as_they_are = pyarrow.csv.ConvertOptions(check_utf8=False)
-        pyarrow.csv.read_csv(pa.py_buffer(content), _reading(content), _parsing(skip), as_they_are)
-    return len(skipped)
-
-
-def _decoded(value: bytes) -> str | None:
-    """A value as text; None where it is not UTF-8."""
-    try:
-        return value.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
-
-
-def _reading(content: bytes) -> pyarrow.csv.ReadOptions:
-    """Reads the whole file as one block, so that rows of any length fit and errors have row numbers."""
-    return pyarrow.csv.ReadOptions(use_threads=False, block_size=min(len(content) + 1, 2**31 - 1))
-
-
 def _labels_are_words(path: Path, card: DatasetCard) -> bool:
-    with parquet.readable(path, parquet.shown_name(card, path)), pq.ParquetFile(path) as file:
+    with sheets.parquet_file(path, sheets.shown_name(card, path)) as file:
         schema: pa.Schema = file.schema_arrow
-    return LABEL_COLUMN in schema.names and parquet.is_text(schema.field(LABEL_COLUMN).type)
-
-
-def _words(table: pa.Table, name: str, shown: str, rows: NDArray[np.int64]) -> list[str]:
-    """A column of labels or sources: non-empty words; `rows` [n]: the rows' numbers in messages."""
-    words = [word.strip() for word in _strings(table[name], name, rows, shown)]
-    for row, word in zip(rows, words, strict=True):
-        if not word:
-            raise BadInput(f"{shown} row {row}, {name}", "nothing", f"must hold a {name}")
-    return words
+    return LABEL_COLUMN in schema.names and sheets.is_text(schema.field(LABEL_COLUMN).type)
 
 
 def _strings(column: pa.ChunkedArray, name: str, rows: NDArray[np.int64], shown: str) -> list[str]:
     parquet.refuse_other_than_text(column, name, shown, _NO_TEXT, rows)
-    strings: list[str] = pc.cast(column, pa.large_string()).to_pylist()
+    strings: list[str] = column.cast(pa.large_string()).to_pylist()
     return strings
-
-
-def _by_value(word: str) -> tuple[int, float, str]:
-    """Sort key: whole numbers first, by value, then words in alphabetical order."""
-    return (0, int(word), word) if word.isdecimal() else (1, 0, word)

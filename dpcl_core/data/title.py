@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,10 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.data.caps import UNCAPPED, Caps
-from dpcl_core.data.card import DatasetCard
+from dpcl_core.data.card import DatasetCard, Kind
 
 if TYPE_CHECKING:
     from dpcl_core.data.outline import Outline
+
+
+_WHAT: Mapping[Kind, str] = {
+    "image": "images", "sensor": "windows", "text": "texts", "tagged": "words", "table": "rows", "embedding": "embeddings",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +70,7 @@ def _differs(card: DatasetCard, read: tuple[int, int], published: tuple[int, int
 
 
 def _difference(card: DatasetCard, subset: Sequence[Sizes], read: tuple[int, int], published: tuple[int, int]) -> str:
-    what = {"image": "images", "sensor": "windows", "text": "texts", "tagged": "words"}[card.kind]
+    what = _WHAT[card.kind]
     if sum(read) > sum(published) or (card.held_out is None and (read[0] > published[0] or read[1] > published[1])):
         instead = f"{published[0]:,} and {published[1]:,}"
         return f"not as published: {read[0]:,} training and {read[1]:,} test {what} instead of {instead}"

@@ -17,8 +17,10 @@ _NAMES: Mapping[Kind, str] = {
     "sensor": "windows of a sensor",
     "text": "texts",
     "tagged": "tagged sentences",
+    "table": "rows of a table",
+    "embedding": "embeddings",
 }
-_VALUES: tuple[Kind, ...] = ("image", "sensor")
+_VALUES: tuple[Kind, ...] = ("image", "sensor", "table", "embedding")
 
 
 def check(spec: RunSpec) -> None:

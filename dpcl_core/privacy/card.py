@@ -77,6 +77,7 @@ class _Cell(Spec):
     adjacency: Adjacency
     recurrence: Recurrence | None
     parts: Mapping[str, Number]
+    rows_per_unit: int = Field(1, ge=1, le=1000)
     events: Annotated[tuple[Mapping[str, object], ...], Field(max_length=2000)] | None
 
     @property
@@ -145,6 +146,7 @@ def _cell(event: CellFinished) -> dict[str, JsonValue]:
         "adjacency": "replace" if guarantee.adjacency.startswith("replace") else "add-remove",
         "recurrence": None if ledger is None else ledger.recurrence,
         "parts": {name: plain_number(value) for name, value in guarantee.parts.items()},
+        **({} if ledger is None or ledger.rows_per_unit == 1 else {"rows_per_unit": ledger.rows_per_unit}),
         "events": None if ledger is None else [_event(entry, ledger.adjacency) for entry in ledger.entries],
     }
 
@@ -321,4 +323,4 @@ def _ledger(cell: _Cell) -> Written:
         channels = {name: channel.read for name, channel in one.channels.items()}
         people = tuple(task - 1 for task in one.people_of)
         entries.append(Spending(one.what, one.task - 1, people, one.count, one.read, one.shares_batches, channels))
-    return Written(cell.adjacency, cell.recurrence, tuple(entries))
+    return Written(cell.adjacency, cell.recurrence, tuple(entries), cell.rows_per_unit)

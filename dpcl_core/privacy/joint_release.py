@@ -28,7 +28,7 @@ def joint_release(ledgers: Mapping[Cell, Ledger]) -> tuple[float, float]:
     delta = any_one.delta
     if has_lists(events):
         delta = min(0.5, delta * len(ledgers))
-    return any_one.accountant.epsilon(tuple(events.elements()), delta, any_one.adjacency), delta
+    return any_one.composed(tuple(events.elements()), delta), delta
 
 
 def _worst(ledgers: Sequence[Ledger]) -> Counter[dp.DpEvent]:

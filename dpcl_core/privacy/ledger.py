@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import dp_accounting as dp
 
 from dpcl_core.events import Claim
+from dpcl_core.privacy import group
 from dpcl_core.privacy.accounting import Accountant, LabelListDpEvent, Pld, of_group, of_part
 from dpcl_core.spec import Adjacency, Recurrence
 
@@ -38,7 +39,8 @@ class Ledger:
 
     One ledger covers all tasks of the people it protects. `recurrence` is public: "once" where no privacy unit is in two
     tasks, so that tasks compose in parallel (the worst one counts); "every" where it may be in all of them, so that they add
-    up. `claimed`: the epsilon that the method's publication claims for all this, if any.
+    up. `claimed`: the epsilon that the method's publication claims for all this, if any. `rows_per_unit`: how many rows the
+    privacy unit has at most; every entry is the mechanism for one row, and `privacy.group` gives the unit's epsilon.
     """
 
     delta: float
@@ -47,6 +49,7 @@ class Ledger:
     accountant: Accountant = field(default_factory=Pld)
     entries: list[Entry] = field(default_factory=list)
     claimed: Claim | None = None
+    rows_per_unit: int = 1
 
     def spend(
         self,
@@ -123,5 +126,9 @@ class Ledger:
                 by_task.setdefault(entry.task, []).append(entry.event)
         return max(map(self._composed, by_task.values()), default=0.0)
 
+    def composed(self, events: Sequence[dp.DpEvent], delta: float) -> float:
+        """Epsilon of these events for one privacy unit, at this delta."""
+        return group.epsilon_of(self.accountant, events, delta, self.adjacency, self.rows_per_unit)
+
     def _composed(self, events: Sequence[dp.DpEvent]) -> float:
-        return self.accountant.epsilon(events, self.delta, self.adjacency)
+        return self.composed(events, self.delta)

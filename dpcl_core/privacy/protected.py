@@ -12,7 +12,7 @@ from dpcl_core.spec import Adjacency
 class Protected:
     """One unit of privacy. `noun` with its `article`; `one`: whom it represents; `several`: what is counted in public.
 
-    `unit`: what taking part means, as in `Guarantee.unit`; `in_several`: who is protected less than it seems;
+    `unit`: what taking part means, as in `Guarantee.unit`; `in_several`: who is protected less than it seems ("": nobody);
     `neighbours`: by adjacency; `beyond`: what is never protected, None where it depends on the dataset.
     """
 
@@ -38,6 +38,18 @@ def _single(noun: str, article: str) -> Protected:
 PROTECTED: Mapping[str, Protected] = {
     "example": _single("example", "an"),
     "text": _single("text", "a"),
+    "person": Protected(
+        "person",
+        "a",
+        "person",
+        "people",
+        "one person, with all rows under their name that count",
+        "",
+        {
+            "add-remove": "one person's rows are present or left out, and the announced number of rows stays (zero-out)",
+            "replace": "one person's rows are exchanged for another's",
+        },
+    ),
     "user": Protected(
         "client",
         "a",

@@ -34,6 +34,13 @@ _LABELS = {
     "dp-learned": "every {noun} has one label; which labels there are need not be public",
 }
 _RULE = "which task {article} {noun} belongs to depends on that {noun} alone, through a public rule"
+_ROWS = (
+    "group bound: noise is for one row, and {several} have at most {rows} that count, whatever tasks they are in: "
+    "{rows} times a row's epsilon, at a delta that grows with it"
+)
+_KEPT_ROWS = (
+    "of each {noun} at most {rows} {row_word} {count}, chosen by public coins of their own bytes: no other {noun}'s matter"
+)
 _SCOPE = "every classifier released along the stream, one after each task"
 LISTS = "the list of labels of one task alone"
 # Names of the separate releases of one method, each with its own epsilon.
@@ -137,19 +144,26 @@ def guarantee(
     words_of = {"noun": protected.noun, "article": protected.article}
     epsilon = ledger.epsilon()
     composition = _REUSED if _reuses(ledger) else _COMPOSITION[ledger.recurrence]
-    parts = parts_of(ledger, one=protected.one, has_list=spec.labels == "dp-learned", n_tasks=n_tasks)
+    rows = ledger.rows_per_unit
+    if rows > 1:
+        composition = f"{_ROWS.format(several=protected.several, rows=rows)}; of rows: {_COMPOSITION[ledger.recurrence]}"
+        words_of = {"noun": "row", "article": "a"}
+    parts = parts_of(
+        ledger, one=protected.one, has_list=spec.labels == "dp-learned", n_tasks=n_tasks if protected.in_several else 1
+    )
     n_models = spec.n_cells
     assumptions = [
         *([_LABELS[spec.labels].format(**words_of)] if spec.labels != "data" else []),
         *(assumed or [_RULE.format(**words_of)]),
         f"the number of {protected.several} is public, and so is {_NETWORK[spec.params.inputs]}",
         *([] if spec.data.dataset.startswith("own:") else [_COUNTED]),
+        *([_kept_rows(protected.noun, rows)] if unit == "person" else []),
         *(["which examples are in the subset is a public coin of each one's own bytes"] if spec.data.is_subset else []),
         *([_TUNED_ON_PUBLIC] if spec.tuned == "public" else []),
     ]
     not_covered = [_NOT_COVERED[spec.tuned], "the test examples, taken as public", _TIMES]
     not_covered += [protected.beyond] if protected.beyond else limits
-    if ledger.recurrence == "once" and n_tasks > 1:
+    if ledger.recurrence == "once" and n_tasks > 1 and protected.in_several:
         not_covered.append(f"{protected.in_several}: see the sum for one in every task")
     if n_models > 1:
         line = f"the {n_models} models of this run taken together: each bound holds for one model alone"
@@ -178,6 +192,11 @@ def guarantee(
         advantage=None if best is None else best.advantage,
         hits=None if best is None else best.hits,
     )
+
+
+def _kept_rows(noun: str, rows: int) -> str:
+    counted = ("row", "counts") if rows == 1 else ("rows", "count")
+    return _KEPT_ROWS.format(noun=noun, rows=rows, row_word=counted[0], count=counted[1])
 
 
 def parts_of(ledger: Ledger, *, one: str, has_list: bool, n_tasks: int) -> dict[str, float]:

@@ -34,7 +34,10 @@ class TradeOff:
 
 
 def of_ledger(ledger: Ledger) -> TradeOff | None:
-    """The best attack on the people with the largest loss; None where there is no bound. Raises Unaccountable."""
+    """The best attack on the people with the largest loss; None where there is no bound, and where a person has several
+    rows: only the epsilon of a group is computed. Raises Unaccountable."""
+    if ledger.rows_per_unit > 1:
+        return None
     groups = {tuple(sorted(events, key=repr)) for events in ledger.events_by_people().values()}
     if any(isinstance(event, dp.NonPrivateDpEvent) for events in groups for event in events):
         return None

@@ -22,7 +22,7 @@ from dpcl_core.privacy.ledger import Entry, Ledger
 def written(ledger: Ledger) -> Written:
     """The ledger's entries in order, equal consecutive ones counted. Raises Unaccountable for an unknown mechanism."""
     spendings = tuple(replace(one, count=len(list(equal))) for one, equal in groupby(map(_spending, ledger.entries)))
-    return Written(ledger.adjacency, ledger.recurrence, spendings)
+    return Written(ledger.adjacency, ledger.recurrence, spendings, ledger.rows_per_unit)
 
 
 def _spending(entry: Entry) -> Spending:
@@ -33,7 +33,7 @@ def _spending(entry: Entry) -> Spending:
 def read(ledger: Written, delta: float, accountant: Accountant) -> Ledger:
     """The ledger of a `Written` record, with this accountant."""
     entries = [_entry(one) for one in ledger.entries for _ in range(one.count)]
-    return Ledger(delta, ledger.adjacency, ledger.recurrence, accountant, entries)
+    return Ledger(delta, ledger.adjacency, ledger.recurrence, accountant, entries, rows_per_unit=ledger.rows_per_unit)
 
 
 def _entry(one: Spending) -> Entry:

@@ -63,7 +63,8 @@ def _rows_by_task(settings: Permuted, train: Examples, seed: int) -> list[NDArra
 
 def _columns(settings: Permuted, form: Form, number: int, seed: int) -> NDArray[np.int64]:
     """The order of an example's values in the task of this number (from 0), int64 [K]."""
-    n_together = form.shape[-1] if settings.of == "pixels" else 1  # channels of one pixel, which stay adjacent
+    is_whole = settings.of == "pixels" and len(form.shape) > 1
+    n_together = form.shape[-1] if is_whole else 1  # channels of one pixel, which stay adjacent
     n_places = math.prod(form.shape) // n_together
     if settings.permutations is None:
         places = generator(seed, f"permutation {number}").permutation(n_places)

@@ -293,8 +293,8 @@ def test_one_part_in_each_form(data_dir: Path) -> None:
     write(data_dir / "cats", "test", image=IMAGES, label=[0, 1, 2])
     assert (
         refused()
-        == "data.dataset = own:cats: its training and test part must both be parquet files, both CSV or CoNLL files, "
-        "or both folders of images"
+        == "data.dataset = own:cats: its training and test part must be two files of one kind, such as CSV, "
+        "or two folders of images"
     )
 
 

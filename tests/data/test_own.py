@@ -13,6 +13,7 @@ def test_folders_that_can_be_read_are_listed_and_others_are_not(data_dir: Path, 
     for split in ("train", "test"):
         write(data_dir / "texts", split, text=["a", "b"], label=[0, 1])
         write(data_dir / "numbers", split, value=[1.0, 2.0], label=[0, 1])
+        write(data_dir / "no labels", split, value=[1.0, 2.0])
         folder = tmp_path / "home" / "data" / "photos" / split / "cats"
         folder.mkdir(parents=True)
         (folder / "1.png").write_bytes(picture())
@@ -22,7 +23,7 @@ def test_folders_that_can_be_read_are_listed_and_others_are_not(data_dir: Path, 
     (data_dir / "broken" / "train.parquet").write_bytes(b"no parquet")
     (data_dir / "broken" / "test.parquet").write_bytes(b"no parquet")
     (data_dir / "bad name").mkdir()
-    assert own.names() == ["own:mine", "own:texts", "own:photos"]
+    assert own.names() == ["own:mine", "own:numbers", "own:texts", "own:photos"]
 
 
 def test_no_folder_of_data_is_no_trouble(data_dir: Path) -> None:

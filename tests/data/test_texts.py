@@ -122,7 +122,7 @@ TEST = "own:mine/test.csv"
 BAD = {
     "no text column": ("body,label\na,b\n", f"{TEST} = body, label: must have a column text"),
     "no label column": ("text,class\na,b\n", f"{TEST} = text, class: must have a column label"),
-    "semicolons": ("text;label\na;b\n", f"{TEST} = text;label: must have a column text, separated from others by commas"),
+    "bars": ("text|label\na|b\n", f"{TEST} = text|label: must have a column text, separated from others by commas"),
     "empty text": ("text,label\na,bad\n,good\n", f"{TEST} row 1, text = nothing: must hold text; leave out rows"),
     "blank text": ("text,label\na,bad\n \t ,good\n", f"{TEST} row 1, text = nothing: must hold text"),
     "empty label": ("text,label\na,x\nb,\n", f"{TEST} row 1, label = nothing: must hold a label"),
@@ -160,7 +160,7 @@ def test_a_training_row_that_cannot_be_used_is_none(data_dir: Path) -> None:
 def test_a_csv_beside_a_parquet_file_is_refused(data_dir: Path) -> None:
     put(data_dir, train=GOOD)
     write(data_dir / "mine", "test", text=["a"], label=[0])
-    assert "its training and test part must both be parquet files, both CSV or CoNLL files" in refused()
+    assert "its training and test part must be two files of one kind" in refused()
     write(data_dir / "mine", "train", text=["a"], label=[0])
     assert "holds its train part in two forms" in refused()
 

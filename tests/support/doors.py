@@ -6,6 +6,7 @@ Rows are few and cheap: what is compared is all that a run says beside its relea
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,6 +131,44 @@ def conll(folder: Path, change: Change) -> None:
         (folder / f"{split}.conll").write_text("\n".join(found), encoding="utf-8")
 
 
+CELLS = [(f"{row * 0.5}", ["red", "blue", ""][row % 3], f"w{row % 7} and more", f"c{row % 4}") for row in range(N)]
+ODD_CELLS = [
+    ("7.25", "red", "brand new", "c1"), ("7.25", "red", "brand new", "nobody has it"), ("no number", "pink", "", "c1"),
+    ("", "", "", ""), ("inf", "red", "x", "c" * 300), ("9" * 400, "blue", "word " * 20_000, "c1"),
+]  # fmt: skip
+HEAD = ("size", "colour", "note", "label")
+
+
+def cells(folder: Path, change: Change) -> None:
+    folder.mkdir(exist_ok=True)
+    for split, rows in (("test", CELLS[:N_TEST]), ("train", change.of(CELLS, ODD_CELLS))):
+        with (folder / f"{split}.tsv").open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, "excel-tab", lineterminator="\n").writerows([HEAD, *rows])
+
+
+def lines(folder: Path, change: Change) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / "schema.toml").write_text(
+        '[features.size]\nlow = 0\nhigh = 50\n[features.colour]\ncategories = ["red", "blue"]\n', encoding="utf-8"
+    )
+    for split, rows in (("test", CELLS[:N_TEST]), ("train", change.of(CELLS, ODD_CELLS))):
+        content = "".join(json.dumps(dict(zip(HEAD, row, strict=True))) + "\n" for row in rows)
+        (folder / f"{split}.jsonl").write_text(content, encoding="utf-8")
+
+
+VECTORS = np.random.default_rng(1).standard_normal((N + 1, 12)).astype(np.float32)
+
+
+def vectors(folder: Path, change: Change) -> None:
+    rows = [(VECTORS[row], f"c{row % 4}") for row in range(N)]
+    new = VECTORS[N]
+    odd = [(new, "c1"), (new, "nobody has it"), (new * np.nan, "c1"), (new * 0, ""), (new, "c" * 300), (new * 1e38, "c1")]
+    folder.mkdir(exist_ok=True)
+    for split, found in (("test", rows[:N_TEST]), ("train", change.of(rows, odd))):
+        np.savez(folder / f"{split}.npz", embeddings=np.stack([one for one, _ in found]),
+                 labels=np.array([one for _, one in found]))  # fmt: skip
+
+
 # A kind of data in a form of file; the tests ask that every kind and every form has one.
 DOORS: Mapping[tuple[Kind, str], Put] = {
     ("image", ".parquet"): pictures,
@@ -137,6 +176,9 @@ DOORS: Mapping[tuple[Kind, str], Put] = {
     ("sensor", ".parquet"): windows,
     ("text", ".csv"): tables,
     ("text", ".parquet"): texts,
+    ("table", ".tsv"): cells,
+    ("table", ".jsonl"): lines,
+    ("embedding", ".npz"): vectors,
     ("tagged", ".parquet"): tagged,
     ("tagged", ".conll"): conll,
 }

@@ -52,7 +52,7 @@ class L2dpMl(Agem):
         self._plan = claim.plan(sizes, chosen.delta_r, self._n, epsilon, share, self._theta_norm())
         self._largest = 0  # largest λ so far
         noise = noise_of(spec.privacy.noise, self._cell, "one noise for all")
-        height, _, n_channels = (*self._form.shape, 1)[:3]
+        height, _, n_channels = self._form.planes
         self._draws = encoder.draw(self._plan, noise, n_channels, height, context.device, chosen.output_noise)
         self._statistics = encoder.Statistics.fresh(self._net.first.out_channels, context.device)
 

@@ -86,12 +86,17 @@ def build(form: Form, n_classes: int, seed: int) -> Net:
     Colour: reduced ResNet-18, filters 64, 64, 128, 128, 160, patches 4, 3, 3, 3, 3, strides 2, 1, 1, 2, 2, then 256 units;
     each of the last four is two residual blocks. Grey: convolutions of 32, 64 and 96 filters with 5x5 patches, then 512
     units. Windows of a sensor (samples, axes), read as grey pictures: 32, 64 and 96 with 2x2 patches, then 128 units.
+    Rows of numbers, read as one pixel with a channel for each: 64 units, then 128 (ours; the paper has no such data).
     """
-    height, width, n_channels = (*form.shape, 1)[:3]
-    if n_channels == 3:
+    height, width, n_channels = form.planes
+    if len(form.shape) == 1:
+        first = Conv(n_channels, 64, 1, bias=False)
+        layers: list[nn.Module] = [nn.ReLU()]
+        n_hidden = 128
+    elif n_channels == 3:
         filters, strides = (64, 64, 128, 128, 160), (2, 1, 1, 2, 2)
         first = Conv(3, filters[0], 4, bias=False)
-        layers: list[nn.Module] = [nn.ReLU()]
+        layers = [nn.ReLU()]
         for n_in, n_out, stride in zip(filters, filters[1:], strides[1:], strict=False):
             layers += [Block(n_in, n_out, stride), Block(n_out, n_out, 1)]
         n_hidden = 256
@@ -110,11 +115,11 @@ def build(form: Form, n_classes: int, seed: int) -> Net:
 def tensor(inputs: NDArray[np.generic], form: Form, device: str = "cpu") -> Tensor:
     """Rows [n, K] of values in [low, high] as network input: float32 [n, channels, height, width] in [-1, 1].
 
-    A window of a sensor is [n, 1, samples, axes].
+    A window of a sensor is [n, 1, samples, axes], a row of numbers [n, K, 1, 1].
     """
     rows = torch.from_numpy(np.ascontiguousarray(inputs, dtype=np.float32)).to(device)
     rows = (rows - form.low).mul_(2 / (form.high - form.low)).sub_(1)
-    return rows.reshape(-1, *(*form.shape, 1)[:3]).permute(0, 3, 1, 2)
+    return rows.reshape(-1, *form.planes).permute(0, 3, 1, 2)
 
 
 def logits(net: Network, inputs: NDArray[np.generic], form: Form, batch: int = _AT_ONCE) -> NDArray[np.float32]:

@@ -158,8 +158,10 @@ def check_share(encoder_share: float) -> None:
 
 def sizes(form: Form, n_classes: int) -> Sizes:
     """Sizes of the network that `nets.build` returns for examples of this form, without building it."""
-    height, width, n_channels = (*form.shape, 1)[:3]
+    height, width, n_channels = form.planes
     filters, patch, n_last = (64, 4, 256) if n_channels == 3 else (32, 2, 128) if len(form.shape) == 2 else (32, 5, 512)
+    if len(form.shape) == 1:
+        filters, patch, n_last = 64, 1, 128
     n_positions = -(-height // STRIDE) * -(-width // STRIDE)
     n_inputs = height * width * n_channels
     return Sizes(n_inputs, filters * n_positions, patch * patch * n_channels, n_positions, n_last, n_classes)

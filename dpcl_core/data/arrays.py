@@ -1,0 +1,94 @@
+"""Precomputed embeddings in NPZ files: one array of rows, one of labels, nothing pickled."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from dpcl_core.errors import BadInput
+
+EMBEDDING_COLUMN = "embedding"
+MAX_WIDTH = 65_536
+_MAX_BYTES = 4 * 2**30
+_ROWS = ("embeddings", "embedding", "features", "x", "X")
+# By column: the names that its array may have.
+_OTHERS = {"label": ("labels", "label", "y"), "domain": ("domain", "source"), "person": ("person",), "time": ("time",)}
+_FORM = (
+    f"must hold a float array [rows, width] called {_ROWS[0]} (or {', '.join(_ROWS[1:])}) and an array [rows] called labels "
+    "(or y), saved by numpy.savez without objects"
+)
+
+
+def table(content: bytes, shown: str) -> pa.Table:
+    """The arrays as a table: a column of fixed-size lists of float32, and columns of text (label, domain, person, time).
+
+    Raises BadInput naming the array and what is allowed; sizes are checked in the headers before anything is unpacked.
+    """
+    found = _arrays(content, shown)
+    name = next((name for name in _ROWS if name in found), None)
+    if name is None:
+        raise BadInput(shown, ", ".join(found) or "no arrays", _FORM)
+    values = found[name]
+    if values.ndim != 2 or values.dtype.kind not in "fiu" or not 1 <= values.shape[1] <= MAX_WIDTH:
+        shape = "x".join(map(str, values.shape))
+        raise BadInput(f"{shown} {name}", f"{values.dtype} {shape}", f"{_FORM}; the width is at most {MAX_WIDTH:,}")
+    with np.errstate(over="ignore"):
+        flat = np.ascontiguousarray(values, dtype=np.float32).ravel()
+    columns: dict[str, pa.Array] = {EMBEDDING_COLUMN: pa.FixedSizeListArray.from_arrays(pa.array(flat), values.shape[1])}
+    for column, names in _OTHERS.items():
+        other = next((one for one in names if one in found), None)
+        if other is not None:
+            columns[column] = _words(found[other], len(values), f"{shown} {other}")
+    return pa.table(columns)
+
+
+def names(path: Path, shown: str) -> list[str]:
+    """The columns of `table`, from the names of the arrays alone. Raises BadInput for what is no NPZ file."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            found = {name.removesuffix(".npy") for name in archive.namelist()}
+    except (OSError, zipfile.BadZipFile, ValueError) as error:
+        raise BadInput(shown, "no arrays", _FORM) from error
+    rows = [EMBEDDING_COLUMN] if found & set(_ROWS) else []
+    return [*rows, *(column for column, alike in _OTHERS.items() if found & set(alike))]
+
+
+def _words(values: NDArray[np.generic], n_rows: int, field: str) -> pa.Array:
+    if values.shape != (n_rows,) or values.dtype.kind not in "biufUS":
+        shape = "x".join(map(str, values.shape))
+        raise BadInput(field, f"{values.dtype} {shape}", f"must have {n_rows} numbers or words, one for each row")
+    words = [one.decode("utf-8", "replace") if isinstance(one, bytes) else str(one) for one in values.tolist()]
+    return pa.array([word if word.isprintable() else None for word in words], pa.large_string())
+
+
+def _arrays(content: bytes, shown: str) -> Mapping[str, NDArray[np.generic]]:
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            members = [one for one in archive.infolist() if one.filename.endswith(".npy")]
+            for member in members:
+                _check(archive, member, shown)
+            return {one.filename.removesuffix(".npy"): npy.read_array(archive.open(one), False) for one in members}
+    except BadInput:
+        raise
+    except Exception as error:  # zipfile, zlib and numpy raise many kinds of error, all with the same meaning for the user
+        raise BadInput(shown, f"{len(content)} bytes", _FORM) from error
+
+
+def _check(archive: zipfile.ZipFile, member: zipfile.ZipInfo, shown: str) -> None:
+    """Raises BadInput for an array of objects, one of another size than its header announces, and a huge one."""
+    with archive.open(member) as file:
+        version = npy.read_magic(file)
+        shape, _, dtype = npy.read_array_header_1_0(file) if version == (1, 0) else npy.read_array_header_2_0(file)
+    field = f"{shown} {member.filename.removesuffix('.npy')}"
+    if dtype.hasobject:
+        raise BadInput(field, "objects", f"{_FORM}: pickled objects could run any program")
+    size = int(np.prod([int(side) for side in shape], dtype=object)) * dtype.itemsize
+    if size > _MAX_BYTES or member.file_size > _MAX_BYTES or size > member.file_size:
+        raise BadInput(field, f"{size:,} bytes", f"must have at most {_MAX_BYTES:,} bytes, and as many as its header says")

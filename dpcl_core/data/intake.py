@@ -1,0 +1,311 @@
+"""Takes a file or folder of the user's in as own data: whole or not at all, and only if it can be used.
+
+What people have: a table with columns of their own names, pictures in a folder for each class (or a zip of that), sentences
+in CoNLL form, embeddings in NPZ. A copy of it is kept in the home as `own:NAME`, beside a schema of what was said of it.
+The name depends on where the file lies and on what was said of it, never on what it holds.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import stat
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+
+from pydantic import ValidationError
+
+from dpcl_core import paths
+from dpcl_core.data import catalog, files, schema
+from dpcl_core.data.files import PICTURES, TABLES
+from dpcl_core.errors import BadInput, DataMissing, first_of
+from dpcl_core.spec import DataSpec
+
+FIELD = "--data"
+FORMS = (
+    "must be a table (.csv, .tsv, .parquet, .jsonl), embeddings (.npz), sentences (.conll), or a folder or .zip of pictures "
+    "in CLASS/ or train/CLASS/"
+)
+MAX_BYTES = 4 * 2**30
+MAX_FILES = 200_000
+_ALIKE = {".ndjson": ".jsonl", ".tab": ".tsv", ".pq": ".parquet"}
+SUFFIXES = (*TABLES, *_ALIKE, ".zip")
+_ORIGIN = ".origin"
+_KEPT = ("public.txt", "synthetic.txt")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is said of a file: the columns with a role, and how many rows of a person count (None: as its schema says)."""
+
+    columns: schema.Columns = field(default_factory=schema.Columns)
+    per_person: int | None = None
+
+    def on(self, fields: schema.Schema) -> schema.Schema:
+        """The schema with this in the place of its own. Raises BadInput for a number that is not allowed."""
+        said = {role: column for role, column in self.columns if column is not None}
+        changed = {**fields.model_dump(), "columns": {**fields.columns.model_dump(), **said}}
+        if self.per_person is not None:
+            changed["per_person"] = self.per_person
+        try:
+            return schema.Schema.model_validate(changed)
+        except ValidationError as error:
+            raise first_of(error, schema.NAME) from error
+
+
+def schema_beside(path: Path) -> Path:
+    """Where a file's or folder's schema lies: `NAME.schema.toml` beside a file NAME.csv, `schema.toml` in a folder."""
+    return path / schema.NAME if path.is_dir() else path.with_name(f"{path.stem}.{schema.NAME}")
+
+
+@contextmanager
+def taken_in(path: Path, asked: Asked) -> Iterator[str]:
+    """Within this context the file or folder is own:NAME, a copy that is kept under this name at the end.
+
+    A copy taken in before from the same place is replaced. Raises BadInput for what cannot be used, with what to change;
+    then, and after any error within the context, nothing is kept.
+    """
+    root = paths.home() / "data"
+    with _trouble(path):
+        root.mkdir(parents=True, exist_ok=True)
+    with _staged(path, asked, root) as staged:
+        origin = _origin(path, asked)
+        name = next(free for free in _numbered(staged.name) if _is_free(free, root, origin))
+        with _trouble(path):
+            folder = staged.rename(staged.parent / "kept" / name)
+            (folder / _ORIGIN).write_text(origin, encoding="ascii")
+        with files.only_in(folder.parent):
+            yield f"own:{name}"
+        with _trouble(path):
+            if (root / name).exists():
+                (root / name).rename(staged.parent / "replaced")
+            folder.rename(root / name)
+
+
+@contextmanager
+def looked_at(path: Path, asked: Asked) -> Iterator[str]:
+    """Within this context the file or folder is own:NAME; nothing is kept. Raises BadInput as `take_in` does."""
+    with (
+        tempfile.TemporaryDirectory(prefix="dpcl-") as root,
+        _staged(path, asked, Path(root)) as folder,
+        files.only_in(folder.parent),
+    ):
+        yield f"own:{folder.name}"
+
+
+@contextmanager
+def _staged(path: Path, asked: Asked, root: Path) -> Iterator[Path]:
+    """A checked copy in a folder of its own below `root`, which is removed at the end."""
+    with _trouble(path):
+        staging = Path(tempfile.mkdtemp(prefix=".taken-", dir=root))
+    try:
+        folder = staging / _slug(path)
+        with _trouble(path):
+            (staging / "kept").mkdir()
+            folder.mkdir()
+            _copied(path, folder)
+            _declare(path, folder, asked)
+        with files.only_in(staging):
+            _check(path, f"own:{folder.name}")
+        yield folder
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _check(path: Path, name: str) -> None:
+    """Raises BadInput where a run could not load the data."""
+    from dpcl_core.data import load, sheets  # imported late, like pyarrow: a page that names files needs neither
+    from dpcl_core.data.named_rows import LABEL_COLUMN
+
+    try:
+        card = catalog.card(name)
+        table = files.find(card).train[0]
+        if table.suffix in (*sheets.LINES, ".parquet") and card.kind in ("text", "table", "embedding"):
+            columns = sheets.header(table, card)
+            if LABEL_COLUMN not in columns:
+                listed = ", ".join(columns[:12]) + (" ..." if len(columns) > 12 else "")
+                raise BadInput("--target", "nothing", f"must name the column of labels, one of {listed}")
+        load.load(DataSpec(dataset=name), undeclared=True)
+    except DataMissing as missing:
+        raise BadInput(FIELD, path.name, FORMS) from missing
+
+
+def _declare(path: Path, folder: Path, asked: Asked) -> None:
+    """Writes the schema: the one beside the file, with what was asked in its place."""
+    beside = schema_beside(path)
+    fields = schema.parsed(beside, beside.name) if beside.exists() else schema.Schema()
+    (folder / schema.NAME).write_text(schema.written(_with_usual(asked.on(fields), folder)), encoding="utf-8")
+
+
+def _with_usual(fields: schema.Schema, folder: Path) -> schema.Schema:
+    """The schema with the usual columns in their roles, where a table of texts or of rows has them and nothing was said."""
+    from dpcl_core.data import sheets  # imported late, like pyarrow
+    from dpcl_core.data.parquet import IMAGE_COLUMNS
+    from dpcl_core.data.sensors import WINDOW_COLUMN
+
+    tables = [path for path in folder.iterdir() if path.suffix in (*sheets.LINES, ".parquet")]
+    if not tables or fields.columns.target is not None:
+        return fields
+    card = catalog.DatasetCard(f"own:{folder.name}", folder.name, "", "", "", 0, 0, 0)
+    names = sheets.header(sorted(tables)[0], card)
+    usual = {role: name for role, name in (("target", "label"), ("text", "text")) if name in names}
+    is_other = "target" not in usual or {*IMAGE_COLUMNS, WINDOW_COLUMN} & set(names)
+    return fields if is_other else fields.model_copy(update={"columns": fields.columns.model_copy(update=usual)})
+
+
+def _copied(path: Path, folder: Path) -> None:
+    """Copies what can be data. Raises BadInput for what cannot."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        raise BadInput(FIELD, path.name, "is not there: give the path of a file or folder") from None
+    except (OSError, RuntimeError) as error:
+        raise BadInput(FIELD, path.name, "must be a file or a folder that you can read") from error
+    if stat.S_ISDIR(mode):
+        _copy_folder(path, folder)
+    elif not stat.S_ISREG(mode):
+        raise BadInput(FIELD, path.name, "must be a file or a folder, not a pipe or a device")
+    elif path.suffix.lower() == ".zip":
+        _unzip(path, folder)
+    else:
+        suffix = _ALIKE.get(path.suffix.lower(), path.suffix.lower())
+        if suffix not in TABLES:
+            raise BadInput(FIELD, path.name, FORMS)
+        if path.stat().st_size > MAX_BYTES:
+            raise BadInput(FIELD, path.name, f"must have at most {MAX_BYTES:,} bytes")
+        shutil.copyfile(path, folder / f"{folder.name}{suffix}")
+
+
+def _copy_folder(path: Path, folder: Path) -> None:
+    """Copies tables, and pictures by class. Links are not followed: they may lead anywhere, or in a circle."""
+    found = sorted(one for one in path.iterdir() if one.is_file() and not one.is_symlink())
+    tables = [one for one in found if one.suffix in TABLES or one.name in _KEPT]
+    if any(one.suffix in TABLES for one in tables):
+        total = sum(one.stat().st_size for one in tables)
+        if total > MAX_BYTES:
+            raise BadInput(FIELD, path.name, f"must have at most {MAX_BYTES:,} bytes in all")
+        for one in tables:
+            shutil.copyfile(one, folder / one.name)
+        return
+    total = n_files = 0
+    for one in _pictures(path, path):
+        size = one.stat().st_size
+        total, n_files = total + size, n_files + 1
+        _refuse_more(path, total, n_files)
+        to = folder / one.relative_to(path)
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(one, to)
+    if not n_files:
+        raise BadInput(FIELD, path.name, FORMS)
+
+
+def _pictures(folder: Path, top: Path) -> Iterator[Path]:
+    """The pictures below a folder, at most three folders deep (train/CLASS/NAME)."""
+    for one in sorted(folder.iterdir()):
+        if one.is_symlink() or one.name.startswith("."):
+            continue
+        if one.is_dir() and len(one.relative_to(top).parts) < 3:
+            yield from _pictures(one, top)
+        elif one.name.lower().endswith(PICTURES) and one.is_file() and len(one.relative_to(top).parts) > 1:
+            yield one
+
+
+def _unzip(path: Path, folder: Path) -> None:
+    """Unpacks the pictures of an archive by class, never beside the folder and never more than announced."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = {place: one for one in archive.infolist() if (place := _place(one)) is not None}
+            top = _common_top(list(members))
+            _refuse_more(path, sum(one.file_size for one in members.values()), len(members))
+            for place, one in members.items():
+                to = folder.joinpath(*place.parts[top:])
+                if len(place.parts) - top not in (2, 3):
+                    continue
+                to.parent.mkdir(parents=True, exist_ok=True)
+                with archive.open(one) as packed:
+                    to.write_bytes(packed.read(one.file_size))
+    except (zipfile.BadZipFile, zipfile.LargeZipFile, RuntimeError, NotImplementedError, EOFError, ValueError) as error:
+        if isinstance(error, BadInput):
+            raise
+        allowed = "must be a zip file without a password; this one is damaged or of another kind"
+        raise BadInput(FIELD, path.name, allowed) from error
+    except Exception as error:  # zlib, lzma and bz2 each raise their own for damaged content
+        if isinstance(error, OSError):
+            raise
+        raise BadInput(FIELD, path.name, "must be a zip file; this one is damaged") from error
+    if not any(folder.iterdir()):
+        raise BadInput(FIELD, path.name, f"holds no pictures in folders: {FORMS}")
+
+
+def _place(member: zipfile.ZipInfo) -> PurePosixPath | None:
+    """Where a member goes; None for folders, links, hidden files, what is no picture, and names that lead elsewhere."""
+    place = PurePosixPath(member.filename)
+    is_link = stat.S_ISLNK(member.external_attr >> 16)
+    is_hidden = any(part.startswith(".") or part == "__MACOSX" for part in place.parts)
+    is_odd = place.is_absolute() or any(len(part) > 200 or part == ".." or "\\" in part for part in place.parts)
+    if member.is_dir() or is_link or is_hidden or is_odd or not member.filename.lower().endswith(PICTURES):
+        return None
+    return place
+
+
+def _common_top(places: list[PurePosixPath]) -> int:
+    """How many outer folders to leave out: those above the classes, or above train and test, that all members share."""
+    top = 0
+    while places and min(len(place.parts) for place in places) - top > 2 and len({one.parts[top] for one in places}) == 1:
+        if places[0].parts[top] in ("train", "test"):
+            break
+        top += 1
+    return top
+
+
+def _refuse_more(path: Path, total: int, n_files: int) -> None:
+    if total > MAX_BYTES or n_files > MAX_FILES:
+        raise BadInput(FIELD, path.name, f"must have at most {MAX_FILES:,} pictures and {MAX_BYTES:,} bytes in all")
+
+
+def _slug(path: Path) -> str:
+    """A name for a folder, from the file's own."""
+    stem = path.resolve().name if path.is_dir() else path.stem
+    return re.sub(r"[^A-Za-z0-9]+", "-", stem).strip("-")[:60] or "data"
+
+
+def _numbered(name: str) -> Iterator[str]:
+    yield name
+    number = 2
+    while True:
+        yield f"{name}-{number}"
+        number += 1
+
+
+def _origin(path: Path, asked: Asked) -> str:
+    """Which place, and what was said of it: a digest, so that no path is kept."""
+    said = json.dumps([asked.columns.model_dump(), asked.per_person])
+    return sha256(f"{path.resolve()}\n{said}".encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _is_free(name: str, root: Path, origin: str) -> bool:
+    """Whether no other data have this name; those taken in before from the same place do not count."""
+    card = catalog.DatasetCard(f"own:{name}", name, "", "", "", 0, 0, 0)
+    taken = [other / name for other in files.roots(card) if (other / name).exists()]
+    if not taken:
+        return name not in {card.folder for card in catalog.CARDS.values()}
+    try:
+        return taken == [root / name] and (root / name / _ORIGIN).read_text(encoding="ascii") == origin
+    except OSError:
+        return False
+
+
+@contextmanager
+def _trouble(path: Path) -> Iterator[None]:
+    """Turns errors of the file system into a sentence without a path."""
+    try:
+        yield
+    except OSError as error:
+        allowed = f"could not be copied to your own data: {error.strerror or 'unknown error'}"
+        raise BadInput(FIELD, path.name, allowed) from error

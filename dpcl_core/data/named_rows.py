@@ -1,0 +1,121 @@
+"""Rows whose labels and sources are written as words: texts, tables, embeddings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dpcl_core.data import parquet
+from dpcl_core.data.card import DatasetCard
+from dpcl_core.data.parquet import SOURCE_COLUMN
+from dpcl_core.data.rows import PublicFacts, Rows
+from dpcl_core.data.sheets import TIME, is_text
+from dpcl_core.errors import BadInput
+
+LABEL_COLUMN = "label"
+COLUMNS = (LABEL_COLUMN, SOURCE_COLUMN, TIME)
+MAX_LETTERS = 200  # of a label or a source: both are shown
+_MONTH = re.compile(r"(\d{4})-(\d{2})(?:\D.*)?", re.DOTALL)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # would break a line of a list, or cannot be written as UTF-8
+_NO_LABEL = "must hold a {}"
+
+
+def have_sources(tables: Sequence[pa.Table]) -> bool:
+    """Whether every piece has a column that says where, or when, its rows belong."""
+    return all({SOURCE_COLUMN, TIME} & set(table.column_names) for table in tables)
+
+
+def checked(
+    pieces: Sequence[tuple[str, pa.Table]], parts: Sequence[NDArray[np.int64]], card: DatasetCard, known: PublicFacts | None
+) -> Rows:
+    """The labels and sources of these rows of each piece (its name in messages, its columns), as `rows.RowReader.checked`.
+
+    Words are numbered in alphabetical order, whole numbers first and by value. The source of a row with a time is its month.
+    """
+    declared = {name: place for place, name in enumerate(card.classes)}
+    words: list[str] = []
+    places: list[str] = []
+    has_sources = have_sources([table for _, table in pieces])
+    for (shown, table), chosen in zip(pieces, parts, strict=True):
+        piece = table.take(pa.array(chosen))
+        of_piece = _words(piece[LABEL_COLUMN], LABEL_COLUMN, shown, chosen)
+        _refuse_unknown(of_piece, declared, known, shown, chosen)
+        words += of_piece
+        if has_sources:
+            named = _sources(piece, shown, chosen)
+            allowed = known.sources if known else None
+            parquet.refuse_unknown(np.asarray(named, dtype=np.str_), allowed, f"{shown} row", SOURCE_COLUMN, chosen)
+            places += named
+    numbers = dict(known.numbers if known else declared)
+    beyond = sorted(set(words) - numbers.keys(), key=_by_value)  # only where no list is given, or the list is open
+    numbers |= {word: place for place, word in enumerate(beyond, start=len(numbers))}
+    labels = np.array([numbers[word] for word in words], dtype=np.int64)
+    sources = np.asarray(places, dtype=np.str_) if has_sources else None
+    return Rows(labels, {label: word for word, label in numbers.items()}, sources, numbers=numbers)
+
+
+def as_words(column: pa.ChunkedArray, field: str) -> list[str | None]:
+    """The values of a column as words, whole numbers without a point; null stays null. Raises BadInput for a nested one."""
+    kind = column.type
+    if is_text(kind):
+        words: list[str | None] = pc.cast(column, pa.large_string()).to_pylist()
+        return words
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_temporal(kind):
+        words = column.cast(pa.large_string()).to_pylist()
+        return words
+    if pa.types.is_floating(kind):
+        values = column.to_pylist()
+        return [None if value is None or value != value else f"{value:.0f}" if value == int_of(value) else repr(value)
+                for value in values]  # fmt: skip
+    raise BadInput(field, str(kind), "must hold words or numbers")
+
+
+def int_of(value: float) -> float:
+    """The value where it is a whole number that double precision holds exactly, else not a number."""
+    return value if abs(value) < 2**53 and value == int(value) else float("nan")
+
+
+def _sources(piece: pa.Table, shown: str, rows: NDArray[np.int64]) -> list[str]:
+    if SOURCE_COLUMN in piece.column_names:
+        return _words(piece[SOURCE_COLUMN], SOURCE_COLUMN, shown, rows)
+    words = as_words(piece[TIME], f"{shown} column time")
+    matches = [_MONTH.fullmatch((word or "").strip()) for word in words]
+    for row, match in zip(rows, matches, strict=True):
+        if match is None or not 1 <= int(match[2]) <= 12:
+            raise BadInput(f"{shown} row {row}, time", "no date", "must begin with a year and a month, such as 2024-05")
+    return [f"{match[1]}-{match[2]}" for match in matches if match is not None]
+
+
+def _refuse_unknown(
+    words: Sequence[str], declared: dict[str, int], known: PublicFacts | None, shown: str, rows: NDArray[np.int64]
+) -> None:
+    """Raises BadInput naming the first row of an unknown label."""
+    allowed_labels = known.numbers if known else declared
+    for place, word in enumerate(() if known and known.is_open else words):
+        if allowed_labels and word not in allowed_labels:
+            names = f"{', '.join(list(allowed_labels)[:12])}{' ...' if len(allowed_labels) > 12 else ''}"
+            allowed = f"must be a label of the {'test part' if known else 'schema'}: {names}"
+            raise BadInput(f"{shown} row {rows[place]}, {LABEL_COLUMN}", word, allowed)
+
+
+def _words(column: pa.ChunkedArray, name: str, shown: str, rows: NDArray[np.int64]) -> list[str]:
+    """A column of labels or sources: words of 1 to 200 letters; `rows` [n]: the rows' numbers in messages."""
+    words = [(word or "").strip() for word in as_words(column, f"{shown} column {name}")]
+    for row, word in zip(rows, words, strict=True):
+        if not word:
+            raise BadInput(f"{shown} row {row}, {name}", "nothing", _NO_LABEL.format(name))
+        if len(word) > MAX_LETTERS or _CONTROL.search(word):
+            shown_size = f"{len(word):,} characters" if len(word) > MAX_LETTERS else "a control character"
+            allowed = f"must have at most {MAX_LETTERS} characters, in one line"
+            raise BadInput(f"{shown} row {row}, {name}", shown_size, allowed)
+    return words
+
+
+def _by_value(word: str) -> tuple[int, int, str]:
+    """Sort key: whole numbers first, by value, then words in alphabetical order."""
+    return (0, int(word), word) if word.isdecimal() else (1, 0, word)

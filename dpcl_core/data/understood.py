@@ -1,0 +1,129 @@
+"""What was understood of the user's own data: what each column means, and what was assumed. Public facts alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from dpcl_core.data import catalog, files, outline, sheets, table_files
+from dpcl_core.data.card import HELD_OUT, DatasetCard, Feature, Kind
+from dpcl_core.data.files import DataFiles
+from dpcl_core.data.outline import Outline
+
+Use = Literal["target", "text", "source", "person", "time", "feature", "unused"]
+_ROLES: dict[str, Use] = {
+    "label": "target", "text": "text", "domain": "source", sheets.PERSON: "person", sheets.TIME: "time",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table as the file calls it, what it is used as, and for a feature how it becomes numbers."""
+
+    name: str
+    use: Use
+    read_as: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """`columns` is empty for data without columns of the user's own; `undeclared`: features that a schema could describe.
+
+    `assumed`: what holds for lack of a schema, one sentence each. `n_values`: numbers of an example as features, 0 where a
+    network makes them.
+    """
+
+    kind: Kind
+    columns: tuple[Column, ...]
+    undeclared: tuple[str, ...]
+    n_values: int
+    assumed: tuple[str, ...]
+
+
+def understood(card: DatasetCard, data_files: DataFiles, outlined: Outline) -> Understood:
+    """What was understood of these files. Raises BadInput as reading them does."""
+    is_divided = not data_files.test
+    has_columns = card.kind in ("text", "table", "embedding") and not data_files.is_folder
+    columns, undeclared, n_values = tuple[Column, ...](), tuple[str, ...](), 0
+    if has_columns:
+        paths = data_files.test or data_files.train
+        rows = None
+        if card.kind == "table":
+            rows = table_files.public_rows(card, paths, outlined.test.rows, is_divided=is_divided)
+        columns, undeclared, n_values = _columns(card, data_files, rows)
+    return Understood(card.kind, columns, undeclared, n_values, tuple(_assumed(card, outlined, undeclared, is_divided)))
+
+
+def of(name: str) -> Understood:
+    """What was understood of own:NAME. Raises BadInput and DataMissing as a run does."""
+    card = catalog.card(name)
+    data_files = files.find(card)
+    return understood(card, data_files, outline.outline(card, data_files))
+
+
+def _columns(
+    card: DatasetCard, data_files: DataFiles, public: pa.Table | None
+) -> tuple[tuple[Column, ...], tuple[str, ...], int]:
+    path = data_files.train[0]
+    names = sheets.header(path, card)
+    called = {sheets.CANONICAL[role]: column for role, column in card.roles}
+    read_as: dict[str, str] = {}
+    n_values = 0
+    if public is not None:
+        features, widths = table_files.plan(card, public)
+        read_as = {feature.name: described(feature, width) for feature, width in zip(features, widths, strict=True)}
+        n_values = sum(widths)
+    elif card.kind == "embedding":
+        embedded = [name for name in names if name not in _ROLES]
+        read_as = dict.fromkeys(embedded, "numbers of an embedding, scaled to length 1")
+    columns = []
+    for name in names:
+        use = _ROLES.get(name) or ("feature" if name in read_as else "unused")
+        columns.append(Column(called.get(name, name), use, read_as.get(name, "")))
+    has_declared = bool(card.features) or card.kind != "table"
+    undeclared = () if has_declared else tuple(read_as)
+    return tuple(columns), undeclared, n_values
+
+
+def described(feature: Feature, width: int) -> str:
+    """How a feature becomes numbers, in words."""
+    if feature.low is not None and feature.high is not None:
+        return f"number from {feature.low:g} to {feature.high:g}"
+    if feature.categories:
+        return f"one of {len(feature.categories)} categories, or another"
+    return f"words, hashed to {width} values" if feature.is_text else "number of any size, squashed"
+
+
+def _assumed(card: DatasetCard, outlined: Outline, undeclared: tuple[str, ...], is_divided: bool) -> list[str]:
+    unit = {"text": "text", "tagged": "sentence", "image": "picture"}.get(card.kind, "row")
+    said = []
+    if is_divided:
+        side = f"all {unit}s of a person together" if card.has_people else f"each {unit} by a public coin of its own bytes"
+        share = card.held_out or HELD_OUT
+        said.append(
+            f"About {share:.0%} of the {unit}s, {side}, are the public test part: no budget protects them, and classes, "
+            "sizes and titles come from them."
+        )
+    if not card.n_train:
+        about = f"About {outlined.n_train:,} training examples"
+        said.append(f"{about}, four for each test example; a schema can give another number.")
+    if not card.classes:
+        labels = _some(outlined.classes)
+        said.append(f"The labels of the test part are public: {labels}. Others are learned, or left out.")
+    if undeclared:
+        said.append(
+            "Of its features nothing is declared: every number goes through one fixed public squashing, and words are "
+            "hashed; which columns hold numbers is read from the test part."
+        )
+    if card.has_people:
+        at_most = f"{card.per_person} {unit}{'s' * (card.per_person > 1)}"
+        said.append(f"The privacy unit is a person, of whom at most {at_most} count.")
+    elif card.kind in ("text", "table", "embedding"):
+        said.append(f"Every {unit} counts as another person: where people have several, name the column of the person.")
+    return said
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:12]) + (f" and {len(names) - 12:,} more" if len(names) > 12 else "")

@@ -1,0 +1,78 @@
+"""A run on the user's own data with nothing declared: its settings by public rules, and what they assume, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dpcl_core.backbones import catalog as backbones
+from dpcl_core.checks import default_delta
+from dpcl_core.data import catalog as datasets
+from dpcl_core.data import understood
+from dpcl_core.data.card import Kind
+from dpcl_core.errors import BadInput
+from dpcl_core.privacy.labels import people_to_be_named
+from dpcl_core.spec import PrivacySpec
+
+_TASKS = 2
+# The network of each kind: the first that can be used here. Without weights where the examples are numbers or words.
+_NETWORKS: Mapping[Kind, tuple[str, ...]] = {
+    "image": ("lite0", "convnext-cifar100", "pixels"),
+    "sensor": ("pixels",),
+    "text": ("minilm", "hashed-text"),
+    "tagged": ("minilm", "hashed-text"),
+    "table": ("pixels",),
+    "embedding": ("pixels",),
+}
+_USUAL_DELTA = 1e-5
+_SHARES = (0.1, 0.2, 0.3, 0.5)
+
+
+def settings(name: str) -> dict[str, object]:
+    """Raw settings of a run of the cosine classifier on own:NAME in two tasks, with a list of labels learned privately.
+
+    Its tasks are the sources where the data have some, else groups of classes. Tagged sentences, which need clients, get a
+    federated method. Raises BadInput as reading the data does, and for data of a single class.
+    """
+    facts, kind = datasets.facts(name), datasets.card(name).kind
+    network = next(one for one in _NETWORKS[kind] if backbones.available(backbones.card(one)) is None)
+    delta = min(_USUAL_DELTA, default_delta(facts.n_train))
+    privacy = PrivacySpec(delta=delta)
+    share = _label_share(privacy, facts.n_train // facts.n_classes)
+    raw: dict[str, object] = {
+        "data": {"dataset": name, "backbone": network}, "privacy": {"delta": delta, "label_share": share},
+    }  # fmt: skip
+    if kind == "tagged":
+        tasks = {"kind": "federated", "protocol": "domain-incremental", "clients": 2}
+        return {**raw, "method": "label-means", "labels": "prior-const", "scenario": tasks}
+    raw |= {"method": "cosine", "labels": "dp-learned"}
+    if len(facts.sources) > 1:
+        return {**raw, "scenario": {"kind": "source-incremental", "order": facts.sources}}
+    if facts.n_classes < _TASKS:
+        allowed = f"must have {_TASKS} labels or more in its test part: choose another column as target, or add rows"
+        raise BadInput(name, f"{facts.n_classes} label", allowed)
+    if facts.n_classes % _TASKS:  # class-incremental tasks are equally large; these may differ by one class
+        return {**raw, "scenario": {"kind": "i-blurry", "tasks": _TASKS, "disjoint_percent": 100}}
+    return {**raw, "scenario": {"kind": "class-incremental", "tasks": _TASKS}}
+
+
+def _label_share(privacy: PrivacySpec, class_size: int) -> float:
+    """The smallest share of epsilon for the list of labels with which a class of half the nominal size is on it more often
+    than not; by public numbers alone."""
+    for share in _SHARES:
+        usual = privacy.model_copy(update={"label_share": share})
+        if people_to_be_named(usual, privacy.usual_epsilon, _TASKS, class_size // 2) is not None:
+            return share
+    return _SHARES[-1]
+
+
+def assumed(name: str, raw: Mapping[str, object]) -> list[str]:
+    """What a run with these settings assumes, one sentence each, and what would make it better. Public facts alone."""
+    found = understood.of(name)
+    data, scenario = raw["data"], raw["scenario"]
+    assert isinstance(data, Mapping)
+    assert isinstance(scenario, Mapping)
+    features = f"{found.n_values} numbers of each row" if found.n_values else f"features of {data['backbone']}"
+    return [
+        f"{name}: {found.kind}; method {raw['method']} on {features}, {scenario['kind']} tasks, labels = {raw['labels']}.",
+        *found.assumed,
+    ]

@@ -1,0 +1,185 @@
+"""A file of one's own is taken in whole or refused in one sentence: no trace of a path, nothing half stored."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from dpcl_core import paths
+from dpcl_core.data import catalog, files, intake, own
+from dpcl_core.data.card import DatasetCard
+from dpcl_core.data.images import Images
+from dpcl_core.data.intake import Asked
+from dpcl_core.data.load import load
+from dpcl_core.data.schema import Columns
+from dpcl_core.errors import BadInput
+from dpcl_core.spec import DataSpec
+from tests.data.making import picture
+from tests.support import bad_files
+
+KINDS = {".csv": "text", ".tsv": "text", ".jsonl": "text", ".npz": "embedding", ".conll": "tagged", ".zip": "image",
+         ".parquet": "text"}  # fmt: skip
+
+
+def used(path: Path, asked: Asked | None = None) -> BadInput | None:
+    """None if the file can be used; else its error, whose sentence is checked."""
+    try:
+        with intake.taken_in(path, asked or Asked()) as name:
+            for _ in _pictures(name):
+                pass
+    except BadInput as error:
+        sentence = str(error)
+        assert "\n" not in sentence
+        assert str(path.parent) not in sentence
+        assert str(paths.home()) not in sentence
+        assert ".taken-" not in sentence
+        assert len(sentence) < 600
+        return error
+    return None
+
+
+def _pictures(name: str) -> list[object]:
+    """All pictures decoded, as a network would."""
+    found = load(DataSpec(dataset=name))
+    parts = [part.images for part in (found.train, found.test) if isinstance(part.images, Images)]
+    return [batch for images in parts for batch in images.batches(8, 3, 50)]
+
+
+def stored() -> list[str]:
+    """What is kept of own data, hidden files included."""
+    root = paths.home() / "data"
+    return sorted(path.name for path in root.iterdir()) if root.exists() else []
+
+
+@pytest.mark.parametrize("ending", bad_files.GOOD)
+def test_every_form_is_taken_in(ending: str, data_dir: Path, tmp_path: Path) -> None:
+    path = tmp_path / f"My file{ending}"
+    path.write_bytes(bad_files.GOOD[ending])
+    assert used(path) is None
+    assert stored() == ["My-file"]
+    assert own.names() == ["own:My-file"]
+    card = catalog.card("own:My-file")
+    assert card.kind == KINDS[ending]
+    assert len(load(DataSpec(dataset="own:My-file")).test) > 0
+    assert used(path) is None
+    assert stored() == ["My-file"], "the same file again takes its own place"
+    other = tmp_path / "other" / path.name
+    other.parent.mkdir()
+    other.write_bytes(path.read_bytes())
+    assert used(other) is None
+    assert stored() == ["My-file", "My-file-2"], "another file of that name takes nobody's place"
+
+
+def test_columns_of_other_names_have_a_role_by_option(data_dir: Path, tmp_path: Path) -> None:
+    path = tmp_path / "reviews.csv"
+    rows = [f"review {row},{'good' if row % 2 else 'bad'},p{row % 40},{row},x{row % 3}" for row in range(80)]
+    path.write_text("\n".join(["body,verdict,author,label,site", *rows]), encoding="utf-8")
+    columns = Columns(target="verdict", text="body", person="author", source="site")
+    assert used(path, Asked(columns, 2)) is None
+    card = catalog.card("own:reviews")
+    assert (card.kind, card.has_people, card.per_person) == ("text", True, 2)
+    found = load(DataSpec(dataset="own:reviews"))
+    assert (found.classes, [source.name for source in found.sources]) == (("bad", "good"), ["x0", "x1", "x2"])
+    error = used(path, Asked(Columns(target="stars")))
+    assert str(error) == "target = stars: must be a column of own:reviews/reviews.csv: body, verdict, author, label, site"
+    error = used(path, Asked(Columns(target="verdict"), 0))
+    assert error is not None
+    assert "per_person" in error.field
+
+
+def test_a_file_without_a_line_of_names_is_not_quoted(data_dir: Path, tmp_path: Path) -> None:
+    path = tmp_path / "iris.data.csv"
+    path.write_text("5.1,3.5,Iris-setosa\n4.9,3.0,Iris-setosa\n", encoding="utf-8")
+    error = used(path, Asked(Columns(target="species")))
+    assert "whose first line must name the columns; this one holds values" in str(error)
+    assert "Iris" not in str(error)
+
+
+@pytest.mark.parametrize("layout", ["{label}/{row}.jpg", "train/{label}/{row}.jpg", "{part}/{label}/{row}.jpg"])
+@pytest.mark.parametrize("is_zipped", [False, True])
+def test_photos_are_taken_in_as_people_have_them(layout: str, is_zipped: bool, data_dir: Path, tmp_path: Path) -> None:
+    members = {
+        layout.format(label="ab"[row % 2], row=row, part=("train", "test")[row % 3 == 0]): picture(row, (9, 7), kind="JPEG")
+        for row in range(60)
+    }
+    path = tmp_path / ("photos.zip" if is_zipped else "photos")
+    if is_zipped:
+        outer = {f"My photos/{name}": content for name, content in members.items()}
+        path.write_bytes(bad_files.zipped({**outer, "__MACOSX/My photos/._x.jpg": b"x", "My photos/.DS_Store": b"x"}))
+    for name, content in ({} if is_zipped else {**members, "notes.txt": b"x"}).items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_bytes(content)
+    assert used(path) is None
+    found = load(DataSpec(dataset="own:photos"))
+    assert found.classes == ("a", "b")
+    assert len(found.train) + len(found.test) == 60
+    assert len(found.test) == 20 if "{part}" in layout else 2 < len(found.test) < 25
+
+
+@pytest.mark.parametrize("name", bad_files.ODD)
+def test_odd_files_are_used_by_public_rules_or_refused(name: str, data_dir: Path, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(bad_files.ODD[name]())
+    error = used(path)
+    is_kept = {"formulas.csv", "long numbers.jsonl", "two labels.jsonl", "png bomb.zip", "nul.csv"}
+    assert (error is None) == (name in is_kept), error
+    assert len(stored()) == (error is None)
+
+
+def test_paths_that_are_no_files_are_refused(data_dir: Path, tmp_path: Path) -> None:
+    for what, path in bad_files.special_paths(tmp_path):
+        assert used(path) is not None, what
+    assert stored() == []
+
+
+def test_odd_paths_in_a_folder_of_own_data_are_refused(data_dir: Path) -> None:
+    """Not taken in, but put there by hand: the same sentences, and no waiting for a pipe."""
+    for place, (_, path) in enumerate(bad_files.special_paths(data_dir)):
+        folder = data_dir / f"d{place}"
+        folder.mkdir()
+        (folder / "train.csv").symlink_to(path)
+        with pytest.raises(BadInput):
+            load(DataSpec(dataset=f"own:d{place}"))
+    assert not [name for name in own.names() if name.startswith("own:d")]
+
+
+def test_after_any_error_nothing_is_kept_and_the_one_before_stays(data_dir: Path, tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_bytes(bad_files.GOOD[".csv"])
+    assert used(path) is None
+    before = (paths.home() / "data" / "mine" / "mine.csv").read_bytes()
+    path.write_bytes(before.replace(b"number", b"NUMBER"))
+
+    def stopped() -> None:
+        with intake.taken_in(path, Asked()) as name:
+            assert load(DataSpec(dataset=name)).train.images.strings[0].startswith("NUMBER")  # type: ignore[union-attr]
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stopped()
+    assert stored() == ["mine"]
+    assert (paths.home() / "data" / "mine" / "mine.csv").read_bytes() == before
+    assert files.roots(DatasetCard("own:x", "", "", "", "", 0, 0, 0))[0] == data_dir, "other own data are found again"
+
+
+def fuzzed(tmp_path: Path, seeds: range) -> None:
+    """Every form with seeded changes: used or refused, never anything else."""
+    for ending, good in bad_files.GOOD.items():
+        n_refused = 0
+        for seed in seeds:
+            path = tmp_path / f"f{ending}"
+            path.write_bytes(bad_files.mutated(good, random.Random(f"{ending} {seed}")))
+            n_refused += used(path) is not None
+        assert all(name.startswith("f") for name in stored()), "nothing hidden is left"
+        assert n_refused < len(seeds) or ending in (".npz", ".zip", ".parquet"), "most rows of lines can still be read"
+
+
+def test_changed_bytes_are_used_or_refused(data_dir: Path, tmp_path: Path) -> None:
+    fuzzed(tmp_path, range(12))
+
+
+@pytest.mark.slow
+def test_many_changed_bytes_are_used_or_refused(data_dir: Path, tmp_path: Path) -> None:
+    fuzzed(tmp_path, range(12, 400))

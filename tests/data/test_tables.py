@@ -1,0 +1,221 @@
+"""Tables and embeddings: a public map makes numbers of every row, whatever it holds, and of each row alone."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from dpcl_core.data import catalog, outline, table_features
+from dpcl_core.data.card import Feature
+from dpcl_core.data.dataset import Dataset
+from dpcl_core.data.load import load
+from dpcl_core.data.vectors import Vectors
+from dpcl_core.errors import BadInput
+from dpcl_core.spec import DataSpec
+from tests.data.making import write
+
+SCHEMA = """
+[columns]
+target = "died"
+[features.age]
+low = 0
+high = 100
+[features.sex]
+categories = ["f", "m"]
+"""
+
+
+def put(folder: Path, name: str, content: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(content, encoding="utf-8")
+
+
+def read(name: str = "own:mine") -> tuple[Dataset, NDArray[np.float32]]:
+    found = load(DataSpec(dataset=name))
+    assert isinstance(found.train.images, Vectors)
+    return found, found.train.images.values
+
+
+def test_declared_bounds_and_categories_and_nothing_else_decide_values(data_dir: Path) -> None:
+    mine = data_dir / "mine"
+    put(mine, "schema.toml", SCHEMA)
+    put(mine, "test.csv", "age,sex,died\n50,f,no\n50,m,yes\n")
+    put(mine, "train.csv", "age,sex,died\n25,f,no\n300,m,yes\n-5,x,yes\n,,no\nold,f,no\ninf,m,no\n")
+    found, values = read()
+    expected = [[-0.5, 1, 0, 0], [1, 0, 1, 0], [-1, 0, 0, 1], [0, 0, 0, 1], [0, 1, 0, 0], [1, 0, 1, 0]]
+    assert values.tolist() == expected
+    assert found.classes == ("no", "yes")
+    assert catalog.card("own:mine").kind == "table"
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet", "semicolons"])
+def test_every_form_of_a_table_gives_the_same_values(suffix: str, data_dir: Path) -> None:
+    names, rows = ("size", "colour", "label"), [("1.5", "red", "a"), ("200", "blue", "b"), ("-3", "red", "a")]
+    for split in ("train", "test"):
+        if suffix == "parquet":
+            columns = dict(zip(names, zip(*rows, strict=True), strict=True))
+            write(data_dir / "mine", split, size=[float(x) for x in columns["size"]], colour=list(columns["colour"]),
+                  label=list(columns["label"]))  # fmt: skip
+            continue
+        mark = {"csv": ",", "tsv": "\t", "semicolons": ";"}.get(suffix, ",")
+        content = "\n".join(mark.join(row) for row in (names, *rows)) + "\n"
+        if suffix == "jsonl":
+            objects = [dict(zip(names, (float(size), colour, label), strict=True)) for size, colour, label in rows]
+            content = "\n".join(map(json.dumps, objects))
+        put(data_dir / "mine", f"{split}.{'csv' if suffix == 'semicolons' else suffix}", content)
+    found, values = read()
+    put(data_dir / "other", "train.csv", "size,colour,label\n1.5,red,a\n200,blue,b\n-3,red,a\n")
+    put(data_dir / "other", "test.csv", "size,colour,label\n1.5,red,a\n200,blue,b\n-3,red,a\n")
+    _, expected = read("own:other")
+    assert np.array_equal(values, expected)
+    assert found.classes == ("a", "b")
+
+
+@given(st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=1, max_size=20))
+def test_squashing_is_bounded_and_of_each_number_alone(numbers: Sequence[float]) -> None:
+    column = np.array(numbers)
+    together = table_features.squashed(column)
+    assert together.shape == (len(numbers), 5)
+    assert np.abs(together).max() <= 1
+    alone = np.concatenate([table_features.squashed(column[place : place + 1]) for place in range(len(numbers))])
+    assert np.array_equal(together, alone)
+    assert not together[~np.isfinite(column)].any()
+
+
+def test_squashing_tells_numbers_apart_at_every_size() -> None:
+    """A factor of two is 0.69 of arsinh: 1.09 radians on the first circle, 2.18 on the second."""
+    for size in (1e-1, 1.0, 1e3, 1e6, 1e12):
+        near, twice = table_features.squashed(np.array([size, 2 * size]))
+        assert np.linalg.norm(near - twice) > 0.15, size
+    circle = table_features.squashed(np.array([1e3, 2e3]))[:, 1:3]
+    assert float(circle[0] @ circle[1]) == pytest.approx(math.cos(math.log(2) * math.pi / 2), abs=1e-5)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.one_of(st.none(), st.text()), min_size=1, max_size=8))
+def test_whatever_a_cell_holds_has_values_that_depend_on_it_alone(cells: list[str | None]) -> None:
+    cells = [cell if cell is None else cell.encode("utf-8", "ignore").decode() for cell in cells]
+    column = pa.chunked_array([pa.array(cells, pa.large_string())])
+    for feature in (Feature("x"), Feature("x", -1, 1), Feature("x", categories=("a",)), Feature("x", is_text=True)):
+        n_values = table_features.width(feature, column)
+        together = table_features.encoded({"x": column}, [feature], [n_values], len(cells))
+        alone = [
+            table_features.encoded({"x": column.slice(place, 1)}, [feature], [n_values], 1) for place in range(len(cells))
+        ]
+        assert np.isfinite(together).all()
+        assert np.abs(together).max() <= 1
+        assert np.array_equal(together, np.concatenate(alone))
+
+
+def test_embeddings_of_any_width_have_length_one(data_dir: Path) -> None:
+    rows = np.array([[3, 4, 0], [1e30, 0, 0], [0, 0, 0], [np.nan, 1, 1], [np.inf, 0, 0]])
+    (data_dir / "mine").mkdir()
+    for split in ("train", "test"):
+        np.savez(data_dir / "mine" / f"{split}.npz", x=rows, y=np.array([5, 5, 7, 7, 5]))
+    found, values = read()
+    assert np.allclose(values, [[0.6, 0.8, 0], [1, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0]])
+    assert found.classes == ("5", "7")
+    lists = [[3.0, 4.0, 0.0], [1.0, 0.0], None]
+    write(data_dir / "lists", "test", embedding=lists, label=["a", "b", "a"])
+    write(data_dir / "lists", "train", embedding=lists, label=["a", "b", "a"])
+    _, values = read("own:lists")
+    assert np.allclose(values, [[0.6, 0.8, 0], [0, 0, 0], [0, 0, 0]])
+
+
+def test_pickled_objects_and_bombs_are_no_embeddings(data_dir: Path) -> None:
+    mine = data_dir / "mine"
+    mine.mkdir()
+    np.savez(mine / "a.npz", x=np.array([{"a": 1}], dtype=object), y=np.array(["a"]))
+    with pytest.raises(BadInput, match="pickled objects could run any program"):
+        load(DataSpec(dataset="own:mine"))
+    np.savez(mine / "a.npz", x=np.zeros((3, 2)))
+    with pytest.raises(BadInput, match="label"):
+        load(DataSpec(dataset="own:mine"))
+
+
+def test_equal_rows_are_not_all_on_one_side_and_one_more_moves_no_other(data_dir: Path) -> None:
+    sizes = []
+    for n in (400, 401):
+        put(data_dir / f"n{n}", "all.csv", "x,label\n" + "1,a\n" * n + "2,b\n" * 400)
+        card = catalog.card(f"own:n{n}")
+        (found,) = catalog.outlines(card)
+        assert found is not None
+        sizes.append((np.bincount(found.train.labels), np.bincount(found.test.labels)))
+    # 80 of 400 in expectation, with a standard deviation of 8.
+    assert all(40 < count < 120 for count in sizes[0][1])
+    assert sum(abs(np.concatenate(sizes[0]) - np.concatenate(sizes[1]))) == 1
+
+
+def test_the_rows_of_a_person_are_bounded_and_on_one_side(data_dir: Path) -> None:
+    """Of each person at most two rows count, in training and test; another person's rows change none of them."""
+    draw = np.random.default_rng(3)
+    rows = [(f"p{person}", draw.integers(1000), "ab"[person % 2]) for person in range(150) for _ in range(person % 6)]
+    head = '[columns]\ntarget = "y"\nperson = "who"\n'
+    kept = []
+    for place, left in enumerate((rows, [row for row in rows if row[0] != "p59"])):
+        folder = data_dir / f"d{place}"
+        put(folder, "schema.toml", f"per_person = 2\n{head}")
+        put(folder, "all.csv", "who,x,y\n" + "".join(f"{who},{x},{y}\n" for who, x, y in left))
+        (found,) = catalog.outlines(catalog.card(f"own:d{place}"))
+        assert found is not None
+        parts = [[left[row] for row in part.rows.tolist()] for part in (found.train, found.test)]
+        people = [[who for who, _, _ in part] for part in parts]
+        assert max(part.count(who) for part in people for who in part) == 2
+        assert not set(people[0]) & set(people[1])
+        kept.append(parts)
+    for whole, without in zip(*kept, strict=True):
+        assert [row for row in whole if row[0] != "p59"] == without
+    assert sum(row[0] == "p59" for part in kept[0] for row in part) == 2
+
+
+def test_the_kept_rows_of_a_person_depend_on_that_persons_usable_rows_alone(data_dir: Path) -> None:
+    """An unusable row takes no place of a usable one."""
+    put(data_dir / "mine", "schema.toml", 'classes = ["a", "b"]\n[columns]\ntarget = "y"\nperson = "who"\n')
+    put(data_dir / "mine", "test.csv", "who,x,y\nt1,1,a\nt2,2,b\n")
+    put(data_dir / "mine", "train.csv", "who,x,y\n" + "p,1,nobody has it\n" * 20 + "p,5,a\n,6,a\n,7,b\n")
+    card = catalog.card("own:mine")
+    (found,) = catalog.outlines(card)
+    assert found is not None
+    assert found.train.rows.tolist() == [20, 21, 22], "rows without a person are a person each"
+    assert outline.outline(card, catalog.files.find(card)).train.labels.tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("schema", "sentence"),
+    [
+        ("[features.age]\nlow = 5", "must have both low and high"),
+        ("[features.age]\nlow = 5\nhigh = 5", "must have a low below its high"),
+        ('[features.age]\nlow = 0\nhigh = 5\ncategories = ["a"]', "only one of them"),
+        ("[features.height]\nlow = 0\nhigh = 5", "features.height = no such column: must be one of the columns age, sex"),
+        ('[columns]\ntarget = "dead"', "target = dead: must be a column of own:mine/train.csv: age, sex, died"),
+        ("per_person = 0", "greater than or equal to 1"),
+    ],
+)
+def test_a_wrong_schema_is_refused_in_one_sentence(schema: str, sentence: str, data_dir: Path) -> None:
+    put(data_dir / "mine", "schema.toml", schema)
+    for split in ("train", "test"):
+        put(data_dir / "mine", f"{split}.csv", "age,sex,died,label\n50,f,no,x\n50,m,yes,y\n")
+    with pytest.raises(BadInput) as caught:
+        load(DataSpec(dataset="own:mine"))
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_months_and_sites_are_sources(data_dir: Path) -> None:
+    rows = [(f"2024-0{1 + row % 3}-1{row % 9}", row % 7, "ab"[row % 2]) for row in range(60)]
+    content = "day,x,y\n" + "".join(f"{day},{x},{y}\n" for day, x, y in rows)
+    put(data_dir / "mine", "schema.toml", '[columns]\ntarget = "y"\ntime = "day"\n')
+    put(data_dir / "mine", "test.csv", content)
+    put(data_dir / "mine", "train.csv", content + "2031-01-01,5,a\nyesterday,5,a\n")
+    found, values = read()
+    assert [source.name for source in found.sources] == ["2024-01", "2024-02", "2024-03"]
+    assert len(values) == 60, "another month and no date at all are no examples"

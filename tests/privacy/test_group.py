@@ -1,0 +1,108 @@
+"""Several rows of one person: the group bound against closed forms, and a run whose unit is the person."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import dp_accounting as dp
+import numpy as np
+import pytest
+
+from dpcl_core import checks, engine
+from dpcl_core.errors import BadInput
+from dpcl_core.events import CellFinished, TaskLearned
+from dpcl_core.methods import catalog as methods
+from dpcl_core.privacy import card, gaussian, group
+from dpcl_core.privacy.accounting import LabelListDpEvent, Pld
+from dpcl_core.spec import PrivacySpec, RunSpec
+from tests.data.conftest import data_dir  # noqa: F401
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+@pytest.mark.parametrize("sigma", [2.0, 10.0])
+def test_of_a_gaussian_the_bound_is_above_the_exact_epsilon_of_the_group(sigma: float, size: int) -> None:
+    """m rows move a sum by m: exactly a Gaussian of noise sigma / m. The chain of neighbours can only be worse."""
+    found = group.epsilon_of(Pld(), [dp.GaussianDpEvent(sigma)], 1e-5, "add-remove", size)
+    exact = Pld().epsilon([dp.GaussianDpEvent(sigma / size)], 1e-5, "add-remove")
+    assert found == exact if size == 1 else exact < found < 2 * exact
+
+
+def test_of_a_decision_the_bound_is_exact() -> None:
+    """A list's worst case is (e, d)-DP and no better: m rows have m e at d (1 + exp(e) + ...), so at less delta no bound."""
+    event, size = LabelListDpEvent(0.1, 1e-6), 3
+    grown = 1e-6 * sum(math.exp(0.1 * place) for place in range(size))
+    assert group.epsilon_of(Pld(), [event], 1.001 * grown, "add-remove", size) == pytest.approx(0.3, rel=1e-4)
+    assert math.isinf(group.epsilon_of(Pld(), [event], 0.99 * grown, "add-remove", size))
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+def test_noise_for_a_rows_budget_keeps_a_person_within_the_asked_one(size: int, adjacency: str) -> None:
+    privacy = PrivacySpec(epsilons=(0.5, 4.0, math.inf), delta=1e-6, adjacency=adjacency)  # type: ignore[arg-type]
+    of_row = group.for_a_row(privacy, size)
+    assert of_row.epsilons[-1] == math.inf
+    for asked, epsilon in zip(privacy.epsilons[:-1], of_row.epsilons, strict=False):
+        sigma = gaussian.sigma(epsilon, of_row.delta, gaussian.SENSITIVITY[privacy.adjacency])
+        event = dp.GaussianDpEvent(sigma)
+        spent = group.epsilon_of(Pld(), [event], privacy.delta, privacy.adjacency, size)
+        assert spent <= asked * (1 + 1e-5)
+        less = dp.GaussianDpEvent(0.5 * sigma)
+        assert group.epsilon_of(Pld(), [less], privacy.delta, privacy.adjacency, size) > asked
+
+
+def hospital(folder: Path, per_person: int, n_people: int = 300) -> None:
+    """Visits of patients: half of them have four, the others one."""
+    draw = np.random.default_rng(0)
+    lines = ["patient,pressure,outcome"]
+    for person in range(n_people):
+        for _ in range(1 if person % 2 else 4):
+            is_high = draw.integers(2)
+            lines.append(f"p{person},{100 + 40 * is_high + draw.integers(10)},{'ab'[is_high]}")
+    folder.mkdir(parents=True)
+    (folder / "visits.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    schema = f'per_person = {per_person}\n[columns]\ntarget = "outcome"\nperson = "patient"\n'
+    (folder / "schema.toml").write_text(schema, encoding="utf-8")
+
+
+def spec(method: str = "cosine", **more: object) -> RunSpec:
+    raw = {
+        "method": method, "data": {"dataset": "own:mine"}, "labels": "prior-const", "seeds": [0],
+        "scenario": {"kind": "class-incremental", "tasks": 2}, "privacy": {"epsilons": [1.0, 4.0], "delta": 1e-5}, **more,
+    }  # fmt: skip
+    return checks.parse(raw)
+
+
+@pytest.mark.parametrize("per_person", [1, 3])
+@pytest.mark.parametrize("labels", ["prior-const", "dp-learned"])
+def test_the_unit_of_a_run_with_a_column_of_people_is_the_person(
+    per_person: int, labels: str, data_dir: Path  # noqa: F811
+) -> None:
+    hospital(data_dir / "mine", per_person)
+    events = list(engine.run(spec(labels=labels)))
+    finished = [event for event in events if isinstance(event, CellFinished)]
+    assert [event.cell.epsilon for event in finished] == [1.0, 4.0]
+    assert {event.cell.epsilon for event in events if isinstance(event, TaskLearned)} == {1.0, 4.0}
+    for event in finished:
+        assert event.guarantee.unit.startswith("one person")
+        assert 0.3 * event.cell.epsilon < event.guarantee.epsilon <= event.cell.epsilon * (1 + 1e-4)
+        assert event.guarantee.delta == 1e-5
+        assert any(f"at most {per_person} row" in line for line in event.guarantee.assumptions)
+        assert event.guarantee.composition.startswith("group bound" if per_person > 1 else "parallel")
+        assert event.ledger is not None
+        assert event.ledger.rows_per_unit == per_person
+    (document,) = [json.dumps(card.document("0" * 12, "cosine", "own:mine", finished))]
+    assert {one.verdict for one in card.verify(document.encode())} == {"matches"}
+    changed = document.replace('"rows_per_unit": 3', '"rows_per_unit": 2')
+    if per_person > 1:
+        assert {one.verdict for one in card.verify(changed.encode())} == {"differs"}
+
+
+def test_methods_that_cannot_protect_a_person_say_which_can(data_dir: Path) -> None:  # noqa: F811
+    hospital(data_dir / "mine", 1)
+    federated = {"kind": "federated", "clients": 5, "tasks": 2}
+    for method, changes in (("l2dp-ml", {}), ("dp-fedavg", {"scenario": federated})):
+        with pytest.raises(BadInput, match="column of people: take cosine, peft-ensemble") as refused:
+            checks.check(spec(method, **changes))
+        assert methods.card(str(refused.value.fix["method"])).guarantee == "proved"
