@@ -18,7 +18,7 @@ PAGES = {
         ("playground", "Playground"), ("privacy", "Privacy"), ("tokens", "Sensitive words"), ("anchors", "Matching clients"),
     ],
     "Experiment": [
-        ("questions", "Questions"), ("train", "Train"), ("runs", "Runs"), ("compare", "Compare"),
+        ("questions", "Questions"), ("data", "Your data"), ("train", "Train"), ("runs", "Runs"), ("compare", "Compare"),
         ("published", "Published numbers"),
     ],
     "": [("about", "About")],  # no group: a link, which the style sheet puts at the end

@@ -22,7 +22,7 @@ from pathlib import Path, PurePosixPath
 from pydantic import ValidationError
 
 from dpcl_core import paths
-from dpcl_core.data import catalog, files, schema
+from dpcl_core.data import catalog, files, own, schema
 from dpcl_core.data.files import PICTURES, TABLES
 from dpcl_core.errors import BadInput, DataMissing, first_of
 from dpcl_core.spec import DataSpec
@@ -42,10 +42,14 @@ _KEPT = ("public.txt", "synthetic.txt")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is said of a file: the columns with a role, and how many rows of a person count (None: as its schema says)."""
+    """What is said of a file: the columns with a role, and how many rows of a person count (None: as its schema says).
+
+    `instead`: a schema in the place of the one beside the file.
+    """
 
     columns: schema.Columns = field(default_factory=schema.Columns)
     per_person: int | None = None
+    instead: schema.Schema | None = None
 
     def on(self, fields: schema.Schema) -> schema.Schema:
         """The schema with this in the place of its own. Raises BadInput for a number that is not allowed."""
@@ -65,11 +69,11 @@ def schema_beside(path: Path) -> Path:
 
 
 @contextmanager
-def taken_in(path: Path, asked: Asked) -> Iterator[str]:
+def taken_in(path: Path, asked: Asked, owner: str = "") -> Iterator[str]:
     """Within this context the file or folder is own:NAME, a copy that is kept under this name at the end.
 
     A copy taken in before from the same place is replaced. Raises BadInput for what cannot be used, with what to change;
-    then, and after any error within the context, nothing is kept.
+    then, and after any error within the context, nothing is kept. `owner`: a digest of the token of the visitor who asks.
     """
     root = paths.home() / "data"
     with _trouble(path):
@@ -80,12 +84,40 @@ def taken_in(path: Path, asked: Asked) -> Iterator[str]:
         with _trouble(path):
             folder = staged.rename(staged.parent / "kept" / name)
             (folder / _ORIGIN).write_text(origin, encoding="ascii")
+            (folder / own.OWNER).write_text(owner, encoding="ascii")
         with files.only_in(folder.parent):
             yield f"own:{name}"
         with _trouble(path):
             if (root / name).exists():
                 (root / name).rename(staged.parent / "replaced")
             folder.rename(root / name)
+
+
+def columns(path: Path) -> list[str]:
+    """The columns of a table as its file calls them; none for other data. Raises BadInput for a damaged file."""
+    from dpcl_core.data import sheets  # imported late, like pyarrow
+
+    suffix = _ALIKE.get(path.suffix.lower(), path.suffix.lower())
+    if suffix not in (*sheets.LINES, ".parquet"):
+        return []
+    return sheets.header(path, catalog.DatasetCard(f"own:{_slug(path)}", _slug(path), "", "", "", 0, 0, 0))
+
+
+def was_taken_in(name: str) -> bool:
+    """Whether own:NAME is a copy that was taken in, and not a folder that somebody put there."""
+    return (_home_of(name) / _ORIGIN).is_file()
+
+
+def forget(name: str) -> None:
+    """Deletes own:NAME, which was taken in. Raises BadInput where it cannot be deleted."""
+    if not was_taken_in(name):
+        raise BadInput("data", name, "was put on this computer by hand: delete its folder")
+    with _trouble(_home_of(name)):
+        shutil.rmtree(_home_of(name))
+
+
+def _home_of(name: str) -> Path:
+    return paths.home() / "data" / name.removeprefix("own:")
 
 
 @contextmanager
@@ -139,7 +171,7 @@ def _check(path: Path, name: str) -> None:
 def _declare(path: Path, folder: Path, asked: Asked) -> None:
     """Writes the schema: the one beside the file, with what was asked in its place."""
     beside = schema_beside(path)
-    fields = schema.parsed(beside, beside.name) if beside.exists() else schema.Schema()
+    fields = asked.instead or (schema.parsed(beside, beside.name) if beside.exists() else schema.Schema())
     (folder / schema.NAME).write_text(schema.written(_with_usual(asked.on(fields), folder)), encoding="utf-8")
 
 

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from dpcl_core.data import catalog, files, header
 from dpcl_core.data.cards import CARDS
 from dpcl_core.errors import BadInput
+
+OWNER = ".owner"  # beside the data: a digest of the token of the visitor who took them in; empty: from a terminal
+
+
+def owner(name: str) -> str:
+    """The digest of the owner's token of own:NAME; empty for data that belong to the whole computer."""
+    for root in files.roots(catalog.card(name)):
+        with suppress(OSError):
+            return (root / name.removeprefix("own:") / OWNER).read_text(encoding="ascii")
+    return ""
 
 
 def names() -> list[str]:

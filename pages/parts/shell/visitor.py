@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from hashlib import sha256
 from http.cookies import SimpleCookie
 from typing import Final
 
@@ -23,6 +24,11 @@ def token() -> str:
     if kept is None:
         kept = st.session_state.setdefault(_STATE, secrets.token_hex(16))
     return kept
+
+
+def digest() -> str:
+    """What is kept of this visitor's token beside what the visitor made."""
+    return sha256(token().encode()).hexdigest()
 
 
 def checked(text: str | None) -> str | None:

@@ -20,6 +20,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec
 from pages.parts.claims import privacy_bar
+from pages.parts.own_data import ownership
 from pages.parts.shell import fields, link, pickers
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
@@ -210,7 +211,7 @@ def _typed(view: View, name: str, title: str, options: list[str], shown: Callabl
 @st.cache_data(ttl=10, show_spinner=False)
 def _own() -> list[str]:
     """The names of the user's own datasets."""
-    return own.names()
+    return ownership.mine(own.names())
 
 
 def _dataset_title(name: str) -> str:

@@ -1,0 +1,43 @@
+"""Deletes runs for good: the runs of a dataset that its owner deletes."""
+
+from __future__ import annotations
+
+import json
+
+from sqlalchemy import Connection, delete, or_, select
+
+from dpcl_core.errors import BadInput
+from dpcl_core.runs.store import Store
+from dpcl_core.runs.tables import ACTIVE, metadata, runs
+
+
+def runs_on(store: Store, dataset: str) -> list[str]:
+    """The ids of all runs on a dataset, those of tunings and audits and deleted ones included, oldest first."""
+    with store.reading() as connection:
+        return _on(connection, dataset)
+
+
+def purge(store: Store, dataset: str) -> int:
+    """Deletes every run on a dataset with all that is stored of it; gives their number.
+
+    Raises BadInput while one is under way.
+    """
+    with store.writing() as connection:
+        ids = _on(connection, dataset)
+        under_way = connection.scalar(select(runs.c.id).where(runs.c.id.in_(ids), runs.c.status.in_(ACTIVE)))
+        if under_way is not None:
+            raise BadInput("run", under_way, "is under way on these data: stop it first")
+        for table in reversed(metadata.sorted_tables):
+            # Ids of studies, audits and sets are ids of runs, so that whatever refers to one of these goes with it.
+            of_run = [column for column in table.c if column.foreign_keys and column.name != "room"]
+            if table is runs:
+                of_run = [runs.c.id]
+            if of_run:
+                connection.execute(delete(table).where(or_(*(column.in_(ids) for column in of_run))))
+    return len(ids)
+
+
+def _on(connection: Connection, dataset: str) -> list[str]:
+    named = select(runs.c.id, runs.c.spec).where(runs.c.spec.contains(json.dumps(dataset)[1:-1], autoescape=True))
+    found = connection.execute(named.order_by(runs.c.number))
+    return [row.id for row in found if json.loads(row.spec).get("data", {}).get("dataset") == dataset]

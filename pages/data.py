@@ -1,0 +1,120 @@
+"""Data page: a file of the visitor's own, what was understood of it, its public schema, and the stream it makes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from dpcl_core.data import intake, schema
+from dpcl_core.data.intake import Asked
+from dpcl_core.errors import BadInput
+from pages.parts.own_data import kept, looking, schema_form, upload
+from pages.parts.shell import layout, state, style, visitor
+from pages.parts.shell.figure_card import CONFIG
+from pages.parts.shell.header import header
+from pages.parts.shell.text import plain
+
+HELP = """Bring a table, texts, pictures or embeddings. Nothing leaves this computer. What is **public** about the data is
+written in a schema: all that is shown before a private release depends on it and on the public test part alone. A part of
+the rows becomes that test part; no budget protects it."""
+_KINDS: Final = {
+    "image": "pictures", "text": "texts", "tagged": "sentences with entities", "table": "a table of features",
+    "embedding": "embeddings", "sensor": "windows of sensors",
+}  # fmt: skip
+_PLAN: Final = "The public plan alone: how many of your examples a task has is private, and no budget covers counting them."
+_FEATURES: Final = "own-features-of"
+_FIELDS: Final = {
+    "--data": "File", "--target": "Target", "--person": "Person", "--text": "Text", "--source": "Source", "--time": "Time",
+}  # fmt: skip
+
+
+@state.guarded
+def page() -> None:
+    """The page."""
+    header("Your data", "What would private learning make of data of your own?", help_text=HELP)
+    side, answer = layout.controls_and_answer()
+    with side:
+        path = upload.choose()
+        st.caption("Nothing leaves this computer.")
+    with answer:
+        if path is None:
+            st.markdown(
+                "Choose a file. You then see what was understood, say what the columns are, and see the tasks that a run "
+                "would learn."
+            )
+        else:
+            _file(path, side)
+        kept.listing()
+
+
+def _file(path: Path, side: DeltaGenerator) -> None:
+    """Draws the form of a file in `side`; then what was understood, and the button that keeps the file."""
+    try:
+        with side:
+            fields = _schema(path)
+        if fields is not None and fields.columns.target is None and intake.columns(path):
+            st.info("Choose the target: the column to predict.")
+            return
+        asked = Asked(instead=fields)
+        with st.spinner("Reading ..."):
+            looked = looking.looked(path, asked, style.is_dark())
+    except BadInput as refused:
+        st.error(plain(_in_words(refused)))
+        return
+    if st.session_state.get(_FEATURES) != (str(path), looked.features):
+        st.session_state[_FEATURES] = str(path), looked.features
+        st.rerun()  # the form can now offer them
+    _understood(looked)
+    with st.container(horizontal=True):
+        if st.button("Keep these data for runs", type="primary", key="own-keep"):
+            with intake.taken_in(path, asked, visitor.digest()) as name:
+                upload.discard()
+            st.session_state["own-kept"] = name
+        if fields is not None:
+            content = schema.written(fields, looked.features)
+            st.download_button("schema.toml", content, "schema.toml", key="own-schema", on_click="ignore")
+    if kept_as := st.session_state.get("own-kept"):
+        st.success(f"Kept as {plain(kept_as)}.")
+
+
+def _schema(path: Path) -> schema.Schema | None:
+    """The schema of the form; None where a schema lies beside the file. Raises BadInput."""
+    beside = intake.schema_beside(path)
+    if beside.exists():
+        st.markdown(f"Its schema is read from {plain(beside.name)}, which lies beside it.")
+        return None
+    known, features = st.session_state.get(_FEATURES, ("", ()))
+    return schema_form.form(intake.columns(path) if path.is_file() else [], features if known == str(path) else ())
+
+
+def _understood(looked: looking.Looked) -> None:
+    """Draws the columns, what is assumed, and the stream."""
+    with layout.card("own-understood"):
+        st.markdown(f"**What was understood: {_KINDS[looked.kind]}**")
+        if looked.columns:
+            rows = [tuple(map(plain, (one.name, one.use, one.read_as))) for one in looked.columns]
+            layout.table(("column", "used as", "read as"), rows, names=3)
+        for sentence in looked.assumed:
+            st.markdown(f"- {plain(sentence)}")
+    if looked.picture is not None:
+        with layout.card("own-stream"):
+            st.markdown(f"**The stream.** {plain(looked.picture.finding)}")
+            picture = looked.picture
+            st.plotly_chart(picture.figure, theme=None, width="stretch", key="own-chart", config=CONFIG, alt=picture.finding)
+            st.caption(_PLAN)
+
+
+def _in_words(refused: BadInput) -> str:
+    """The sentence of an error, with the form's names in the place of the command line's."""
+    sentence = str(refused)
+    for option, title in _FIELDS.items():
+        if refused.field == option:
+            sentence = title + sentence.removeprefix(option)
+    return sentence
+
+
+if __name__ == "__main__":
+    page()

@@ -1,0 +1,30 @@
+"""Whose data are whose. On a server that others reach, each browser sees its own data and those of the computer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import streamlit as st
+
+from dpcl_core.data import own
+from pages.parts.shell import visitor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_HERE: Final = ("localhost", "127.0.0.1", "::1")
+
+
+def is_shared() -> bool:
+    """Whether other computers reach this server."""
+    return st.get_option("server.address") not in _HERE
+
+
+def is_mine(name: str) -> bool:
+    """Whether this visitor may use own:NAME."""
+    return not is_shared() or own.owner(name) in ("", visitor.digest())
+
+
+def mine(names: Iterable[str]) -> list[str]:
+    """Those of the datasets that this visitor may use."""
+    return [name for name in names if is_mine(name)]

@@ -1,0 +1,59 @@
+"""Deleting a dataset deletes its runs with all that is stored of them, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import func, select
+
+from dpcl_core.errors import BadInput
+from dpcl_core.runs import purge, tables
+from dpcl_core.runs.audits import Audits
+from dpcl_core.runs.process import me
+from dpcl_core.runs.rooms import Rooms
+from dpcl_core.runs.sets import Sets
+from tests.support import replay
+
+
+def _on(dataset: str):
+    spec = replay.a_spec()
+    return spec.model_copy(update={"data": spec.data.model_copy(update={"dataset": dataset})})
+
+
+def _counts(store) -> dict[str, int]:
+    with store.reading() as connection:
+        every = tables.metadata.sorted_tables
+        return {table.name: connection.scalar(select(func.count()).select_from(table)) or 0 for table in every}
+
+
+def test_all_of_its_runs_go_and_all_others_stay(store):
+    other = replay.fill(store, _on("own:visits-2"), replay.recorded(replay.a_spec()))
+    Sets(store).create("preset", {"a": _on("digits"), "b": _on("digits")})
+    before, words = _counts(store), store.events(other)
+    run_id = replay.fill(store, _on("own:visits"), replay.recorded(replay.a_spec()))
+    Audits(store).create(run_id)
+    Sets(store).create("preset", {"a": _on("own:visits"), "b": _on("own:visits")})
+    rooms = Rooms(store)
+    code = rooms.open("Monday", "token")
+    rooms.join(code, "Ann")
+    rooms.add_run(code, "Ann", run_id)
+    assert len(purge.runs_on(store, "own:visits")) == 4, "a run, its audit and two of a set"
+    assert purge.purge(store, "own:visits") == 4
+    rooms.close(code, "token")
+    assert _counts(store) == before
+    assert store.events(other) == words
+
+
+def test_a_run_under_way_keeps_all_of_them(store):
+    for _ in range(2):
+        run_id = store.create(_on("own:visits"))
+    first = purge.runs_on(store, "own:visits")[0]
+    assert store.claim(first, me())
+    with pytest.raises(BadInput, match="stop it first"):
+        purge.purge(store, "own:visits")
+    assert [run.id for run in store.unfinished()] == [first, run_id]
+
+
+@pytest.mark.parametrize("name", ["own:%", "own:_isits", "own:visit", 'own:"visits', "visits"])
+def test_no_pattern_finds_more_than_its_own_name(store, name):
+    store.create(_on("own:visits"))
+    assert purge.purge(store, name) == 0
