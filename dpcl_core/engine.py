@@ -148,7 +148,7 @@ def _learn(
     observer = Observer(spec, cells, context)
     matrices: dict[Cell, list[tuple[float | None, ...]]] = {cell: [] for cell in cells}
     baselines = _baselines(learner, cells, streams)
-    reads = _reads(spec, context)
+    reads = _reads(spec, context, streams[seeds[0]])
     if isinstance(learner, Surveying):
         learner.survey({seed: streams[seed].tasks for seed in seeds}, ledgers)
     rounds = [{seed: streams[seed].tasks[step] for seed in seeds} for step in range(context.n_tasks)]
@@ -191,7 +191,7 @@ def _learn(
         )
 
 
-def _reads(spec: RunSpec, context: PublicContext) -> dict[str, Fact]:
+def _reads(spec: RunSpec, context: PublicContext, stream: TaskStream) -> dict[str, Fact]:
     """How an example becomes the learner's input: public facts that a kept classifier is used with."""
     form, network = context.form, backbones.card(spec.data.backbone)
     public = public_axes.public_part(network, spec.data.dataset) if context.n_axes else None
@@ -200,7 +200,9 @@ def _reads(spec: RunSpec, context: PublicContext) -> dict[str, Fact]:
         "network": network.name,
         "network_identity": extractor.identity(network.name, context.device, spec.data.resolution),
         "resolution": spec.data.resolution,
-        **({} if public is None else {"axes": public, "n_axes": context.n_inputs}),
+        "n_inputs": context.n_inputs,
+        "is_tagged": stream.metric == "entity-f1",
+        **({} if public is None else {"axes": public}),
         **({} if form is None else asdict(form)),
     }
 

@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, cast
 
 from dpcl_core import checks
+from dpcl_core.classifiers import folder
 from dpcl_core.data import catalog as datasets
 from dpcl_core.events import (
     CellFinished,
@@ -159,12 +160,13 @@ def _backing(given: Guarantee, spec: RunSpec) -> dict[str, JsonValue]:
     }
 
 
-def bundle(store: Store, run_id: str) -> dict[str, bytes]:
+def bundle(store: Store, run_id: str, *, unprotected: bool = False) -> dict[str, bytes]:
     """Every file of a run's export by name: CSV tables, spec.toml, command.txt, figures as HTML and SVG, the privacy card.
 
     If the method has several prediction rules: its tables under each, as accuracy-RULE.csv. If a language model was trained
     on texts that may be shown: tokens.csv, retained.csv and leaks.csv. If clients' lists were matched: list-entries.csv,
-    list-groups.csv, list-agreement.csv, list-anchors.csv and list-statistics.csv, the simulator's view.
+    list-groups.csv, list-agreement.csv, list-anchors.csv and list-statistics.csv, the simulator's view. The released
+    classifiers as classifier/…; those without a privacy bound only if `unprotected`.
 
     Raises BadInput for an unknown run.
     """
@@ -200,7 +202,8 @@ def bundle(store: Store, run_id: str) -> dict[str, bytes]:
         card.FILE: json.dumps(privacy_card, indent=1, ensure_ascii=False) + "\n",
         **_figures(result),
     }
-    return {name: content.encode() for name, content in texts.items()}
+    kept = folder.files(run.id, run.spec, events, store.classifiers(run.id), unprotected=unprotected)
+    return {name: content.encode() for name, content in texts.items()} | kept
 
 
 def text(events: Sequence[Event], spec: RunSpec, ceiling: float | None = None) -> str:

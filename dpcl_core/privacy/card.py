@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, ValidationError
 
 from dpcl_core.errors import BadInput, first_of
-from dpcl_core.events import CellFinished, JsonValue, Mechanism, MechanismKind, Spending, Written, plain_number
+from dpcl_core.events import CellFinished, Guarantee, JsonValue, Mechanism, MechanismKind, Spending, Written, plain_number
 from dpcl_core.privacy import statement
 from dpcl_core.privacy.protected import who
 from dpcl_core.spec import Adjacency, Cell, NoiseSource, Recurrence, Spec
@@ -78,6 +78,7 @@ class _Cell(Spec):
     recurrence: Recurrence | None
     parts: Mapping[str, Number]
     events: Annotated[tuple[Mapping[str, object], ...], Field(max_length=2000)] | None
+    statement: Mapping[str, str | tuple[str, ...]] = Field(default_factory=dict)  # in words, not checked
 
     @property
     def cell(self) -> Cell:
@@ -146,6 +147,21 @@ def _cell(event: CellFinished) -> dict[str, JsonValue]:
         "recurrence": None if ledger is None else ledger.recurrence,
         "parts": {name: plain_number(value) for name, value in guarantee.parts.items()},
         "events": None if ledger is None else [_event(entry, ledger.adjacency) for entry in ledger.entries],
+        "statement": _statement(guarantee),
+    }
+
+
+def _statement(given: Guarantee) -> dict[str, JsonValue]:
+    """The statement of a model as every surface shows it."""
+    said = statement.words(given)
+    return {
+        "headline": said.banner or said.headline,
+        "composition": given.composition,
+        "scope": given.scope,
+        "covered": list(said.covered),
+        "not_covered": list(said.not_covered),
+        "assumptions": list(said.assumptions),
+        "notes": list(said.caveats),
     }
 
 
