@@ -194,7 +194,8 @@ def _learn(
 def _reads(spec: RunSpec, context: PublicContext, stream: TaskStream) -> dict[str, Fact]:
     """How an example becomes the learner's input: public facts that a kept classifier is used with."""
     form, network = context.form, backbones.card(spec.data.backbone)
-    public = public_axes.public_part(network, spec.data.dataset) if context.n_axes else None
+    is_along = bool(context.n_axes) and spec.params.inputs == "features"  # an adapter has its axes among its arrays
+    public = public_axes.public_part(network, spec.data.dataset) if is_along else None
     return {
         "inputs": spec.params.inputs,
         "network": network.name,
