@@ -39,7 +39,7 @@ _READ = {
     "images": "The network itself was adapted: the arrays are what was trained in it, beside its public weights.",
     "text": "The language model itself was adapted: the arrays are what was trained in it, beside its public weights.",
 }
-_PERMUTED = "This run orders an example's values anew in every task: put them into the order of the task that is asked about."
+_PERMUTED = "This run orders an example's values anew in every task: put them into the order of the task asked about."
 
 
 class _Step(Spec):
@@ -69,13 +69,17 @@ class _Model(Spec):
 
 
 class Document(Spec):
-    """The document. `spec`: the run's settings, by which inputs are read. `left_out`: what is not here, and why."""
+    """The document. `spec`: the run's settings, by which inputs are read; `network_identity`: name, hash of the weights and
+    preprocessing. `together`: what all models give away together; `left_out`: what is not here, and why.
+    """
 
     format: Literal["released classifiers of a continual learner"] = "released classifiers of a continual learner"
     version: Literal[1] = 1
     run_id: str
     dataset: str
     spec: Mapping[str, object]
+    network: str
+    network_identity: str
     inputs: str
     axes: str | None
     models: tuple[_Model, ...]
@@ -131,6 +135,8 @@ def files(
         run_id=run_id,
         dataset=started.dataset_title,
         spec=spec.model_dump(mode="json"),
+        network=spec.data.backbone,
+        network_identity=str(facts.get("network_identity", "")),
         inputs=how,
         axes=AXES if axes else None,
         models=tuple(models),
@@ -176,6 +182,8 @@ def read(folder: Path, epsilon: float | None = None, seed: int | None = None, af
         raise BadInput("--after", number, f"must be one of {', '.join(map(str, steps))}")
     chosen = steps[number]
     by_file = {one.file: one for one in model.steps}
+    if missing := [name for name in chosen.files if name not in by_file]:
+        raise BadInput(DOCUMENT, missing[0], "must be the file of one of the model's steps")
     steps_read = tuple(
         Step(_arrays(place, name), by_file[name].classes, by_file[name].competing, by_file[name].facts)
         for name in chosen.files
@@ -194,7 +202,7 @@ def _model(cell: Cell, given: Guarantee, kept: Sequence[Classifier], names: Sequ
             _Step(
                 task=one.task + 1, name=names[one.task], rule=one.rule, file=file, files=(*earlier, file),
                 classes=one.classes, competing=one.competing, by_task=one.by_task, facts=one.facts,
-            )  # fmt: skip
+            )
         )
     said = statement.words(given)
     return _Model(
@@ -213,7 +221,7 @@ def _missing(spec: RunSpec, kept: Mapping[Cell, Sequence[Classifier]], n_tasks: 
     card = methods.CARDS.get(spec.method)
     if not any(kept.values()):
         own = card.no_classifier(spec.params) if card is not None else ""
-        return [own or "This run kept no classifier: its method names no rule, or it was stored before classifiers were kept."]
+        return [own or "This run kept no classifier: its method names no rule, or it is older than kept classifiers."]
     too_large = f"classifiers of a run may have {LARGEST // 1_000_000} MB together"
     found = [f"{_shown(cell)}: nothing was kept; {too_large}" for cell, of_cell in kept.items() if not of_cell]
     tasks = {one.task for of_cell in kept.values() for one in of_cell}
@@ -223,9 +231,9 @@ def _missing(spec: RunSpec, kept: Mapping[Cell, Sequence[Classifier]], n_tasks: 
 
 def _together(finished: Mapping[Cell, Guarantee]) -> str:
     """What all models of the run give away together, in words."""
-    parts = [f"{name}: epsilon {statement.shown(value)}" for given in finished.values() for name, value in given.parts.items()
-             if name.startswith(statement.OF_ALL)]  # fmt: skip
-    return parts[0] if parts else ""
+    parts = [part for given in finished.values() for part in given.parts.items()]
+    of_all = [f"{name}: epsilon {statement.shown(value)}" for name, value in parts if name.startswith(statement.OF_ALL)]
+    return of_all[0] if of_all else ""
 
 
 def _axes(facts: Mapping[str, Fact], kept: Sequence[Classifier]) -> bytes | None:

@@ -110,12 +110,14 @@ def _arrays(path: Path, content: bytes, shape: tuple[int, int, int] | None) -> A
     try:
         loaded = np.load(io.BytesIO(content), allow_pickle=False)
         arrays = {"features": loaded} if isinstance(loaded, np.ndarray) else _unpacked(path, loaded)
+    except BadInput:  # a ValueError, too
+        raise
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, NotImplementedError) as error:
         raise BadInput(FIELD, path.name, "must be an NPY or NPZ file without pickled objects") from error
     if (pictures := arrays.get("pictures")) is not None:
         if pictures.dtype != np.uint8 or pictures.ndim != 4 or pictures.shape[3] not in (1, 3) or not len(pictures):
-            raise BadInput(FIELD, "pictures", "must be whole numbers from 0 to 255 (uint8) in the form [n, height, width, 1 or 3]")
-        return Asked(_numbered(len(pictures)), Images(pictures, shape))
+            raise BadInput(FIELD, "pictures", "must be of type uint8 and of the form [n, height, width, 1 or 3]")
+        return Asked(_numbered(len(pictures)), Images(pictures.astype(np.uint8), shape))
     if (measured := arrays.get("windows")) is not None:
         form = (windows.SAMPLES, windows.AXES)
         if measured.dtype.kind != "f" or measured.shape[1:] != form or not np.isfinite(measured).all():
@@ -129,8 +131,9 @@ def _unpacked(path: Path, archive: np.lib.npyio.NpzFile) -> dict[str, NDArray[np
     known = [name for name in ("features", "pictures", "windows") if name in archive.files]
     if len(known) != 1:
         raise BadInput(FIELD, path.name, "must hold exactly one of the arrays features, pictures and windows")
-    if sum(one.file_size for one in archive.zip.infolist()) > _LARGEST:
-        raise BadInput(FIELD, path.name, f"must have {_LARGEST // 1_000_000} MB at most, unpacked")
+    with zipfile.ZipFile(path) as packed:
+        if sum(one.file_size for one in packed.infolist()) > _LARGEST:
+            raise BadInput(FIELD, path.name, f"must have {_LARGEST // 1_000_000} MB at most, unpacked")
     return {known[0]: archive[known[0]]}
 
 

@@ -61,8 +61,8 @@ def predicted(
     found = folders.read(folder, epsilon, seed, after)
     facts = found.steps[-1].facts
     competing = _competing(found, task)
-    shape = cast("tuple[int, ...] | None", facts.get("shape"))
-    pictures = cast("tuple[int, int, int]", shape) if shape is not None and len(shape) == 3 else None
+    shape = cast("tuple[int, ...]", facts.get("shape", ()))
+    pictures = (shape[0], shape[1], shape[2]) if len(shape) == 3 else None  # a window of a sensor has two sides
     given = files.read(asked, pictures, tagged=bool(facts["is_tagged"]))
     warnings = () if found.is_protected else (f"epsilon {found.cell.epsilon:g}: {folders.UNPROTECTED}",)
     values, more = _values(found, given, device)

@@ -106,7 +106,7 @@ def build() -> Parser:
         sub.add_argument("--store", metavar="URL")
         if name == "export":
             sub.add_argument("--to", required=True, metavar="DIR", help="folder to write into")
-            without = "also write classifiers that have no privacy bound; whoever gets them may learn about the people in the data"
+            without = "also write classifiers without a privacy bound: they may show who is in the data"
             sub.add_argument("--unprotected", action="store_true", help=without)
     text = "classify a picture, a folder of pictures, texts or features by a released classifier of an export"
     asked = add("predict", reading.predict, text)

@@ -109,9 +109,9 @@ def predict(options: argparse.Namespace) -> int:
     for line in found.warnings:
         say(f"warning: {line}")
     if options.json:
-        about = {"epsilon": plain_number(made_by.cell.epsilon), "seed": made_by.cell.seed, "after_task": made_by.task}
-        predictions: list[JsonValue] = [one.document() for one in found.predictions]
-        print_json({**about, "protected": made_by.is_protected, "warnings": list(found.warnings), "predictions": predictions})
+        cell, predictions = made_by.cell, [one.document() for one in found.predictions]
+        place = {"epsilon": plain_number(cell.epsilon), "seed": cell.seed, "after_task": made_by.task}
+        print_json({**place, "protected": made_by.is_protected, "warnings": found.warnings, "predictions": predictions})
         return 0
     say(f"epsilon {made_by.cell.epsilon:g}, seed {made_by.cell.seed}, after task {made_by.task}")
     for one in found.predictions:

@@ -30,7 +30,7 @@ ALSO = {
     "lora": ("naive", {**_ADAPTED, "params": {**_STEPS, "adapter": "lora"}}),
     "task given": ("agem", {**METHODS["agem"][1], "params": {"batch_size": 20, "epochs": 1, "head": "per-task"}}),
     "projected": ("independent-laplace", {"params": {"steps": 2, "project_to": 8}, "privacy": {"adjacency": "replace"}}),
-    "a network's features": ("dp-coeff-memory", {"labels": "prior-const", "data": {**_PICTURES, "backbone": "convnext-cifar100"}}),
+    "a network's features": ("dp-coeff-memory", {**_ADAPTED, "data": {**_PICTURES, "backbone": "convnext-cifar100"}}),
 }
 Arrays = Mapping[str, NDArray[np.generic]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +61,10 @@ class Step:
     competing: tuple[str, ...]
     facts: Mapping[str, Fact]
     task: int | None = None
+
+    def real(self, name: str) -> NDArray[np.floating]:
+        """An array of real numbers."""
+        return cast("NDArray[np.floating]", self.arrays[name])
 
     def chosen(self, scores: NDArray[np.floating]) -> NDArray[np.floating]:
         """The competing columns [n, competing] of scores [n, classes]."""

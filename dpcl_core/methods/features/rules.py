@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +14,18 @@ from dpcl_core.methods.features.linear_heads import Heads
 from dpcl_core.methods.features.prediction_rules import VoteAccumulator
 from dpcl_core.privacy.sums import unit_rows
 
+if TYPE_CHECKING:
+    from dpcl_core.methods.features.adapted_network import Kind
+
 Scores = NDArray[np.floating]
 
 
 def cosine(steps: Sequence[Step], inputs: NDArray[np.generic]) -> Scores:
     """Cosines [n, competing] of features [n, K] with class sums; -inf for a zero sum."""
     last = steps[-1]
-    sums = unit_rows(last.chosen(np.asarray(last.arrays["sums"]).T).T)
-    return np.where(sums.any(axis=1), unit_rows(inputs) @ sums.T, -np.inf)
+    sums = unit_rows(last.chosen(last.real("sums").T).T)
+    cosines: Scores = np.where(sums.any(axis=1), unit_rows(inputs) @ sums.T, -np.inf)
+    return cosines
 
 
 def heads(steps: Sequence[Step], inputs: NDArray[np.generic]) -> Scores:
@@ -34,9 +39,10 @@ def adapters(steps: Sequence[Step], inputs: NDArray[np.generic]) -> Scores:
 
 
 def _head(step: Step, inputs: NDArray[np.generic]) -> Scores:
-    weights, columns = np.asarray(step.arrays["weights"]), np.arange(len(step.classes))
+    weights, columns = step.real("weights"), np.arange(len(step.classes))
     allowed = np.asarray(step.arrays["labels"], dtype=np.bool_)[None]
-    return Heads(weights[None], columns, allowed, len(columns)).logits(inputs)[0]
+    logits: Scores = Heads(weights[None], columns, allowed, len(columns)).logits(inputs)[0]
+    return logits
 
 
 def _adapted(steps: Sequence[Step], inputs: NDArray[np.generic]) -> Iterator[Scores]:
@@ -47,17 +53,16 @@ def _adapted(steps: Sequence[Step], inputs: NDArray[np.generic]) -> Iterator[Sco
     from dpcl_core.methods.features.adapters import Adapter
 
     facts = steps[0].facts
-    resolution, rank, kind = facts["resolution"], facts["rank"], facts["adapter"]
-    assert isinstance(resolution, int | None)
-    assert isinstance(rank, int)
-    assert kind in ("film", "lora")
+    resolution, rank = cast("int | None", facts["resolution"]), cast(int, facts["rank"])
+    kind = cast("Kind", facts["adapter"])
     network = adaptable.load(str(facts["network"]), "cpu", resolution)
     for step in steps:
-        public = {name: np.asarray(step.arrays[f"{PUBLIC}{name}"]) for name in ("centre", "directions")
-                  if f"{PUBLIC}{name}" in step.arrays}  # fmt: skip
         weights = {name: torch.from_numpy(one) for name, one in step.arrays.items() if not name.startswith(PUBLIC)}
         columns = np.arange(len(step.classes))
-        axes = Axes("", **public) if public else None
+        axes = None
+        if f"{PUBLIC}centre" in step.arrays:
+            centre, directions = (step.real(f"{PUBLIC}{name}").astype(np.float32) for name in ("centre", "directions"))
+            axes = Axes("", centre, directions)
         yield Adapter(network, kind, rank, columns, len(columns), weights, axes).logits(inputs)
 
 
@@ -70,5 +75,6 @@ def _voted(steps: Sequence[Step], logits: Iterator[Scores]) -> Scores:
             if name in step.classes:
                 placed[0, :, place] = of_member[:, step.classes.index(name)]
         votes.add(placed)
-    vote: Vote = last.facts.get("vote", "argmax")  # type: ignore[assignment]
-    return votes.scores(vote)[vote][0]
+    vote = cast(Vote, last.facts.get("vote", "argmax"))
+    scores: Scores = votes.scores(vote)[vote][0]
+    return scores

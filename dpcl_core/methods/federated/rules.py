@@ -30,7 +30,7 @@ def nearest_mean(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[
     z = _along_axes(last, features(inputs))
     nearness = np.full((len(z), len(last.competing)), -np.inf)
     for step in steps:
-        for mean, name in zip(_along_axes(last, np.asarray(step.arrays["means"])), step.classes, strict=True):
+        for mean, name in zip(_along_axes(last, step.real("means")), step.classes, strict=True):
             if name in last.competing:
                 place = last.competing.index(name)
                 nearness[:, place] = np.maximum(nearness[:, place], -((z - mean) ** 2).sum(axis=1) / 2)
@@ -41,12 +41,12 @@ def mixed_prototypes(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDAr
     """Cosines [n, competing] of features to prototypes, after the anchor of the nearest key was mixed in."""
     last, z = steps[-1], features(inputs).astype(np.float64)
     names = ("keys", "prototypes", "anchors")
-    keys, prototypes, anchors = (last.chosen(np.asarray(last.arrays[name]).T).T for name in names)
+    keys, prototypes, anchors = (last.chosen(last.real(name).T).T for name in names)
     nearest = (z @ keys.T).argmax(axis=1)
     return unit_rows(z + float(cast(float, last.facts["mixing"])) * anchors[nearest]) @ prototypes.T
 
 
 def _along_axes(step: Step, rows: NDArray[np.floating]) -> NDArray[np.float64]:
     """Coordinates [n, axes] on the public axes of rows [n, d]."""
-    along: NDArray[np.float64] = (rows - step.arrays[f"{PUBLIC}centre"]) @ step.arrays[f"{PUBLIC}axes"]
+    along: NDArray[np.float64] = (rows - step.real(f"{PUBLIC}centre")) @ step.real(f"{PUBLIC}axes")
     return along

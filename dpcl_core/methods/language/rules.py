@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Literal, cast
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ def language(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.f
         forks = _forks(net, ready, labels, last, name)
         scores = evaluation.choice_scores(net, ready, texts, forks, last.classes, name, device="cpu")
     else:
-        rule = "whole" if reading == "whole" else "generate"
+        rule = cast("Literal['whole', 'generate']", reading)
         scores = evaluation.label_scores(net, ready, texts, labels, last.classes, name, rule, device="cpu")
     return last.chosen(scores)
 

@@ -62,8 +62,9 @@ class CoefficientMemory(LinearReadout):
 
     def rule(self, cell: Cell) -> Rule | None:
         """The largest score of features of unit length: random ones of an example's own values, or a network's."""
-        made = {"random": "relu", "seed": cell.seed, "n_features": self.params.features} if self._is_raw else {}
-        return self._rule(cell, unit_length=True, **made)
+        if not self._is_raw:
+            return self._rule(cell, unit_length=True)
+        return self._rule(cell, unit_length=True, random="relu", seed=cell.seed, n_features=self.params.features)
 
     def _released(self, seed: int, task: Task, ledgers: Mapping[Cell, Ledger]) -> quadratic.Quadratic:
         """The loss of a task, from one release for every budget; its examples are not read again."""

@@ -75,8 +75,9 @@ class NoisyRecords(LinearReadout):
     def rule(self, cell: Cell) -> Rule | None:
         """The largest score of an example's values, projected at random or scaled to [-1, 1], and a last 1."""
         size = self.params.project_to
-        made = {"random": "projection", "seed": cell.seed, "n_features": size} if size else {"centred": True}
-        return self._rule(cell, unit=self._unit, **made)
+        if not size:
+            return self._rule(cell, unit=self._unit, centred=True)
+        return self._rule(cell, unit=self._unit, random="projection", seed=cell.seed, n_features=size)
 
     def _stored(self, seed: int, task: Task, space: Sequence[int], ledgers: Mapping[Cell, Ledger]) -> quadratic.Quadratic:
         """The loss of a task, from the noisy copies of every budget. A sum over one copy is the copy itself."""

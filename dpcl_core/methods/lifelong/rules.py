@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from dpcl_core.data.dataset import Form
 from dpcl_core.events import Fact
 from dpcl_core.methods.common.classifier import Step
+from dpcl_core.methods.lifelong.cards.joint_network import NetworkName
+from dpcl_core.methods.lifelong.cards.l2dp_ml import FirstLayer
 from dpcl_core.methods.lifelong.independent_laplace import centred
 from dpcl_core.methods.lifelong.public_features import RandomProjection, RandomRelu
 from dpcl_core.privacy.sums import unit_rows
@@ -30,8 +32,7 @@ def readout(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.fl
         values = unit_rows(values).astype(np.float32)
     if "unit" in facts:
         values = np.hstack([float(cast(float, facts["unit"])) * values, np.ones((len(values), 1))])
-    weights = np.asarray(last.arrays["weights"])
-    return last.chosen(values.astype(np.float32) @ weights.T)
+    return last.chosen(values.astype(np.float32) @ last.real("weights").T)
 
 
 def network(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.floating]:
@@ -45,7 +46,7 @@ def network(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.fl
     made: nets.Network = (
         nets.build(layout, len(last.classes), 0)
         if architecture == "lifelong"
-        else sensor_nets.build(architecture, len(last.classes), 0)  # type: ignore[arg-type]
+        else sensor_nets.build(cast(NetworkName, architecture), len(last.classes), 0)
     )
     offset = last.arrays.get("offset")
     made.load_state_dict({name: torch.from_numpy(one) for name, one in last.arrays.items() if name != "offset"})
@@ -55,7 +56,7 @@ def network(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.fl
     assert isinstance(made, nets.Net)
     with torch.inference_mode():
         units = made.first(nets.tensor(inputs, layout))
-        first_layer = cast(encoder.FirstLayer, facts["first_layer"])
+        first_layer = cast(FirstLayer, facts["first_layer"])
         hidden = made.rest[1:](encoder.classifier_input(units, torch.from_numpy(offset), first_layer))
         return last.chosen(made.head(hidden.clamp(max=1) if facts["clips_hidden"] else hidden).numpy())
 
