@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from dpcl_core import checks, paths
-from dpcl_core.cli.output import print_json, print_study, say
+from dpcl_core.cli.output import print_json, print_looks, print_study, say
 from dpcl_core.errors import BadInput
 from dpcl_core.events import JsonValue, plain_number
 
@@ -57,6 +57,7 @@ def show(options: argparse.Namespace) -> int:
     print(f"{run.id}  {run.name}  {run.status}" + (f"  {run.error}" if run.error else ""))
     print(checks.command_line(run.spec))
     print(export.text(events, run.spec, ceilings.known(run.spec, store=store)), end="")
+    print_looks(store, run.spec)
     return 0
 
 
