@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib import import_module
 from typing import cast
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpcl_core import checks, metrics
 from dpcl_core.attacks import catalog as attacks
 from dpcl_core.backbones import axes as public_axes
-from dpcl_core.backbones import cache, pixels
+from dpcl_core.backbones import cache, extractor, pixels
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.backbones.extractor import pictures as as_pictures
 from dpcl_core.data import anchors, load
@@ -23,10 +23,21 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.data.dataset import Content, Dataset
 from dpcl_core.data.sentences import Sentences
 from dpcl_core.data.texts import TextForm, Texts
-from dpcl_core.events import AuditNote, CellFinished, Event, Note, Progress, References, Started, TaskLearned
+from dpcl_core.events import (
+    AuditNote,
+    CellFinished,
+    Event,
+    Fact,
+    Note,
+    Progress,
+    References,
+    Started,
+    TaskLearned,
+)
 from dpcl_core.explorers.catalog import Observer
 from dpcl_core.methods import axes, references
 from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.common import classifier
 from dpcl_core.methods.common.evaluation import evaluated, untrained
 from dpcl_core.methods.common.learner import Learner, Prefetching, PublicContext, Surveying
 from dpcl_core.methods.common.public_sizes import source_sizes
@@ -158,6 +169,7 @@ def _learn(
     observer = Observer(spec, cells, context)
     matrices: dict[Cell, list[tuple[float | None, ...]]] = {cell: [] for cell in cells}
     baselines = _baselines(learner, cells, streams)
+    reads = _reads(spec, context, streams[seeds[0]])
     if isinstance(learner, Surveying):
         learner.survey({seed: streams[seed].tasks for seed in seeds}, ledgers)
     rounds = [{seed: streams[seed].tasks[step] for seed in seeds} for step in range(context.n_tasks)]
@@ -171,6 +183,8 @@ def _learn(
                 matrices[cell].append((*result.by_task, result.ahead))
                 spent = ledgers[cell].epsilon()
                 yield TaskLearned(cell, step, result.by_task, result.pooled, spent, result.by_rule, result.ahead)
+                kept = classifier.kept(learner, cell, step, context, reads, spec.n_cells)
+                yield from () if kept is None else (kept,)
     seconds = coarse((time.perf_counter() - started) / len(cells))
     all_models = joint_release(ledgers) if 1 < len(cells) == len(list(spec.cells())) else None
     audits = _audits(spec) if methods.card(spec.method).guarantee == "nominal" else {}
@@ -196,6 +210,23 @@ def _learn(
             written(ledgers[cell]),
             baselines.get(cell, ()),
         )
+
+
+def _reads(spec: RunSpec, context: PublicContext, stream: TaskStream) -> dict[str, Fact]:
+    """How an example becomes the learner's input: public facts that a kept classifier is used with."""
+    form, network = context.form, backbones.card(spec.data.backbone)
+    is_along = bool(context.n_axes) and spec.params.inputs == "features"  # an adapter has its axes among its arrays
+    public = public_axes.public_part(network, spec.data.dataset) if is_along else None
+    return {
+        "inputs": spec.params.inputs,
+        "network": network.name,
+        "network_identity": extractor.identity(network.name, context.device, spec.data.resolution),
+        "resolution": spec.data.resolution,
+        "n_inputs": context.n_inputs,
+        "is_tagged": stream.metric == "entity-f1",
+        **({} if public is None else {"axes": public}),
+        **({} if form is None else asdict(form)),
+    }
 
 
 def coarse(seconds: float) -> float:

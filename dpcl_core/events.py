@@ -378,6 +378,30 @@ class CellFinished:
     untrained: tuple[float | None, ...] = ()
 
 
+Fact = bool | int | float | str | tuple[int, ...] | tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Classifier:
+    """A model's classifier after a task: what its learner has released, and nothing else.
+
+    `rule`: a function of `methods.rules`; `classes`: the class of each row of its arrays; `competing`: the classes that can
+    be predicted; `by_task`: those of each task so far, where the task of an example is known when it is predicted; `facts`:
+    public numbers and names; `uses_all`: the arrays of earlier tasks belong to it. `content`: the arrays as a safetensors
+    file, in base64; names of arrays that no example has changed begin with "public.".
+    """
+
+    cell: Cell
+    task: int
+    rule: str
+    classes: tuple[str, ...]
+    competing: tuple[str, ...]
+    by_task: tuple[tuple[str, ...], ...]
+    facts: Mapping[str, Fact]
+    uses_all: bool
+    content: str
+
+
 @dataclass(frozen=True, slots=True)
 class References:
     """Scores between which a run is read: mean accuracy over its tasks, in [0, 1], from public facts alone.
@@ -403,7 +427,19 @@ class Note:
 
 
 # A closed list: adding a kind is a design decision.
-Event = Started | References | Progress | TaskLearned | TokensScored | Retained | Leaks | Signatures | CellFinished | Note
+Event = (
+    Started
+    | References
+    | Progress
+    | TaskLearned
+    | Classifier
+    | TokensScored
+    | Retained
+    | Leaks
+    | Signatures
+    | CellFinished
+    | Note
+)
 Kind = TypeVar("Kind", bound=Event)
 _READERS: Mapping[str, TypeAdapter[Event]] = {kind.__name__: TypeAdapter(kind) for kind in get_args(Event)}
 

@@ -9,7 +9,8 @@ from dataclasses import asdict, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, cast
 
-from dpcl_core import checks
+from dpcl_core import checks, notebook
+from dpcl_core.classifiers import folder
 from dpcl_core.data import catalog as datasets
 from dpcl_core.events import (
     CellFinished,
@@ -28,11 +29,11 @@ from dpcl_core.events import (
     to_json,
 )
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import ceilings
+from dpcl_core.papers import ceilings, citations
 from dpcl_core.privacy import card, statement_text
 from dpcl_core.privacy.statement import kind, shown, standing, ways_out
 from dpcl_core.results import FIGURES, Result, references
-from dpcl_core.runs import frames
+from dpcl_core.runs import frames, looks
 from dpcl_core.spec import Cell, RunSpec
 
 if TYPE_CHECKING:
@@ -104,12 +105,17 @@ def _cell(finished: CellFinished, steps: Sequence[TaskLearned], spec: RunSpec) -
 
 
 def document_of(store: Store, run: Run) -> dict[str, JsonValue]:
-    """The document of a stored run, with `audits`: the results of its audits so far, the newest audit first."""
+    """The document of a stored run, with `audits`: the results of its audits so far, the newest audit first.
+
+    On one's own data also `looks`: how often they were used, and what that adds up to.
+    """
     from dpcl_core.runs.audits import Audits
 
     results: list[JsonValue] = [result.document() for audit in Audits(store).of_run(run.id) for result in audit.results]
     ceiling = ceilings.known(run.spec, store=store)
-    return {**document(run.id, run.status, run.spec, store.events(run.id), ceiling), "audits": results}
+    seen = looks.of(store, run.spec.data.dataset)
+    found = {**document(run.id, run.status, run.spec, store.events(run.id), ceiling), "audits": results}
+    return found if seen is None else {**found, "looks": cast(JsonValue, seen.document())}
 
 
 def _references(known: References) -> dict[str, JsonValue]:
@@ -159,12 +165,14 @@ def _backing(given: Guarantee, spec: RunSpec) -> dict[str, JsonValue]:
     }
 
 
-def bundle(store: Store, run_id: str) -> dict[str, bytes]:
-    """Every file of a run's export by name: CSV tables, spec.toml, command.txt, figures as HTML and SVG, the privacy card.
+def bundle(store: Store, run_id: str, *, unprotected: bool = False) -> dict[str, bytes]:
+    """Every file of a run's export by name: CSV tables, spec.toml, command.txt, figures as HTML and SVG, the privacy card, a
+    report that is one page, a notebook, BibTeX.
 
     If the method has several prediction rules: its tables under each, as accuracy-RULE.csv. If a language model was trained
     on texts that may be shown: tokens.csv, retained.csv and leaks.csv. If clients' lists were matched: list-entries.csv,
-    list-groups.csv, list-agreement.csv, list-anchors.csv and list-statistics.csv, the simulator's view.
+    list-groups.csv, list-agreement.csv, list-anchors.csv and list-statistics.csv, the simulator's view. The released
+    classifiers as classifier/…; those without a privacy bound only if `unprotected`.
 
     Raises BadInput for an unknown run.
     """
@@ -173,6 +181,7 @@ def bundle(store: Store, run_id: str) -> dict[str, bytes]:
     run = store.get(run_id)
     events = store.events(run_id)
     result = Result(run.id, run.name, run.spec, events, ceiling=ceilings.known(run.spec, store=store))
+    seen = looks.sentence(store, run.spec.data.dataset)
     tables = {"accuracy": result.scores, "metrics": result.metrics, "spent": result.spent}
     tables["guarantees"] = _guarantees(result)
     for of_rule in (replace(result, rule=rule) for rule in result.rules):
@@ -195,12 +204,16 @@ def bundle(store: Store, run_id: str) -> dict[str, bytes]:
         "spec.toml": checks.to_toml(run.spec),
         "command.txt": checks.command_line(run.spec) + "\n",
         "privacy.json": json.dumps(guarantees, indent=1, ensure_ascii=False) + "\n",
-        "privacy.txt": privacy_text(events),
+        "privacy.txt": privacy_text(events) + (f"{seen}\n" if seen else ""),
         # The privacy card, which anyone can check: every epsilon with the events it follows from.
+        "report.html": result.to_html(seen),
+        "notebook.ipynb": notebook.of(run.spec),
+        "citations.bib": citations.of(run.spec),
         card.FILE: json.dumps(privacy_card, indent=1, ensure_ascii=False) + "\n",
         **_figures(result),
     }
-    return {name: content.encode() for name, content in texts.items()}
+    kept = folder.files(run.id, run.spec, events, store.classifiers(run.id), unprotected=unprotected)
+    return {name: content.encode() for name, content in texts.items()} | kept
 
 
 def text(events: Sequence[Event], spec: RunSpec, ceiling: float | None = None) -> str:

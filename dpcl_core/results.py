@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from dpcl_core import checks, presets
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import unknown
 from dpcl_core.events import CellFinished, Event, Guarantee, References, Started, of_kind
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from dpcl_core.figures.picture import Picture
     from dpcl_core.privacy.statement import Standing
 
+_LONGEST_CARD = 500_000  # characters
 FIGURES = ("accuracy", "forgetting", "tradeoff")
 
 
@@ -164,14 +167,28 @@ class Result:
 
         return placement.warning(self.finals, self.references, score=self.score, standing=self.standing)
 
-    def to_html(self) -> str:
-        """A self-contained HTML page: the figures with their findings, where the run ended, and the privacy statement."""
-        from dpcl_core.figures import html
-        from dpcl_core.privacy import statement_text
+    def to_html(self, looks: str = "") -> str:
+        """A self-contained HTML page: question, finding, figures, statement, card, settings, how to repeat and cite it.
 
-        title, statement = self.name or method_title(self.spec), statement_text.text(self.guarantees)
-        said = [self.placed(self.spec.privacy.usual_epsilon), self.lost]
-        return html.report(title, [self.figure(name) for name in FIGURES], self.provenance, statement, said)
+        `looks`: how often the data were used, in a sentence.
+        """
+        from dpcl_core.figures import html
+        from dpcl_core.papers import citations
+        from dpcl_core.privacy import card, statement_text
+
+        finished = [*of_kind(self.events, CellFinished)]
+        given = card.document(self.run_id or "", self.spec.method, self.provenance.dataset, finished)
+        written = json.dumps(given, indent=1, ensure_ascii=False)
+        parts = {
+            "What is protected": "\n".join(line for line in (statement_text.text(self.guarantees), looks) if line),
+            "Privacy card": written if len(written) <= _LONGEST_CARD else f"It is beside this page, in {card.FILE}.",
+            "Settings": checks.to_toml(self.spec),
+            "How to repeat it": checks.command_line(self.spec),
+            "How to cite it": citations.of(self.spec),
+        }
+        title, said = self.name or method_title(self.spec), [self.placed(self.spec.privacy.usual_epsilon), self.lost]
+        pictures = [] if self.started is None else [self.figure(name) for name in FIGURES]
+        return html.report(title, question(self.spec), said, pictures, self.provenance.line(), parts)
 
     @cached_property
     def provenance(self) -> Provenance:
@@ -203,6 +220,12 @@ def references(spec: RunSpec, events: Sequence[Event], ceiling: float | None = N
     found = [*of_kind(events, References)] or [of_labels(spec)]
     known = (ceiling, ceilings.known(spec, of_kind(events, CellFinished)))
     return replace(found[-1], ceiling=max((value for value in known if value is not None), default=None))
+
+
+def question(spec: RunSpec) -> str:
+    """The question of the preset that these settings are a run of, else what any run asks."""
+    asked = (presets.about(name).question for name in presets.names() if spec in presets.variants(name).values())
+    return next(asked, f"What does privacy cost {method_title(spec)} on {spec.data.dataset}?")
 
 
 def rule_title(rule: str) -> str:

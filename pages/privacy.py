@@ -127,6 +127,7 @@ def _statement(view: View, result: Result) -> tuple[dict[str, object], Guarantee
         )  # fmt: skip
     chosen = chosen if chosen in guarantees else start
     privacy_bar.privacy_bar(guarantees, chosen=chosen, more=False)
+    privacy_bar.looks(result.spec.data.dataset)
     left, right = st.columns(2)
     with left:
         _full_statement(guarantees[chosen])

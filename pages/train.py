@@ -13,6 +13,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.public_sizes import of_spec
 from dpcl_core.results import Result
 from dpcl_core.spec import RunSpec
+from pages.parts.claims import privacy_bar
 from pages.parts.rooms import membership
 from pages.parts.shell import layout, state, status_line, stored_results
 from pages.parts.shell.header import actions, heading
@@ -125,6 +126,7 @@ def _controls(view: View) -> tuple[train_form.Values, RunSpec | None, str]:
             mending.button(view, values)
         elif spec is not None:
             noise_warning.show(spec)
+            privacy_bar.looks(spec.data.dataset)
             st.caption(_estimate(spec, device))
             if (layer := methods.layer(spec)) is not None:
                 st.caption(f"Layer: {plain(layer.title)}", help=plain(layer.words))

@@ -194,7 +194,8 @@ def test_a_spec_file_and_its_export_say_the_same(tmp_path: Path, capsys: pytest.
     status, out, _ = called("export", run_id, "--to", str(tmp_path / "out"), "--json", capsys=capsys)
     assert status == 0
     files = set(json.loads(out)["files"])
-    assert files == {path.name for path in (tmp_path / "out").iterdir()}
+    out_files = (path for path in (tmp_path / "out").rglob("*") if path.is_file())
+    assert files == {path.relative_to(tmp_path / "out").as_posix() for path in out_files}
     expected = {"accuracy.csv", "metrics.csv", "spec.toml", "accuracy.html", "privacy.txt", "privacy.json", "command.txt"}
     assert expected <= files
     assert checks.parse(checks.read_toml((tmp_path / "out" / "spec.toml").read_text(encoding="utf-8"))) == spec

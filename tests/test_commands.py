@@ -7,6 +7,7 @@ import shlex
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dpcl_core import checks, cli, paths, presets
@@ -51,8 +52,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, Path]:
-    """A finished run: its store, its id, and a folder with a SPEC.toml, the run's export in DIR, its card, and own data in
-    FOLDER."""
+    """A finished run: its store, its id, and a folder with a SPEC.toml, the run's export in DIR, its card, features in
+    INPUT.npz, and own data in FOLDER."""
     folder = tmp_path_factory.mktemp("commands")
     store = f"sqlite:///{folder / 'store.sqlite'}"
     sets = [part for value in SMALL for part in ("--set", value)]
@@ -63,6 +64,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, Path]:
     assert cli.main(["export", run_id, "--to", str(folder / "DIR"), "--store", store]) == 0
     (folder / "SPEC.toml").write_text(checks.to_toml(presets.load("digits-cosine")), encoding="utf-8")
     shutil.copy(folder / "DIR" / "privacy_card.json", folder)
+    np.savez(folder / "INPUT.npz", features=np.ones((2, 64), np.float32))
     (folder / "FOLDER").mkdir()
     for split in ("train", "test"):
         (folder / "FOLDER" / f"{split}.csv").write_text("text,label\nfine,good\npoor,bad\n", encoding="utf-8")

@@ -26,7 +26,7 @@ def test_readmes_results_are_those_of_the_records() -> None:
 def test_the_notebook_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DPCL_HOME", str(tmp_path))
     monkeypatch.delenv("DPCL_STORE", raising=False)
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    code, _ = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     exec(code, {})
 
 

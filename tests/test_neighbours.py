@@ -174,7 +174,8 @@ def test_through_every_method_the_terminal_and_all_files_are_the_same(
         found.append(outside.terminal(spec(method, changes, door[0]), tmp_path / str(place)))
     first, other = found
     assert first["run"][0] == 0, first["run"]  # type: ignore[index]
-    assert {"result.json", "privacy_card.json", "accuracy.csv", "command.txt"} <= first.keys()
+    assert {"result.json", "privacy_card.json", "accuracy.csv", "command.txt", "classifier.json"} <= first.keys()
+    assert any(name.endswith("-task-2.safetensors") for name in first), "the released classifier is among what is compared"
     assert "\n".join(outside.differences(other, first)) == ""
     references = first["result.json"]["references"]  # type: ignore[index]
     assert 0 <= references["chance"] <= 1

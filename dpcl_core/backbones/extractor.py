@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.backbones import catalog
 from dpcl_core.backbones.catalog import BackboneCard
+from dpcl_core.backbones.language import files as language
 from dpcl_core.data.dataset import Content
 from dpcl_core.data.images import Images
 from dpcl_core.errors import BadInput
@@ -52,6 +53,17 @@ def load(name: str, device: str = "cpu", resolution: int | None = None) -> Extra
     catalog.refuse_resolution(card, resolution)
     make = cast(Make, import_module(card.module).make)
     return make(card, device) if resolution is None else make(card, device, resolution=resolution)
+
+
+def identity(name: str, device: str = "cpu", resolution: int | None = None) -> str:
+    """The `identity` of the named extractor; for a language model its name and the hash of its weights.
+
+    Raises what `load` raises.
+    """
+    card = catalog.card(name)
+    if not card.is_language_model:
+        return load(name, device, resolution).identity
+    return f"{name}|{language.weights_digest(name, card.package.sha256 if card.package else None)}"
 
 
 def pictures(content: Content, name: str) -> Images:

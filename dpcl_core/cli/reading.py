@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from dpcl_core import checks, paths
-from dpcl_core.cli.output import print_json, print_study
+from dpcl_core.cli.output import print_json, print_looks, print_study, say
 from dpcl_core.cli.settings import asked_of
 from dpcl_core.errors import BadInput
 from dpcl_core.events import JsonValue, plain_number
@@ -59,6 +59,7 @@ def show(options: argparse.Namespace) -> int:
     print(f"{run.id}  {run.name}  {run.status}" + (f"  {run.error}" if run.error else ""))
     print(checks.command_line(run.spec))
     print(export.text(events, run.spec, ceilings.known(run.spec, store=store)), end="")
+    print_looks(store, run.spec)
     return 0
 
 
@@ -80,20 +81,44 @@ def list_runs(options: argparse.Namespace) -> int:
 
 def export(options: argparse.Namespace) -> int:
     from dpcl_core import export
+    from dpcl_core.classifiers import folder as exported
     from dpcl_core.runs.store import Store
 
     folder = Path(options.to)
-    files = export.bundle(Store(options.store), options.run_id)
+    files = export.bundle(Store(options.store), options.run_id, unprotected=options.unprotected)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
     except OSError as error:
         raise BadInput("--to", options.to, f"must be a folder that can be written: {error.strerror}") from error
+    for line in exported.remarks(files):
+        say(line)
     if options.json:
         print_json({"run_id": options.run_id, "files": sorted(files)})
     else:
         print("\n".join(str(folder / name) for name in sorted(files)))
+    return 0
+
+
+def predict(options: argparse.Namespace) -> int:
+    from dpcl_core.classifiers.predict import predicted
+
+    found = predicted(
+        Path(options.folder), Path(options.input), epsilon=options.epsilon, seed=options.seed, after=options.after,
+        task=options.task, device=options.device or "cpu",
+    )  # fmt: skip
+    made_by = found.classifier
+    for line in found.warnings:
+        say(f"warning: {line}")
+    if options.json:
+        cell, predictions = made_by.cell, [one.document() for one in found.predictions]
+        place = {"epsilon": plain_number(cell.epsilon), "seed": cell.seed, "after_task": made_by.task}
+        print_json({**place, "protected": made_by.is_protected, "warnings": found.warnings, "predictions": predictions})
+        return 0
+    say(f"epsilon {made_by.cell.epsilon:g}, seed {made_by.cell.seed}, after task {made_by.task}")
+    for one in found.predictions:
+        print(f"{one.name}  {one.label if one.label is not None else '(no class was released)'}")
     return 0
 
 

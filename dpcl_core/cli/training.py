@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dpcl_core import checks, packages
-from dpcl_core.cli.output import print_json, print_study, say
+from dpcl_core.cli.output import print_json, print_looks, print_study, say
 from dpcl_core.cli.settings import asked_of, spec_of, spec_of_stored
 from dpcl_core.errors import INPUT, BadInput, DataMissing
 from dpcl_core.events import Event, Note, Progress
@@ -46,6 +46,7 @@ def run(options: argparse.Namespace) -> int:
             print_json(export.document_of(store, run))
         else:
             print(export.text(events, spec, ceilings.known(spec, store=store)), end="")
+            print_looks(store, spec)
     return exit_status(run)
 
 

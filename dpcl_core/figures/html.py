@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from dpcl_core.figures import svg
 from dpcl_core.figures.picture import Picture, Provenance
 
 _HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
+_STYLE = (
+    '<meta name="viewport" content="width=device-width"><style>pre{white-space:pre-wrap;overflow-wrap:anywhere;'
+    "max-height:30rem;overflow-y:auto;padding:1rem;background:#f4f4f4}figure{margin:2rem 0}</style>"
+)
 _BODY = '<body style="font-family:sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem">'
 
 
@@ -21,16 +25,20 @@ def page(picture: Picture, provenance: Provenance | None) -> str:
     return f"{head}{_BODY}{body}<p>{source}</p></body></html>"
 
 
-def report(title: str, pictures: Sequence[Picture], provenance: Provenance, statement: str, said: Sequence[str] = ()) -> str:
-    """A page of several figures, drawn as SVG, and a plain-text privacy statement.
+def report(
+    title: str, question: str, said: Sequence[str], pictures: Sequence[Picture], source: str, parts: Mapping[str, str]
+) -> str:
+    """A page of several figures, drawn as SVG, and of plain text: it needs no other file.
 
-    `said`: sentences above the figures; empty ones are left out.
+    `said`: sentences above the figures, which follow from results, as the figures do. `parts`: texts below the figures by
+    heading. Empty ones are left out.
     """
-    drawn = "".join(f"{svg.drawn(picture)}{_finding(picture)}" for picture in pictures)
-    protection = f'<pre style="white-space:pre-wrap">{escape(statement)}</pre>'
-    head = f"{_HEAD.format(title=escape(title))}{_BODY}<h1>{escape(title)}</h1><p>{escape(provenance.line())}</p>"
-    above = "".join(f"<p><b>{escape(one)}</b></p>" for one in said if one)
-    return f"{head}{above}{drawn}<h2>What is protected</h2>{protection}</body></html>"
+    found = "".join(f"<p><b>{escape(one)}</b></p>" for one in said if one)
+    figures = ((svg.drawn(picture), _finding(picture)) for picture in pictures)
+    drawn = "".join(f"<figure>{figure}<figcaption>{finding}</figcaption></figure>" for figure, finding in figures)
+    below = "".join(f"<h2>{escape(name)}</h2><pre>{escape(text)}</pre>" for name, text in parts.items() if text)
+    head = f"{_HEAD.format(title=escape(title))}{_STYLE}{_BODY}<h1>{escape(title)}</h1><p>{escape(question)}</p>"
+    return f"{head}<section>{found}{drawn}</section><p>{escape(source)}</p>{below}</body></html>"
 
 
 def _finding(picture: Picture) -> str:

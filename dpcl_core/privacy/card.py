@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, ValidationError
 
 from dpcl_core.errors import BadInput, first_of
-from dpcl_core.events import CellFinished, JsonValue, Mechanism, MechanismKind, Spending, Written, plain_number
+from dpcl_core.events import CellFinished, Guarantee, JsonValue, Mechanism, MechanismKind, Spending, Written, plain_number
 from dpcl_core.privacy import statement
 from dpcl_core.privacy.protected import who
 from dpcl_core.spec import Adjacency, Cell, NoiseSource, Recurrence, Spec
@@ -79,6 +79,7 @@ class _Cell(Spec):
     parts: Mapping[str, Number]
     rows_per_unit: int = Field(1, ge=1, le=1000)
     events: Annotated[tuple[Mapping[str, object], ...], Field(max_length=2000)] | None
+    statement: Mapping[str, str | tuple[str, ...]] = Field(default_factory=dict)  # in words, not checked
 
     @property
     def cell(self) -> Cell:
@@ -148,6 +149,21 @@ def _cell(event: CellFinished) -> dict[str, JsonValue]:
         "parts": {name: plain_number(value) for name, value in guarantee.parts.items()},
         **({} if ledger is None or ledger.rows_per_unit == 1 else {"rows_per_unit": ledger.rows_per_unit}),
         "events": None if ledger is None else [_event(entry, ledger.adjacency) for entry in ledger.entries],
+        "statement": _statement(guarantee),
+    }
+
+
+def _statement(given: Guarantee) -> dict[str, JsonValue]:
+    """The statement of a model as every surface shows it."""
+    said = statement.words(given)
+    return {
+        "headline": said.banner or said.headline,
+        "composition": given.composition,
+        "scope": given.scope,
+        "covered": list(said.covered),
+        "not_covered": list(said.not_covered),
+        "assumptions": list(said.assumptions),
+        "notes": list(said.caveats),
     }
 
 

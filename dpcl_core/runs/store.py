@@ -8,6 +8,7 @@ A state changes by one UPDATE that names the states it may follow, so that of tw
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -26,10 +27,10 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from dpcl_core import checks, paths
 from dpcl_core.errors import BadInput, FailureKind
-from dpcl_core.events import CellFinished, Event, JsonValue, Note, from_json, to_json
+from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Note, from_json, to_json
 from dpcl_core.runs import database
 from dpcl_core.runs.process import Process
-from dpcl_core.runs.tables import ACTIVE, audits, cells, events, runs, set_runs, turns
+from dpcl_core.runs.tables import ACTIVE, audits, cells, classifiers, events, runs, set_runs, turns
 from dpcl_core.spec import RunSpec
 
 Status = Literal["queued", "starting", "running", "stopping", "cancelled", "failed", "lost", "finished"]
@@ -158,11 +159,15 @@ class Store:
     # Events
 
     def append(self, run_id: str, new_events: Sequence[Event]) -> None:
-        """Adds events to a run; only the process that carries it out calls this. Raises BadInput for an unknown run."""
+        """Adds events to a run; only the process that carries it out calls this. Raises BadInput for an unknown run.
+
+        Classifiers are kept aside: no page reads them.
+        """
         if not new_events:
             return
         now = time.time()
-        documents = [to_json(event) for event in new_events]
+        documents = [to_json(event) for event in new_events if not isinstance(event, Classifier)]
+        kept = [_classifier_row(run_id, event) for event in new_events if isinstance(event, Classifier)]
         with self.writing() as connection:
             last = connection.scalar(select(func.max(events.c.seq)).where(events.c.run_id == checked_id(run_id))) or 0
             rows = [
@@ -171,11 +176,23 @@ class Store:
             ]
             done = [_cell_row(run_id, document) for document in documents if document["event"] == "CellFinished"]
             try:
-                connection.execute(insert(events), rows)
+                if rows:
+                    connection.execute(insert(events), rows)
+                if kept:
+                    connection.execute(insert(classifiers), kept)
                 if done:
                     connection.execute(insert(cells), done)
             except IntegrityError as error:
                 raise BadInput("run", run_id, "must be a run of this store, each of its cells finishing once") from error
+
+    def classifiers(self, run_id: str) -> list[Classifier]:
+        """What the models of a run had released by the end of each task, in order of budget, seed and task."""
+        order = (classifiers.c.epsilon, classifiers.c.seed, classifiers.c.task)
+        query = select(classifiers.c.about, classifiers.c.arrays).where(classifiers.c.run_id == checked_id(run_id))
+        with self.reading() as connection:
+            rows = connection.execute(query.order_by(*order)).all()
+        found = [from_json({**row.about, "content": base64.b64encode(row.arrays).decode("ascii")}) for row in rows]
+        return cast(list[Classifier], found)
 
     def events_after(self, run_id: str, seq: int = 0) -> list[tuple[int, Event]]:
         """The events of a run after number `seq` (0: all), in order, each with its number."""
@@ -391,6 +408,12 @@ def _cell_row(run_id: str, document: Mapping[str, JsonValue]) -> dict[str, JsonV
         "guarantee": document["guarantee"],
         "seconds": document["seconds"],
     }
+
+
+def _classifier_row(run_id: str, event: Classifier) -> dict[str, object]:
+    place = {"run_id": run_id, "epsilon": event.cell.epsilon, "seed": event.cell.seed, "task": event.task}
+    about = {name: value for name, value in to_json(event).items() if name != "content"}
+    return {**place, "about": about, "arrays": base64.b64decode(event.content)}
 
 
 def _places(connection: Connection) -> dict[str, int]:

@@ -10,6 +10,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -72,6 +73,18 @@ cells = Table(
     Column("metrics", JSON, nullable=False),
     Column("guarantee", JSON, nullable=False),
     Column("seconds", Double, nullable=False),
+)
+
+# What each model had released by the end of a task; a run's are at most `methods.common.classifier.LARGEST` bytes.
+classifiers = Table(
+    "classifiers",
+    metadata,
+    Column("run_id", String(12), ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("epsilon", Double, primary_key=True),
+    Column("seed", BigInteger, primary_key=True),
+    Column("task", Integer, primary_key=True, autoincrement=False),
+    Column("about", JSON, nullable=False),  # the event without its arrays
+    Column("arrays", LargeBinary, nullable=False),  # a safetensors file
 )
 
 # A tuning is a run in the queue each time it is started or resumed; its id is that of its first run.

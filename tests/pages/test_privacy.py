@@ -185,3 +185,14 @@ def test_a_dropped_card_is_checked_and_a_changed_one_named(open_page: Open, home
     assert "epsilon is stated as 0.5, and the events give [0.9" in said[1]
     assert "must be the privacy_card.json of an export" in said[2]
     assert all(card.CHECK_FINDS in one for one in said[:2])
+
+
+@pytest.mark.parametrize("name", ["own:mine", "digits"])
+def test_looks_at_ones_own_data_are_counted_beside_the_statement(name: str, open_page: Open, store: Store) -> None:
+    spec = replay.a_spec(seeds=(0,))
+    spec = spec.model_copy(update={"data": spec.data.model_copy(update={"dataset": name})})
+    for _ in range(2):
+        run_id = replay.fill(store, spec, replay.recorded(spec))
+    said = words(open_page("privacy", run=run_id))
+    assert "Covered" in said
+    assert ("Looks at own:mine so far: 2 runs" in said) == (name == "own:mine")

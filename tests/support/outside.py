@@ -14,8 +14,11 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
 
+from safetensors import numpy as safetensors
+
 from dpcl_core import checks, cli
-from dpcl_core.events import CellFinished, Event, JsonValue, Note, Progress, References, Started, TaskLearned
+from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Note, Progress, References, Started, TaskLearned
+from dpcl_core.methods.common.classifier import PUBLIC
 from dpcl_core.spec import RunSpec
 
 RELEASED = {"accuracy", "pooled", "by_rule", "ahead", "metrics", "entity_f1", "AA", "AF", "BWT", "FWT", "Last", "Avg"}
@@ -23,7 +26,7 @@ TIMES = {"seconds"}
 CLAIMED = {"claim", "eps_claimed", "eps_terms"}  # L2DP-ML's claim: from norms of weights that its ledger gives no bound for
 AUDITED = {"eps_audit_lower", "lower_bound"}  # what an attack on invented data happened to prove
 LEFT_OUT = RELEASED | TIMES | AUDITED | CLAIMED
-SAID_OF_OWN_DATA = (Started, References, Progress, TaskLearned, CellFinished, Note)
+SAID_OF_OWN_DATA = (Started, References, Progress, TaskLearned, Classifier, CellFinished, Note)
 _AUDITED = re.compile(r"(proved at least |ε ≥ )\d+(\.\d+)?")
 _PLACED = re.compile(r", so [^.\n]*|^Cannot be told from guessing.*\n", re.MULTILINE)  # what accuracies say of one another
 _NUMBER = re.compile(r"[+-]?\d+\.\d+|\bnan\b|–|-(?= )")
@@ -37,6 +40,8 @@ def events(said: list[Event]) -> list[object]:
         told = {name: value for name, value in asdict(event).items() if name not in RELEASED | TIMES}
         if isinstance(event, Progress) and event.phase == "training":
             told["done"] = None
+        if isinstance(event, Classifier):  # a learned list, and with it the rows of arrays, is a release
+            told |= dict.fromkeys(("classes", "competing", "by_task", "content"))
         if not found or found[-1] != (type(event).__name__, told):
             found.append((type(event).__name__, told))
     return found
@@ -54,8 +59,8 @@ def terminal(spec: RunSpec, folder: Path) -> dict[str, object]:
     run_id = named.group(1)
     found["show"] = _called(["show", run_id, "--store", store])
     found["runs"] = _called(["runs", "--store", store])
-    found["export"] = _called(["export", run_id, "--to", str(out), "--store", store])
-    found |= {path.name: _file(path) for path in sorted(out.iterdir())} if out.is_dir() else {}
+    found["export"] = _called(["export", run_id, "--to", str(out), "--store", store, "--unprotected"])
+    found |= {path.name: _file(path) for path in sorted(out.rglob("*")) if path.is_file()}
     plain = json.dumps(found).replace(run_id, "RUN").replace(str(folder), "")
     return dict(json.loads(plain))
 
@@ -80,13 +85,26 @@ def _called(arguments: list[str]) -> tuple[int, str, str]:
     return status, numbers + _AUDITED.sub("", statement + rest), err.getvalue()
 
 
+def _classifier(content: bytes) -> JsonValue:
+    """Form and type of every released array, and all of a public one."""
+    arrays = safetensors.load(content)
+    return {
+        name: [array.dtype.name, list(array.shape), array.tobytes().hex() if name.startswith(PUBLIC) else None]
+        for name, array in arrays.items()
+    }
+
+
 def _file(path: Path) -> JsonValue:
+    if path.suffix == ".safetensors":
+        return _classifier(path.read_bytes())
     content = path.read_text(encoding="utf-8")
     if path.suffix == ".json":
         return _masked(json.loads(content))
     if path.suffix == ".csv":
         rows = list(csv.DictReader(io.StringIO(content)))
         return [{name: "" if _is_released(name, row) else value for name, value in row.items()} for row in rows]
+    if path.name == "report.html":  # without its section of figures and findings
+        return _AUDITED.sub("", re.sub(r"<section>.*</section>", "", content, flags=re.DOTALL))
     if path.suffix == ".html":  # a picture of accuracies: what it says of where they come from, but for the run's number
         return str(re.findall(r"<p>(.*?)</p>", content)[-1]).rpartition(" · ")[0]
     if path.suffix == ".svg":  # the same picture: its last text is where they come from
@@ -102,4 +120,6 @@ def _is_released(name: str, row: Mapping[str, str]) -> bool:
 def _masked(value: JsonValue) -> JsonValue:
     if isinstance(value, dict):
         return {name: None if name in LEFT_OUT else _masked(inner) for name, inner in value.items()}
+    if isinstance(value, str):
+        return _AUDITED.sub("", value)
     return [_masked(inner) for inner in value] if isinstance(value, list) else value

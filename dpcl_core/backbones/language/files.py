@@ -63,6 +63,17 @@ def bundled() -> Bundle:
     raise DataMissing(FIELD, BUNDLED, wanted)
 
 
+def weights_digest(name: str, packaged: str | None) -> str:
+    """SHA-256 of a language model's weights: of the bundled file, of its package's file, or of a hub model's files in order.
+
+    Raises what `bundled` and `folder` raise.
+    """
+    if packaged is not None or name == BUNDLED:
+        return packaged or bundled().weights_sha256
+    parts = sorted(folder(name.removeprefix(HUB)).glob("*.safetensors"))
+    return "+".join(weights_files.digest(path) for path in parts)
+
+
 def folder(model: str) -> Path:
     """The folder with a hub model's settings, tokenizer and weights, downloaded if necessary.
 

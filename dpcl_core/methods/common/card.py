@@ -59,6 +59,7 @@ class MethodCard:
     `printed`: the settings printed in its publication; they determine a run's layer.
     `table_names`: the method's and the variant's name in its publication's tables; the method's own name if they have none.
     `reference`: the method whose printed scores are shown beside its own and a repair's; "" if none.
+    `no_classifier`: one sentence, where its releases under these settings do not classify without its learner.
     `differences`: sentences on how a run differs from the publication, and on choices that the publication leaves open.
     """
 
@@ -76,6 +77,7 @@ class MethodCard:
     table_names: Callable[[RunSpec], tuple[str, str]] = lambda spec: (spec.method, "")
     reference: str = ""
     differences: Callable[[RunSpec], tuple[str, ...]] = lambda spec: ()
+    no_classifier: Callable[[Params], str] = lambda params: ""
     packages: tuple[str, ...] = ()
     trains_on: Literal["task", "all"] = "task"
     refuses: Callable[[RunSpec, PublicSizes], None] = lambda spec, facts: None

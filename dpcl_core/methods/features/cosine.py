@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
+from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.privacy.budget import training_budget
 from dpcl_core.privacy.labels import LabelLists, in_label_space, listed_labels
@@ -68,6 +69,12 @@ class CosineClassifier:
         place = self._seeds.index(cell.seed), self._epsilons.index(cell.epsilon)
         listed = listed_labels(self._released[place], self._n_classes)
         return {"sums": self._sums[place][listed], "labels": self._released[place][listed]}
+
+    def rule(self, cell: Cell) -> Rule:
+        """The released label whose sum has the largest cosine."""
+        released = self._released[self._seeds.index(cell.seed), self._epsilons.index(cell.epsilon)]
+        columns = listed_labels(released, self._n_classes)
+        return Rule("cosine", ("sums",), columns, np.flatnonzero(released))
 
     def cosines(self, seed: int, inputs: NDArray[np.generic]) -> NDArray[np.float64]:
         """Cosines [epsilons, n, classes] of inputs [n, K]; -inf for labels not released yet and for zero sums.

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
+from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.features.trainer import Model, Trainer, Work
 from dpcl_core.privacy.ledger import Ledger
@@ -40,6 +41,10 @@ class Naive:
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """The model after the last task."""
         return self._trainer.released(self._models[cell.seed], cell)
+
+    def rule(self, cell: Cell) -> Rule:
+        """The largest logit."""
+        return self._trainer.rule([self._models[cell.seed]], cell)
 
 
 make_learner = Naive

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
+from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.features.cards.non_cl import NonClParams
 from dpcl_core.methods.features.trainer import Model, Trainer, Work
@@ -51,6 +52,10 @@ class NonCl:
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """The last released model; nothing before the first release."""
         return self._trainer.released(self._models[cell.seed], cell) if cell.seed in self._models else {}
+
+    def rule(self, cell: Cell) -> Rule | None:
+        """The largest logit; None before the first release."""
+        return self._trainer.rule([self._models[cell.seed]], cell) if cell.seed in self._models else None
 
 
 make_learner = NonCl

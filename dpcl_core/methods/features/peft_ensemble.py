@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
+from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.features.cards.adaptation_params import MEMBER
 from dpcl_core.methods.features.cards.peft_ensemble import EnsembleParams
@@ -64,6 +65,10 @@ class PeftEnsemble:
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """The newest member; the others were released with their own tasks."""
         return self._trainer.released(self._members[cell.seed][-1], cell)
+
+    def rule(self, cell: Cell) -> Rule:
+        """The vote of all members."""
+        return self._trainer.rule(self._members[cell.seed], cell, {"vote": self._rule, "one_space": self._one_space})
 
 
 make_learner = PeftEnsemble

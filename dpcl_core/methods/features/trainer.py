@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from dpcl_core.backbones import axes as public_axes
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.backbones.axes import Axes
-from dpcl_core.events import Progress
+from dpcl_core.events import Fact, Progress
+from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd_cost import event, noise_multiplier
 from dpcl_core.methods.common.dpsgd_plan import Schedule
 from dpcl_core.methods.common.learner import PublicContext
@@ -138,6 +139,22 @@ class Trainer:
         labels = cast("NDArray[np.bool_]", arrays["labels"])
         listed = listed_labels(labels, self._context.n_classes)
         return {name: array[listed] if name in ("weights", "labels") else array for name, array in arrays.items()}
+
+    def rule(self, models: Sequence[Model], cell: Cell, votes: Mapping[str, Fact] | None = None) -> Rule:
+        """How the newest of a seed's models classifies, or all of them by these `votes`."""
+        masks = [cast("NDArray[np.bool_]", one.released(self._epsilons.index(cell.epsilon))["labels"]) for one in models]
+        competing = np.flatnonzero(np.any(masks, axis=0) if votes else masks[-1])
+        facts: dict[str, Fact] = {**(votes or {})}
+        if self._params.adapter == "head":
+            columns = listed_labels(masks[-1], self._context.n_classes)
+            return Rule("heads", ("weights", "labels"), columns, competing, facts=facts, uses_all=votes is not None)
+        axes = self._axes(cell.epsilon)
+        facts |= {"adapter": self._params.adapter, "rank": self._params.lora_rank}
+        arrays = tuple(name for name in self.released(models[-1], cell) if name != "labels")
+        public = {} if axes is None else {"centre": axes.centre, "directions": axes.directions}
+        return Rule(
+            "adapters", arrays, np.flatnonzero(masks[-1]), competing, facts=facts, public=public, uses_all=votes is not None
+        )
 
     def _account(self, seed: int, work: Work, ledgers: Mapping[Cell, Ledger]) -> linear_heads.Spaces:
         """The label list of every budget of this seed; writes list and training to the ledgers."""

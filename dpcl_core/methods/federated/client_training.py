@@ -58,6 +58,11 @@ class RoundHead:
         """The `head`'s weights [P] after the last round."""
         return {"head": self._weights.copy()}
 
+    @property
+    def n_hidden(self) -> int:
+        """Hidden units of the head; 0: it is linear."""
+        return self._head.n_hidden
+
     def logits(self, z: NDArray[np.floating]) -> NDArray[np.float32]:
         """Logits [n, C] of embeddings [n, d]."""
         return self._head.logits(self._weights, z)

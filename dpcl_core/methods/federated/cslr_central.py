@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
+from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated import client_release
 from dpcl_core.methods.federated.budget import Horizon, Noises
@@ -79,6 +80,10 @@ class CslrCentral:
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """The last task's noisy sums, averaged over the rounds so far, and the current head."""
         return {**self._releases.released(cell), **self._head.released()}
+
+    def rule(self, cell: Cell) -> Rule:
+        """The head's largest logit."""
+        return self._seen.rule("federated-head", ("head",), n_hidden=self._params.hidden)
 
     def _mixtures(self) -> Sequence[Replay]:
         return self._releases.parts[0]

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Claim, Progress
+from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated import matchers, published_release
 from dpcl_core.methods.federated.cards.cslr_published import CslrPublishedParams
@@ -128,6 +129,11 @@ class CslrPublished:
         """The last task's averages that the server keeps, `weights`, `means` and `targets`, and the current head."""
         latest = self._parts[-1]
         return {"weights": latest.weights, "means": latest.means, "targets": latest.targets, **self._head.released()}
+
+    def rule(self, cell: Cell) -> Rule:
+        """The head's largest logit, on the public axes where it reads only these."""
+        public = {} if self._axes is None else {"centre": self._axes.centre, "axes": self._axes.axes}
+        return self._seen.rule("federated-head", ("head",), public=public, n_hidden=self._head.n_hidden)
 
     def _seen_on_axes(self, z: NDArray[np.float32]) -> NDArray[np.float32]:
         """Embeddings [n, d] unchanged, or their coordinates [n, dimensions] on the public axes if the settings project."""

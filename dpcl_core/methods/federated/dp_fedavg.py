@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
+from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated.budget import Horizon
 from dpcl_core.methods.federated.cards.dp_fedavg import DpFedAvgParams
@@ -44,6 +45,10 @@ class DpFedAvg:
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """The head after the last round."""
         return self._head.released()
+
+    def rule(self, cell: Cell) -> Rule:
+        """The head's largest logit."""
+        return self._seen.rule("federated-head", ("head",), n_hidden=self._head.n_hidden)
 
 
 make_learner = DpFedAvg

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.adam import Adam
+from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated.acgan import AcGan, Array, Generated
 from dpcl_core.methods.federated.budget import Horizon
@@ -80,6 +81,10 @@ class FedCilDp:
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """Weights of the generator and of the classifier as the last round left them."""
         return {"generator": self._generator.copy(), "classifier": self._classifier.copy()}
+
+    def rule(self, cell: Cell) -> Rule:
+        """The classifier's largest logit, its first output aside, which stands for made-up examples."""
+        return self._seen.rule("federated-head", ("classifier",), n_hidden=self._gan.classifier.n_hidden, n_skipped=1)
 
     def _updates(
         self, clients: Clients, with_rows: Sequence[int], draws: Sequence[np.random.Generator], *, is_first: bool

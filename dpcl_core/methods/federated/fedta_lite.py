@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
+from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated.cards.fedta_lite import FedTaLiteParams
 from dpcl_core.methods.federated.client_release import by_label
@@ -63,6 +64,10 @@ class FedTaLite:
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """The current keys, prototypes and anchors [C, d]."""
         return {"keys": self._keys.copy(), "prototypes": self._prototypes.copy(), "anchors": self._anchors.copy()}
+
+    def rule(self, cell: Cell) -> Rule:
+        """The prototype nearest to the features after the nearest key's anchor was mixed in."""
+        return self._seen.rule("mixed-prototypes", ("keys", "prototypes", "anchors"), mixing=self._params.mixing)
 
     def _gather(self, rows: TaskRows) -> None:
         """Sets keys to means of clients' class means, and chooses each prototype among those, away from other classes."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
+from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated.release_schedule import ReleaseSchedule
 from dpcl_core.methods.federated.replay import Replay
@@ -23,7 +24,7 @@ class LabelMeans:
     """The budgets of one seed. Keeps only released means."""
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
-        self._seed, self._n_classes = cells[0].seed, context.n_classes
+        self._cells, self._seed, self._n_classes = tuple(cells), cells[0].seed, context.n_classes
         self._seen = SeenLabels(spec, context)
         self._releases = ReleaseSchedule(spec, cells, context)
 
@@ -39,8 +40,22 @@ class LabelMeans:
         return {"nearest": self._seen.masked(scores, task)}
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
-        """The noisy sums of the last task."""
-        return self._releases.released(cell)
+        """The noisy sums of the last task, and the `means` [labels, d] decoded from them."""
+        parts = self._parts(cell)
+        return {**self._releases.released(cell), **({"means": parts[-1].means} if parts else {})}
+
+    def rule(self, cell: Cell) -> Rule | None:
+        """The nearest mean of any task along the public axes; None before the first release."""
+        view, parts = self._releases.public.view, self._parts(cell)
+        if not parts:
+            return None
+        columns = parts[-1].targets.argmax(axis=1).tolist()
+        public = {"centre": view.centre, "axes": view.axes}
+        return self._seen.rule("nearest-mean", ("means",), columns=columns, public=public, uses_all=True)
+
+    def _parts(self, cell: Cell) -> Sequence[Replay]:
+        """The cell's mixtures so far, one a task."""
+        return self._releases.parts[self._cells.index(cell)]
 
     def _nearness(self, z: NDArray[np.float64], parts: Sequence[Replay]) -> NDArray[np.float64]:
         """Minus half the squared distance [n, C] of residuals [n, d'] to a label's mean, the nearest of all tasks'."""

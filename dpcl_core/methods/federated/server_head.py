@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
+from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated.cards.federated_params import ServerParams
 from dpcl_core.methods.federated.head import Head, trained
@@ -61,6 +62,10 @@ class ServerHeadLearner(ABC):
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """The weights [P] of the cell's `head`, trained on the releases of all tasks."""
         return {"head": self._weights[self._cells.index(cell)].copy()}
+
+    def rule(self, cell: Cell) -> Rule:
+        """The head's largest logit."""
+        return self._seen.rule("federated-head", ("head",), n_hidden=self._params.hidden)
 
     def _train(self, parts: Sequence[Sequence[Replay]], index: int) -> None:
         """Trains every budget's head on its mixtures of the tasks so far, all tasks with equal weight."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.errors import BadInput
+from dpcl_core.events import Fact
 from dpcl_core.methods.common import empty_label_space
+from dpcl_core.methods.common.classifier import Arrays, Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated.slot_assignment import TaskRows
 from dpcl_core.privacy.labels import in_label_space, label_space
@@ -45,6 +49,7 @@ class SeenLabels:
         self._spec, self._context = spec, context
         self._labels: set[int] = set()
         self._n_learned = 0
+        self._by_task: list[tuple[int, ...]] = []  # labels of each task, where a test example's task is given
 
     def rows(self, task: Task) -> TaskRows:
         """The task's private rows; its labels compete from now on.
@@ -61,6 +66,7 @@ class SeenLabels:
             raise empty_label_space.refusal(self._spec, task.name)
         self._labels |= set(space)
         self._n_learned = task.index + 1
+        self._by_task += [space] if task.task_id is not None else []
         train = task.train.take(np.flatnonzero(in_label_space(task.train.labels, space)))
         assert train.users is not None, "a federated scenario assigns rows to clients"
         return TaskRows(features(train.inputs), train.labels, train.users, space, self._context.n_classes)
@@ -79,6 +85,20 @@ class SeenLabels:
         masked = np.full_like(logits, -np.inf)
         masked[..., competing] = logits[..., competing]
         return masked
+
+    def rule(
+        self,
+        name: str,
+        arrays: tuple[str, ...],
+        *,
+        columns: Sequence[int] | None = None,
+        public: Arrays | None = None,
+        uses_all: bool = False,
+        **facts: Fact,
+    ) -> Rule:
+        """A rule under which the labels of all tasks so far compete. `columns`: None for one row a class."""
+        rows = range(self._context.n_classes) if columns is None else columns
+        return Rule(name, arrays, rows, sorted(self._labels), self._by_task, facts, public or {}, uses_all)
 
     def _space(self, task: Task) -> tuple[int, ...]:
         task_labels = task.prior if task.task_id is not None else ()

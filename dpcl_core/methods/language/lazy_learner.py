@@ -10,7 +10,8 @@ import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.events import Note, Progress
+from dpcl_core.events import Fact, Note, Progress
+from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import LearnerEvent, PublicContext
 from dpcl_core.methods.language.cards.network_params import LanguageParams
 from dpcl_core.methods.language.run_reports import Reports
@@ -41,6 +42,10 @@ class Model(Protocol):
     @property
     def net(self) -> Adapted: ...
 
+    def space(self, task: Task) -> tuple[int, ...]:
+        """The task's label space."""
+        ...
+
     @property
     def copies(self) -> Mapping[str, NDArray[np.generic]]:
         """Noisy copies of the last task's texts, by name; empty for methods that release none."""
@@ -69,6 +74,7 @@ class LazyLearner:
         self._waits = spec.method == "lm-mtl"  # its model exists only after the last task
         self._reports = Reports(spec, cell, context)
         self._model: Model | None = None
+        self._learned: dict[str, tuple[int, ...]] = {}  # the labels of each task, by its name
 
     def survey(self, streams: Mapping[int, Sequence[Task]], ledgers: Mapping[Cell, Ledger]) -> None:
         """Counts the tokens of all tasks if the scores need them. Records in the ledger whose texts are read."""
@@ -93,6 +99,7 @@ class LazyLearner:
             yield from self._reports.at_start(self._model.net)
         yield from self._model.learn(task, ledgers[self._cell])
         self._waits &= task.index + 1 < self._context.n_tasks
+        self._learned[task.name] = self._model.space(task)
         self._reports.remember(task)
         if not self._waits:
             yield from self._reports.after(task, self._model.net, score2)
@@ -119,3 +126,24 @@ class LazyLearner:
             return {}
         parameters = () if self._waits else self._model.net.trainable().items()
         return {**{name: weights.detach().cpu().numpy().copy() for name, weights in parameters}, **self._model.copies}
+
+    def rule(self, cell: Cell) -> Rule | None:
+        """The most likely label of an example's task; None before there is a model."""
+        if self._model is None or self._waits:
+            return None
+        params, backbone = self._spec.params, self._spec.data.backbone
+        assert isinstance(params, LanguageParams)
+        competing = tuple(sorted(set().union(*self._learned.values())))
+        facts: dict[str, Fact] = {
+            "rank": params.lora_rank,
+            "alpha": params.lora_alpha,
+            "layers": params.n_layers(backbone),
+            "every_map": params.adapts == "all",
+            "reading": params.reading_rule(backbone),
+            "length": params.length,
+            "loss": params.loss,
+            "task_names": tuple(self._learned),
+        }
+        names, columns = tuple(self._model.net.trainable()), range(self._context.n_classes)
+        by_task, stacked = list(self._learned.values()), self._spec.method == "lm-olora"
+        return Rule("language", names, columns, competing, by_task, facts, uses_all=stacked)

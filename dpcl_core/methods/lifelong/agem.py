@@ -17,6 +17,7 @@ from torch.nn import functional
 from dpcl_core.backbones import gpu
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
+from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd_plan import LARGEST_WEIGHT
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.per_example_gradients import BYTES_A_PIXEL
@@ -52,12 +53,14 @@ class Agem:
         self._room = gpu.room(context.device)
         self._memory: list[Batch] = []  # one batch of every finished task
         self._space: tuple[int, ...] = ()  # labels released so far
+        self._lists: list[tuple[int, ...]] = []  # the labels of each task
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
         seed, params = self._cell.seed, self._params
         task, ledger = tasks[seed], ledgers[self._cell]
         labels = label_space(self._labels, task.prior, self._context.public, task.train.labels, [ledger], task=task.index)
         self._space = tuple(sorted({*self._space, *labels}))
+        self._lists.append(labels)
         batches = self._batches(task, self._competing(labels))
         nominal = max(1, int(self._context.task_size))
         n_batches = len(batches) if self._context.counted else max(1, nominal // self._size(nominal))
@@ -83,6 +86,10 @@ class Agem:
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """The network's weights by name; the stored batches are not released."""
         return nets.released(self._net)
+
+    def rule(self, cell: Cell) -> Rule | None:
+        """The network's largest logit."""
+        return nets.rule(self._net, self._space, self._lists if self._params.is_task_given else ())
 
     def _logits(self, inputs: NDArray[np.generic]) -> NDArray[np.float32]:
         return nets.logits(self._net, inputs, self._form)

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpcl_core.events import Progress
+from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd_plan import LARGEST_WEIGHT, Schedule, diverged
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.noisy_means import noisy_means
@@ -104,6 +105,11 @@ class Model:
     def released(self) -> Mapping[str, NDArray[np.generic]]:
         """The network's weights by name."""
         return nets.released(self._net)
+
+    def rule(self) -> Rule:
+        """The network's largest logit."""
+        by_task = [labels for _, labels in self._samples] if self._params.is_task_given else []
+        return nets.rule(self._net, self._released, by_task)
 
     def _account(self, task: int, turns: Sequence[int | None], ledger: Ledger) -> None:
         """Charges the steps and the uses of every sample to the people whose examples they read."""
@@ -189,6 +195,10 @@ class DpAgem:
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """The network's weights by name; the kept samples are not released."""
         return self._models[cell].released()
+
+    def rule(self, cell: Cell) -> Rule:
+        """The largest logit of the cell's network."""
+        return self._models[cell].rule()
 
 
 def make_learner(spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> DpAgem:

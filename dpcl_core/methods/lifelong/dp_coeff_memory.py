@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
+from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.lifelong import quadratic
 from dpcl_core.methods.lifelong.cards.coefficient_params import CoeffMemoryParams
@@ -58,6 +59,12 @@ class CoefficientMemory(LinearReadout):
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """Scores z = W phi, the only prediction rule."""
         return {"argmax": self._class_scores(seed, self._tested(seed, task), task)}
+
+    def rule(self, cell: Cell) -> Rule | None:
+        """The largest score of features of unit length: random ones of an example's own values, or a network's."""
+        if not self._is_raw:
+            return self._rule(cell, unit_length=True)
+        return self._rule(cell, unit_length=True, random="relu", seed=cell.seed, n_features=self.params.features)
 
     def _released(self, seed: int, task: Task, ledgers: Mapping[Cell, Ledger]) -> quadratic.Quadratic:
         """The loss of a task, from one release for every budget; its examples are not read again."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
+from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.lifelong import quadratic
 from dpcl_core.methods.lifelong.cards.coefficient_params import IndependentLaplaceParams
@@ -70,6 +71,13 @@ class NoisyRecords(LinearReadout):
         """Scores z = W x of test examples without noise, the only prediction rule."""
         values = self._unit * self._values(seed, task.test.inputs)
         return {"argmax": self._class_scores(seed, np.hstack([values, np.ones((len(values), 1))]), task)}
+
+    def rule(self, cell: Cell) -> Rule | None:
+        """The largest score of an example's values, projected at random or scaled to [-1, 1], and a last 1."""
+        size = self.params.project_to
+        if not size:
+            return self._rule(cell, unit=self._unit, centred=True)
+        return self._rule(cell, unit=self._unit, random="projection", seed=cell.seed, n_features=size)
 
     def _stored(self, seed: int, task: Task, space: Sequence[int], ledgers: Mapping[Cell, Ledger]) -> quadratic.Quadratic:
         """The loss of a task, from the noisy copies of every budget. A sum over one copy is the copy itself."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from dpcl_core.events import Progress
+from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.lifelong import nets, sensor_nets
 from dpcl_core.methods.lifelong.cards.joint_network import JointNetworkParams, n_steps
@@ -64,6 +65,13 @@ class JointNetwork:
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """The network's weights by name; nothing before the last task."""
         return {} if self._net is None else nets.released(self._net)
+
+    def rule(self, cell: Cell) -> Rule | None:
+        """The network's largest logit; None before the last task."""
+        if self._net is None:
+            return None
+        every, by_task = sorted(set().union(*self._lists)), self._lists if self._params.is_task_given else ()
+        return nets.rule(self._net, every, by_task, architecture=self._params.network)
 
     def _competing(self, of_task: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which classes compete for an example of each of these tasks, bool [n, n_classes]."""

@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from dpcl_core.events import Progress
+from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.lifelong import encoder, nets, taylor_loss
 from dpcl_core.methods.lifelong.agem import Agem
@@ -32,6 +33,8 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import noise_of
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
+
+_OFFSET = "offset"  # released beside the network's weights
 
 
 class L2dpMl(Agem):
@@ -148,9 +151,7 @@ class L2dpMl(Agem):
         device, net, size = self._context.device, self._net, self._at_once()
         logits = np.zeros((len(inputs), self._context.n_classes), np.float32)
         with torch.inference_mode():
-            offset = encoder.noise_response(net.first, self._draws.inputs / self._n) + 2 * self._draws.hidden / self._n
-            if self._chosen.test_noise == "none":
-                offset = torch.zeros_like(offset)
+            offset = self._offset()
             for start in range(0, len(inputs), size):
                 units = net.first(nets.tensor(inputs[start : start + size], self._form, device))
                 last = net.rest[1:](self._read(units, offset, training=False))
@@ -158,6 +159,24 @@ class L2dpMl(Agem):
                     last = last.clamp(max=1)
                 logits[start : start + size] = net.head(last).cpu().numpy()
         return logits
+
+    def rule(self, cell: Cell) -> Rule | None:
+        """The network's largest logit; None under batch normalisation, whose statistics are not released."""
+        if self._chosen.first_layer == "batch-norm":
+            return None
+        by_task = self._lists if self._params.is_task_given else ()
+        clips, first = self._chosen.losses == "taylor", self._chosen.first_layer
+        plain = nets.rule(self._net, self._space, by_task, clips_hidden=clips, first_layer=first)
+        return replace(plain, arrays=(*plain.arrays, _OFFSET))
+
+    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+        """The network's weights by name, and the noise of its first layer, which predictions need."""
+        return {**super().released(cell), _OFFSET: self._offset().cpu().numpy()}
+
+    def _offset(self) -> Tensor:
+        """What the noise of the latest step adds to the first layer's units, float64 [1, filters, ...]; zeros without."""
+        offset = encoder.noise_response(self._net.first, self._draws.inputs / self._n) + 2 * self._draws.hidden / self._n
+        return torch.zeros_like(offset) if self._chosen.test_noise == "none" else offset
 
     def _hold_norms(self) -> None:
         """Rescales weights to the settings' norm caps."""

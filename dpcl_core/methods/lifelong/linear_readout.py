@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.events import Progress
+from dpcl_core.events import Fact, Progress
+from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.lifelong import quadratic
 from dpcl_core.methods.lifelong.cards.coefficient_params import CoefficientParams
@@ -33,14 +34,26 @@ class LinearReadout:
         shape, seeds = (len(self._epsilons), context.n_classes, n_features), {cell.seed for cell in cells}
         self._weights: dict[int, quadratic.Weights] = {seed: np.zeros(shape, np.float32) for seed in seeds}
         self._memory = {seed: quadratic.Memory() for seed in seeds}
+        self._lists: dict[int, list[tuple[int, ...]]] = {seed: [] for seed in seeds}  # the classes of each task
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
-        """The newest task's sums by name; weights and memory are computed from such sums only."""
-        return self._sums[cell.seed].of(self._epsilons.index(cell.epsilon)) if cell.seed in self._sums else {}
+        """The newest task's sums by name, and the `weights` [classes, K], computed from such sums only."""
+        if cell.seed not in self._sums:
+            return {}
+        place = self._epsilons.index(cell.epsilon)
+        return {**self._sums[cell.seed].of(place), "weights": self._weights[cell.seed][place].copy()}
+
+    def _rule(self, cell: Cell, **facts: Fact) -> Rule | None:
+        """The largest score z = W phi; None before the first release. `facts`: how phi is made of an example's values."""
+        lists = self._lists[cell.seed]
+        columns, competing = range(self._context.n_classes), sorted(set().union(*lists))
+        by_task = lists if self.params.is_task_given else ()
+        return Rule("readout", ("weights",), columns, competing, by_task, facts) if lists else None
 
     def _loss(self, seed: int, task: Task, sums: Coefficients, n: float) -> quadratic.Quadratic:
         """The loss of a task from its released sums over a public number `n` of examples."""
         self._sums[seed] = sums
+        self._lists[seed].append(self._classes(task))
         return quadratic.of_task(sums, n, self._classes(task))
 
     def _classes(self, task: Task) -> tuple[int, ...]:

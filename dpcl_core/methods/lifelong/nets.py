@@ -11,6 +11,7 @@ diverged or left every unit of a layer at zero.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
@@ -20,6 +21,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dpcl_core.data.dataset import Form
+from dpcl_core.events import Fact
+from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.scenarios.stream import generator
 
 _GROUPS = 16
@@ -133,6 +136,12 @@ def logits(net: Network, inputs: NDArray[np.generic], form: Form, batch: int = _
 def released(net: Network) -> dict[str, NDArray[np.generic]]:
     """A copy of all weights by name."""
     return {name: weights.detach().cpu().numpy().copy() for name, weights in net.named_parameters()}
+
+
+def rule(net: Network, competing: Sequence[int], by_task: Sequence[Sequence[int]], **facts: Fact) -> Rule:
+    """The largest logit of a network of one output a class. `by_task`: empty where tasks share the last layer."""
+    columns, names = range(net.head.out_features), tuple(name for name, _ in net.named_parameters())
+    return Rule("network", names, columns, competing, by_task, facts)
 
 
 def _initialise(net: Net, seed: int) -> None:

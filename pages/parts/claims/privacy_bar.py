@@ -10,6 +10,8 @@ import streamlit as st
 from dpcl_core.events import Guarantee
 from dpcl_core.figures.picture import epsilon_label
 from dpcl_core.spec import LabelSetting, NoiseSource
+from pages.parts.shell import state
+from pages.parts.shell.text import plain
 
 _PROTECTED, _NOT_DP = "What is protected", "Not differentially private"
 
@@ -50,6 +52,14 @@ def privacy_bar(guarantees: Mapping[float, Guarantee], *, chosen: float | None =
     _bar(html, is_dp=statement.is_private, label=_PROTECTED if statement.is_private else _NOT_DP)
     if more:
         full_statement(guarantees)
+
+
+def looks(dataset: str) -> None:
+    """Draws how often a person's own data were used so far, and what that adds up to; nothing for public data."""
+    from dpcl_core.runs import looks
+
+    if line := looks.sentence(state.store(), dataset):
+        st.caption(plain(line))
 
 
 def full_statement(guarantees: Mapping[float, Guarantee]) -> None:

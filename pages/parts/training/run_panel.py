@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 ACTIVE = ("queued", "starting", "running", "stopping")
 _ENDED = {"finished": "finished", "failed": "failed", "lost": "been lost"}
+_MIMES = {"csv": "text/csv", "html": "text/html"}
 _RULES = "Post-processing: switching costs no privacy. Choosing the best rule on private validation data would."
 
 
@@ -65,6 +66,7 @@ def bar(result: Result, chosen: float | None, *, is_over: bool) -> None:
         privacy_bar.privacy_bar(result.guarantees, chosen=chosen, more=False)
     else:
         privacy_bar.pending(result.spec.labels, result.spec.privacy.noise, result.spec.method, is_over=is_over)
+    privacy_bar.looks(result.spec.data.dataset)
 
 
 def focus(result: Result, key: str, start: float | None) -> float:
@@ -262,16 +264,17 @@ def export(run_id: str) -> None:
     with st.popover("Export", key="export"):
         st.download_button(
             "Everything (zip)", lambda: _archive(run_id), f"run-{run_id}.zip", "application/zip",
-            key="export-zip", on_click="ignore", help="Tables as CSV, figures as HTML, settings, privacy card, command line",
+            key="export-zip", on_click="ignore", help="Report, classifiers, tables, figures, notebook, settings, card",
         )  # fmt: skip
-        for name in ("accuracy.csv", "spec.toml", "command.txt", "privacy.txt"):
-            mime, content = "text/csv" if name.endswith("csv") else "text/plain", partial(_file, run_id, name)
+        for name in ("report.html", "accuracy.csv", "spec.toml", "command.txt", "privacy.txt"):
+            mime, content = _MIMES.get(name.rpartition(".")[2], "text/plain"), partial(_file, run_id, name)
             st.download_button(name, content, f"{run_id}-{name}", mime, key=f"export-{name}", on_click="ignore")
 
 
 def _file(run_id: str, name: str) -> str:
     """One file of the export as text."""
     from dpcl_core import export as files
+    from dpcl_core.runs import looks
 
     run = state.store().get(run_id)
     spec = run.spec
@@ -280,6 +283,8 @@ def _file(run_id: str, name: str) -> str:
     if name == "command.txt":
         return checks.command_line(spec) + "\n"
     result = Result(run_id, run.name, spec, state.store().events(run_id))
+    if name == "report.html":
+        return result.to_html(looks.sentence(state.store(), spec.data.dataset))
     return files.privacy_text(result.events) if name == "privacy.txt" else result.scores.to_csv(index=False)
 
 

@@ -128,6 +128,13 @@ def derived(params: Params, facts: PublicSizes) -> str:
     return f"Steps on all {facts.task_size:,.0f} examples of a task; all of them are kept for good."
 
 
+def no_classifier(params: Params) -> str:
+    """Why predictions need more than what is released, in one sentence; else empty."""
+    assert isinstance(params, L2dpMlParams)
+    normalised = params.first_layer == "batch-norm"
+    return "Under batch normalisation predictions need statistics of batches, which are not released." if normalised else ""
+
+
 def notes(params: Params) -> tuple[str, ...]:
     """The reasons why its epsilon is no bound, and the place of the noise."""
     assert isinstance(params, L2dpMlParams)
@@ -171,4 +178,5 @@ CARD = network_params.network_card(
     printed=printed.L2DP_ML,
     table_names=lambda spec: ("L2DP-ML", network_params.variant(spec)),
     differences=differences,
+    no_classifier=no_classifier,
 )

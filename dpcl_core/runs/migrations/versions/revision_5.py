@@ -1,4 +1,4 @@
-"""Owners of runs, and rooms of a class."""
+"""Owners of runs, released classifiers, and rooms of a class."""
 
 from __future__ import annotations
 
@@ -16,6 +16,15 @@ def upgrade() -> None:
     """Adds the column and the tables."""
     op.add_column("runs", sa.Column("owner", sa.String(64)))
     op.create_index("ix_runs_owner", "runs", ["owner"])
+    op.create_table(
+        "classifiers",
+        sa.Column("run_id", sa.String(12), sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+        sa.Column("epsilon", sa.Double, primary_key=True),
+        sa.Column("seed", sa.BigInteger, primary_key=True),
+        sa.Column("task", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("about", sa.JSON, nullable=False),
+        sa.Column("arrays", sa.LargeBinary, nullable=False),
+    )
     op.create_table(
         "rooms",
         sa.Column("code", sa.String(6), primary_key=True),

@@ -1,0 +1,278 @@
+"""The folder of released classifiers: one JSON document, and a safetensors file for each model and task.
+
+What a file holds has left a learner: each array is one that the ledger accounts for, computed from such arrays alone, or
+public. Everything in the document is a public fact or a released list of labels.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, ValidationError
+from safetensors import SafetensorError
+from safetensors import numpy as safetensors
+
+from dpcl_core import checks, paths
+from dpcl_core.backbones import axes as public_axes
+from dpcl_core.errors import BadInput, first_of
+from dpcl_core.events import CellFinished, Classifier, Event, Fact, Guarantee, Started, of_kind
+from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.common.classifier import LARGEST, Step
+from dpcl_core.privacy import statement
+from dpcl_core.spec import Cell, RunSpec, Spec
+
+NAME = "classifier"
+DOCUMENT = f"{NAME}.json"
+AXES = "axes.safetensors"
+UNPROTECTED = "no privacy bound holds for it: do not give it to anyone who may not see the data"
+_LARGEST_DOCUMENT, _LARGEST_FILE = 16_000_000, 2 * LARGEST
+_READ = {
+    "features": "The network turns an example into features; where there are axes, x becomes ((x - centre) @ directions).",
+    "images": "The network itself was adapted: the arrays are what was trained in it, beside its public weights.",
+    "text": "The language model itself was adapted: the arrays are what was trained in it, beside its public weights.",
+}
+_PERMUTED = "This run orders an example's values anew in every task: put them into the order of the task asked about."
+
+
+class _Step(Spec):
+    """A classifier after a task, counted from 1: `file` has the arrays that left with it, `files` all that it needs."""
+
+    task: int = Field(ge=1, le=100_000)
+    name: str
+    rule: str
+    file: str
+    files: tuple[str, ...] = Field(min_length=1)
+    classes: tuple[str, ...]
+    competing: tuple[str, ...]
+    by_task: tuple[tuple[str, ...], ...]
+    facts: Mapping[str, Fact]
+
+
+class _Model(Spec):
+    """One model. `epsilon`: what was asked for; `accounted`: what the ledger adds up to."""
+
+    epsilon: float = Field(gt=0)
+    seed: int
+    accounted: float = Field(ge=0)
+    delta: float
+    protected: bool
+    statement: str
+    steps: tuple[_Step, ...] = Field(min_length=1)
+
+
+class Document(Spec):
+    """The document. `spec`: the run's settings, by which inputs are read; `network_identity`: name, hash of the weights and
+    preprocessing. `together`: what all models give away together; `left_out`: what is not here, and why.
+    """
+
+    format: Literal["released classifiers of a continual learner"] = "released classifiers of a continual learner"
+    version: Literal[1] = 1
+    run_id: str
+    dataset: str
+    spec: Mapping[str, object]
+    network: str
+    network_identity: str
+    inputs: str
+    axes: str | None
+    models: tuple[_Model, ...]
+    together: str
+    left_out: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loaded:
+    """A classifier that was read: its settings, its place, its rule, and the steps that this rule reads.
+
+    `by_task`: the classes of each task, where it is asked about an example whose task is known; else empty.
+    """
+
+    spec: RunSpec
+    cell: Cell
+    task: int
+    is_protected: bool
+    rule: str
+    by_task: tuple[tuple[str, ...], ...]
+    steps: tuple[Step, ...]
+
+
+def files(
+    run_id: str, spec: RunSpec, events: Sequence[Event], kept: Sequence[Classifier], *, unprotected: bool = False
+) -> dict[str, bytes]:
+    """The folder's files by name, `classifier/…`; empty for a run without finished models.
+
+    `unprotected`: also models without a bound, and those whose noise was seeded, which the seed takes off again.
+    """
+    finished = {event.cell: event.guarantee for event in of_kind(events, CellFinished)}
+    started = next(of_kind(events, Started), None)
+    if not finished or started is None:
+        return {}
+    by_cell = {cell: [one for one in kept if one.cell == cell] for cell in finished}
+    left_out = _missing(spec, by_cell, started.n_tasks)
+    models, arrays = [], dict[str, bytes]()
+    for cell, given in finished.items():
+        is_protected = protected(given)
+        if not by_cell[cell]:
+            continue
+        if not (is_protected or unprotected):
+            left_out.append(f"{_shown(cell)}: {UNPROTECTED}; --unprotected writes it all the same")
+            continue
+        model = _model(cell, given, by_cell[cell], started.task_names)
+        models.append(model)
+        names = {one.task: step.file for one, step in zip(by_cell[cell], model.steps, strict=True)}
+        arrays |= {names[one.task]: base64.b64decode(one.content) for one in by_cell[cell]}
+    facts = kept[0].facts if kept else {}
+    axes = _axes(facts, [one for model in models for one in by_cell[Cell(model.epsilon, model.seed)]])
+    how = _READ[spec.params.inputs] + (f" {_PERMUTED}" if spec.scenario.kind == "permuted" else "")
+    document = Document(
+        run_id=run_id,
+        dataset=started.dataset_title,
+        spec=spec.model_dump(mode="json"),
+        network=spec.data.backbone,
+        network_identity=str(facts.get("network_identity", "")),
+        inputs=how,
+        axes=AXES if axes else None,
+        models=tuple(models),
+        together=_together(finished),
+        left_out=tuple(left_out),
+    )
+    arrays |= {AXES: axes} if axes else {}
+    return {f"{NAME}/{DOCUMENT}": (document.model_dump_json(indent=1) + "\n").encode()} | {
+        f"{NAME}/{name}": content for name, content in arrays.items()
+    }
+
+
+def remarks(exported: Mapping[str, bytes]) -> list[str]:
+    """What to know of the classifiers among exported files, in sentences: what is left out, what has no bound."""
+    content = exported.get(f"{NAME}/{DOCUMENT}")
+    document = None if content is None else Document.model_validate(json.loads(content))
+    if document is None:
+        return []
+    models = [Cell(one.epsilon, one.seed) for one in document.models if not one.protected]
+    return [*(f"warning: {_shown(cell)}: {UNPROTECTED}" for cell in models), *document.left_out]
+
+
+def protected(given: Guarantee) -> bool:
+    """Whether what was released keeps its bound outside: the seed of recorded noise, which takes it off, leaves, too."""
+    return given.is_private and statement.standing(given) == "bound" and given.noise != "seeded"
+
+
+def read(folder: Path, epsilon: float | None = None, seed: int | None = None, after: int | None = None) -> Loaded:
+    """A classifier of a folder. `after`: counted from 1; None: after the last task.
+
+    Without `epsilon` and `seed` the first model of the largest budget that has a bound. Raises BadInput for a folder without
+    classifiers, a damaged file and a model that is not there.
+    """
+    place, document = _document(folder)
+    models = [one for one in document.models if epsilon in (None, one.epsilon) and seed in (None, one.seed)]
+    if not models:
+        there = "; ".join(_shown(Cell(one.epsilon, one.seed)) for one in document.models) or "none"
+        raise BadInput("FOLDER", folder.name, f"has no such classifier; it has {there}")
+    model = max(models, key=lambda one: (one.protected, one.epsilon if math.isfinite(one.epsilon) else 0.0))
+    steps = {one.task: one for one in model.steps}
+    number = max(steps) if after is None else after
+    if number not in steps:
+        raise BadInput("--after", number, f"must be one of {', '.join(map(str, steps))}")
+    chosen = steps[number]
+    by_file = {one.file: one for one in model.steps}
+    if missing := [name for name in chosen.files if name not in by_file]:
+        raise BadInput(DOCUMENT, missing[0], "must be the file of one of the model's steps")
+    steps_read = tuple(
+        Step(_arrays(place, name), by_file[name].classes, by_file[name].competing, by_file[name].facts)
+        for name in chosen.files
+    )
+    cell = Cell(model.epsilon, model.seed)
+    return Loaded(checks.parse(document.spec), cell, number, model.protected, chosen.rule, chosen.by_task, steps_read)
+
+
+def _model(cell: Cell, given: Guarantee, kept: Sequence[Classifier], names: Sequence[str]) -> _Model:
+    place = f"epsilon-{cell.epsilon:.12g}-seed-{cell.seed}"
+    steps: list[_Step] = []
+    for one in kept:
+        file = f"{place}-task-{one.task + 1}.safetensors"
+        earlier = [step.file for step in steps] if one.uses_all else []
+        steps.append(
+            _Step(
+                task=one.task + 1, name=names[one.task], rule=one.rule, file=file, files=(*earlier, file),
+                classes=one.classes, competing=one.competing, by_task=one.by_task, facts=one.facts,
+            )
+        )
+    said = statement.words(given)
+    return _Model(
+        epsilon=cell.epsilon,
+        seed=cell.seed,
+        accounted=given.epsilon,
+        delta=given.delta,
+        protected=protected(given),
+        statement=said.banner or said.headline,
+        steps=tuple(steps),
+    )
+
+
+def _missing(spec: RunSpec, kept: Mapping[Cell, Sequence[Classifier]], n_tasks: int) -> list[str]:
+    """What a run has not kept, in sentences."""
+    card = methods.CARDS.get(spec.method)
+    if not any(kept.values()):
+        own = card.no_classifier(spec.params) if card is not None else ""
+        return [own or "This run kept no classifier: its method names no rule, or it is older than kept classifiers."]
+    too_large = f"classifiers of a run may have {LARGEST // 1_000_000} MB together"
+    found = [f"{_shown(cell)}: nothing was kept; {too_large}" for cell, of_cell in kept.items() if not of_cell]
+    tasks = {one.task for of_cell in kept.values() for one in of_cell}
+    gone = [str(task + 1) for task in range(n_tasks) if task not in tasks]
+    return found + ([f"After task {', '.join(gone)}: nothing was released, or {too_large}."] if gone else [])
+
+
+def _together(finished: Mapping[Cell, Guarantee]) -> str:
+    """What all models of the run give away together, in words."""
+    parts = [part for given in finished.values() for part in given.parts.items()]
+    of_all = [f"{name}: epsilon {statement.shown(value)}" for name, value in parts if name.startswith(statement.OF_ALL)]
+    return of_all[0] if of_all else ""
+
+
+def _axes(facts: Mapping[str, Fact], kept: Sequence[Classifier]) -> bytes | None:
+    """The public axes of the run's network as a safetensors file, as many as a model uses; None where it has none."""
+    if "axes" not in facts or not kept:
+        return None
+    most = max(cast(int, one.facts["n_inputs"]) for one in kept)
+    along = public_axes.load(str(facts["network"]), str(facts["axes"])).first(most)
+    return safetensors.save({"centre": along.centre, "directions": along.directions})
+
+
+def _document(folder: Path) -> tuple[Path, Document]:
+    """The folder that holds the document, `folder` itself or its `classifier`, and the document."""
+    place = folder if (folder / DOCUMENT).is_file() else folder / NAME
+    must = f"must be a folder written by dpcl export, with {NAME}/{DOCUMENT}"
+    try:
+        with (place / DOCUMENT).open("rb") as file:
+            content = file.read(_LARGEST_DOCUMENT + 1)
+        if len(content) > _LARGEST_DOCUMENT:
+            raise BadInput("FOLDER", folder.name, f"{must} of {_LARGEST_DOCUMENT:,} bytes at most")
+        return place, Document.model_validate(json.loads(content))
+    except ValidationError as error:
+        first = first_of(error, DOCUMENT)
+        raise BadInput(first.field, first.value, f"{first.allowed}; the folder {must}") from error
+    except (OSError, ValueError, RecursionError) as error:
+        if isinstance(error, BadInput):
+            raise
+        raise BadInput("FOLDER", folder.name, must) from error
+
+
+def _arrays(folder: Path, name: str) -> Mapping[str, NDArray[np.generic]]:
+    path = paths.inside(folder, name, DOCUMENT)
+    try:
+        if path.stat().st_size > _LARGEST_FILE:
+            raise BadInput(name, f"{path.stat().st_size:,} bytes", f"must have {_LARGEST_FILE:,} bytes at most")
+        return safetensors.load(path.read_bytes())
+    except (OSError, SafetensorError) as error:
+        raise BadInput("FOLDER", name, "must be the safetensors file that dpcl export wrote") from error
+
+
+def _shown(cell: Cell) -> str:
+    return f"epsilon {statement.shown(cell.epsilon)}, seed {cell.seed}"

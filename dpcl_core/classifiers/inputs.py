@@ -1,0 +1,150 @@
+"""Files that predictions are asked for: a picture or a folder of pictures, lines of text, tables, arrays."""
+
+from __future__ import annotations
+
+import csv
+import io
+import stat
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.data import windows
+from dpcl_core.data.dataset import Content
+from dpcl_core.data.images import Images
+from dpcl_core.data.sentences import Sentences
+from dpcl_core.data.texts import Texts
+from dpcl_core.errors import BadInput
+
+FIELD = "INPUT"
+_PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
+_LARGEST, _MOST = 200_000_000, 100_000  # bytes of a file; examples
+_TEXT = "text"
+_ALLOWED = (
+    f"must be a picture, a folder of pictures, a CSV with a column {_TEXT} or with numbers alone, a TXT of one text a line, "
+    "or an NPZ with an array features, pictures or windows"
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """Examples to be classified, with a name each: as content that a network reads, or as its features [n, K]."""
+
+    names: tuple[str, ...]
+    content: Content | None = None
+    features: NDArray[np.floating] | None = None
+
+
+def read(path: Path, shape: tuple[int, int, int] | None, *, tagged: bool = False) -> Asked:
+    """The examples of a file or folder. `shape`: of the pictures that the classifier was made from, None for any.
+
+    `tagged`: a text is read as words, each an example. Raises BadInput in one sentence for anything else.
+    """
+    try:
+        if path.is_dir():
+            found = sorted(one for one in path.rglob("*") if one.suffix.lower() in _PICTURES and one.is_file())
+            if not 1 <= len(found) <= _MOST:
+                raise BadInput(FIELD, path.name, f"holds {len(found)} pictures; 1 to {_MOST:,} are read")
+            names = tuple(str(one.relative_to(path)) for one in found)
+            return Asked(names, Images([_content(one) for one in found], shape, names))
+        content = _content(path)
+    except OSError as error:
+        raise BadInput(FIELD, path.name, f"{_ALLOWED}; it cannot be read: {error.strerror or error}") from error
+    suffix = path.suffix.lower()
+    if suffix in _PICTURES:
+        return Asked((path.name,), Images([content], shape, (path.name,)))
+    if suffix in (".npz", ".npy"):
+        return _arrays(path, content, shape)
+    if suffix not in (".csv", ".tsv", ".txt"):
+        raise BadInput(FIELD, path.name, _ALLOWED)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadInput(FIELD, path.name, "must be a text file in UTF-8") from error
+    if suffix == ".txt":
+        return _texts([line for line in text.splitlines() if line.strip()], path, tagged=tagged)
+    return _table(path, text, "\t" if suffix == ".tsv" else ",", tagged=tagged)
+
+
+def _content(path: Path) -> bytes:
+    """The content of a regular file of bounded size: a pipe would never end."""
+    about = path.stat()
+    if not stat.S_ISREG(about.st_mode):
+        raise BadInput(FIELD, path.name, "must be a regular file or a folder")
+    if about.st_size > _LARGEST:
+        raise BadInput(FIELD, path.name, f"must have {_LARGEST // 1_000_000} MB at most")
+    return path.read_bytes()
+
+
+def _table(path: Path, text: str, separator: str, *, tagged: bool) -> Asked:
+    try:
+        rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator) if row]
+    except csv.Error as error:
+        raise BadInput(FIELD, path.name, f"must be a table of comma-separated values: {error}") from error
+    header, *body = rows or [[]]
+    if not body or any(len(row) != len(header) for row in body):
+        raise BadInput(FIELD, path.name, "must have a header, and rows with as many cells as it")
+    if header.count(_TEXT) == 1:
+        return _texts([row[header.index(_TEXT)] for row in body], path, tagged=tagged)
+    try:
+        numbers = np.array(body, dtype=np.float64)
+    except ValueError as error:
+        raise BadInput(FIELD, path.name, f"must have one column {_TEXT}, or numbers alone") from error
+    return _features(path, numbers)
+
+
+def _texts(strings: Sequence[str], path: Path, *, tagged: bool) -> Asked:
+    if not 1 <= len(strings) <= _MOST:
+        raise BadInput(FIELD, path.name, f"holds {len(strings)} texts; 1 to {_MOST:,} are read")
+    if tagged:
+        sentences = Sentences([words for string in strings if (words := tuple(string.split()))])
+        return Asked(tuple(word for words in sentences.words for word in words), sentences)
+    return Asked(_numbered(len(strings)), Texts(list(strings)))
+
+
+def _arrays(path: Path, content: bytes, shape: tuple[int, int, int] | None) -> Asked:
+    try:
+        loaded = np.load(io.BytesIO(content), allow_pickle=False)
+        arrays = {"features": loaded} if isinstance(loaded, np.ndarray) else _unpacked(path, loaded)
+    except BadInput:  # a ValueError, too
+        raise
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, NotImplementedError) as error:
+        raise BadInput(FIELD, path.name, "must be an NPY or NPZ file without pickled objects") from error
+    if (pictures := arrays.get("pictures")) is not None:
+        if pictures.dtype != np.uint8 or pictures.ndim != 4 or pictures.shape[3] not in (1, 3) or not len(pictures):
+            raise BadInput(FIELD, "pictures", "must be of type uint8 and of the form [n, height, width, 1 or 3]")
+        return Asked(_numbered(len(pictures)), Images(pictures.astype(np.uint8), shape))
+    if (measured := arrays.get("windows")) is not None:
+        form = (windows.SAMPLES, windows.AXES)
+        if measured.dtype.kind != "f" or measured.shape[1:] != form or not np.isfinite(measured).all():
+            raise BadInput(FIELD, "windows", f"must be accelerations in m/s^2 in the form [n, {form[0]}, {form[1]}]")
+        return Asked(_numbered(len(measured)), windows.in_range(measured.astype(np.float32)))
+    return _features(path, arrays["features"])
+
+
+def _unpacked(path: Path, archive: np.lib.npyio.NpzFile) -> dict[str, NDArray[np.generic]]:
+    """The first array that is known. Its size is looked at before it is unpacked."""
+    known = [name for name in ("features", "pictures", "windows") if name in archive.files]
+    if len(known) != 1:
+        raise BadInput(FIELD, path.name, "must hold exactly one of the arrays features, pictures and windows")
+    with zipfile.ZipFile(path) as packed:
+        if sum(one.file_size for one in packed.infolist()) > _LARGEST:
+            raise BadInput(FIELD, path.name, f"must have {_LARGEST // 1_000_000} MB at most, unpacked")
+    return {known[0]: archive[known[0]]}
+
+
+def _features(path: Path, values: NDArray[np.generic]) -> Asked:
+    if values.ndim != 2 or values.dtype.kind not in "fiu" or not 1 <= len(values) <= _MOST:
+        raise BadInput(FIELD, path.name, f"must hold features as numbers [n, K], for 1 to {_MOST:,} examples")
+    features = values.astype(np.float32)
+    if not np.isfinite(features).all():
+        raise BadInput(FIELD, path.name, "must hold finite numbers")
+    return Asked(_numbered(len(features)), features=features)
+
+
+def _numbered(n: int) -> tuple[str, ...]:
+    return tuple(f"row {number}" for number in range(1, n + 1))

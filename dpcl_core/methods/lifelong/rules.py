@@ -1,0 +1,66 @@
+"""How the releases of this family classify without their learners; the arithmetic is the learners' own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.data.dataset import Form
+from dpcl_core.events import Fact
+from dpcl_core.methods.common.classifier import Step
+from dpcl_core.methods.lifelong.cards.joint_network import NetworkName
+from dpcl_core.methods.lifelong.cards.l2dp_ml import FirstLayer
+from dpcl_core.methods.lifelong.independent_laplace import centred
+from dpcl_core.methods.lifelong.public_features import RandomProjection, RandomRelu
+from dpcl_core.privacy.sums import unit_rows
+
+
+def readout(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.floating]:
+    """Scores [n, competing] of linear readouts W phi, with phi made of inputs [n, K] as `facts` say."""
+    last, facts, values = steps[-1], steps[-1].facts, np.asarray(inputs)
+    size, seed = int(cast(int, facts.get("n_features", 0))), int(cast(int, facts.get("seed", 0)))
+    if facts.get("random") == "relu":
+        values = RandomRelu(values.shape[1], size, seed).of(values)
+    if facts.get("random") == "projection":
+        values = RandomProjection(values.shape[1], size, seed).of(values)
+    if facts.get("centred"):
+        values = centred(values, form(facts))
+    if facts.get("unit_length"):
+        values = unit_rows(values).astype(np.float32)
+    if "unit" in facts:
+        values = np.hstack([float(cast(float, facts["unit"])) * values, np.ones((len(values), 1))])
+    return last.chosen(values.astype(np.float32) @ last.real("weights").T)
+
+
+def network(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.floating]:
+    """Logits [n, competing] of a whole network on examples' own values [n, K]."""
+    import torch
+
+    from dpcl_core.methods.lifelong import encoder, nets, sensor_nets
+
+    last, facts, layout = steps[-1], steps[-1].facts, form(steps[-1].facts)
+    architecture = facts.get("architecture", "lifelong")
+    made: nets.Network = (
+        nets.build(layout, len(last.classes), 0)
+        if architecture == "lifelong"
+        else sensor_nets.build(cast(NetworkName, architecture), len(last.classes), 0)
+    )
+    offset = last.arrays.get("offset")
+    made.load_state_dict({name: torch.from_numpy(one) for name, one in last.arrays.items() if name != "offset"})
+    made.eval()
+    if offset is None:
+        return last.chosen(nets.logits(made, inputs, layout))
+    assert isinstance(made, nets.Net)
+    with torch.inference_mode():
+        units = made.first(nets.tensor(inputs, layout))
+        first_layer = cast(FirstLayer, facts["first_layer"])
+        hidden = made.rest[1:](encoder.classifier_input(units, torch.from_numpy(offset), first_layer))
+        return last.chosen(made.head(hidden.clamp(max=1) if facts["clips_hidden"] else hidden).numpy())
+
+
+def form(facts: Mapping[str, Fact]) -> Form:
+    """The layout of an example's own values."""
+    return Form(cast("tuple[int, ...]", facts["shape"]), cast(float, facts["low"]), cast(float, facts["high"]))

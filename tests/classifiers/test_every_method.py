@@ -1,0 +1,102 @@
+"""What a run keeps of every method classifies as its learner did, and is nothing that had not left the learner."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from safetensors import numpy as safetensors
+
+from dpcl_core import engine
+from dpcl_core.events import Classifier
+from dpcl_core.methods import catalog, rules
+from dpcl_core.methods.common.classifier import PUBLIC, Step
+from dpcl_core.methods.common.learner import Learner
+from dpcl_core.scenarios.stream import Task
+from dpcl_core.spec import Cell
+from tests.scenarios.test_preview import data_dir  # noqa: F401
+from tests.test_neighbours import METHODS, D, lies, spec
+
+_STEPS = {"epochs": 1, "sample_rate": 0.5}
+# Settings under which a method's rule reads other arrays.
+_PICTURES = {"dataset": "digits", "backbone": "vit-cifar100", "train_per_class": 3, "test_per_class": 2}
+_ADAPTED = {"labels": "prior-const", "data": _PICTURES}
+ALSO = {
+    "film, all members": ("peft-ensemble", {**_ADAPTED, "params": {**_STEPS, "adapter": "film", "rule": "entropy"}}),
+    "lora": ("naive", {**_ADAPTED, "params": {**_STEPS, "adapter": "lora"}}),
+    "task given": ("agem", {**METHODS["agem"][1], "params": {"batch_size": 20, "epochs": 1, "head": "per-task"}}),
+    "projected": ("independent-laplace", {"params": {"steps": 2, "project_to": 8}, "privacy": {"adjacency": "replace"}}),
+    "a network's features": ("dp-coeff-memory", {**_ADAPTED, "data": {**_PICTURES, "backbone": "convnext-cifar100"}}),
+}
+Arrays = Mapping[str, NDArray[np.generic]]
+
+
+class Watched:
+    """A method's learner, with the tasks that it was given and copies of what it released after each."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.learner: Learner | None = None
+        self.tasks: list[Task] = []
+        self.released: dict[int, Arrays] = {}
+        real = catalog.maker
+
+        def maker(name: str) -> object:
+            def made(*arguments: object) -> Learner:
+                self.learner = learner = real(name)(*arguments)  # type: ignore[arg-type]
+                learn, released = learner.learn, learner.released
+
+                def watched(tasks: Mapping[int, Task], ledgers: object) -> object:
+                    self.tasks.append(tasks[0])
+                    yield from learn(tasks, ledgers)  # type: ignore[arg-type]
+
+                def copied(cell: Cell) -> Arrays:
+                    found = {name: np.array(array) for name, array in released(cell).items()}
+                    self.released[self.tasks[-1].index] = found
+                    return found
+
+                learner.learn, learner.released = watched, copied  # type: ignore[method-assign, assignment]
+                return learner
+
+            return made
+
+        patch.setattr(catalog, "maker", maker)
+
+
+@pytest.mark.parametrize("name", [*METHODS, *ALSO])
+def test_a_kept_classifier_is_what_was_released_and_classifies_as_the_learner(
+    name: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+) -> None:
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path / "home"))
+    method, changes = ALSO[name] if name in ALSO else (name, METHODS[name][1])
+    door = METHODS[method][0]
+    lies(door, D, tmp_path, monkeypatch)
+    asked, watched = spec(method, changes, door[0]), Watched(monkeypatch)
+    monkeypatch.setattr(engine, "_with_untrained", lambda events, *_: events)  # a second learner, which is asked, not kept
+    kept = [event for event in engine.run(asked) if isinstance(event, Classifier)]
+    assert kept, "every method keeps a classifier under these settings"
+    assert kept[-1].task == len(watched.tasks) - 1
+    steps = []
+    for event in kept:
+        arrays = safetensors.load(base64.b64decode(event.content))
+        for name, array in arrays.items():
+            if not name.startswith(PUBLIC):
+                np.testing.assert_array_equal(array, watched.released[event.task][name])
+        steps.append(Step(arrays, event.classes, event.competing, event.facts))
+    last, learner = kept[-1], watched.learner
+    assert learner is not None
+    for place, task in enumerate(watched.tasks):
+        (expected,) = next(iter(learner.scores(0, task).values()))
+        names = last.by_task[place] if last.by_task else last.competing
+        chosen = [*(steps if last.uses_all else steps[-1:])]
+        chosen[-1] = Step(chosen[-1].arrays, last.classes, names, last.facts, place)
+        found = rules.rule(last.rule)(chosen, task.test.inputs)
+        of_learner = expected[:, [last.classes.index(name) for name in names]]
+        assert found.shape == of_learner.shape
+        # Sums may be added in another order, for which single precision leaves a hundred thousandth.
+        np.testing.assert_allclose(found, of_learner, rtol=1e-4, atol=1e-4)
+        others = np.delete(expected, [last.classes.index(name) for name in names], axis=1)
+        assert not np.isfinite(others).any(), "what the learner can say, the classifier can say"

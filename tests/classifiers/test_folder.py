@@ -1,0 +1,230 @@
+"""Released classifiers as files: which leave, how they are used with and without this program, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from dpcl_core import checks, cli, engine, export
+from dpcl_core.classifiers import folder, predict
+from dpcl_core.data import bundled
+from dpcl_core.errors import BadInput
+from dpcl_core.events import Classifier
+from dpcl_core.methods.common import classifier
+from dpcl_core.runs.store import Store
+from tests.support import replay
+from tests.support.waiting import PATIENCE_SECONDS
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+RAW = {
+    "method": "cosine", "data": {"dataset": "digits", "train_per_class": 30, "test_per_class": 5},
+    "scenario": {"kind": "class-incremental", "tasks": 2}, "labels": "prior",
+    "privacy": {"epsilons": [8.0, math.inf]}, "seeds": [0],
+}  # fmt: skip
+
+
+def exported(changes: Mapping[str, object], home: Path, *, unprotected: bool = False) -> dict[str, bytes]:
+    """The files of a run's export, without figures."""
+    spec = checks.parse(checks.changed(RAW, changes))
+    store = Store(f"sqlite:///{home / 'store.sqlite'}")
+    return export.bundle(store, replay.fill(store, spec, list(engine.run(spec))), unprotected=unprotected)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an export, and features of ten public digits in INPUT.npz."""
+    home = tmp_path_factory.mktemp("written")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DPCL_HOME", str(home))
+        patch.setattr(export, "_figures", lambda *_: {})
+        files = exported({}, home)
+    for name, content in files.items():
+        path = home / "DIR" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    np.savez(home / "INPUT.npz", features=pictures()[:, :, :, 0].reshape(10, -1).astype(np.float32) / 255)
+    return home
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+    monkeypatch.setattr(export, "_figures", lambda *_: {})
+
+
+def pictures() -> NDArray[np.uint8]:
+    """The first ten bundled digits."""
+    content, _ = bundled.digits()
+    return np.asarray(content.content)[:10]
+
+
+def test_models_with_a_bound_leave_and_the_others_on_demand_alone(tmp_path: Path) -> None:
+    files = exported({}, tmp_path)
+    document = json.loads(files["classifier/classifier.json"])
+    assert sorted(name for name in files if name.endswith(".safetensors")) == [
+        f"classifier/epsilon-8-seed-0-task-{task}.safetensors" for task in (1, 2)
+    ]
+    (model,) = document["models"]
+    assert (model["epsilon"], model["protected"]) == (8.0, True)
+    assert model["accounted"] <= 8.0
+    first, second = (set(step["competing"]) for step in model["steps"])
+    assert (len(first), len(second)) == (5, 10)
+    assert document["left_out"] == [
+        "epsilon ∞, seed 0: no privacy bound holds for it: do not give it to anyone who may not see the data; "
+        "--unprotected writes it all the same"
+    ]
+    assert document["network_identity"].startswith("pixels|")
+    everything = exported({}, tmp_path, unprotected=True)
+    assert "classifier/epsilon-inf-seed-0-task-2.safetensors" in everything
+    assert folder.remarks(everything) == [
+        "warning: epsilon ∞, seed 0: no privacy bound holds for it: do not give it to anyone who may not see the data"
+    ]
+
+
+def test_seeded_noise_and_a_claim_are_no_bounds(tmp_path: Path) -> None:
+    """The seed is in the same export, and takes the noise off again."""
+    assert not [name for name in exported({"privacy.noise": "seeded"}, tmp_path) if name.endswith(".safetensors")]
+    claimed = {"method": "l2dp-ml", "params": {"batch_size": 20}, "privacy": {"epsilons": [8.0]}, "labels": "prior"}
+    assert not [name for name in exported(claimed, tmp_path) if name.endswith(".safetensors")]
+
+
+def test_what_is_too_large_is_left_out_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room for one of two tasks: the last is kept. Room for none: nothing is."""
+    size = 10 * 64 * 8
+    for module in (classifier, folder):
+        monkeypatch.setattr(module, "LARGEST", 2 * size)
+    document = json.loads((files := exported({}, tmp_path))["classifier/classifier.json"])
+    assert [step["task"] for step in document["models"][0]["steps"]] == [2]
+    assert any("After task 1" in line for line in document["left_out"])
+    assert len([name for name in files if name.endswith(".safetensors")]) == 1
+    monkeypatch.setattr(classifier, "LARGEST", size)
+    document = json.loads(exported({}, tmp_path)["classifier/classifier.json"])
+    assert (document["models"], len(document["left_out"])) == ([], 1)
+
+
+def test_a_store_keeps_them_beside_the_events_of_a_run(tmp_path: Path) -> None:
+    spec = checks.parse(RAW)
+    events = list(engine.run(spec))
+    store = Store(f"sqlite:///{tmp_path / 'store.sqlite'}")
+    run_id = replay.fill(store, spec, events)
+    kept = [event for event in events if isinstance(event, Classifier)]
+    assert len(kept) == 4
+    assert store.classifiers(run_id) == sorted(kept, key=lambda one: (one.cell, one.task))
+    assert not [event for event in store.events(run_id) if isinstance(event, Classifier)]
+
+
+def test_the_lines_of_the_readme_need_numpy_and_safetensors_alone_and_answer_as_the_program(written: Path) -> None:
+    _, code = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(code.split("\n\n", 1)[1].strip().splitlines()) <= 10
+    alone = f"{code}\nimport sys\nassert not [name for name in sys.modules if name.startswith(('dpcl', 'torch'))]\n"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", alone], cwd=written, env=environment, capture_output=True, text=True, check=False,
+        timeout=PATIENCE_SECONDS,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    ours = predict.predicted(written / "DIR", written / "INPUT.npz").predictions
+    assert done.stdout.strip() == str([one.label for one in ours])
+    assert len({one.label for one in ours}) > 5, "ten digits, at epsilon 8"
+
+
+def test_a_folder_of_pictures_a_picture_and_their_features_get_the_same_answer(written: Path, tmp_path: Path) -> None:
+    (tmp_path / "pictures").mkdir()
+    for number, pixels in enumerate(pictures()):
+        Image.fromarray(pixels[:, :, 0]).save(tmp_path / "pictures" / f"{number}.png")
+    of_features = predict.predicted(written / "DIR", written / "INPUT.npz").predictions
+    of_folder = predict.predicted(written / "DIR" / "classifier", tmp_path / "pictures").predictions
+    assert [one.scores for one in of_folder] == [one.scores for one in of_features]
+    assert [one.name for one in of_folder] == [f"{number}.png" for number in range(10)]
+    np.savez(tmp_path / "arrays.npz", pictures=pictures())
+    rows = np.load(written / "INPUT.npz")["features"]
+    np.savetxt(tmp_path / "table.csv", rows, "%.17g", ",", header=",".join(64 * "x"), comments="")
+    for name in ("pictures/3.png", "arrays.npz", "table.csv"):
+        found = predict.predicted(written / "DIR", tmp_path / name).predictions
+        assert found[-1].label == of_features[3 if name.endswith("png") else 9].label, name
+
+
+def test_the_terminal_prints_one_document(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status = cli.main(["predict", str(written / "DIR"), str(written / "INPUT.npz"), "--after", "1", "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert status == 0
+    assert (document["epsilon"], document["after_task"], document["protected"]) == (8.0, 1, True)
+    assert len(document["predictions"]) == 10
+    assert len(document["predictions"][0]["scores"]) == 5, "the classes of the first task"
+
+
+WRONG: Mapping[str, tuple[object, str]] = {
+    "narrow.npz": ({"features": np.ones((2, 3), np.float32)}, "INPUT = 3 numbers a row: must have 64"),
+    "infinite.npz": ({"features": np.full((1, 64), np.inf)}, "finite numbers"),
+    "objects.npz": ({"features": np.array([{}], dtype=object)}, "without pickled objects"),
+    "two.npz": ({"features": np.ones((1, 64)), "pictures": np.ones((1, 8, 8, 1))}, "exactly one of the arrays"),
+    "broken.npz": (b"PK\x03\x04nothing", "must be an NPY or NPZ file"),
+    "broken.png": (b"nothing", "must be an image file"),
+    "ragged.csv": (b"a,b\n1\n", "as many cells"),
+    "words.csv": (b"a,b\n1,two\n", "numbers alone"),
+    "latin.csv": ("text\n\u00e9\n".encode("latin-1"), "in UTF-8"),
+    "other.doc": (b"nothing", "must be a picture, a folder of pictures"),
+    "missing.csv": (None, "cannot be read"),
+    "empty": ({}, "holds 0 pictures"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_an_input_that_cannot_be_used_is_one_sentence(
+    name: str, written: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content, said = WRONG[name]
+    if isinstance(content, bytes):
+        (tmp_path / name).write_bytes(content)
+    elif isinstance(content, dict):
+        (tmp_path / name).mkdir() if not content else np.savez(tmp_path / name, **content)
+    assert cli.main(["predict", str(written / "DIR"), str(tmp_path / name)]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+    assert str(tmp_path) not in error
+
+
+def test_a_pipe_is_refused_before_it_is_read(written: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(BadInput, match="must be a regular file"):
+        predict.predicted(written / "DIR", tmp_path / "pipe.csv")
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        ({"epsilon": 3.0}, "has no such classifier; it has epsilon 8, seed 0"),
+        ({"after": 7}, "must be one of 1, 2"),
+        ({"task": 1}, "must be left out"),
+    ],
+)
+def test_a_model_that_is_not_there_is_one_sentence(choice: Mapping[str, object], said: str, written: Path) -> None:
+    with pytest.raises(BadInput, match=said):
+        predict.predicted(written / "DIR", written / "INPUT.npz", **choice)  # type: ignore[arg-type]
+
+
+def test_a_damaged_folder_is_one_sentence(written: Path, tmp_path: Path) -> None:
+    document = json.loads((written / "DIR" / "classifier" / "classifier.json").read_text(encoding="utf-8"))
+    with pytest.raises(BadInput, match="must be a folder written by dpcl export"):
+        folder.read(tmp_path)
+    for place, (changes, said) in enumerate([({"version": 2}, "version"), ({"models": [], "x": 1}, "x")]):
+        (tmp_path / str(place)).mkdir()
+        (tmp_path / str(place) / "classifier.json").write_text(json.dumps({**document, **changes}), encoding="utf-8")
+        with pytest.raises(BadInput, match=said):
+            folder.read(tmp_path / str(place))
+    document["models"][0]["steps"][1]["files"] = ["../../store.sqlite"]
+    (tmp_path / "classifier.json").write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(BadInput):
+        folder.read(tmp_path)

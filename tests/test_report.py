@@ -1,0 +1,83 @@
+"""A run as one page and as a notebook: everything in them, nothing fetched, and the code runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from dpcl_core import checks, notebook, presets
+from dpcl_core.papers import citations
+from dpcl_core.results import Result, question
+from tests.support import replay
+from tests.support.waiting import PATIENCE_SECONDS
+from tests.test_examples import KERNEL, ROOT
+
+SPEC = replay.a_spec(epsilons=(0.5, 8.0), seeds=(0, 1))
+
+
+def test_the_report_is_one_page_with_everything_in_it() -> None:
+    result = Result("0" * 12, "my run", SPEC, tuple(replay.recorded(SPEC)))
+    page = result.to_html()
+    assert len(page.encode()) < 2_000_000
+    assert not re.findall(r"(?:src|href)=|@import|<script|url\((?!#)", page), "it asks for nothing"
+    assert page.count("<svg") == 3
+    for heading in ("What is protected", "Privacy card", "Settings", "How to repeat it", "How to cite it"):
+        assert f"<h2>{heading}</h2>" in page
+    assert result.placed(SPEC.privacy.usual_epsilon) in page
+    assert "Asked for epsilon 0.5: accounted epsilon" in page
+    assert "@article{tobaben2025" in page
+
+
+def test_names_are_escaped() -> None:
+    name = "<script>alert(1)</script>"
+    assert name not in Result("0" * 12, name, SPEC, tuple(replay.recorded(SPEC))).to_html()
+
+
+def test_a_run_that_ended_early_has_a_report_without_figures() -> None:
+    assert "<svg" not in Result("0" * 12, "ended", SPEC, ()).to_html()
+
+
+def test_the_question_is_the_presets_or_says_what_any_run_asks() -> None:
+    preset = presets.load("digits-cosine")
+    assert question(preset) == presets.about("digits-cosine").question
+    assert question(replace_seeds(preset)) == "What does privacy cost DP cosine classifier on digits?"
+
+
+def replace_seeds(spec: object) -> object:
+    return spec.model_copy(update={"seeds": (77,)})  # type: ignore[attr-defined]
+
+
+def test_citations_are_those_of_the_method() -> None:
+    def cited(method: str, **more: object) -> set[str]:
+        raw = {"method": method, "scenario": {"kind": "class-incremental", "tasks": 2}, "seeds": [0], **more}
+        return set(re.findall(r"@\w+\{(\w+),", citations.of(checks.parse(raw))))
+
+    assert cited("cosine") == {"dpcl2026", "tobaben2025"}
+    assert cited("l2dp-ml") == {"dpcl2026", "lai2022"}
+    assert cited("pecl") == {"dpcl2026", "zhan"}
+
+
+def test_the_notebook_runs_and_says_what_the_run_did(tmp_path: Path) -> None:
+    """As Jupyter runs it: code cells in order, in one namespace, without a network."""
+    changes = {"seeds": [0], "data.train_per_class": 20, "data.test_per_class": 5, "privacy.epsilons": [4.0]}
+    spec = checks.parse(checks.changed(presets.raw("digits-cosine"), changes))
+    written = json.loads(notebook.of(spec))
+    assert written["nbformat"] == 4
+    assert all(cell["outputs"] == [] for cell in written["cells"] if cell["cell_type"] == "code")
+    assert len({cell["id"] for cell in written["cells"]}) == len(written["cells"])
+    path = tmp_path / "notebook.ipynb"
+    path.write_text(json.dumps(written), encoding="utf-8")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DPCL_")}
+    environment |= {"DPCL_HOME": str(tmp_path / "home"), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", KERNEL, str(path)], cwd=tmp_path, env=environment, capture_output=True, text=True,
+        timeout=PATIENCE_SECONDS, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    last = done.stdout.splitlines()[-1].split()
+    assert last[0] == "4.0"
+    assert float(last[1]) <= 4.0
