@@ -13,7 +13,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.public_sizes import of_spec
 from dpcl_core.results import Result
 from dpcl_core.spec import RunSpec
-from pages.parts.shell import layout, state, status_line, stored_results
+from pages.parts.shell import address, layout, state, status_line, stored_results
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
@@ -81,10 +81,10 @@ def _apply_pending() -> None:
     Fills in the settings for a link that names only a run or a question.
     """
     if "show-study" in st.session_state:
-        st.query_params.from_dict(st.session_state.pop("show-study"))
-    linked = st.query_params.to_dict()
+        address.put(st.session_state.pop("show-study"))
+    linked = address.parameters()
     if set(linked) <= {"question", "v"} and linked.get("question") in presets.names():
-        st.query_params.from_dict(_of_question(linked["question"]))
+        address.put(_of_question(linked["question"]))
         return
     started = st.session_state.pop("show-run", None)
     wanted = started or (linked.get("run") if set(linked) <= {"run", "v", *_LOOKS} else None)
@@ -95,7 +95,7 @@ def _apply_pending() -> None:
         parameters = train_form.parameters_of(run.spec, run.id)
     except BadInput:
         return  # the page says so where the run would be shown
-    st.query_params.from_dict(parameters | {key: text for key, text in linked.items() if key in (*_LOOKS, "question")})
+    address.put(parameters | {key: text for key, text in linked.items() if key in (*_LOOKS, "question")})
 
 
 def _run_to_show(named: str | None) -> tuple[str | None, list[str]]:
