@@ -181,7 +181,7 @@ def _estimate(spec: RunSpec, device: str) -> str:
     queue = "Queue: empty." if not waiting else f"Queue: {waiting} before it."
     n_models = spec.n_cells
     models = f"{n_models} model{'s' if n_models > 1 else ''}."
-    parts = [_derived(spec.model_dump_json(), spec), models, status_line.estimate(_seconds(spec, device)), queue]
+    parts = [_derived(spec.model_dump_json(), spec), models, _takes(spec, device), queue]
     return " ".join(filter(None, parts))
 
 
@@ -192,10 +192,11 @@ def _derived(key: str, _spec: RunSpec) -> str:
     return " ".join(filter(None, [card.derived(_spec.params, facts), card.totals(_spec, facts)]))
 
 
-def _seconds(spec: RunSpec, device: str) -> float | None:
-    """Estimated seconds: from past runs of this spec, else from the preset with this spec; None if unknown."""
-    estimate, preset = state.store().estimate_seconds(spec, device=device), _preset_of(spec)
-    return estimate if estimate is not None or preset is None else preset.seconds
+def _takes(spec: RunSpec, device: str) -> str:
+    """The expected duration in words: from past runs of this spec, else from the preset with this spec."""
+    here, preset = state.store().estimate_seconds(spec, device=device), _preset_of(spec)
+    seconds = here if here is not None or preset is None else preset.seconds
+    return status_line.estimate(seconds, is_here=here is not None)
 
 
 def _preset_of(spec: RunSpec) -> presets.Preset | None:
