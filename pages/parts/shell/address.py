@@ -1,4 +1,4 @@
-"""The address bar: the parameters of the visited page's view, and beside them the presenter's size, which is every page's."""
+"""The address bar: the parameters of the visited page's view, and beside them the presenter's size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Presenter size: letters, lines and markers for a projector, from a link with `large=1` or a switch; it stays in the address."""
+"""Presenter size: letters, lines and markers for a projector, by `large=1` in a link or a switch; kept in the address."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def apply() -> None:
 
 
 def acknowledge() -> None:
-    """Inserts the script that answers a press on Start or Stop. At the page's end, because its place is seen while it loads."""
+    """Inserts the script that answers a press on Start or Stop; at the page's end, as its place shows while it loads."""
     st.html(_ACKNOWLEDGE.read_text(encoding="utf-8"), unsafe_allow_javascript=True)
 
 
