@@ -36,12 +36,14 @@ def main() -> None:
     style.apply()
     presenter.take()
     st.logo(assets_dir() / f"logo-{'dark' if style.is_dark() else 'light'}.svg", size="large")
-    state.keep_queue_moving()
     if st.session_state.get("page") != page.url_path:
         st.session_state["page"] = page.url_path
         st.session_state[CHANGES] = st.session_state.get(CHANGES, 0) + 1
     st.session_state[INSIDE] = True
     page.run()
+    # Only now: what these load takes a second, and must not hold up the first heading.
+    state.keep_queue_moving()
+    style.acknowledge()
 
 
 if __name__ == "__main__":  # drawn for a visitor

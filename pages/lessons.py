@@ -154,7 +154,8 @@ def _lesson(view: View) -> str:
 
 def _in_browser(state: _State) -> None:
     """Draws a lesson whose steps the browser computes; its reports give ticks, predictions and controls."""
-    from dpcl_core.lessons import in_browser  # loads the mechanisms, which takes seconds: after the heading
+    with st.spinner("Opening the lesson ..."):
+        from dpcl_core.lessons import in_browser  # loads the mechanisms, which takes seconds: after the heading
 
     epoch = state.view.key(f"{state.name}-{state.jumps}")
     hidden = sorted(state.hidden - {PREDICTION})

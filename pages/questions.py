@@ -15,7 +15,7 @@ from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.questions import Duration, Question
 from dpcl_core.results import references
 from pages.parts.rooms import membership
-from pages.parts.shell import figure_card, layout, link, state, status_line, stored_results, style
+from pages.parts.shell import address, figure_card, layout, link, state, status_line, stored_results, style
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
@@ -186,7 +186,7 @@ def _start_from(view: View, question: Question) -> None:
     """Starts the smallest form of a question from the gallery, and goes to its answer."""
     name = question.smallest.name
     _start(name)
-    view.go({**st.query_params.to_dict(), "v": "1", "question": name})
+    view.go({**address.parameters(), "v": "1", "question": name})
 
 
 def _start(name: str) -> None:

@@ -15,7 +15,7 @@ from dpcl_core.results import Result
 from dpcl_core.spec import RunSpec
 from pages.parts.claims import privacy_bar
 from pages.parts.rooms import membership
-from pages.parts.shell import layout, state, status_line, stored_results
+from pages.parts.shell import address, layout, state, status_line, stored_results
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
@@ -83,10 +83,10 @@ def _apply_pending() -> None:
     Fills in the settings for a link that names only a run or a question.
     """
     if "show-study" in st.session_state:
-        st.query_params.from_dict(st.session_state.pop("show-study"))
-    linked = st.query_params.to_dict()
+        address.put(st.session_state.pop("show-study"))
+    linked = address.parameters()
     if set(linked) <= {"question", "v"} and linked.get("question") in presets.names():
-        st.query_params.from_dict(_of_question(linked["question"]))
+        address.put(_of_question(linked["question"]))
         return
     started = st.session_state.pop("show-run", None)
     wanted = started or (linked.get("run") if set(linked) <= {"run", "v", *_LOOKS} else None)
@@ -97,7 +97,7 @@ def _apply_pending() -> None:
         parameters = train_form.parameters_of(run.spec, run.id)
     except BadInput:
         return  # the page says so where the run would be shown
-    st.query_params.from_dict(parameters | {key: text for key, text in linked.items() if key in (*_LOOKS, "question")})
+    address.put(parameters | {key: text for key, text in linked.items() if key in (*_LOOKS, "question")})
 
 
 def _run_to_show(named: str | None) -> tuple[str | None, list[str]]:
@@ -184,7 +184,7 @@ def _estimate(spec: RunSpec, device: str) -> str:
     queue = "Queue: empty." if not waiting else f"Queue: {waiting} before it."
     n_models = spec.n_cells
     models = f"{n_models} model{'s' if n_models > 1 else ''}."
-    parts = [_derived(spec.model_dump_json(), spec), models, status_line.estimate(_seconds(spec, device)), queue]
+    parts = [_derived(spec.model_dump_json(), spec), models, _takes(spec, device), queue]
     return " ".join(filter(None, parts))
 
 
@@ -195,10 +195,11 @@ def _derived(key: str, _spec: RunSpec) -> str:
     return " ".join(filter(None, [card.derived(_spec.params, facts), card.totals(_spec, facts)]))
 
 
-def _seconds(spec: RunSpec, device: str) -> float | None:
-    """Estimated seconds: from past runs of this spec, else from the preset with this spec; None if unknown."""
-    estimate, preset = state.store().estimate_seconds(spec, device=device), _preset_of(spec)
-    return estimate if estimate is not None or preset is None else preset.seconds
+def _takes(spec: RunSpec, device: str) -> str:
+    """The expected duration in words: from past runs of this spec, else from the preset with this spec."""
+    here, preset = state.store().estimate_seconds(spec, device=device), _preset_of(spec)
+    seconds = here if here is not None or preset is None else preset.seconds
+    return status_line.estimate(seconds, is_here=here is not None)
 
 
 def _preset_of(spec: RunSpec) -> presets.Preset | None:

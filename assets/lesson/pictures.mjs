@@ -1,4 +1,5 @@
-// Pictures of the lessons: strips of small grey pictures, and charts in SVG, each with its finding as alternative text.
+// Pictures of the lessons: strips of small grey pictures, and charts in SVG, each with its finding as alternative text and its numbers
+// as a table and as a file.
 
 const SIZE = { width: 640, height: 300, left: 62, right: 14, top: 12, bottom: 46 };
 
@@ -12,7 +13,9 @@ export function strips(rows, columns, finding, missing = "") {
   const picture = made("div", {}, ...bodies);
   picture.setAttribute("role", "img");
   picture.setAttribute("aria-label", finding);
-  return made("figure", {}, picture, made("figcaption", { textContent: finding }));
+  const lines = Object.entries(rows).flatMap(([name, pictures]) => pictures.flatMap((one, place) => (one ? [[name, columns[place], ...one]] : [])));
+  const heads = ["row", "picture", ...lines[0].slice(2).map((_, k) => `pixel ${k + 1}`)];
+  return made("figure", {}, picture, made("figcaption", { textContent: finding }), numbers("pictures", [heads, ...lines], () => table(heads, lines.map((row) => row.map(rounded)))));
 }
 
 function grey(numbers, low, high) {
@@ -46,13 +49,41 @@ export function chart(x, y, series, finding) {
     svg.append(group);
   }
   const legend = series.filter(({ name }) => name).map(({ name, kind, colour, isDashed }) => made("span", {}, made("i", { className: `${kind} ${colour}${isDashed ? " dashed" : ""}` }), name));
-  const numbers = made("details", {}, made("summary", { textContent: "Numbers" }), numbersOf(x, series.filter(({ kind }) => kind === "dots" || kind === "rings")));
-  return made("figure", {}, made("div", { className: "legend", textContent: y.title }), svg, made("div", { className: "legend" }, ...legend), made("figcaption", { textContent: finding }), numbers);
+  const under = numbers(y.title, drawnNumbers(x, y, series), () => numbersOf(x, series.filter(({ kind }) => kind === "dots" || kind === "rings")));
+  return made("figure", {}, made("div", { className: "legend", textContent: y.title }), svg, made("div", { className: "legend" }, ...legend), made("figcaption", { textContent: finding }), under);
 }
+
+// The numbers under a figure: a table that is made when it is opened, and a file with all that is drawn.
+function numbers(title, lines, makeTable) {
+  const fold = made("details", {}, made("summary", { textContent: "Numbers" }));
+  fold.addEventListener("toggle", () => fold.childElementCount > 1 || fold.append(makeTable()));
+  const file = `${title.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "")}.csv`;
+  const button = made("button", { type: "button", textContent: "CSV", title: "The numbers of this figure as a file", onclick: () => save(file, csv(lines)) });
+  return made("div", { className: "numbers" }, fold, button);
+}
+
+function save(name, text) {
+  const href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+  made("a", { href, download: name }).click();
+  URL.revokeObjectURL(href);
+}
+
+// Lines of cells as a file: a cell with a comma, a quote or a line break is quoted.
+export function csv(lines) {
+  const cell = (value) => (/[",\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : String(value));
+  return lines.map((line) => `${line.map(cell).join(",")}\n`).join("");
+}
+
+// Every point of every series with a name, as lines under a head.
+export function drawnNumbers(x, y, series) {
+  const points = series.filter(({ name }) => name).flatMap(({ name, points: all, half }) => all.map(([a, b], k) => [name, a, b, half ? half[k] : ""]));
+  return [["series", x.title, y.title, "half width of the interval"], ...points];
+}
+
+const rounded = (value) => (typeof value === "number" ? String(Number(value.toPrecision(4))) : value);
 
 // What was measured, as a table: a row for each place across, which all series share.
 function numbersOf(x, series) {
-  const rounded = (value) => String(Number(value.toPrecision(4)));
   const rows = series[0].points.map(([across], row) => [rounded(across), ...series.map(({ points }) => rounded(points[row][1]))]);
   return table([x.title, ...series.map(({ name }) => name)], rows);
 }

@@ -33,6 +33,8 @@ PATIENCE_MS = 240_000  # of a page on a busy machine
 _HARMLESS = re.compile(r"/[a-z]+/_stcore/(health|host-config)$")
 _READY = """() => document.querySelector('[data-test-script-state="notRunning"]')
     && !document.querySelector('[data-testid="stSkeleton"]') && document.fonts.status === 'loaded'"""
+_FOCUSED = """() => { const at = document.activeElement;
+    return [at.tagName, at.getAttribute('aria-label') || at.closest('label')?.innerText || at.innerText || '']; }"""
 Visit = Callable[..., Page]
 
 
@@ -120,6 +122,18 @@ def ready(page: Page) -> None:
     """Waits until the page's script has run, nothing is a placeholder any more and the fonts are there."""
     page.wait_for_selector("h1")
     page.wait_for_function(_READY)
+
+
+def tab_to(page: Page, tag: str, words: str) -> None:
+    """Walks with the Tab key until something of that kind that begins with these words has the focus."""
+    if tag == "BUTTON":
+        expect(page.get_by_role("button", name=words).first).to_be_visible(timeout=PATIENCE_MS)
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        at, said = page.evaluate(_FOCUSED)
+        if at == tag and said.strip().startswith(words):
+            return
+    raise AssertionError(f"{words!r} cannot be reached by the Tab key")
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import re
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from dpcl_core.lessons import text
-from tests.browser.conftest import PATIENCE_MS, App, Visit, ready
+from tests.browser.conftest import PATIENCE_MS, App, Visit, ready, tab_to
 
 pytestmark = pytest.mark.browser
 LESSON = text.load("label")
-_FOCUSED = """() => { const at = document.activeElement;
-    return [at.tagName, at.getAttribute('aria-label') || at.closest('label')?.innerText || at.innerText || '']; }"""
-
-
-def tab_to(page: Page, tag: str, words: str) -> None:
-    """Walks with the Tab key until something of that kind that begins with these words has the focus."""
-    if tag == "BUTTON":
-        expect(page.get_by_role("button", name=words).first).to_be_visible(timeout=PATIENCE_MS)
-    for _ in range(80):
-        page.keyboard.press("Tab")
-        at, said = page.evaluate(_FOCUSED)
-        if at == tag and said.strip().startswith(words):
-            return
-    raise AssertionError(f"{words!r} cannot be reached by the Tab key")
 
 
 def predict(page: Page, step: text.Step) -> None:
@@ -76,6 +63,10 @@ def test_lesson_1_by_keyboard_on_a_phone(app: App, visit: Visit) -> None:
     expect(page.get_by_text("ε is at least 6.29, more than was promised")).to_be_visible()
     page.keyboard.press("Enter")  # the button keeps the focus
     expect(page.get_by_text("ε is at least 6.99, more than was promised")).to_be_visible()
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="CSV").press("Enter")
+    *_, last, _, promised = csv.reader(waiting.value.path().read_text(encoding="utf-8").splitlines())
+    assert [round(float(last[2]), 2), promised[1:3]] == [6.99, ["4000", "1"]]
     no_wider_than(page, 390)
 
     page.wait_for_url(re.compile("d1=1%2C2%2C3"))

@@ -1,4 +1,4 @@
-"""Presenter size on a projector, kept over pages and in links; on a phone, a slider beside its picture."""
+"""Presenter size on a projector, kept over pages and a reload, and in links; on a phone, a slider beside its picture."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_projector_shows_each_picture_with_its_slider_in_large_letters(app: Ap
         assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 1024
 
 
-def test_presenter_size_is_switched_kept_over_pages_and_shared(app: App, visit: Visit) -> None:
+def test_presenter_size_is_switched_kept_over_pages_and_a_reload_and_shared(app: App, visit: Visit) -> None:
     page = visit(f"{app.url}/lessons", width=1024)
     usual = size(page)
     page.get_by_role("button", name="Help", exact=True).press("Enter")
@@ -49,12 +49,21 @@ def test_presenter_size_is_switched_kept_over_pages_and_shared(app: App, visit: 
     page.keyboard.press("Escape")
     page.get_by_role("link", name="About", exact=True).click()
     expect(page.get_by_role("heading", name="About", exact=True)).to_be_visible()
+    page.wait_for_url(re.compile(r"about\?large=1$"))
+    page.reload()
+    ready(page)
     assert size(page) > 1.2 * usual
     page.go_back()
     expect(page.get_by_role("heading", name="Lessons", exact=True)).to_be_visible()
     ready(page)
     page.get_by_role("button", name="Share", exact=True).click()
     expect(page.get_by_test_id("stPopoverBody").get_by_test_id("stCode")).to_contain_text(re.compile("large=1"))
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Help", exact=True).click()
+    page.get_by_role("button", name="Normal size").click()
+    expect(page.get_by_role("button", name="Presenter size")).to_be_visible()
+    assert size(page) == usual
+    assert "large" not in page.url
 
 
 def test_a_phone_shows_a_slider_beside_its_picture(app: App, visit: Visit) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import shutil
@@ -208,3 +209,21 @@ def test_promises_are_those_of_the_ledger(told: Neighbours) -> None:
             assert words.banner == document["words"]["no_bound"]
         else:
             assert words.headline == document["game"]["promises"]["2"]
+
+
+@node
+def test_a_figures_file_has_every_named_point_and_survives_commas_and_quotes(tmp_path: Path) -> None:
+    case = """
+        const series = [
+            { kind: "line", points: [[0, 0]] },
+            { name: 'one, "promised"', points: [[1, 2], [3, 4.5]] },
+            { name: "own", points: [[10, 0.125]], half: [0.01] },
+        ];
+        console.log(JSON.stringify(csv(drawnNumbers({ title: "tasks" }, { title: "accuracy" }, series))));
+    """
+    assert list(csv.reader(run("noise", case, tmp_path).splitlines())) == [
+        ["series", "tasks", "accuracy", "half width of the interval"],
+        ['one, "promised"', "1", "2", ""],
+        ['one, "promised"', "3", "4.5", ""],
+        ["own", "10", "0.125", "0.01"],
+    ]

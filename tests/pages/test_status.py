@@ -147,7 +147,7 @@ def test_lost_says_when_and_offers_retry(store: Store) -> None:
 
 
 def test_estimates_are_ranges_in_fitting_units() -> None:
-    assert status_line.estimate(None).startswith("No such run yet")
-    assert status_line.estimate(4.0) == "About 3–6 s on this computer."
-    assert status_line.estimate(600.0) == "About 8–15 min on this computer."
-    assert status_line.estimate(3 * 3600.0) == "About 2.2–4.5 h on this computer."
+    assert status_line.estimate(None, is_here=False).startswith("No such run yet")
+    assert status_line.estimate(4.0, is_here=True) == "About 3–6 s on this computer."
+    assert status_line.estimate(600.0, is_here=False) == "About 8–15 min, measured on another computer."
+    assert status_line.estimate(3 * 3600.0, is_here=True) == "About 2.2–4.5 h on this computer."

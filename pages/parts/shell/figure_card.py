@@ -42,7 +42,7 @@ def show(
         else:  # text that wraps, as high as the later figure
             height = f"{picture.figure.layout.height or 200:g}px"
             st.html(f'<p class="nothing-yet" style="height: {height}">{escape(picture.finding)}</p>')
-        footer(picture, provenance, key=key, table=table, share=share, live=live)
+        footer(picture, provenance, key=key, table=table, share=share, live=live or not picture.figure.data)
 
 
 def footer(
@@ -58,25 +58,33 @@ def footer(
         return
     with st.container(key=f"strip-{key}", horizontal=True, vertical_alignment="center", gap="small"):
         st.caption(line, width="stretch")
-        if table is not None:
-            st.download_button(
-                "CSV", lambda: table.to_csv(index=False), f"{key}.csv", "text/csv",
-                key=f"csv-{key}", type="tertiary", on_click="ignore", help="The numbers of this figure as a table",
-            )  # fmt: skip
+        with st.container(key=f"files-{key}", horizontal=True, width="content", gap="small"):
+            _files(picture, provenance, key, table, share)
+
+
+def _files(
+    picture: Picture, provenance: Provenance | None, key: str, table: pd.DataFrame | None, share: Mapping[str, str] | None
+) -> None:
+    """Draws the buttons for the numbers, the figure as a file, and the link to this view."""
+    if table is not None:
         st.download_button(
-            "HTML", lambda: html.page(picture, provenance), f"{key}.html", "text/html",
-            key=f"html-{key}", type="tertiary", on_click="ignore", help="This figure as a file that opens without the app",
+            "CSV", lambda: table.to_csv(index=False), f"{key}.csv", "text/csv",
+            key=f"csv-{key}", type="tertiary", on_click="ignore", help="The numbers of this figure as a table",
         )  # fmt: skip
-        dark = style.is_dark()  # asked now: a download is built outside of the page's run
-        source = provenance.line() if provenance is not None else ""
-        st.download_button(
-            "SVG", lambda: svg.drawn(picture, dark=dark, source=source), f"{key}.svg", "image/svg+xml", key=f"svg-{key}",
-            type="tertiary", on_click="ignore", help="This figure as a drawing that stays sharp at every size",
-        )  # fmt: skip
-        st.download_button(
-            "PNG", lambda: png.drawn(picture, dark=dark, source=source), f"{key}.png", "image/png", key=f"png-{key}",
-            type="tertiary", on_click="ignore", help="This figure as a picture for documents and slides",
-        )  # fmt: skip
-        if share is not None:
-            with st.popover("link", type="tertiary"):
-                st.code(links.address(st.context.url or "", share), language=None, wrap_lines=True)
+    st.download_button(
+        "HTML", lambda: html.page(picture, provenance), f"{key}.html", "text/html",
+        key=f"html-{key}", type="tertiary", on_click="ignore", help="This figure as a file that opens without the app",
+    )  # fmt: skip
+    dark = style.is_dark()  # asked now: a download is built outside of the page's run
+    source = provenance.line() if provenance is not None else ""
+    st.download_button(
+        "SVG", lambda: svg.drawn(picture, dark=dark, source=source), f"{key}.svg", "image/svg+xml", key=f"svg-{key}",
+        type="tertiary", on_click="ignore", help="This figure as a drawing that stays sharp at every size",
+    )  # fmt: skip
+    st.download_button(
+        "PNG", lambda: png.drawn(picture, dark=dark, source=source), f"{key}.png", "image/png", key=f"png-{key}",
+        type="tertiary", on_click="ignore", help="This figure as a picture for documents and slides",
+    )  # fmt: skip
+    if share is not None:
+        with st.popover("link", type="tertiary"):
+            st.code(links.address(st.context.url or "", share), language=None, wrap_lines=True)

@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 from dpcl_core.errors import BadInput
 
 VERSION = "1"
+LARGE = "large"  # key of the presenter's size, which every page's link may have
 MAX_LENGTH = 2000
 T = TypeVar("T")
 
@@ -171,8 +172,8 @@ class Codec:
     def __init__(self, fields: Sequence[Field[object]] | Sequence[object]) -> None:
         self.fields: tuple[Field[object], ...] = tuple(fields)  # type: ignore[arg-type]
         keys = [field.key for field in self.fields] + [field.word for field in self.fields if field.word]
-        self._keys = {*keys, "v"}
-        if len(self._keys) != len(keys) + 1:
+        self._keys = {*keys, "v", LARGE}
+        if len(self._keys) != len(keys) + 2:
             raise ValueError(f"two fields share a link key: {keys}")
 
     def write(self, values: Mapping[str, object], unknown: Mapping[str, str] | None = None) -> dict[str, str]:

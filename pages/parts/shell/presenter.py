@@ -1,4 +1,4 @@
-"""Presenter size: letters, lines and markers for a projector, from a link with `large=1` or a switch; kept for the visit."""
+"""Presenter size: letters, lines and markers for a projector, by `large=1` in a link or a switch; kept in the address."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import Final
 
 import streamlit as st
 
-KEY: Final = "large"  # in a link
+from pages.parts.shell.link import LARGE
+
 FACTOR: Final = 1.3  # of letters, lines and markers; the same in presenter.css
 _STATE: Final = "presenter-size"
 _SHEET: Final = Path(__file__).with_name("presenter.css")
 
 
 def take() -> None:
-    """Takes the size out of the link, before a page reads its own part of it, and applies it."""
-    if KEY in st.query_params:
-        st.session_state[_STATE] = st.query_params[KEY] == "1"
-        del st.query_params[KEY]
+    """Takes the size from the link, else that of the visit, keeps it in the address and applies it."""
+    if LARGE in st.query_params:
+        st.session_state[_STATE] = st.query_params[LARGE] == "1"
+    _write()
     if is_on():
         st.html(f"<style>{_SHEET.read_text(encoding='utf-8')}</style>")
 
@@ -36,8 +37,17 @@ def switch() -> None:
 
 def linked(parameters: Mapping[str, str]) -> dict[str, str]:
     """The parameters of a link to share, with the size where it is on."""
-    return {**parameters, KEY: "1"} if is_on() else dict(parameters)
+    return {**parameters, LARGE: "1"} if is_on() else dict(parameters)
 
 
 def _turn() -> None:
     st.session_state[_STATE] = not is_on()
+    _write()
+
+
+def _write() -> None:
+    """Writes the size to the address, which holds nothing of the usual one."""
+    if is_on():
+        st.query_params[LARGE] = "1"
+    elif LARGE in st.query_params:
+        del st.query_params[LARGE]

@@ -226,11 +226,11 @@ def span(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def estimate(seconds: float | None) -> str:
-    """The expected duration, for the line beside Start."""
-    return (
-        f"{_about(seconds).capitalize()} on this computer." if seconds is not None else "No such run yet: duration unknown."
-    )
+def estimate(seconds: float | None, *, is_here: bool) -> str:
+    """The expected duration, for the line beside Start. `is_here`: measured on this computer, else on another."""
+    if seconds is None:
+        return "No such run yet: duration unknown."
+    return f"{_about(seconds).capitalize()}{' on this computer' if is_here else ', measured on another computer'}."
 
 
 def _about(seconds: float) -> str:

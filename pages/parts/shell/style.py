@@ -13,9 +13,13 @@ _ACKNOWLEDGE = Path(__file__).with_name("acknowledge.html")
 
 
 def apply() -> None:
-    """Inserts the style sheets, and the script that acknowledges a press on Stop before the server responds."""
+    """Inserts the style sheets."""
     sheets = (element.theme(), _SHEET.read_text(encoding="utf-8"))
     st.html(f"<style>{''.join(sheets)}</style>")
+
+
+def acknowledge() -> None:
+    """Inserts the script that answers a press on Start or Stop; at the page's end, as its place shows while it loads."""
     st.html(_ACKNOWLEDGE.read_text(encoding="utf-8"), unsafe_allow_javascript=True)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import streamlit as st
 
+from pages.parts.shell import address
 from pages.parts.shell.link import Codec, Read
 
 CHANGES = "changes-of-page"  # session key: number of page changes, counted by app.py
@@ -55,7 +56,7 @@ class View:
         `start` gives the view of a first visit without a link.
         """
         memory: _Memory = st.session_state.setdefault(f"view:{page}", _Memory())
-        parameters = st.query_params.to_dict()
+        parameters = address.parameters()
         followed = parameters.pop(_FROM, None)
         is_followed = followed is not None and followed != memory.followed
         memory.followed = followed or memory.followed
@@ -123,8 +124,8 @@ class View:
 
     def _address(self, parameters: dict[str, str]) -> None:
         """Writes the parameters to the address bar and remembers the previous ones."""
-        before = st.query_params.to_dict()
+        before = address.parameters()
         if before != parameters:
             before.pop(_FROM, None)
             self._memory.replaced = [*self._memory.replaced[-7:], (time.monotonic(), before)]
-            st.query_params.from_dict(parameters)
+            address.put(parameters)

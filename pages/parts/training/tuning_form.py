@@ -13,7 +13,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.tuning import settings
 from dpcl_core.tuning.settings import TuneSpec
-from pages.parts.shell import state
+from pages.parts.shell import address, state
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
 from pages.parts.training import tuning_panel
@@ -124,7 +124,7 @@ def _earlier(view: View, values: Mapping[str, object]) -> None:
 
 def _show(values: Mapping[str, object], study_id: str | None) -> None:
     """Adds the tuning to the form's current link and reruns the page."""
-    linked = st.query_params.to_dict()
+    linked = address.parameters()
     link = codec(str(values["method"]), str(values["scenario"])).write({**values, "study": study_id})
     st.session_state["show-study"] = link | {key: linked[key] for key in ("run", "f") if key in linked}
     st.rerun()

@@ -12,7 +12,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.runs import progress_estimate
 from dpcl_core.runs.studies import Studies, Study
 from dpcl_core.tuning import outcome
-from pages.parts.shell import state, status_line, style
+from pages.parts.shell import address, state, status_line, style
 from pages.parts.shell.figure_card import show
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
@@ -104,7 +104,7 @@ def _buttons(view: View, study: Study) -> None:
         state.executor().submit(studies().resume(study.id))
 
     def close() -> None:
-        view.go({key: text for key, text in st.query_params.to_dict().items() if key != "tu"})
+        view.go({key: text for key, text in address.parameters().items() if key != "tu"})
 
     if study.is_resumable:
         st.button("Resume", key="tune-resume", type="primary", on_click=run_panel.attempt(resume))
@@ -130,7 +130,7 @@ def _best(view: View, study: Study, form: RunSpec | None) -> None:
         if st.button("Use these settings", key="tune-use", type=kind):
             base = form if form is not None and form.method == study.tune.base.method else None
             parameters = train_form.parameters_of(outcome.tuned_spec(study.tune, scaled, base=base))
-            kept = {key: text for key, text in st.query_params.to_dict().items() if key in ("run", "tu", "f")}
+            kept = {key: text for key, text in address.parameters().items() if key in ("run", "tu", "f")}
             view.go(parameters | kept)
             st.rerun()
 
