@@ -78,8 +78,8 @@ def _rows(card: DatasetCard, paths: tuple[Path, ...]) -> Iterator[bytes]:
 def _cells(path: Path, card: DatasetCard) -> Iterator[bytes]:
     """The bytes of all cells of each row that a reader can use, with the length of each before it."""
     table = sheets.columns_of(path, card, (), None, is_private=True)
-    columns = [_of_column(column) for name in sorted(table.column_names) if (column := _plain(table[name], card)) is not None]
-    for cells in zip(*columns, strict=True):
+    plain = [_plain(table[name], card) for name in sorted(table.column_names)]
+    for cells in zip(*(_of_column(column) for column in plain if column is not None), strict=True):
         yield b"".join(len(cell).to_bytes(8, "little") + cell for cell in cells)
 
 
