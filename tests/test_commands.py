@@ -53,7 +53,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, Path]:
     """A finished run: its store, its id, and a folder with a SPEC.toml, the run's export in DIR, its card, features in
-    INPUT.npz, and own data in FOLDER."""
+    INPUT.npz, and own data in FOLDER and FILE."""
     folder = tmp_path_factory.mktemp("commands")
     store = f"sqlite:///{folder / 'store.sqlite'}"
     sets = [part for value in SMALL for part in ("--set", value)]
@@ -68,6 +68,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, Path]:
     (folder / "FOLDER").mkdir()
     for split in ("train", "test"):
         (folder / "FOLDER" / f"{split}.csv").write_text("text,label\nfine,good\npoor,bad\n", encoding="utf-8")
+    rows = "".join(f"{place},{'ab'[place % 2]}\n" for place in range(60))
+    (folder / "FILE.csv").write_text(f"size,COLUMN\n{rows}", encoding="utf-8")
     return store, run_id, folder
 
 
@@ -104,7 +106,8 @@ def test_a_documents_command_runs(
     if "own:" in command:
         monkeypatch.setenv("DPCL_DATA", str(folder))
     monkeypatch.chdir(folder)
-    words = [run_id if word == "RUN_ID" else word for word in shlex.split(command.removeprefix(PROGRAM))]
+    stands_for = {"RUN_ID": run_id, "FILE": "FILE.csv"}
+    words = [stands_for.get(word, word) for word in shlex.split(command.removeprefix(PROGRAM))]
     options = parser.build().parse_args(words)
     if options.command is training.reproduce:
         for experiment, runs in planned(options.paper, options.experiment, options.size or "small").items():
@@ -115,6 +118,8 @@ def test_a_documents_command_runs(
         training.tuning(options)
     elif options.command is training.audit and options.run is not None:
         check(settings.spec_of_stored(options))
+    elif options.command is training.run and options.data is not None:
+        check(training.own_spec(options))
     elif options.command in (training.run, training.audit):
         check(settings.spec_of(options))
     else:

@@ -21,7 +21,7 @@ FIELD = weights.FIELD
 TIMM = "timm:"
 _FILE = "backbones.toml"  # in assets/cards
 ONLY_READS_TEXTS = "is an encoder, which reads texts only"
-NO_PICTURES = "reads pictures, not windows of a sensor, whose own values must be taken: data.backbone = pixels"
+NO_PICTURES = "reads pictures only; examples that are numbers are taken as they are with data.backbone = pixels"
 HASHED = "hashed-text"
 NO_TEXTS = (
     f"reads no texts; take an encoder of texts ({encoders.MINILM}, {HASHED} or {encoders.LIBRARY}NAME), or a language model "

@@ -76,18 +76,25 @@ def _rows(card: DatasetCard, paths: tuple[Path, ...]) -> Iterator[bytes]:
 
 
 def _cells(path: Path, card: DatasetCard) -> Iterator[bytes]:
-    """The bytes of all cells of each row, with the length of each before it."""
+    """The bytes of all cells of each row that a reader can use, with the length of each before it."""
     table = sheets.columns_of(path, card, (), None, is_private=True)
-    columns = [_of_column(_plain(table[name]).combine_chunks()) for name in sorted(table.column_names)]
-    for cells in zip(*columns, strict=True):
+    plain = [_plain(table[name], card) for name in sorted(table.column_names)]
+    for cells in zip(*(_of_column(column) for column in plain if column is not None), strict=True):
         yield b"".join(len(cell).to_bytes(8, "little") + cell for cell in cells)
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column, as text where its values are no numbers, words, bytes or lists of them."""
-    kind = column.type
-    simple = pa.types.is_integer(kind) or pa.types.is_floating(kind) or sheets.is_text(kind) or parquet.is_binary(kind)
-    return column if simple or is_list(kind) else pa.chunked_array([pa.array(map(str, column.to_pylist()))])
+def _plain(column: pa.ChunkedArray, card: DatasetCard) -> pa.Array | None:
+    """The column if it holds numbers, words, bytes or lists of numbers; dates and the like as words; None for the rest."""
+    kind = column.type.value_type if is_list(column.type) else column.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or (kind == column.type and _is_bytes(kind)):
+        return column.combine_chunks()
+    if pa.types.is_nested(column.type):
+        return None
+    return pa.array(named_rows.as_words(column, f"{card.name} column"), pa.large_string())
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return sheets.is_text(kind) or parquet.is_binary(kind)
 
 
 def _distinct(rows: Iterator[bytes]) -> Iterator[bytes]:

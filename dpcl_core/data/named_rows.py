@@ -66,7 +66,10 @@ def as_words(column: pa.ChunkedArray, field: str) -> list[str | None]:
         words: list[str | None] = pc.cast(column, pa.large_string()).to_pylist()
         return words
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_temporal(kind):
-        words = column.cast(pa.large_string()).to_pylist()
+        try:
+            words = column.cast(pa.large_string()).to_pylist()
+        except pa.ArrowException:  # a time zone that nobody knows
+            raise BadInput(field, str(kind), "must hold words, numbers or dates") from None
         return words
     if pa.types.is_floating(kind):
         values = column.to_pylist()

@@ -51,7 +51,8 @@ class Private:
     """Private facts: numbers of training rows (of text, lines of a CSV file) and of usable ones, and why others are not.
 
     `refused`: each reason with its count and first row; `undeclared`: rows by label that is neither in the schema nor in the
-    test part, used only under labels = dp-learned; `n_black`: rows whose picture cannot be opened, used as a black one.
+    test part, used only under labels = dp-learned; `n_black`: rows whose picture cannot be opened, used as a black one;
+    `n_beyond`: rows of people who have more than count.
     """
 
     n_rows: int
@@ -59,6 +60,7 @@ class Private:
     refused: tuple[tuple[str, int, str], ...]
     undeclared: Mapping[str, int]
     n_black: int
+    n_beyond: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,8 @@ class Report:
         ]  # fmt: skip
         if private.n_black:
             lines.append(f"  {_rows(private.n_black)} with a picture that cannot be opened: used as a black one.")
+        if private.n_beyond:
+            lines.append(f"  {_rows(private.n_beyond)} of people who have more than count: left out by public coins.")
         return "\n".join(lines) + "\n"
 
 
@@ -116,7 +120,8 @@ def report(named: str, asked: Asked = _NOTHING) -> Report:
             first[_SKIPPED] = "a line that is no row of the table"
     labels = outlined.open_train.labels[outlined.open_train.labels >= len(outlined.classes)] - len(outlined.classes)
     undeclared = Counter(outlined.undeclared[label] for label in labels.tolist())
-    n_used = n_rows - len(refused) - len(labels)
+    n_beyond = n_rows - len(refused) - len(outlined.open_train.labels) if card.has_people else 0
+    n_used = n_rows - len(refused) - len(labels) - n_beyond
     return Report(
         Public(
             name, facts.title, outlined.classes, outlined.sources, outlined.n_train, facts.n_test, declared,
@@ -128,6 +133,7 @@ def report(named: str, asked: Asked = _NOTHING) -> Report:
             tuple((f"{why}.", count, first[why]) for why, count in reasons.most_common()),
             dict(undeclared.most_common()),
             n_black,
+            n_beyond,
         ),
     )
 

@@ -199,12 +199,12 @@ def refusal(raw: dict[str, object]) -> str:
 
 def test_no_network_reads_windows(data_dir: Path) -> None:
     write_sensors(data_dir / "mine")
-    said = "reads pictures, not windows of a sensor, whose own values must be taken: data.backbone = pixels"
+    said = "reads pictures only; examples that are numbers are taken as they are with data.backbone = pixels"
     raw = {"data": {"dataset": "own:mine", "backbone": "vit-cifar100"}}
     assert refusal(raw) == f"data.backbone = vit-cifar100: {said}"
     adapted = refusal({**raw, "method": "naive", "params": {"adapter": "film"}})  # which pixels would not mend
     assert adapted.startswith("data.dataset = own:mine: must be a dataset of pictures")
-    with pytest.raises(BadInput, match="not windows of a sensor"):
+    with pytest.raises(BadInput, match="reads pictures only"):
         next(iter(extractor.load("convnext-cifar100").batches(opened().train.images)))
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dpcl_core.data.card import Kind
 from tests.data.making import picture
 
 N = 60
@@ -54,15 +55,28 @@ LABELS = [label for _, _, label in ROWS]
 _CONLL = "".join(
     f"{label}/x/1 0 0 Ada{row} - - - - - - (PER)\n{label}/x/1 0 1 slept - - - - - - *\n\n" for row, _, label in ROWS
 )
-# A good file of each form, by its ending; the last one is a table of texts.
-GOOD: Mapping[str, bytes] = {
-    ".csv": _delimited(","),
-    ".tsv": _delimited("\t"),
-    ".jsonl": "".join(json.dumps(dict(zip(HEAD, row, strict=True))) + "\n" for row in ROWS).encode(),
-    ".npz": _npz(embeddings=np.random.default_rng(0).standard_normal((N, 5)), labels=np.array(LABELS)),
-    ".conll": _CONLL.encode(),
-    ".zip": zipped({f"{'ab'[row % 2]}/{row}.png": picture(row) for row in range(N)}),
-    ".parquet": _parquet(size=[float(size) for size, _, _ in ROWS], text=[text for _, text, _ in ROWS], label=LABELS),
+_NUMBERS = np.random.default_rng(0).standard_normal((N, 5))
+_JSON = "".join(json.dumps(dict(zip(HEAD, row, strict=True))) + "\n" for row in ROWS)
+_WORDS = pa.array([["Ada", "slept"]] * N)
+# A good file of each form, by its name and the kind of data that it holds.
+GOOD: Mapping[tuple[str, Kind], bytes] = {
+    ("a.csv", "text"): _delimited(","),
+    ("a.tsv", "text"): _delimited("\t"),
+    ("a.jsonl", "text"): _JSON.encode(),
+    ("a.ndjson", "table"): _JSON.replace("text", "note").encode(),
+    ("b.csv", "table"): _delimited(";").replace(b"text", b"note", 1),
+    ("a.npz", "embedding"): _npz(embeddings=_NUMBERS, labels=np.array(LABELS)),
+    ("a.conll", "tagged"): _CONLL.encode(),
+    ("a.zip", "image"): zipped({f"{label}/{row}.png": picture(int(row)) for row, _, label in ROWS}),
+    ("b.zip", "image"): zipped({f"{label}/{row}.jpg": picture(int(row), (64, 48), kind="JPEG") for row, _, label in ROWS}),
+    ("a.parquet", "text"): _parquet(text=[text for _, text, _ in ROWS], label=LABELS),
+    ("b.parquet", "table"): _parquet(
+        size=pa.array([None, 1.5] * (N // 2)), day=pa.array(range(N), pa.date32()), note=["x", None] * (N // 2), label=LABELS
+    ),
+    ("c.parquet", "embedding"): _parquet(embedding=_NUMBERS.tolist(), label=pa.array(LABELS).dictionary_encode()),
+    ("d.parquet", "tagged"): _parquet(
+        tokens=_WORDS, tags=pa.array([["B-PER", "O"]] * N), domain=LABELS, row=[f"{row}" for row, _, _ in ROWS]
+    ),
 }
 
 
