@@ -159,7 +159,7 @@ def _in_browser(state: _State) -> None:
     epoch = state.view.key(f"{state.name}-{state.jumps}")
     hidden = sorted(state.hidden - {PREDICTION})
     data = in_browser.document(
-        state.name, state.progress, epoch=epoch, hidden=hidden, is_quiet=PREDICTION in state.hidden, has_steps=False
+        state.name, state.progress, epoch=epoch, hidden=hidden, is_quiet=PREDICTION in state.hidden, is_alone=False
     )
     reported = mounted(LESSON)(key=epoch, data=data, on_progress_change=lambda: None).get("progress")
     state.take(state.progress.changed(reported, state.name))

@@ -36,6 +36,7 @@ _SHARED: Final = {
     "predicted": "You predicted “{choice}”.",
     "correct": "Correct.",
     "result": "The result: “{choice}”.",
+    "afresh": "Start again",
     "all_done": "You have done every step of this lesson.",
     "no_bound": statement.NOT_DP.format(reason=statement.LIST_FROM_DATA),
     "odds": statement.ODDS,
@@ -153,11 +154,12 @@ def document(
     epoch: str = "",
     hidden: Sequence[str] = (),
     is_quiet: bool = False,
-    has_steps: bool = True,
+    is_alone: bool = True,
 ) -> dict[str, object]:
     """The data of the element, which goes to `start` when it is first drawn, and for a new `epoch`.
 
-    `hidden`: controls that keep their value; `is_quiet`: asks for no prediction; `has_steps`: lists the steps above.
+    `hidden`: controls that keep their value; `is_quiet`: asks for no prediction; `is_alone`: on a page of its own,
+    which lists the steps above and keeps the progress in the browser.
     """
     lesson, progress = text.load(name), start or Progress()
     values = {control.name: control.default for control in lesson.controls} | dict(progress.values)
@@ -169,7 +171,7 @@ def document(
         "start": {**asdict(progress), "values": values},
         "hidden": list(hidden),
         "is_quiet": is_quiet,
-        "has_steps": has_steps,
+        "is_alone": is_alone,
         "delta": label_game.DELTA,
         "words": _SHARED | (_LABEL if name == "label" else _NOISE),
         "game": _game(name),
