@@ -134,7 +134,7 @@ def _form(paper: Paper, form: _Form) -> str:
 
 
 def _picture(form: _Form, rows: Sequence[comparison.Row]) -> str:
-    """Published numbers and ours of the experiment's first quantity, as a figure; nothing where only plots were published."""
+    """Published numbers and ours of the first quantity, as a figure; nothing where there are neither."""
     metric = form.experiment.metrics[0]
     numbers = tables.drawn_numbers([row for row in rows if row.metric == metric])
     if numbers[["published", "ours"]].isna().all(axis=None):
