@@ -81,6 +81,7 @@ function render(memory) {
     }
     parts.push(made("section", { className: "act" }, ...out));
     if (memory.done.has(place)) parts.push(explained(memory, step, truth));
+    if (memory.done.has(place) && place + 1 === lesson.steps.length) parts.push(questions(memory));
   }
   const intro = place === 0 ? [prose(lesson.intro)] : [], ask = data.is_quiet ? [] : [question(memory, step)]; // knows whether it is done
   host.replaceChildren(...(data.is_alone ? [contents(memory)] : []), where, heading, ...intro, ...ask, ...parts, onward(memory));
@@ -137,6 +138,13 @@ function explained(memory, step, truth) {
     verdict.push(line);
   }
   return made("section", { className: "box" }, made("h3", { textContent: "Explain" }), ...verdict, prose(step.explain));
+}
+
+// The questions to think about after the lesson, each with its answer folded away.
+function questions(memory) {
+  const { lesson, words } = memory.data;
+  const folded = lesson.think.map(({ question: asked, answer }) => made("details", {}, made("summary", { textContent: asked }), prose(answer)));
+  return made("section", { className: "box" }, made("h3", { textContent: words.think }), ...folded);
 }
 
 function onward(memory) {

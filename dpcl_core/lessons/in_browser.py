@@ -1,4 +1,4 @@
-"""Lessons 1 and 2 as an element drawn in the browser: their words, and the public numbers that their steps compute with.
+"""Lessons as an element drawn in the browser: their words, and the public numbers that their steps compute with.
 
 The browser adds fresh noise itself. Its arithmetic, `assets/lesson/games.mjs`, is that of label.py, noise.py and duel.py.
 """
@@ -36,6 +36,7 @@ _SHARED: Final = {
     "predicted": "You predicted “{choice}”.",
     "correct": "Correct.",
     "result": "The result: “{choice}”.",
+    "think": "Think",
     "afresh": "Start again",
     "all_done": "You have done every step of this lesson.",
     "no_bound": statement.NOT_DP.format(reason=statement.LIST_FROM_DATA),
@@ -144,7 +145,7 @@ class Progress:
 
 def title(name: str) -> str:
     """The number and title of a lesson."""
-    return f"Lesson {text.NAMES.index(name) + 1}: {text.load(name).title}"
+    return f"Lesson {text.number(name)}: {text.load(name).title}"
 
 
 def document(
@@ -166,7 +167,7 @@ def document(
     return {
         "name": name,
         "epoch": epoch,
-        "number": text.NAMES.index(name) + 1,
+        "number": text.number(name),
         "lesson": _lesson(name),
         "start": {**asdict(progress), "values": values},
         "hidden": list(hidden),
@@ -190,8 +191,10 @@ def _lesson(name: str) -> dict[str, object]:
         }
         for step in lesson.steps
     ]  # fmt: skip
+    think = [{"question": " ".join(one.question.split()), "answer": _parts(one.answer, seen)} for one in lesson.think]
     controls = [{"name": control.name, "title": control.title} for control in lesson.controls]
-    return {"title": lesson.title, "question": lesson.question, "intro": intro, "steps": steps, "controls": controls}
+    shown = {"intro": intro, "steps": steps, "controls": controls, "think": think}
+    return {"title": lesson.title, "question": lesson.question, **shown}
 
 
 def _parts(words: str, seen: set[glossary.Word]) -> list[str | list[str]]:
