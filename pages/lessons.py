@@ -158,7 +158,7 @@ def _in_browser(state: _State) -> None:
     reported = mounted(LESSON)(key=epoch, data=data, on_progress_change=lambda: None).get("progress")
     state.take(state.progress.changed(reported, state.name))
     if len(state.done) == state.n_steps:
-        st.page_link("pages/playground.py", label=":primary[Try it in the Playground →]")
+        chooser.onward(state.view, state.name, CODEC, state.values())
 
 
 def _step(state: _State, lesson: Lesson) -> None:
@@ -232,7 +232,7 @@ def _onward(state: _State, lesson: Lesson) -> None:
             )  # fmt: skip
         elif len(state.done) == state.n_steps:
             st.markdown("**You have done every step of this lesson.**")
-            st.page_link("pages/playground.py", label=":primary[Try it in the Playground →]")
+            chooser.onward(state.view, state.name, CODEC, state.values())
 
 
 def _contents(state: _State, lesson: Lesson) -> None:

@@ -17,18 +17,24 @@ _BAR, _ABOVE = 30, 0.42  # pixels of a bar with its name; how far above the bar'
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis of a chart. `is_share`: values in [0, 1] are shown in percent, from 0 to 100 unless `is_log`."""
+    """An axis of a chart. `is_share`: values in [0, 1] are shown in percent, from 0 to 100 unless `is_log`.
+
+    `ticks`: places of ticks on a logarithmic axis, else the powers of ten.
+    """
 
     title: str
     is_log: bool = False
     is_share: bool = False
+    ticks: tuple[float, ...] = ()
 
     def shown(self, value: float) -> str:
         """A value as text."""
         return f"{100 * value:.1f} %" if self.is_share else f"{value:,.4g}"
 
 
-def curves(table: pd.DataFrame, x: Axis, y: Axis, finding: str, *, chosen: float | None = None, dark: bool = False) -> Picture:
+def curves(
+    table: pd.DataFrame, x: Axis, y: Axis, finding: str, *, chosen: float | None = None, dark: bool = False
+) -> Picture:
     """A line for each series. Columns: series, x, y, and `half`, half widths of error bars, if there are any.
 
     `chosen`: a place on the x axis to mark.
@@ -75,8 +81,8 @@ def _axis(axis: Axis, values: pd.Series) -> dict[str, object]:
         low, high = math.log10(positive.min()), math.log10(positive.max())
         room = 0.04 * max(high - low, 0.5)
         powers = range(math.ceil(low - room), math.floor(high + room) + 1)
-        ticks = [float(f"1e{power}") for power in powers] if len(powers) > 1 else [10**low, 10**high]
-        shown = [axis.shown(tick) if axis.is_share else f"{tick:,.6g}" for tick in ticks]
+        ticks = axis.ticks or ([10.0**power for power in powers] if len(powers) > 1 else [10**low, 10**high])
+        shown = [axis.shown(tick) if axis.is_share else f"{tick:,.0f}" if tick >= 10 else f"{tick:.3g}" for tick in ticks]
         return {"title": axis.title, "type": "log", "range": [low - room, high + room], "tickvals": ticks, "ticktext": shown}
     if axis.is_share:
         return theme.percent_axis(title=axis.title)

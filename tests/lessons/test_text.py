@@ -77,5 +77,5 @@ def test_a_lesson_keeps_its_number_in_links_wherever_it_is_taught() -> None:
 
 
 def test_an_unknown_lesson_is_refused_in_one_sentence() -> None:
-    with pytest.raises(BadInput, match="lesson = magic: must be one of label, noise, shared"):
+    with pytest.raises(BadInput, match=f"lesson = magic: must be one of {', '.join(text.NAMES)}"):
         text.load("magic")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import streamlit as st
 
 from dpcl_core.lessons import text
 from dpcl_core.lessons.text import Lesson
-from pages.parts.shell import layout, terms
+from pages.parts.shell import layout, link, terms
 from pages.parts.shell.view import View
 
 
@@ -22,6 +24,17 @@ def lesson(view: View, linked: str) -> str:
         format_func=lambda name: f"{text.number(name)}. {text.load(name).title}",
         captions=[f"{text.load(name).question} About {text.load(name).minutes} minutes." for name in names],
     )  # fmt: skip
+
+
+def onward(view: View, name: str, codec: link.Codec, values: Mapping[str, object]) -> None:
+    """Draws the ways on from a lesson that is done: the next one, unless it stands alone. `values`: of the page's link."""
+    place = text.number(name)
+    if place < len(text.NAMES) and not view["alone"]:
+        following = text.NAMES[place]
+        query = codec.write({**values, "lesson": following, "step": None})
+        label = f":primary[Next lesson: {text.load(following).title} →]"
+        st.page_link("pages/lessons.py", label=label, query_params=view.linked(query))
+    st.page_link("pages/playground.py", label=":primary[Try it in the Playground →]")
 
 
 def questions(of: Lesson) -> None:
