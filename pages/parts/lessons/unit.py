@@ -39,7 +39,7 @@ def her_photos(stage: Stage) -> int:
     grown = game.by_groups(epsilon, int(photos))[1]
     finding = (
         f"ε = {epsilon:g} for a photo is ε = {shown(exact)} for a person with {photos:g} of them. "
-        f"ε = {photos * epsilon:g} holds for her as well, with a δ of {min(1.0, grown):.1g}."
+        f"ε = {photos * epsilon:g} holds for her with a δ of {grown:.1g}{', which promises nothing' if grown == 1 else ''}."
     )
     picture = teaching.curves(
         table, Axis("photos of one person", is_log=True, ticks=PHOTOS), Axis("ε of the person", is_log=True), finding,
