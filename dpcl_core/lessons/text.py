@@ -16,13 +16,13 @@ from dpcl_core.spec import Spec
 # The course: its parts and their lessons, in the order in which they are taught; a lesson's number is its place in `NAMES`.
 PARTS: Mapping[str, tuple[str, ...]] = {
     "One release": ("coin", "unit"),
-    "Many releases": ("adding",),
-    "Continual and private": ("label", "noise", "shared", "surprise", "sign", "modes"),
+    "Many releases": ("adding", "forgetting"),
+    "Continual and private": ("label", "noise", "shared", "surprise", "sign", "modes", "rare"),
     "Reading claims": ("digits",),
 }
 NAMES = tuple(name for names in PARTS.values() for name in names)
 # In the order in which they were written: a lesson's place here is its number in links, which stays what it was.
-_WRITTEN = ("label", "noise", "shared", "surprise", "sign", "modes", "digits", "coin", "unit", "adding")
+_WRITTEN = ("label", "noise", "shared", "surprise", "sign", "modes", "digits", "coin", "unit", "adding", "forgetting", "rare")
 IN_BROWSER = ("label", "noise")  # what the browser computes (in_browser.py)
 MAX_STEPS = 8
 
