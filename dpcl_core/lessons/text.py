@@ -22,7 +22,9 @@ PARTS: Mapping[str, tuple[str, ...]] = {
 }
 NAMES = tuple(name for names in PARTS.values() for name in names)
 # In the order in which they were written: a lesson's place here is its number in links, which stays what it was.
-_WRITTEN = ("label", "noise", "shared", "surprise", "sign", "modes", "digits", "coin", "unit", "adding", "forgetting", "rare")
+_WRITTEN = (
+    "label", "noise", "shared", "surprise", "sign", "modes", "digits", "coin", "unit", "adding", "forgetting", "rare",
+)  # fmt: skip
 IN_BROWSER = ("label", "noise")  # what the browser computes (in_browser.py)
 MAX_STEPS = 8
 
