@@ -28,7 +28,7 @@ EPSILONS: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
 LISTS: Final[Mapping[Listing, str]] = {"data": "list read from the data", "prior-const": "public list"}
 _PIXEL_LEVELS = 17  # a pixel feature is a grey level of 0 to 16 over this
 _SHARED: Final = {
-    "where": "Lesson {number}, {title}: step {step} of {steps}",
+    "where": "{title}: step {step} of {steps}",
     "steps": "Steps",
     "open": "Step {step}: {title}",
     "done": "Step {step}: {title}, done",

@@ -18,13 +18,13 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "One release": ("coin", "unit"),
     "Many releases": ("adding", "forgetting"),
     "Continual and private": ("label", "noise", "shared", "surprise", "sign", "modes", "rare"),
-    "Reading claims": ("audit", "digits"),
+    "Reading claims": ("contract", "audit", "digits"),
 }
 NAMES = tuple(name for names in PARTS.values() for name in names)
 # In the order in which they were written: a lesson's place here is its number in links, which stays what it was.
 _WRITTEN = (
     "label", "noise", "shared", "surprise", "sign", "modes", "digits", "coin", "unit", "adding", "forgetting", "rare",
-    "audit",
+    "audit", "contract",
 )  # fmt: skip
 IN_BROWSER = ("label", "noise")  # what the browser computes (in_browser.py)
 MAX_STEPS = 8
