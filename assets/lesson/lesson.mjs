@@ -68,7 +68,7 @@ function render(memory) {
   const { data, host, step: place } = memory, { lesson, words } = data, step = lesson.steps[place];
   const focused = host.getRootNode().activeElement?.dataset?.key;
   const heading = made("h2", { textContent: step.title, tabIndex: -1 });
-  const where = made("p", { className: "soft", textContent: filled(words.where, { number: data.number, title: lesson.title, step: place + 1, steps: lesson.steps.length }) });
+  const where = made("p", { className: "soft", textContent: filled(words.where, { title: lesson.title, step: place + 1, steps: lesson.steps.length }) });
   const parts = [], isPredicted = data.is_quiet || memory.predictions[place] !== undefined;
   if (isPredicted) {
     const out = [made("h3", { textContent: "Do" }), prose(step.do)], stage = staged(memory, step, out);

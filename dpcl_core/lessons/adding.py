@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 import dp_accounting as dp
@@ -16,7 +16,7 @@ from dpcl_core.privacy import calculator, composition, gaussian
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.statement import gaussian_odds_bound
-from dpcl_core.scenarios.stream import Recurrence
+from dpcl_core.spec import Recurrence
 
 DELTA = 1e-5
 SIGMA, N_STEPS = 1.0, 1000  # of the training with random batches
@@ -87,11 +87,20 @@ def _whole(released: NDArray[np.float64]) -> NDArray[np.float64]:
     return rounded
 
 
-_WORK = {
-    "as released": lambda released: released,
+def _nothing(released: NDArray[np.float64]) -> NDArray[np.float64]:
+    return released
+
+
+def _square(released: NDArray[np.float64]) -> NDArray[np.float64]:
+    squared: NDArray[np.float64] = released**2
+    return squared
+
+
+_WORK: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
+    "as released": _nothing,
     "rounded to whole people": _whole,
     "negative counts set to 0": _at_least_zero,
-    "squared": np.square,
+    "squared": _square,
     "rounded to tens": _tens,
 }
 

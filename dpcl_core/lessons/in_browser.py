@@ -143,11 +143,6 @@ class Progress:
         return self
 
 
-def title(name: str) -> str:
-    """The number and title of a lesson."""
-    return f"Lesson {text.number(name)}: {text.load(name).title}"
-
-
 def document(
     name: str,
     start: Progress | None = None,
@@ -167,7 +162,6 @@ def document(
     return {
         "name": name,
         "epoch": epoch,
-        "number": text.number(name),
         "lesson": _lesson(name),
         "start": {**asdict(progress), "values": values},
         "hidden": list(hidden),

@@ -9,6 +9,7 @@ from dpcl_core.figures import teaching
 from dpcl_core.figures.teaching import Axis
 from dpcl_core.lessons import adding as game
 from dpcl_core.privacy.statement import odds_bound, shown
+from dpcl_core.spec import Recurrence
 from pages.parts.lessons.drawn import chart
 from pages.parts.lessons.stage import Stage
 from pages.parts.shell.layout import table as rows_of
@@ -68,7 +69,7 @@ def averaged(stage: Stage) -> int:
 def other_people(stage: Stage) -> int:
     """The ledger of ten tasks, where people are in one of them and where they are in all."""
     epsilon = stage.choose("epsilon", EPSILONS)
-    ways = {"each person in one task": "once", "each person in all ten": "every"}
+    ways: dict[str, Recurrence] = {"each person in one task": "once", "each person in all ten": "every"}
     totals = stage.results(
         "Ask the ledger", lambda: {name: game.ledger(epsilon, 10, way).epsilon() for name, way in ways.items()}, epsilon
     )
