@@ -40,13 +40,15 @@ def curves(
     `chosen`: a place on the x axis to mark.
     """
     scale = 100.0 if y.is_share else 1.0
-    figure = theme.figure(dark, height=_HEIGHT, legend_room=_LEGEND, xaxis=_axis(x, table["x"]), yaxis=_axis(y, table["y"]))
+    axes = {"xaxis": _across(x, table["x"]), "yaxis": _axis(y, table["y"])}
+    figure = theme.figure(dark, height=_HEIGHT, legend_room=_LEGEND, **axes)
     for index, (name, rows) in enumerate(table.groupby("series", sort=False)):
         mode = "lines+markers" if len(rows) <= 24 else "lines"
         hover = f"{name}: %{{y:.4g}}"
         line = theme.series_line(rows["x"], scale * rows["y"], str(name), index, hover, dark=dark, mode=mode)
         if "half" in rows:
             line.error_y = {"type": "data", "array": scale * rows["half"], "thickness": 1.2}
+        line.cliponaxis = False  # marks at 0 and at 100 % are drawn whole
         figure.add_trace(line)
     if chosen is not None:
         figure.add_vline(x=chosen, line={"color": theme.ink(dark).soft, "width": 1.2, "dash": "dot"})
@@ -72,6 +74,16 @@ def bars(table: pd.DataFrame, x: Axis, finding: str, *, dark: bool = False) -> P
             align="left", showarrow=False, font={"color": theme.ink(dark).text, "size": 13},
         )  # fmt: skip
     return Picture(figure, finding)
+
+
+def _across(axis: Axis, values: pd.Series) -> dict[str, object]:
+    """The x axis of curves: a linear one begins where they do, with a tick at each place if there are few."""
+    if axis.is_log or axis.is_share:
+        return _axis(axis, values)
+    places = sorted(set(values))
+    room = 0.04 * (places[-1] - places[0])
+    few = {"tickvals": places, "ticktext": [f"{place:g}" for place in places]} if len(places) <= 12 else {}
+    return {"title": axis.title, "range": [places[0] - room, places[-1] + room], **few}
 
 
 def _axis(axis: Axis, values: pd.Series) -> dict[str, object]:

@@ -139,5 +139,5 @@ def luck(stage: Stage) -> int:
         chosen=trials, dark=stage.dark,
     )  # fmt: skip
     chart(stage, picture, table, "The luck of the best", "public digits, 400 classifiers, teaching noise")
-    flattered = game.best_of(game.scores(0.5), 20) - float(game.scores(0.5).mean())
+    flattered = game.best_of(game.scores(1.0), 20) - float(game.scores(1.0).mean())
     return 0 if flattered < 0.01 else 1 if flattered < 0.2 else 2
