@@ -40,7 +40,7 @@ def _card(number: int, edge: Edge) -> None:
 
                 st.session_state[key] = edges.demonstration(edge.key)
             if edge.lesson is not None:
-                lesson = text.NAMES.index(edge.lesson) + 1
+                lesson = text.number(edge.lesson)
                 label, query = f":primary[Lesson {lesson} →]", {"v": "1", "l": edge.lesson}
                 st.page_link("pages/lessons.py", label=label, query_params=query)
         if (shown := cast("Shown | None", st.session_state.get(key))) is not None:

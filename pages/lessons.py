@@ -11,6 +11,7 @@ import streamlit as st
 from dpcl_core.elements.element import LESSON
 from dpcl_core.lessons import text
 from dpcl_core.lessons.text import Lesson
+from pages.parts.lessons import chooser
 from pages.parts.lessons import stage as stages
 from pages.parts.lessons.stage import Stage
 from pages.parts.shell import layout, link, style, terms
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from dpcl_core.lessons.in_browser import Progress
 
 PREDICTION: Final = "prediction"  # name under which a link hides the predictions
+_UNNAMED = "label"  # what a link means that names no lesson: it was the first one when such links were made
 HELP = """Each step first asks for a **prediction**; then you **do** something, **see** the result, and read the
 **explanation**. A step gets a tick when you have done it. The address holds your ticks and predictions: save it to continue
 later. Results are not saved: their noise is fresh each time."""
@@ -31,12 +33,13 @@ def _fields() -> list[object]:
     """The fields of the page's link: lesson, step, hidden controls; and by lesson the ticks, predictions and controls."""
     names = {control.name for name in text.NAMES for control in text.load(name).controls}
     fields: list[object] = [
-        link.Field("lesson", "l", "lesson", link.Choice(text.NAMES), text.NAMES[0], word="lesson"),
+        link.Field("lesson", "l", "lesson", link.Choice(text.NAMES), _UNNAMED, word="lesson"),
         link.Field("step", "s", "step", link.Maybe(link.Whole(1, text.MAX_STEPS)), None, word="step"),
+        link.Field("alone", "alone", "this lesson alone", link.Flag(), False),
         link.Field("hide", "hide", "hidden controls", link.Many(link.Choice((*sorted(names), PREDICTION))), ()),
     ]
-    for number, name in enumerate(text.NAMES, start=1):
-        lesson = text.load(name)
+    for name in text.NAMES:
+        lesson, number = text.load(name), text.link_number(name)
         n_steps, choice = len(lesson.steps), link.Maybe(link.Whole(1, 4))
         fields += [
             link.Field(f"{name}:done", f"d{number}", "steps done", link.Many(link.Whole(1, n_steps), n_steps), ()),
@@ -54,7 +57,7 @@ CODEC = link.Codec(_fields())
 
 def page() -> None:
     """The page."""
-    view = View("lessons", lambda _: CODEC)
+    view = View("lessons", lambda _: CODEC, start=lambda: {"l": text.NAMES[0]})
     linked = str(view["lesson"])
     notices, n_steps = list(view.read.notices), len(text.load(linked).steps)
     if (cast("int | None", view["step"]) or 1) > n_steps:
@@ -62,7 +65,7 @@ def page() -> None:
     place = heading("Lessons", "What does privacy do? Predict, do, see, explain.", notices=notices)
     side, answer = layout.controls_and_answer()
     with side:
-        name = _lesson(view)
+        name = linked if view["alone"] else chooser.lesson(view, linked)
     lesson = text.load(name)
     state = _State(view, name, lesson)
     with answer:
@@ -73,7 +76,8 @@ def page() -> None:
     share = view.commit(state.values(), CODEC)
     with side:
         _contents(state, lesson)
-        _teacher(state, lesson)
+        if not view["alone"]:
+            _teacher(state, lesson)
     actions(place, share=share, help_text=HELP)
 
 
@@ -126,7 +130,8 @@ class _State:
 
     def values(self) -> dict[str, object]:
         """All values of the link, with other lessons in their last state."""
-        fields: dict[str, object] = {"lesson": self.name, "step": self.step + 1, "hide": self.view["hide"]}
+        fields: dict[str, object] = {"lesson": self.name, "step": self.step + 1}
+        fields |= {name: self.view[name] for name in ("alone", "hide")}
         for name in text.NAMES:
             done = st.session_state.get(self.view.key(f"{name}-done"))
             if done is None:  # not opened since the link was followed
@@ -141,17 +146,6 @@ class _State:
         return fields
 
 
-def _lesson(view: View) -> str:
-    return st.radio(
-        "Lesson",
-        text.NAMES,
-        index=text.NAMES.index(str(view["lesson"])),
-        format_func=lambda name: f"{text.NAMES.index(name) + 1}. {text.load(name).title}",
-        captions=[f"{text.load(name).question} About {text.load(name).minutes} minutes." for name in text.NAMES],
-        key=view.key("lesson"),
-    )
-
-
 def _in_browser(state: _State) -> None:
     """Draws a lesson whose steps the browser computes; its reports give ticks, predictions and controls."""
     with st.spinner("Opening the lesson ..."):
@@ -160,12 +154,12 @@ def _in_browser(state: _State) -> None:
     epoch = state.view.key(f"{state.name}-{state.jumps}")
     hidden = sorted(state.hidden - {PREDICTION})
     data = in_browser.document(
-        state.name, state.progress, epoch=epoch, hidden=hidden, is_quiet=PREDICTION in state.hidden, has_steps=False
+        state.name, state.progress, epoch=epoch, hidden=hidden, is_quiet=PREDICTION in state.hidden, is_alone=False
     )
     reported = mounted(LESSON)(key=epoch, data=data, on_progress_change=lambda: None).get("progress")
     state.take(state.progress.changed(reported, state.name))
     if len(state.done) == state.n_steps:
-        st.page_link("pages/playground.py", label=":primary[Try it in the Playground →]")
+        chooser.onward(state.view, state.name, CODEC, state.values())
 
 
 def _step(state: _State, lesson: Lesson) -> None:
@@ -176,7 +170,7 @@ def _step(state: _State, lesson: Lesson) -> None:
     if st.session_state.setdefault(stage.key("opened"), state.step in state.done) is False:
         stage.forget()  # a link without this tick restarts the step
         st.session_state[stage.key("opened")] = True
-    st.caption(f"Lesson {text.NAMES.index(state.name) + 1}, {lesson.title}: step {state.step + 1} of {state.n_steps}")
+    st.caption(f"Lesson {text.number(state.name)}, {lesson.title}: step {state.step + 1} of {state.n_steps}")
     st.header(step.title, anchor=False)
     if state.step == 0:
         terms.markdown(lesson.intro)
@@ -190,6 +184,8 @@ def _step(state: _State, lesson: Lesson) -> None:
         state.done.add(state.step)
     if state.step in state.done:
         _explained(state, stage, truth)
+        if state.step + 1 == state.n_steps:
+            chooser.questions(lesson)
     _onward(state, lesson)
 
 
@@ -237,7 +233,7 @@ def _onward(state: _State, lesson: Lesson) -> None:
             )  # fmt: skip
         elif len(state.done) == state.n_steps:
             st.markdown("**You have done every step of this lesson.**")
-            st.page_link("pages/playground.py", label=":primary[Try it in the Playground →]")
+            chooser.onward(state.view, state.name, CODEC, state.values())
 
 
 def _contents(state: _State, lesson: Lesson) -> None:
@@ -263,8 +259,9 @@ def _teacher(state: _State, lesson: Lesson) -> None:
             key=state.view.key("teacher-hide"),
             help="A hidden control keeps the value it has now.",
         )
+        alone = st.toggle("This lesson alone", key=state.view.key("teacher-alone"), help="Leaves the other lessons out.")
         keeps = st.toggle("Include my ticks and predictions", key=state.view.key("teacher-ticks"))
-        values = {**state.values(), "hide": tuple(hidden)}
+        values = {**state.values(), "hide": tuple(hidden), "alone": alone}
         if not keeps:
             values |= {f"{name}:{what}": () for name in text.NAMES for what in ("done", "predictions")}
         st.markdown(f"Starts at step {state.step + 1}, “{lesson.steps[state.step].title}”, with the current settings:")

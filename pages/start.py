@@ -34,7 +34,7 @@ def page() -> None:
             hero.miniature(door)
             st.page_link(f"pages/{name}.py", label=f":primary[{title} →]")
     with st.container(horizontal=True, gap="medium"):
-        query = {"v": link.VERSION, "l": "label", "s": "1"}
+        query = {"v": link.VERSION, "l": "coin", "s": "1"}
         st.page_link("pages/lessons.py", label=":primary[Start lesson 1 →]", query_params=query)
         st.page_link("pages/train.py", label=":primary[Questions to run for real →]")
 

@@ -3,14 +3,14 @@
     DPCL_DATA=... python -m scripts.record_references
 
 Both follow from the public labels of the test data. The plain site (`dpcl site`) is written without data, so it needs them
-in assets/reproduction/references.json.
+in assets/reproduction/references.json. Raises DataMissing where a dataset is not there: chance is never guessed.
 """
 
 from __future__ import annotations
 
 import json
 
-from dpcl_core import paths, presets
+from dpcl_core import checks, paths, presets
 from dpcl_core.methods.references import of_labels
 from dpcl_core.papers import questions
 from dpcl_core.papers.answers import RECORD
@@ -23,7 +23,9 @@ def references() -> dict[str, dict[str, float | None]]:
         for form in question.forms.values():
             runs = presets.variants(form.name)
             if questions.recorded(runs):
-                known = of_labels(next(iter(runs.values())))
+                first = next(iter(runs.values()))
+                checks.check(first)
+                known = of_labels(first)
                 untrained = None if known.untrained is None else round(known.untrained, 5)
                 found[form.name] = {"chance": round(known.chance, 5), "untrained": untrained}
     return found

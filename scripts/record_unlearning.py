@@ -3,8 +3,8 @@
     python scripts/record_unlearning.py                  # the bundled model; minutes
     python scripts/record_unlearning.py --model smollm2  # a model that reads; about an hour of one core
 
-Lesson 5 shows the records. Trains a language model on public synthetic mails with codes planted among them, once
-for every loss and seed; `--workers` trainings at a time. The file is written after each, and trainings that it contains
+The lesson on the sign shows the records. Trains a language model on public synthetic mails with codes planted among them,
+once for every loss and seed; `--workers` trainings at a time. The file is written after each, and trainings that it contains
 already, of the same model and settings, are left out: delete it to start over.
 """
 

@@ -146,7 +146,7 @@ def test_every_place_that_it_names_is_there() -> None:
         assert (ROOT / target).exists(), target
     for path, table in (
         ("dpcl_core/attacks/one_run.py", "GAMES"), ("dpcl_core/attacks/auditable.py", "REFUSED"), ("app.py", "PAGES"),
-        ("tests/test_neighbours.py", "METHODS"), ("tests/attacks/units.py", "UNITS"), ("dpcl_core/lessons/text.py", "NAMES"),
+        ("tests/test_neighbours.py", "METHODS"), ("tests/attacks/units.py", "UNITS"), ("dpcl_core/lessons/text.py", "PARTS"),
     ):  # fmt: skip
         assert f"`{table}`" in TEXT
         assert re.search(rf"^{table}\b", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE), f"{path}: {table}"

@@ -156,7 +156,7 @@ export function boundOfCounts(hits, nWith, falseAlarms, nWithout, delta) {
 export const proven = ({ tookPart, stayedAway }, rounds, delta) =>
   rounds.map((n) => boundOfCounts(above(tookPart.subarray(0, n), 0), n, above(stayedAway.subarray(0, n), 0), n, delta));
 
-// Lesson 2. The sum that is held for a digit of task 1 after every task: one list adds noise each time, a list per task once.
+// The lesson on noise that piles up. The sum that is held for a digit of task 1 after every task: one list adds noise each time, a list per task once.
 export function heldOverTasks(clean, isOneList, std, nTasks, draw = normals) {
   let held = noisy(clean, std, draw(clean.length));
   const after = [held];

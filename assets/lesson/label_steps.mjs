@@ -1,4 +1,4 @@
-// Lesson 1, step by step: what the releases of two neighbouring datasets give away. Each function draws what its step does and
+// The lesson on the label, step by step: what the releases of two neighbouring datasets give away. Each function draws what its step does and
 // returns the place of the choice that came true. Appended to games.mjs and pictures.mjs.
 
 const N_GUESSES = 5, N_ROUNDS = 2000, N_CURVE = 5000, MOST_ROUNDS = 20000, CUTS = 40;

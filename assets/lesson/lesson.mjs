@@ -8,13 +8,42 @@ export default function element({ data, parentElement, setStateValue }) {
   const host = parentElement.querySelector(".ls"), from = `${data.name} ${data.epoch}`;
   const memory = memories.get(parentElement) ?? {};
   memories.set(parentElement, memory);
-  memory.report = () => setStateValue("progress", { step: memory.step, done: [...memory.done], predictions: memory.predictions, values: memory.values });
+  memory.report = () => {
+    const progress = { step: memory.step, done: [...memory.done], predictions: memory.predictions, values: memory.values };
+    if (data.is_alone) keep(data.name, progress);
+    setStateValue("progress", progress);
+  };
   if (memory.from === from && host.firstChild) return; // the page calls again after a report, or when its theme changes
-  const { step, done, predictions, values } = data.start;
+  const { step, done, predictions, values } = (data.is_alone && kept(data)) || data.start;
   Object.assign(memory, { from, host, data, step, done: new Set(done), predictions: { ...predictions }, values: { ...values } });
   memory.kept = data.lesson.steps.map(() => new Map());
   memory.game = opened(data.game);
   render(memory);
+}
+
+// On a page of its own a lesson keeps its ticks in the browser. Where that is refused, as it may be for a page opened from a file,
+// they last for this visit.
+const storageKey = (name) => `dpcl lesson ${name}`;
+
+function keep(name, progress) {
+  try {
+    if (progress) localStorage.setItem(storageKey(name), JSON.stringify(progress));
+    else localStorage.removeItem(storageKey(name));
+  } catch { /* for this visit only */ }
+}
+
+// What was kept of this lesson; nothing unless it fits the lesson as it is now.
+function kept({ name, lesson, start }) {
+  try {
+    const { step, done, predictions, values } = JSON.parse(localStorage.getItem(storageKey(name))), { steps, controls } = lesson;
+    const isStep = (one) => Number.isInteger(one) && one >= 0 && one < steps.length;
+    const isChoice = ([at, choice]) => isStep(Number(at)) && Number.isInteger(choice) && choice >= 0 && choice < steps[at].choices.length;
+    const isValue = ([key, value]) => key in start.values && Number.isFinite(value);
+    const fits = isStep(step) && done.every(isStep) && Object.entries(predictions).every(isChoice) && Object.entries(values).every(isValue);
+    return fits ? { step, done, predictions, values: { ...start.values, ...values } } : null;
+  } catch {
+    return null;
+  }
 }
 
 // A text in which words of the glossary carry their meaning: a list of plain texts and [word, meaning].
@@ -39,7 +68,7 @@ function render(memory) {
   const { data, host, step: place } = memory, { lesson, words } = data, step = lesson.steps[place];
   const focused = host.getRootNode().activeElement?.dataset?.key;
   const heading = made("h2", { textContent: step.title, tabIndex: -1 });
-  const where = made("p", { className: "soft", textContent: filled(words.where, { number: data.number, title: lesson.title, step: place + 1, steps: lesson.steps.length }) });
+  const where = made("p", { className: "soft", textContent: filled(words.where, { title: lesson.title, step: place + 1, steps: lesson.steps.length }) });
   const parts = [], isPredicted = data.is_quiet || memory.predictions[place] !== undefined;
   if (isPredicted) {
     const out = [made("h3", { textContent: "Do" }), prose(step.do)], stage = staged(memory, step, out);
@@ -52,9 +81,10 @@ function render(memory) {
     }
     parts.push(made("section", { className: "act" }, ...out));
     if (memory.done.has(place)) parts.push(explained(memory, step, truth));
+    if (memory.done.has(place) && place + 1 === lesson.steps.length) parts.push(questions(memory));
   }
   const intro = place === 0 ? [prose(lesson.intro)] : [], ask = data.is_quiet ? [] : [question(memory, step)]; // knows whether it is done
-  host.replaceChildren(...(data.has_steps ? [contents(memory)] : []), where, heading, ...intro, ...ask, ...parts, onward(memory));
+  host.replaceChildren(...(data.is_alone ? [contents(memory)] : []), where, heading, ...intro, ...ask, ...parts, onward(memory));
   if (focused) host.querySelector(`[data-key="${focused}"]`)?.focus();
 }
 
@@ -68,9 +98,20 @@ function contents(memory) {
     button.dataset.key = `step-${place}`;
     return made("li", {}, button);
   });
-  const nav = made("nav", {}, made("ol", {}, ...items));
+  const afresh = made("button", { type: "button", textContent: words.afresh, onclick: () => begin(memory) });
+  const nav = made("nav", {}, made("ol", {}, ...items, ...(memory.done.size ? [made("li", {}, afresh)] : [])));
   nav.setAttribute("aria-label", words.steps);
   return nav;
+}
+
+// The lesson as it was before the first step, and nothing kept of it.
+function begin(memory) {
+  const { data } = memory;
+  keep(data.name, null);
+  memory.kept.forEach((results) => results.clear());
+  Object.assign(memory, { step: 0, done: new Set(), predictions: {}, values: { ...data.start.values } });
+  render(memory);
+  memory.host.querySelector("h2").focus();
 }
 
 function question(memory, step) {
@@ -97,6 +138,13 @@ function explained(memory, step, truth) {
     verdict.push(line);
   }
   return made("section", { className: "box" }, made("h3", { textContent: "Explain" }), ...verdict, prose(step.explain));
+}
+
+// The questions to think about after the lesson, each with its answer folded away.
+function questions(memory) {
+  const { lesson, words } = memory.data;
+  const folded = lesson.think.map(({ question: asked, answer }) => made("details", {}, made("summary", { textContent: asked }), prose(answer)));
+  return made("section", { className: "box" }, made("h3", { textContent: words.think }), ...folded);
 }
 
 function onward(memory) {

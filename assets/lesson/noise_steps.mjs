@@ -1,4 +1,4 @@
-// Lesson 2, step by step: one public list against a list per task, in released sums and in accuracy. As label_steps.mjs.
+// The lesson on noise that piles up, step by step: one public list against a list per task, in released sums and in accuracy. As label_steps.mjs.
 
 const N_DRAWS = 300; // classifiers released to measure the noise: a standard error of 0.5 %
 const share0 = (value) => `${Math.round(100 * value)} %`;

@@ -81,13 +81,13 @@ def picture(
         for (run, epsilon), _ in rows
     ]
     drawn = theme.figure(
-        dark, height=90 + 40 * len(rows), margin={"l": 12, "r": 16, "t": 16, "b": 44},
+        dark, height=110 + 40 * len(rows), margin={"l": 12, "r": 16, "t": 16, "b": 44},
         xaxis={**theme.percent_axis(title=f"final {score}"), "tickangle": 0},
-        yaxis={"tickvals": heights, "showticklabels": False, "zeroline": False, "range": [heights[-1] - 1, 1]},
+        yaxis={"tickvals": heights, "showticklabels": False, "zeroline": False, "range": [heights[-1] - 1, 1.5]},
     )  # fmt: skip
     for height, name in zip(heights, names, strict=True):  # above its marks: beside them a narrow screen has no room
-        place = {"xref": "paper", "x": 0, "xanchor": "left", "y": height + 0.4, "showarrow": False}
-        drawn.add_annotation(text=name, font={"color": theme.ink(dark).soft, "size": 12}, **place)
+        place = {"xref": "paper", "x": 0, "xanchor": "left", "y": height + 0.2, "yanchor": "bottom", "align": "left"}
+        drawn.add_annotation(text=name, font={"color": theme.ink(dark).soft, "size": 12}, showarrow=False, **place)
     for ((run, epsilon), group), height, name in zip(rows, heights, names, strict=True):
         values, colour = (100 * group["value"]).tolist(), theme.colour_of_epsilon(float(epsilon), dark)
         known = interval(values)
@@ -107,7 +107,7 @@ def picture(
         for text, level, below in (*levels, ("at once, no noise", references.ceiling, 0.0)):
             if level is not None:
                 drawn.add_vline(x=100 * level, line={"color": theme.ink(dark).soft, "width": 1, "dash": "dot"})
-                where = {"y": 0.95 if below == 0.0 else heights[-1] - 0.75, "yanchor": "middle", "showarrow": False}
+                where = {"y": 1.4 if below == 0.0 else heights[-1] - 0.75, "yanchor": "middle", "showarrow": False}
                 font = {"color": theme.ink(dark).soft, "size": 11.5}
                 side = "right" if level >= 0.5 else "left"
                 drawn.add_annotation(x=100 * level, text=f"{text} {100 * level:.0f} %", xanchor=side, font=font, **where)

@@ -10,6 +10,7 @@ from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture, counted, epsilon_label, epsilon_phrase
 
 _ROW = 24  # pixels
+_LEFT = 76  # pixels of the margin for budgets, above which the names begin: a phone has no room for them beside the marks
 _ABOVE = 1.15  # rows between one method's last budget and the next one's first, for the name
 
 
@@ -31,14 +32,15 @@ def published_and_ours(rows: pd.DataFrame, *, what: str, dark: bool = False) -> 
     figure = theme.figure(
         dark,
         height=round(70 + _ROW * (last + 1.2)),
-        margin={"l": 76, "r": 16, "t": 30, "b": 40},
+        margin={"l": _LEFT, "r": 16, "t": 30, "b": 40},
         xaxis=theme.percent_axis(title=f"{what} after the last task", range=[low, 101]),
         yaxis=axis,
     )
     for name, height in headings.items():
         figure.add_annotation(
-            x=0, y=height, xref="paper", text=f"<b>{name}</b>", showarrow=False, xanchor="left", font={"color": inks.text}
-        )
+            x=0, y=height, xref="paper", text=f"<b>{name}</b>", showarrow=False, xanchor="left", align="left",
+            xshift=-_LEFT + 6, font={"color": inks.text},
+        )  # fmt: skip
     _legend(figure, rows, inks)
     for row, height in zip(rows.itertuples(), heights, strict=True):
         if row.is_comparable and pd.notna(row.published + row.ours):

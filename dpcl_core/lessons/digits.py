@@ -1,4 +1,4 @@
-"""Lesson 7: noise added in floating point reveals by its last digits who took part; noise rounded with its sum does not.
+"""Noise added in floating point reveals by its last digits who took part; noise rounded with its sum does not.
 
 A floating-point number of at least 2^k is a multiple of 2^(k - 52). So fl(x + noise) is a multiple of x's own grid where the
 sum came out smaller than x, while noise alone, drawn finer, need not be (Mironov 2012). All numbers are invented.

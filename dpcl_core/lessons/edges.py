@@ -136,7 +136,7 @@ def recorded_seed() -> Shown:
 
 
 def last_digits() -> Shown:
-    """Lesson 7's attacker, 400 rounds a side."""
+    """The attacker of the lesson on last digits, 400 rounds a side."""
     rows = []
     for name, way in (("floating-point sum", "naive"), ("rounded with its noise", "rounded")):
         played = digits.play(1.0, 400, way)  # type: ignore[arg-type]  # a literal of two

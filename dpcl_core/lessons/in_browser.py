@@ -1,4 +1,4 @@
-"""Lessons 1 and 2 as an element drawn in the browser: their words, and the public numbers that their steps compute with.
+"""Lessons as an element drawn in the browser: their words, and the public numbers that their steps compute with.
 
 The browser adds fresh noise itself. Its arithmetic, `assets/lesson/games.mjs`, is that of label.py, noise.py and duel.py.
 """
@@ -28,7 +28,7 @@ EPSILONS: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
 LISTS: Final[Mapping[Listing, str]] = {"data": "list read from the data", "prior-const": "public list"}
 _PIXEL_LEVELS = 17  # a pixel feature is a grey level of 0 to 16 over this
 _SHARED: Final = {
-    "where": "Lesson {number}, {title}: step {step} of {steps}",
+    "where": "{title}: step {step} of {steps}",
     "steps": "Steps",
     "open": "Step {step}: {title}",
     "done": "Step {step}: {title}, done",
@@ -36,6 +36,8 @@ _SHARED: Final = {
     "predicted": "You predicted “{choice}”.",
     "correct": "Correct.",
     "result": "The result: “{choice}”.",
+    "think": "Think",
+    "afresh": "Start again",
     "all_done": "You have done every step of this lesson.",
     "no_bound": statement.NOT_DP.format(reason=statement.LIST_FROM_DATA),
     "odds": statement.ODDS,
@@ -141,11 +143,6 @@ class Progress:
         return self
 
 
-def title(name: str) -> str:
-    """The number and title of a lesson."""
-    return f"Lesson {text.NAMES.index(name) + 1}: {text.load(name).title}"
-
-
 def document(
     name: str,
     start: Progress | None = None,
@@ -153,23 +150,23 @@ def document(
     epoch: str = "",
     hidden: Sequence[str] = (),
     is_quiet: bool = False,
-    has_steps: bool = True,
+    is_alone: bool = True,
 ) -> dict[str, object]:
     """The data of the element, which goes to `start` when it is first drawn, and for a new `epoch`.
 
-    `hidden`: controls that keep their value; `is_quiet`: asks for no prediction; `has_steps`: lists the steps above.
+    `hidden`: controls that keep their value; `is_quiet`: asks for no prediction; `is_alone`: on a page of its own,
+    which lists the steps above and keeps the progress in the browser.
     """
     lesson, progress = text.load(name), start or Progress()
     values = {control.name: control.default for control in lesson.controls} | dict(progress.values)
     return {
         "name": name,
         "epoch": epoch,
-        "number": text.NAMES.index(name) + 1,
         "lesson": _lesson(name),
         "start": {**asdict(progress), "values": values},
         "hidden": list(hidden),
         "is_quiet": is_quiet,
-        "has_steps": has_steps,
+        "is_alone": is_alone,
         "delta": label_game.DELTA,
         "words": _SHARED | (_LABEL if name == "label" else _NOISE),
         "game": _game(name),
@@ -188,8 +185,10 @@ def _lesson(name: str) -> dict[str, object]:
         }
         for step in lesson.steps
     ]  # fmt: skip
+    think = [{"question": " ".join(one.question.split()), "answer": _parts(one.answer, seen)} for one in lesson.think]
     controls = [{"name": control.name, "title": control.title} for control in lesson.controls]
-    return {"title": lesson.title, "question": lesson.question, "intro": intro, "steps": steps, "controls": controls}
+    shown = {"intro": intro, "steps": steps, "controls": controls, "think": think}
+    return {"title": lesson.title, "question": lesson.question, **shown}
 
 
 def _parts(words: str, seen: set[glossary.Word]) -> list[str | list[str]]:

@@ -1,4 +1,4 @@
-"""Lesson 1: one person brings the only picture of a digit. What do the releases of two neighbouring datasets give away?
+"""One person brings the only picture of a digit. What do the releases of two neighbouring datasets give away?
 
 The bundled digits are public, so an attacker who lacks only one fact can be simulated exactly: every release is made by the
 mechanisms that runs use, with fresh noise from the operating system and a ledger of its own.

@@ -1,4 +1,4 @@
-"""Lesson 2: the digits in T tasks under one public list and under a list per task, released and learned for real."""
+"""The digits in T tasks under one public list and under a list per task, released and learned for real."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lesson 3, last step: the digits learned in one task by three methods whose noise is never shared. Real runs."""
+"""The digits learned in one task by three methods whose noise is never shared: real runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lesson 3: one noise vector for all pictures against a fresh one for each: results of an attacker and of a learner.
+"""One noise vector for all pictures against a fresh one for each: results of an attacker and of a learner.
 
 L2DP-ML (Lai et al. 2022, Algorithm 2) draws its Laplace noise once and adds it to every record. Everything here is played on
 public pictures, with noise from the operating system; nothing of it may be shown of private data. An attacker who already

@@ -1,4 +1,4 @@
-"""Lesson 5: PeCL's unlearning term as printed, reversed and bounded: one step, a small model, a recorded training.
+"""PeCL's unlearning term as printed, reversed and bounded: one step, a small model, a recorded training.
 
 Zhan et al., Eqs. 12 and 13. Everything here is about invented secrets. What language models were measured to do is read
 from `assets/lessons/sign.json` (the bundled one) and `sign-smollm2.json`, which `scripts/record_unlearning.py` writes.

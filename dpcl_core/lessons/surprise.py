@@ -1,4 +1,4 @@
-"""Lesson 4: does a surprise score identify private tokens? Public synthetic texts, scored live by the bundled model.
+"""Does a surprise score identify private tokens? Public synthetic texts, scored live by the bundled model.
 
 The page Sensitive words takes its examples from here, too. Never use it on private texts: exact scores are a leak.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated
 
@@ -12,8 +13,19 @@ from dpcl_core import paths
 from dpcl_core.errors import unknown
 from dpcl_core.spec import Spec
 
-# In the order in which they are taught; a lesson's number is its place here.
-NAMES = ("label", "noise", "shared", "surprise", "sign", "modes", "digits")
+# The course: its parts and their lessons, in the order in which they are taught; a lesson's number is its place in `NAMES`.
+PARTS: Mapping[str, tuple[str, ...]] = {
+    "One release": ("coin", "unit"),
+    "Many releases": ("adding", "forgetting"),
+    "Continual and private": ("label", "noise", "shared", "surprise", "sign", "modes", "rare"),
+    "Reading claims": ("contract", "audit", "digits"),
+}
+NAMES = tuple(name for names in PARTS.values() for name in names)
+# In the order in which they were written: a lesson's place here is its number in links, which stays what it was.
+_WRITTEN = (
+    "label", "noise", "shared", "surprise", "sign", "modes", "digits", "coin", "unit", "adding", "forgetting", "rare",
+    "audit", "contract",
+)  # fmt: skip
 IN_BROWSER = ("label", "noise")  # what the browser computes (in_browser.py)
 MAX_STEPS = 8
 
@@ -35,6 +47,13 @@ class Step(Spec):
     explain: _Words
 
 
+class Question(Spec):
+    """A question to think about after the lesson, and its answer."""
+
+    question: _Words
+    answer: _Words
+
+
 class Control(Spec):
     """A number that a lesson's steps share and its links contain, from `least` to `most`, both allowed.
 
@@ -50,7 +69,7 @@ class Control(Spec):
 
 
 class Lesson(Spec):
-    """The texts of a lesson. `intro`: what it works with; `minutes`: its approximate length.
+    """The texts of a lesson. `intro`: what it works with; `minutes`: its approximate length; `think`: questions after it.
 
     A step's code is the function of its key's name in `pages/parts/lessons/`, in the module of the lesson's name; of those
     `IN_BROWSER`, in `assets/lesson/`.
@@ -62,6 +81,7 @@ class Lesson(Spec):
     minutes: int = Field(gt=0)
     controls: tuple[Control, ...]
     steps: tuple[Step, ...] = Field(min_length=4, max_length=MAX_STEPS)
+    think: tuple[Question, Question]
 
 
 @lru_cache(maxsize=len(NAMES))
@@ -71,6 +91,21 @@ def load(name: str) -> Lesson:
         raise unknown("lesson", name, NAMES)
     text = (paths.assets_dir() / "lessons" / f"{name}.toml").read_text(encoding="utf-8")
     return Lesson.model_validate(tomllib.loads(text))
+
+
+def number(name: str) -> int:
+    """A lesson's number in the course, from 1."""
+    return NAMES.index(name) + 1
+
+
+def link_number(name: str) -> int:
+    """Its number in links, from 1."""
+    return _WRITTEN.index(name) + 1
+
+
+def part(name: str) -> str:
+    """The part of the course that a lesson belongs to."""
+    return next(title for title, names in PARTS.items() if name in names)
 
 
 class Edge(Spec):

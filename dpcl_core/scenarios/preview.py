@@ -53,7 +53,10 @@ def tested(data: DataSpec, scenario: ScenarioSpec, seed: int) -> TaskStream | No
     if columns is None:
         return None
     test = Examples(np.empty((len(columns.test.labels), 0)), columns.test.labels, sentences=columns.test.sentences)
-    return _opened(scenario, replace(_plan(columns), test=test, test_sources=columns.test.sources), seed)
+    plan = _plan(columns)
+    if test.sentences is not None:  # words of sentences, whose score is the F1 of entities
+        plan = replace(plan, train=replace(plan.train, sentences=np.empty(0, dtype=test.sentences.dtype)))
+    return _opened(scenario, replace(plan, test=test, test_sources=columns.test.sources), seed)
 
 
 def classes_per_task(data: DataSpec, scenario: ScenarioSpec, seed: int) -> float | None:

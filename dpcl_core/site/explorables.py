@@ -102,11 +102,11 @@ def lessons() -> Iterator[Page]:
     first = files[text.IN_BROWSER[0]]
     for name, file in files.items():
         others = "".join(
-            f'<a class="touch" href="{other}">{escape(in_browser.title(one))} →</a>'
+            f'<a class="touch" href="{other}">{escape(text.load(one).title)} →</a>'
             for one, other in files.items()
             if one != name
         )
         drawn = LESSON.inline(in_browser.document(name), name="lesson")
         shown = f'<div class="card">{drawn}</div><p class="row">{others}</p>'
         menu, under = ("Lessons", "") if file == first else ("", first)
-        yield Page(file, in_browser.title(name), "Predict, do, see, explain.", shown, menu, under)
+        yield Page(file, text.load(name).title, "Predict, do, see, explain.", shown, menu, under)

@@ -1,4 +1,4 @@
-"""Published numbers: how many claims come out, layer by layer, then the differences and why."""
+"""Published numbers: how many claims come out, layer by layer, pictures of both, then the differences and why."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from html import escape
 
 from dpcl_core import presets
+from dpcl_core.figures import reproduction
 from dpcl_core.papers import catalog, comparison, measured, report, tables, verdicts
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.orderings import Judged
 from dpcl_core.papers.paper import Experiment, Paper, Size
 from dpcl_core.papers.verdicts import LayerCount
-from dpcl_core.site.page import Page, folded, listed, paragraph, table, table_of
+from dpcl_core.site.page import Page, figure, folded, listed, paragraph, table, table_of
 from dpcl_core.site.runs import FORMS, missing
 from dpcl_core.spec import RunSpec
 
@@ -124,11 +125,23 @@ def _form(paper: Paper, form: _Form) -> str:
         f"<h2>{escape(of.title)}: {escape(FORMS[form.size].partition(':')[0].lower())}</h2>",
         paragraph(verdicts.lead(form.judged), "finding"),
         paragraph(of.question), paragraph(missing(form.specs, form.runs), "small"),
+        _picture(form, rows),
         _claims(paper, claims),
         *(_numbers(form, rows, metric) for metric in of.metrics),
         folded("Why our numbers differ", reasons),
     ]
     return f"<section>{''.join(parts)}</section>"
+
+
+def _picture(form: _Form, rows: Sequence[comparison.Row]) -> str:
+    """Published numbers and ours of the first quantity, as a figure; nothing where there are neither."""
+    metric = form.experiment.metrics[0]
+    numbers = tables.drawn_numbers([row for row in rows if row.metric == metric])
+    if numbers[["published", "ours"]].isna().all(axis=None):
+        return ""
+    what = comparison.quantity(metric, form.specs.values())
+    shown = figure(lambda dark: reproduction.published_and_ours(numbers, what=what, dark=dark))
+    return f'<div class="card">{shown}</div>'
 
 
 def _claims(paper: Paper, lines: Sequence[Mapping[str, str]]) -> str:

@@ -51,4 +51,15 @@ def test_calculators_and_lessons_work_from_a_file(browser: Browser, tmp_path: Pa
         expect(page.get_by_role("heading", level=2)).to_be_focused()
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         assert not troubles
+        page.reload()
+        expect(page.get_by_role("button", name=", done")).to_have_count(1)
+        page.get_by_role("button", name="Start again").press("Enter")
+        page.reload()
+        expect(page.get_by_role("button", name=", done")).to_have_count(0)
+        page.add_init_script("Object.defineProperty(window, 'localStorage', { get() { throw new Error('refused'); } });")
+        page.reload()
+        page.get_by_role("radio").first.press("Space")
+        page.get_by_role("button", name=button).press("Enter")
+        expect(page.get_by_role("button", name=", done")).to_have_count(1)
+        assert not [one for one in troubles if not one.startswith("file:")]
         page.close()

@@ -13,6 +13,7 @@ from dpcl_core.data import catalog, load, own
 from dpcl_core.data.dataset import Dataset
 from dpcl_core.data.sentences import Sentences
 from dpcl_core.errors import BadInput
+from dpcl_core.scenarios import preview as previews
 from dpcl_core.scenarios.catalog import Federated
 from dpcl_core.scenarios.preview import preview
 from dpcl_core.spec import DataSpec
@@ -183,3 +184,6 @@ def test_too_many_clients_for_the_sentences_are_refused_before_anything_is_read(
     assert found.held is not None
     assert found.held.sum() == 90
     assert (found.held % 3 == 0).all(), "sentences are whole"
+    stream = previews.tested(DataSpec(dataset="ner-wnut17"), settings.model_copy(update={"clients": 2}), 0)
+    assert stream is not None
+    assert stream.metric == "entity-f1", "chance of tags is an F1, also where no training word is read"

@@ -58,7 +58,7 @@ def drawn(page: AppTest) -> Any:
 @pytest.mark.parametrize("name", ON_SERVER)
 def test_every_step_can_be_done_and_ticks_itself(open_page: Open, name: str) -> None:
     page = open_page("lessons", l=name)
-    lesson, number = text.load(name), text.NAMES.index(name) + 1
+    lesson, number = text.load(name), text.link_number(name)
     for place, step in enumerate(lesson.steps, start=1):
         assert not page.exception
         assert [page.title[0].value, page.header[0].value] == ["Lessons", step.title]
@@ -67,7 +67,7 @@ def test_every_step_can_be_done_and_ticks_itself(open_page: Open, name: str) -> 
         assert parts(page) == ["Predict", "Do"]
         assert page.query_params[f"p{number}"] == ",".join(["1"] * place)
         act(page, step.key)
-        assert parts(page) == ["Predict", "Do", "See", "Explain"]
+        assert parts(page) == ["Predict", "Do", "See", "Explain", *(["Think"] if place == len(lesson.steps) else [])]
         said = words(page)
         assert " ".join(step.explain.split())[:40] in " ".join(said.split())
         assert f"You predicted “{step.choices[0]}”." in said
@@ -90,7 +90,7 @@ def test_every_step_has_its_code_and_the_other_way_round() -> None:
 
 @pytest.mark.parametrize("name", text.IN_BROWSER)
 def test_a_link_opens_the_browsers_lesson_where_it_was(open_page: Open, name: str) -> None:
-    number, n_steps = text.NAMES.index(name) + 1, len(text.load(name).steps)
+    number, n_steps = text.link_number(name), len(text.load(name).steps)
     link = {"l": name, "s": "2", f"d{number}": "1,2", f"p{number}": "2,-,1", f"e{number}": "4", "hide": "epsilon,prediction"}
     page = open_page("lessons", **link)
     assert not page.exception
@@ -146,6 +146,34 @@ def test_each_lesson_keeps_its_place(open_page: Open) -> None:
     assert page.query_params["d3"] == "1"
 
 
+def test_the_course_has_its_parts_and_each_opens_on_a_lesson_of_its_own(open_page: Open) -> None:
+    page = open_page("lessons", l="digits")
+    assert page.selectbox[0].options == [f"Part {n} of {len(text.PARTS)}: {name}" for n, name in enumerate(text.PARTS, 1)]
+    for name, names in text.PARTS.items():
+        page.selectbox[0].set_value(name).run()
+        assert not page.exception
+        assert [label.partition(". ")[2] for label in page.radio[0].options] == [text.load(one).title for one in names]
+        assert {"l": "label", **page.query_params}["l"] in names
+
+
+def test_a_lesson_alone_has_no_way_to_the_others(open_page: Open) -> None:
+    page = open_page("lessons", l="shared", s="2", alone="1")
+    assert not page.exception
+    assert [box.label for box in (*page.selectbox, *page.radio)] == ["Your prediction"]
+    assert not page.multiselect
+    predict(page, 2)
+    assert page.query_params["alone"] == "1"
+
+
+def test_questions_with_answers_end_a_lesson(open_page: Open) -> None:
+    page = open_page("lessons", l="digits", s="4", hide="prediction")
+    assert "Think" not in parts(page)
+    act(page, "rounded")
+    assert parts(page)[-1] == "Think"
+    asked = [one.label for one in page.expander if one.label.endswith("?")]
+    assert asked == [" ".join(one.question.split()) for one in text.load("digits").think]
+
+
 def test_the_steps_can_be_jumped_to(open_page: Open) -> None:
     page = open_page("lessons", l="shared")
     press(page, "○ 6.")
@@ -195,7 +223,8 @@ def test_a_link_may_name_lesson_and_step(open_page: Open) -> None:
 
 
 def test_the_longest_link_is_short_enough() -> None:
-    values: dict[str, object] = {"lesson": text.NAMES[-1], "step": 5, "hide": ("epsilon", "strength", "prediction")}
+    values: dict[str, object] = {"lesson": text.NAMES[-1], "step": 5, "alone": True}
+    values["hide"] = ("epsilon", "strength", "prediction")
     for name in text.NAMES:
         n_steps = len(text.load(name).steps)
         values |= {f"{name}:done": tuple(range(1, n_steps + 1)), f"{name}:predictions": (4,) * n_steps}
@@ -205,7 +234,7 @@ def test_the_longest_link_is_short_enough() -> None:
 
 def test_start_leads_to_the_first_lesson(open_page: Open) -> None:
     links = {link.proto.label: link.proto.query_string for link in open_page("start").get("page_link")}
-    assert links[":primary[Start lesson 1 →]"] == "v=1&l=label&s=1"
+    assert links[":primary[Start lesson 1 →]"] == f"v=1&l={text.NAMES[0]}&s=1"
 
 
 def test_a_subtraction_opens_all_pictures_at_any_strength(open_page: Open) -> None:
@@ -302,7 +331,7 @@ def test_entries_matched_by_hand_are_counted(open_page: Open) -> None:
     predict(page, 2)
     world = modes.world("exact", modes.SHORT, modes.N_CLIENTS, 1)
     partners = ["ABCD"[int((world.modes[0] == mode).argmax())] for mode in world.modes[1]]
-    for box, partner in zip(page.selectbox, partners, strict=True):
+    for box, partner in zip(page.selectbox[1:], partners, strict=True):
         box.set_value(partner)
     press(page, "Look")
     assert "You matched 4 of 4 right." in words(page)

@@ -58,7 +58,7 @@ def _learners(scale: float) -> None:
     st.caption(
         "Trained now, on the bundled digits: sixteen random public filters and a linear classifier; twice the scale on "
         "hidden units, as in the method. One draw of the noise. For the learner a fixed offset of any size is a random mask "
-        "of units; an attacker simply subtracts it. Lesson 3 shows why."
+        "of units; an attacker simply subtracts it. The lesson “One noise for all” shows why."
     )
     if st.button("Train at every scale", key="every-scale"):
         st.session_state["every-scale-seen"] = True

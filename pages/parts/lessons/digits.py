@@ -1,4 +1,4 @@
-"""Lesson 7, "The last digits": an attacker who reads the last digits of a noisy sum, and sums rounded with their noise."""
+"""Lesson "The last digits": an attacker who reads the last digits of a noisy sum, and sums rounded with their noise."""
 
 from __future__ import annotations
 

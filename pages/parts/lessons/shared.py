@@ -1,4 +1,4 @@
-"""Lesson 3, "One noise for all": shared and fresh noise on pictures, attacks on both, learning from both, repairs."""
+"""Lesson "One noise for all": shared and fresh noise on pictures, attacks on both, learning from both, repairs."""
 
 from __future__ import annotations
 

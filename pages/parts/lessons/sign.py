@@ -1,4 +1,4 @@
-"""Lesson 5, "The sign that memorises": an unlearning term as printed, with flipped sign, and bounded; live and recorded."""
+"""Lesson "The sign that memorises": an unlearning term as printed, with flipped sign, and bounded; live and recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lesson 4, "Surprise is not privacy": token scores, their ranking of personal data and look-alikes, and memorised texts."""
+"""Lesson "Surprise is not privacy": token scores, their ranking of personal data and look-alikes, and memorised texts."""
 
 from __future__ import annotations
 
