@@ -12,7 +12,7 @@ import pytest
 
 import dpcl_core as dpcl
 from dpcl_core import api, presets
-from dpcl_core.events import Event, Progress, TaskLearned
+from dpcl_core.events import Classifier, Event, Progress, TaskLearned
 from dpcl_core.results import FIGURES
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -29,8 +29,8 @@ def test_a_run_is_kept_and_found_again() -> None:
     heard: list[Event] = []
     result = dpcl.run("digits-cosine", epsilons=[1.0, math.inf], seeds=[0], on_event=heard.append)
     assert result.run_id is not None
-    # Of progress the store keeps only what is worth it.
-    assert [event for event in heard if not isinstance(event, Progress)] == [
+    # Of progress the store keeps only what is worth it, and classifiers beside the events.
+    assert [event for event in heard if not isinstance(event, Progress | Classifier)] == [
         event for event in result.events if not isinstance(event, Progress)
     ]
     assert result.spec.privacy.epsilons == (1.0, math.inf)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from importlib import import_module
 from typing import Protocol, cast
 
@@ -55,6 +56,7 @@ def load(name: str, device: str = "cpu", resolution: int | None = None) -> Extra
     return make(card, device) if resolution is None else make(card, device, resolution=resolution)
 
 
+@lru_cache(maxsize=8)
 def identity(name: str, device: str = "cpu", resolution: int | None = None) -> str:
     """The `identity` of the named extractor; for a language model its name and the hash of its weights.
 

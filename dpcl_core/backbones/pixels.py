@@ -20,6 +20,7 @@ from dpcl_core.errors import BadInput
 
 _BATCH = 1000
 _SIZE = 32  # side to which images of different sizes are resized; a constant, since the images' own sizes may be private
+RESIZED = (_SIZE, _SIZE, 3)
 
 
 class Pixels:
@@ -54,7 +55,7 @@ def form(content: Content) -> Form:
     if isinstance(images, Windows | Vectors):
         return Form(images.shape, -1.0, 1.0)
     if images.shape is None:
-        return Form((_SIZE, _SIZE, 3), 0.0, 1.0)
+        return Form(RESIZED, 0.0, 1.0)
     return Form((*images.shape[:2], 1 if images.shape[2] == 1 else 3), 0.0, 1.0)
 
 

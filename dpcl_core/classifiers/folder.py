@@ -35,7 +35,8 @@ AXES = "axes.safetensors"
 UNPROTECTED = "no privacy bound holds for it: do not give it to anyone who may not see the data"
 _LARGEST_DOCUMENT, _LARGEST_FILE = 16_000_000, 2 * LARGEST
 _READ = {
-    "features": "The network turns an example into features; where there are axes, x becomes ((x - centre) @ directions).",
+    "features": "The network turns an example into features x; where there are axes, into ((x - centre) @ directions), of "
+    "which the first n_inputs count.",
     "images": "The network itself was adapted: the arrays are what was trained in it, beside its public weights.",
     "text": "The language model itself was adapted: the arrays are what was trained in it, beside its public weights.",
 }

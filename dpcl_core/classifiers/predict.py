@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.backbones import extractor
+from dpcl_core.backbones import extractor, pixels
 from dpcl_core.classifiers import folder as folders
 from dpcl_core.classifiers import inputs as files
 from dpcl_core.classifiers.folder import Loaded
@@ -63,6 +63,8 @@ def predicted(
     competing = _competing(found, task)
     shape = cast("tuple[int, ...]", facts.get("shape", ()))
     pictures = (shape[0], shape[1], shape[2]) if len(shape) == 3 else None  # a window of a sensor has two sides
+    if pictures == pixels.RESIZED:  # what pictures of any size become, and those of this size stay
+        pictures = None
     given = files.read(asked, pictures, tagged=bool(facts["is_tagged"]))
     warnings = () if found.is_protected else (f"epsilon {found.cell.epsilon:g}: {folders.UNPROTECTED}",)
     values, more = _values(found, given, device)

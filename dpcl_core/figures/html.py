@@ -9,9 +9,10 @@ from dpcl_core.figures import svg
 from dpcl_core.figures.picture import Picture, Provenance
 
 _HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
+_LONG = 6000  # characters
 _STYLE = (
     '<meta name="viewport" content="width=device-width"><style>pre{white-space:pre-wrap;overflow-wrap:anywhere;'
-    "max-height:30rem;overflow-y:auto;padding:1rem;background:#f4f4f4}figure{margin:2rem 0}</style>"
+    "padding:1rem;background:#f4f4f4}figure{margin:2rem 0}summary{padding:1rem 0}</style>"
 )
 _BODY = '<body style="font-family:sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem">'
 
@@ -36,9 +37,17 @@ def report(
     found = "".join(f"<p><b>{escape(one)}</b></p>" for one in said if one)
     figures = ((svg.drawn(picture), _finding(picture)) for picture in pictures)
     drawn = "".join(f"<figure>{figure}<figcaption>{finding}</figcaption></figure>" for figure, finding in figures)
-    below = "".join(f"<h2>{escape(name)}</h2><pre>{escape(text)}</pre>" for name, text in parts.items() if text)
+    below = "".join(f"<h2>{escape(name)}</h2>{_text(text)}" for name, text in parts.items() if text)
     head = f"{_HEAD.format(title=escape(title))}{_STYLE}{_BODY}<h1>{escape(title)}</h1><p>{escape(question)}</p>"
     return f"{head}<section>{found}{drawn}</section><p>{escape(source)}</p>{below}</body></html>"
+
+
+def _text(text: str) -> str:
+    """A text as it is written; a long one folds."""
+    body = f"<pre>{escape(text)}</pre>"
+    if len(text) <= _LONG:
+        return body
+    return f"<details><summary>Show all {len(text.splitlines()):,} lines</summary>{body}</details>"
 
 
 def _finding(picture: Picture) -> str:

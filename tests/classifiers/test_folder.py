@@ -23,8 +23,11 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import Classifier
 from dpcl_core.methods.common import classifier
 from dpcl_core.runs.store import Store
+from tests.scenarios.test_preview import data_dir  # noqa: F401
 from tests.support import replay
 from tests.support.waiting import PATIENCE_SECONDS
+from tests.test_neighbours import METHODS, D, lies
+from tests.test_neighbours import spec as neighbour
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RAW = {
@@ -228,3 +231,46 @@ def test_a_damaged_folder_is_one_sentence(written: Path, tmp_path: Path) -> None
     (tmp_path / "classifier.json").write_text(json.dumps(document), encoding="utf-8")
     with pytest.raises(BadInput):
         folder.read(tmp_path)
+
+
+KINDS: Mapping[str, tuple[str, str, list[str], list[str]]] = {
+    "image": ("cosine", "asked.npz", [], ["row 1", "row 2"]),
+    "sensor": ("peft-ensemble", "asked.npz", [], ["row 1", "row 2"]),
+    "text": ("lm-olora", "asked.csv", ["--task", "2"], ["row 1", "row 2"]),
+    "tagged": ("label-means", "asked.txt", [], ["Ada", "saw", "Rome"]),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_example_is_read_as_the_run_read_it(
+    kind: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]  # noqa: F811
+) -> None:
+    """Data that the run used are not needed any more."""
+    method, asked, more, names = KINDS[kind]
+    door, changes = METHODS[method]
+    door = door if door[0] == kind else (kind, door[1])  # type: ignore[assignment]
+    lies(door, D, tmp_path, monkeypatch)
+    spec, store = neighbour(method, changes, door[0]), Store(f"sqlite:///{tmp_path / 'store.sqlite'}")
+    run_id = replay.fill(store, spec, list(engine.run(spec)))
+    arguments = ["export", run_id, "--to", str(tmp_path / "DIR"), "--store", store.url, "--unprotected"]
+    assert cli.main(arguments) == 0
+    monkeypatch.setenv("DPCL_DATA", str(tmp_path / "nothing"))
+    random = np.random.default_rng(0)
+    arrays = {
+        "image": {"pictures": random.integers(0, 255, (2, 40, 30, 3), np.uint8)},
+        "sensor": {"windows": random.normal(size=(2, 100, 3))},
+    }
+    if kind in arrays:
+        np.savez(tmp_path / asked, **arrays[kind])  # type: ignore[arg-type]
+    else:
+        lines = "Ada saw Rome" if asked.endswith("txt") else "text,other\nmine,1\n\"not, mine\",2\n"
+        (tmp_path / asked).write_text(lines, encoding="utf-8")
+    capsys.readouterr()
+    assert cli.main(["predict", str(tmp_path / "DIR"), str(tmp_path / asked), "--json", *more]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [one["input"] for one in document["predictions"]] == names
+    known = {name for one in store.classifiers(run_id) for name in one.competing}
+    assert {one["label"] for one in document["predictions"]} <= known
+    if more:
+        assert cli.main(["predict", str(tmp_path / "DIR"), str(tmp_path / asked)]) == 2
+        assert "as the question names the task" in capsys.readouterr().err
