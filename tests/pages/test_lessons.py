@@ -92,6 +92,11 @@ def test_every_step_can_be_done_and_ticks_itself(open_page: Open, name: str) -> 
         if place < len(lesson.steps):
             press(page, f"Next: {lesson.steps[place].title}")
     assert "You have done every step of this lesson." in words(page)
+    onward = {link.proto.label: dict(parse_qsl(link.proto.query_string)) for link in page.get("page_link")}
+    for following in text.NAMES[text.number(name) : text.number(name) + 1]:
+        query = onward[f":primary[Next lesson: {text.load(following).title} →]"]
+        assert query.get("l", "label") == following
+        assert query[f"d{number}"] == ",".join(str(n + 1) for n in range(len(lesson.steps))), "ticks go along"
 
 
 def test_every_step_has_its_code_and_the_other_way_round() -> None:
