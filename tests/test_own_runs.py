@@ -1,0 +1,162 @@
+"""dpcl run --data: a file with nothing declared runs, says what it assumes, and tells neighbours apart by releases alone."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_iris
+
+from dpcl_core import checks, cli, own_runs, paths
+from dpcl_core.data import catalog, intake, own
+from dpcl_core.data.intake import Asked
+from dpcl_core.data.schema import Columns
+from dpcl_core.runs.store import Store
+from tests.data.conftest import data_dir  # noqa: F401
+from tests.support import bad_files, outside
+
+ONE = ("--set", "seeds=[0]", "--set", "privacy.noise=seeded")
+
+
+@pytest.fixture(autouse=True)
+def here(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def table(path: Path, bunch: object, target: str = "kind") -> list[list[object]]:
+    """A table of scikit-learn as CSV; its rows."""
+    names, rows = bunch.feature_names, list(zip(bunch.data.tolist(), bunch.target.tolist(), strict=True))  # type: ignore[attr-defined]
+    written = [[*values, bunch.target_names[label]] for values, label in rows]  # type: ignore[attr-defined]
+    write(path, [[*names, target], *written])
+    return written
+
+
+def write(path: Path, rows: list[list[object]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)
+
+
+def ran(*words: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    status = cli.main(["run", *words])
+    return (status, *capsys.readouterr())
+
+
+def test_a_table_with_nothing_declared_runs_and_says_what_it_assumes(capsys: pytest.CaptureFixture[str]) -> None:
+    table(Path("cells.csv"), load_breast_cancer())
+    status, out, err = ran("--data", "cells.csv", "--target", "kind", *ONE, capsys=capsys)
+    assert status == 0, err
+    for said in (
+        "method cosine", "labels = dp-learned", "class-incremental tasks",
+        "one fixed public squashing", "words are hashed", "public test part", "A schema makes the result better",
+        "dpcl_core data check cells.csv --target kind --write-schema",
+    ):  # fmt: skip
+        assert said in out, said
+    (run,) = Store().list_runs()
+    assert (run.spec.method, run.spec.labels, run.spec.data.dataset) == ("cosine", "dp-learned", "own:cells")
+    assert run.spec.scenario.model_dump()["tasks"] == 2
+    status, out, _ = ran("--data", "cells.csv", "--target", "kind", *ONE, "--json", capsys=capsys)
+    document = json.loads(out)
+    assert document["status"] == "finished"
+    # 63 % of the rows are benign; without noise the squashed numbers give 92 %.
+    assert document["cells"][-1]["accuracy"][1][0] > 0.7
+    assert own.names() == ["own:cells"]
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+def test_any_number_of_classes_makes_two_tasks(n_classes: int, capsys: pytest.CaptureFixture[str]) -> None:
+    draw = np.random.default_rng(n_classes)
+    rows = [[draw.integers(9) + 10 * (row % n_classes), f"c{row % n_classes}"] for row in range(150 * n_classes)]
+    write(Path("mine.csv"), [["x", "y"], *rows])
+    status, out, err = ran("--data", "mine.csv", "--target", "y", *ONE, capsys=capsys)
+    assert status == 0, err
+    (run,) = Store().list_runs()
+    assert run.spec.scenario.model_dump()["tasks"] == 2
+    assert "–" not in next(line for line in out.splitlines() if line.startswith("epsilon 8")), "labels were learned"
+
+
+def test_few_people_get_a_larger_share_for_their_labels() -> None:
+    table(Path("iris.csv"), load_iris())
+    assert own_runs._label_share(checks.parse({}).privacy, 1000) == 0.1
+    assert own_runs._label_share(checks.parse({}).privacy, 40) == 0.5
+
+
+@pytest.mark.parametrize(("name", "kind"), [form for form in bad_files.GOOD if form[0] != "d.parquet"])
+def test_every_kind_of_file_runs(name: str, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(f"mine{Path(name).suffix}")
+    path.write_bytes(bad_files.GOOD[name, kind])  # type: ignore[index]
+    words = ["--set", "data.backbone=pixels"] if kind == "image" else []
+    words += ["--set", "data.backbone=hashed-text"] if kind in ("text", "tagged") else []
+    words += ["--set", "params.dimensions=4"] if kind == "tagged" else []
+    status, out, err = ran("--data", str(path), *ONE, *words, capsys=capsys)
+    if kind == "tagged" and status == 2:
+        assert "scenario.clients" in err, "sixty sentences are too few for clients"
+        return
+    assert status == 0, err
+    assert f"own:mine: {kind};" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--data", "no.csv"), "--data = no.csv: is not there"),
+        (("--data", "mine.csv"), "--target = nothing: must name the column of labels, one of x, y"),
+        (("--data", "mine.csv", "--target", "z"), "target = z: must be a column of own:mine/mine.csv: x, y"),
+        (("--data", "mine.csv", "--target", "x", "--per-person", "0"), "per_person = 0"),
+        (("--data", "mine.csv", "--target", "one"), "must be a column"),
+        (("--data", "mine.csv", "--target", "y", "--set", "method=l2dp"), "method = l2dp"),
+        (("--data", "mine.csv", "--target", "y", "--preset", "digits-cosine"), "cannot be combined"),
+        (("--data", "mine.csv", "--target", "y", "--set", "privacy.delta=0.5"), "privacy.delta = 0.5"),
+        (("--data", ""), "must be the path of a file or folder"),
+        (("--data", "same.csv", "--target", "y"), "own:same = 1 label: must have 2 labels or more in its test part"),
+    ],
+)
+def test_what_is_refused_is_refused_before_there_is_a_run(
+    words: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(Path("mine.csv"), [["x", "y"], *([row, "ab"[row % 2]] for row in range(80))])
+    write(Path("same.csv"), [["x", "y"], *([row, "a"] for row in range(80))])
+    status, out, err = ran(*words, capsys=capsys)
+    assert (status, out) == (2, "")
+    assert sentence in err
+    assert err.count("\n") == 1
+    assert str(Path.cwd()) not in err
+    assert Store().list_runs() == []
+    root = paths.home() / "data"
+    assert not root.exists() or not list(root.iterdir())
+
+
+def n_tested(rows: list[list[str]]) -> int:
+    """How many rows of this table are in its public test part."""
+    write(Path("mine.csv"), [["size", "note", "label"], *rows])  # type: ignore[list-item]
+    with intake.looked_at(Path("mine.csv"), Asked(Columns(target="label"))) as name:
+        return catalog.facts(name).n_test
+
+
+def test_neighbours_differ_in_releases_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows of the private part less and more, with a label that nobody has, no label, and cells that hold anything."""
+    rows = [[str(row), f"number {row}", "ab"[row % 2]] for row in range(90)]
+    odd = [["nothing", "\U0001f600", "a"], ["9" * 500, "", "b"], ["1", "x", "nobody has it"], ["1", "x", ""]]
+    odd += [["", "", "c" * 400], ["5", "=1+1", "a"]]
+    of_part, n_public = [], n_tested(rows)
+    for row in rows[:12]:
+        if n_tested([one for one in rows if one != row]) == n_public:
+            of_part.append(row)
+    new = [row for row in odd if n_tested([*rows, row]) == n_public]
+    assert len(of_part) > 5
+    assert len(new) > 2
+    found = []
+    for neighbour in (rows, [row for row in rows if row not in of_part[:3]] + new):
+        write(Path("mine.csv"), [["size", "note", "label"], *neighbour])  # type: ignore[list-item]
+        status, out, err = ran("--data", "mine.csv", "--target", "label", *ONE, capsys=capsys)
+        assert status == 0, err
+        run = Store().get(re.findall(r"^run (\S+)$", err, re.MULTILINE)[0])
+        without = [line for line in out.splitlines() if not line.startswith(("epsilon", "At ε", "Cannot be told", "No "))]
+        found.append((without, re.sub(run.id, "RUN", err), run.spec, outside.events(Store().events(run.id))))
+    assert len(Store().list_runs()) == 2
+    for first, other in zip(*found, strict=True):
+        assert repr(first) == repr(other)
