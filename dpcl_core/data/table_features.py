@@ -92,7 +92,8 @@ def squashed(values: NDArray[np.float64]) -> Floats:
     u = np.arcsinh(np.where(finite, values, 0.0))
     waves = [wave(u * turn) for turn in _TURNS for wave in (np.cos, np.sin)]
     together = np.stack([np.clip(u / _LARGEST, -1, 1), *waves], axis=1)
-    return np.where(finite[:, None], together, 0.0).astype(np.float32)
+    found: Floats = np.where(finite[:, None], together, 0.0).astype(np.float32)
+    return found
 
 
 def _scaled(values: NDArray[np.float64], low: float, high: float) -> Floats:
@@ -106,8 +107,8 @@ def _one_hot(words: Sequence[str | None], categories: Sequence[str]) -> Floats:
     """A 1 at the place of each word's category, or at the last place for any other word and for none."""
     places = {category: place for place, category in enumerate(categories)}
     chosen = [places.get((word or "").strip(), len(categories)) for word in words]
-    places_of = np.asarray(chosen, dtype=np.int64)[:, None]
-    return (places_of == np.arange(len(categories) + 1)).astype(np.float32)
+    found: Floats = (np.asarray(chosen)[:, None] == np.arange(len(categories) + 1)).astype(np.float32)
+    return found
 
 
 def _hashed(name: str, words: Sequence[str | None], n_values: int) -> Floats:

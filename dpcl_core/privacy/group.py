@@ -32,6 +32,8 @@ def for_a_row(privacy: PrivacySpec, size: int) -> PrivacySpec:
 
     Every budget is divided by `size`; the one delta is the least that any of them needs.
     """
+    if size == 1:
+        return privacy
     finite = [epsilon / size for epsilon in privacy.epsilons if math.isfinite(epsilon)]
     delta = privacy.delta / _growth(max(finite, default=0.0), size)
     return privacy.model_copy(update={"epsilons": tuple(one / size for one in privacy.epsilons), "delta": delta})

@@ -142,6 +142,23 @@ def test_odd_paths_in_a_folder_of_own_data_are_refused(data_dir: Path) -> None:
     assert not [name for name in own.names() if name.startswith("own:d")]
 
 
+@pytest.mark.parametrize("name", [name for name in bad_files.ODD if not name.endswith((".zip", ".docx"))])
+def test_odd_files_in_a_folder_of_own_data_are_used_or_refused(name: str, data_dir: Path) -> None:
+    """As a training part beside a good test part, and alone."""
+    content = bad_files.ODD[name]()
+    for folder, file in (("alone", name.replace(" ", "-")), ("beside", f"train{Path(name).suffix}")):
+        (data_dir / folder).mkdir()
+        (data_dir / folder / file).write_bytes(content)
+        good = bad_files.GOOD.get((f"a{Path(name).suffix}", "embedding" if name.endswith("npz") else "text"))
+        if folder == "beside" and good is not None:
+            (data_dir / folder / f"test{Path(name).suffix}").write_bytes(good)
+        try:
+            load(DataSpec(dataset=f"own:{folder}"))
+        except BadInput as error:
+            assert "\n" not in str(error)
+            assert str(data_dir) not in str(error)
+
+
 def test_after_any_error_nothing_is_kept_and_the_one_before_stays(data_dir: Path, tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_bytes(bad_files.GOOD["a.csv", "text"])

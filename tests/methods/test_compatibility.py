@@ -13,7 +13,9 @@ from dpcl_core.scenarios import catalog as scenarios
 
 PICTURES, OF_TEXTS = "digits", "must be a dataset of texts, such as pii-synthetic; "
 OF_WORDS_TOO = "must be a dataset of texts or tagged sentences, such as pii-synthetic or ner-gum; "
-OF_VALUES = "must be a dataset of pictures or windows of a sensor, such as digits or har-wisdm; "
+OF_VALUES = (
+    "must be a dataset of pictures, windows of a sensor, rows of a table or embeddings, such as digits or har-wisdm; "
+)
 
 
 def refused(raw: dict[str, object]) -> BadInput:
@@ -49,7 +51,8 @@ def test_what_trains_a_language_model_takes_texts_alone(name: str, dataset: str)
         ),
         (
             {"data": {"dataset": "ner-gum", "backbone": "hashed-text"}},
-            "must be a dataset of pictures, windows of a sensor or texts, such as digits, har-wisdm or pii-synthetic; words",
+            "must be a dataset of pictures, windows of a sensor, texts, rows of a table or embeddings, such as digits, "
+            "har-wisdm or pii-synthetic; words",
         ),
         (
             {"method": "naive", "params": {"adapter": "lora"}, "data": {"dataset": "ag_news", "backbone": "hashed-text"}},

@@ -42,6 +42,7 @@ def test_of_a_decision_the_bound_is_exact() -> None:
 def test_noise_for_a_rows_budget_keeps_a_person_within_the_asked_one(size: int, adjacency: str) -> None:
     privacy = PrivacySpec(epsilons=(0.5, 4.0, math.inf), delta=1e-6, adjacency=adjacency)  # type: ignore[arg-type]
     of_row = group.for_a_row(privacy, size)
+    assert size > 1 or of_row == privacy, "not a digit changes where everyone has one row"
     assert of_row.epsilons[-1] == math.inf
     for asked, epsilon in zip(privacy.epsilons[:-1], of_row.epsilons, strict=False):
         sigma = gaussian.sigma(epsilon, of_row.delta, gaussian.SENSITIVITY[privacy.adjacency])
