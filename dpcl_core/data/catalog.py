@@ -80,7 +80,7 @@ def _folder_card(name: str) -> DatasetCard:
     fields = schema.read(own)
     if fields is not None:
         own = schema.with_columns(own, fields)
-    kind = (fields.kind if fields else None) or header.kind(own) or "image"
+    kind = (fields.kind if fields else None) or header.kind(own) or header.of_damaged(own)
     limits = _OF_PERSON if own.has_people else LIMITS[kind]
     own = replace(
         own,

@@ -23,6 +23,22 @@ def kind(card: DatasetCard) -> Kind | None:
     return detected if is_divisible or data_files.test or card.held_out is not None else None
 
 
+def of_damaged(card: DatasetCard) -> Kind:
+    """The kind of files that have none: the one whose reader says what is wrong with a single table."""
+    from dpcl_core.data import sheets
+
+    try:
+        data_files = files.find(replace(card, held_out=0.5))
+    except BadInput:  # reported where the files are needed
+        return "image"
+    try:
+        if not data_files.test and data_files.train[0].suffix in sheets.TYPED:
+            sheets.header(data_files.train[0], card)
+    except BadInput:
+        return "table"
+    return "image"
+
+
 def _kind(data_files: DataFiles, card: DatasetCard) -> Kind | None:
     first = data_files.train[0]
     if data_files.is_folder:

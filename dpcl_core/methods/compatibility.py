@@ -29,7 +29,7 @@ def check(spec: RunSpec) -> None:
     for kinds, reason in _requirements(spec):
         if dataset.kind not in kinds:
             named = _either([_NAMES[kind] for kind in kinds])
-            first = {card.kind: card.name for card in reversed(list(datasets.CARDS.values()))}  # of own data alone there is none
+            first = {card.kind: card.name for card in reversed(list(datasets.CARDS.values()))}  # not of every kind
             examples = _either([first[kind] for kind in kinds if kind in first])
             allowed = f"must be a dataset of {named}, such as {examples}; {reason}"
             raise BadInput("data.dataset", dataset.name, allowed, _fix(spec))
