@@ -137,6 +137,43 @@ def n_tested(rows: list[list[str]]) -> int:
         return catalog.facts(name).n_test
 
 
+def test_data_of_ones_own_folder_run_by_name(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+    (data_dir / "mine").mkdir()
+    table(data_dir / "mine" / "all.csv", load_breast_cancer(), "label")
+    status, out, err = ran("--data", "own:mine", *ONE, capsys=capsys)
+    assert status == 0, err
+    assert "own:mine: table;" in out
+    status, _, err = ran("--data", "own:mine", "--target", "label", capsys=capsys)
+    assert (status, err.count("\n")) == (2, 1)
+    status, _, err = ran("--preset", "digits-cosine", "--target", "label", capsys=capsys)
+    assert (status, "--target: is said of a file: give --data PATH, too" in err) == (2, True)
+
+
+def test_people_with_several_rows_differ_in_releases_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    """One person less, with all rows: the person's budget covers it, and nothing else shows it."""
+    head, rows = ["who", "size", "label"], [[f"p{row % 60}", str(row), "ab"[row % 2]] for row in range(240)]
+    found = []
+    for left in (rows, [row for row in rows if row[0] != person_in_training(head, rows)]):
+        write(Path("mine.csv"), [head, *left])  # type: ignore[list-item]
+        words = ("--data", "mine.csv", "--target", "label", "--person", "who", "--per-person", "2", *ONE)
+        status, out, err = ran(*words, capsys=capsys)
+        assert status == 0, err
+        assert "The privacy unit is a person, of whom at most 2 rows count." in out
+        run = Store().get(re.findall(r"^run (\S+)$", err, re.MULTILINE)[0])
+        found.append((re.sub(run.id, "RUN", err), run.spec, outside.events(Store().events(run.id))))
+    for first, other in zip(*found, strict=True):
+        assert repr(first) == repr(other)
+
+
+def person_in_training(head: list[str], rows: list[list[str]]) -> str:
+    """A person whose rows are in the training part: their absence leaves the public part as it is."""
+    write(Path("mine.csv"), [head, *rows])  # type: ignore[list-item]
+    with intake.looked_at(Path("mine.csv"), Asked(Columns(target="label", person="who"), 2)) as name:
+        (found,) = catalog.outlines(catalog.card(name))
+        assert found is not None
+        return rows[int(found.train.rows[0])][0]
+
+
 def test_neighbours_differ_in_releases_alone(capsys: pytest.CaptureFixture[str]) -> None:
     """Rows of the private part less and more, with a label that nobody has, no label, and cells that hold anything."""
     rows = [[str(row), f"number {row}", "ab"[row % 2]] for row in range(90)]

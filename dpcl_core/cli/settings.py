@@ -14,10 +14,14 @@ from dpcl_core.spec import RunSpec
 if TYPE_CHECKING:
     from dpcl_core.data.intake import Asked
 
+_OF_A_FILE = ("target", "text", "source", "person", "time", "per_person")  # options beside --data
+
 
 def spec_of(options: argparse.Namespace) -> RunSpec:
     from dpcl_core import presets
 
+    if named := [role for role in _OF_A_FILE if getattr(options, role, None) is not None]:
+        raise BadInput("command line", f"--{named[0].replace('_', '-')}", "is said of a file: give --data PATH, too")
     if options.spec is not None and options.preset is not None:
         raise BadInput("command line", options.spec, "give either a SPEC.toml or --preset NAME, not both")
     raw: Mapping[str, object] = {}

@@ -60,7 +60,7 @@ def own_spec(options: argparse.Namespace) -> RunSpec:
     if not options.data:
         raise BadInput("--data", options.data, "must be the path of a file or folder")
     tell = say if options.json else print
-    with intake.taken_in(Path(options.data), asked_of(options)) as name:
+    with intake.named(options.data, asked_of(options)) as name:
         raw = own_runs.settings(name)
         spec = checks.parse(checks.apply_sets(raw, options.set))
         checks.check(spec)

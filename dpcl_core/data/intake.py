@@ -65,6 +65,18 @@ def schema_beside(path: Path) -> Path:
 
 
 @contextmanager
+def named(given: str, asked: Asked) -> Iterator[str]:
+    """Within this context the data are own:NAME: those of this name, or a file or folder that is `taken_in`."""
+    if not given.startswith("own:"):
+        with taken_in(Path(given), asked) as name:
+            yield name
+        return
+    if asked != Asked():
+        raise BadInput(FIELD, given, "has its columns named in its schema: options are for a file")
+    yield given
+
+
+@contextmanager
 def taken_in(path: Path, asked: Asked) -> Iterator[str]:
     """Within this context the file or folder is own:NAME, a copy that is kept under this name at the end.
 

@@ -279,10 +279,13 @@ def _delimited(content: bytes, path: Path, shown: str, is_private: bool) -> pa.T
     try:
         opened = pyarrow.csv.open_csv(pa.py_buffer(content), read_options=_reading(content), parse_options=parsing)
         names = opened.schema.names
-        _check_names(names, shown)
-        as_bytes = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.binary()), strings_can_be_null=False)
+        _check_names([name.strip() for name in names if name.strip()], shown)
+        kinds = dict.fromkeys(names, pa.large_binary())
+        as_bytes = pyarrow.csv.ConvertOptions(column_types=kinds, strings_can_be_null=False)
         table = pyarrow.csv.read_csv(pa.py_buffer(content), _reading(content), parsing, as_bytes)
-        return pa.table({name: _legible(table[name].cast(pa.large_string())) for name in names})
+        # A column without a name, such as the row numbers that pandas writes, has nothing to be called by: it is left out.
+        columns = {name.strip(): table.column(place) for place, name in enumerate(names) if name.strip()}
+        return pa.table({name: _legible(column.cast(pa.large_string())) for name, column in columns.items()})
     except (pa.ArrowException, UnicodeDecodeError, MemoryError) as error:
         # The message has only the row's number: its text may be private, and messages are stored.
         row = _ROW.search(str(error))

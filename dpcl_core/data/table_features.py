@@ -119,7 +119,8 @@ def _hashed(name: str, words: Sequence[str | None], n_values: int) -> Floats:
             for place, sign in _places(name, term, n_values):
                 found[row, place] += sign
     lengths = np.linalg.norm(found, axis=1, keepdims=True)
-    return np.clip(np.divide(found, lengths, out=np.zeros_like(found), where=lengths > 0), -1, 1)
+    units: Floats = np.divide(found, lengths, out=np.zeros_like(found), where=lengths > 0)
+    return np.clip(units, -1, 1, out=units)
 
 
 def _terms(cell: str | None, *, is_wide: bool) -> list[str]:
@@ -160,7 +161,12 @@ def numbers(column: pa.ChunkedArray, name: str) -> NDArray[np.float64]:
     """The values of a column as numbers float64 [n]; anything else is not-a-number."""
     if pa.types.is_boolean(column.type) or not _is_text_like(column.type):
         return np.array([math.nan if value is None else _number(str(value)) for value in column.to_pylist()], np.float64)
-    return np.array([_number(word or "") for word in as_words(column, name)], np.float64)
+    words = as_words(column, name)
+    try:  # the same numbers, much faster, where every value that is not empty is one
+        plain = pa.array([None if word is None or not word.strip() else word.strip() for word in words], pa.large_string())
+        return np.asarray(plain.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+    except pa.ArrowInvalid:
+        return np.array([_number(word or "") for word in words], np.float64)
 
 
 def _number(word: str) -> float:

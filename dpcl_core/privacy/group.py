@@ -34,9 +34,9 @@ def for_a_row(privacy: PrivacySpec, size: int) -> PrivacySpec:
     """
     if size == 1:
         return privacy
-    finite = [epsilon / size for epsilon in privacy.epsilons if math.isfinite(epsilon)]
-    delta = privacy.delta / _growth(max(finite, default=0.0), size)
-    return privacy.model_copy(update={"epsilons": tuple(one / size for one in privacy.epsilons), "delta": delta})
+    of_row = tuple(epsilon / (size * _UP**2) for epsilon in privacy.epsilons)  # `epsilon_of` is at most _UP too large
+    finite = [epsilon for epsilon in of_row if math.isfinite(epsilon)]
+    return privacy.model_copy(update={"epsilons": of_row, "delta": privacy.delta / _growth(max(finite, default=0.0), size)})
 
 
 def epsilon_of(
