@@ -189,8 +189,10 @@ def _opened(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple[
         if card.is_own:  # by the same rule as training rows: nobody chose what is in the test part
             test_rows = _bounded(usable_rows(train_reader, test_rows, None), card, contents[0])
             if not len(test_rows):
-                allowed = "needs more rows: about a fifth of them, by a public coin of each, become its public test part"
-                raise BadInput(card.name, "no test part", allowed)
+                what = "a picture in the folder of a class" if card.kind == "image" else "a label of 1 to 200 characters"
+                also = ", and a text" if card.kind == "text" else ""
+                allowed = f"needs more rows with {what}{also}: public coins make about a fifth the public test part"
+                raise BadInput(card.name, "no usable test part", allowed)
     elif train_reader.has_sources != test_reader.has_sources:
         raise BadInput(card.name, parquet.SOURCE_COLUMN, "must be a column of both train and test, or of neither")
     public = (test_reader or train_reader).checked(test_rows, None)

@@ -31,9 +31,9 @@ def digest() -> str:
     return sha256(token().encode()).hexdigest()
 
 
-def checked(text: str | None) -> str | None:
-    """The token, if the text is one."""
-    return text if text is not None and _TOKEN.fullmatch(text) else None
+def checked(cookie: object) -> str | None:
+    """The token, if the cookie's value is one."""
+    return cookie if isinstance(cookie, str) and _TOKEN.fullmatch(cookie) else None
 
 
 class GivesToken:

@@ -150,3 +150,15 @@ def test_a_changed_label_moves_the_output_coefficients_by_no_more_than_stated() 
             coefficients = [np.outer(np.eye(3)[label], hidden) for label in range(3)]
             worst = max(worst, *(np.abs(a - b).sum() for a, b in itertools.combinations(coefficients, 2)))
         assert worst == pytest.approx(bound)
+
+
+@pytest.mark.parametrize("width", [1, 3, 28, 200])
+def test_of_rows_of_numbers_the_sizes_are_those_of_the_network(width: int) -> None:
+    """One pixel with a channel for each number, three included: that is no colour picture."""
+    form = Form((width,), -1.0, 1.0)
+    net = nets.build(form, 4, seed=0)
+    found = claim.sizes(form, 4)
+    hidden = net.first(nets.tensor(np.zeros((2, width), np.float32), form))
+    assert (found.n_inputs, found.n_hidden, found.n_last) == (width, hidden[0].numel(), net.head.in_features)
+    assert net.first.weight[0].numel() == found.n_patch
+    assert nets.logits(net, np.zeros((5, width), np.float32), form).shape == (5, 4)
