@@ -103,8 +103,9 @@ def _file(path: Path) -> JsonValue:
     if path.suffix == ".csv":
         rows = list(csv.DictReader(io.StringIO(content)))
         return [{name: "" if _is_released(name, row) else value for name, value in row.items()} for row in rows]
-    if path.name == "report.html":  # without its section of figures and findings
-        return _AUDITED.sub("", re.sub(r"<section>.*</section>", "", content, flags=re.DOTALL))
+    if path.name == "report.html":  # without its section of figures and findings, and the run's short number
+        public = re.sub(r"<section>.*</section>| · run \w+(?=</p>)", "", content, flags=re.DOTALL)
+        return _AUDITED.sub("", public)
     if path.suffix == ".html":  # a picture of accuracies: what it says of where they come from, but for the run's number
         return str(re.findall(r"<p>(.*?)</p>", content)[-1]).rpartition(" · ")[0]
     if path.suffix == ".svg":  # the same picture: its last text is where they come from
