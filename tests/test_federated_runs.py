@@ -152,7 +152,7 @@ def test_forward_transfer_can_be_recomputed_from_an_export() -> None:
     of, public = clients.stream(per_class=40)
     asked = clients.spec("dp-fedavg", params={"rounds": 3, "local_steps": 5, "learning_rate": 0.1, "participation": 1.0})
     (cell,) = asked.cells()
-    said = list(engine._learn(asked, [cell], {0: replace(of, looks_ahead=True)}, clients.known(of, public)))
+    said = list(engine._learn(asked, asked, [cell], {0: replace(of, looks_ahead=True)}, clients.known(of, public)))
     (told,) = json.loads(json.dumps(export.document("r1", "done", asked, said)["cells"]))
     gains = [late - early for late, early in zip(told["ahead"][:-1], told["untrained"][1:], strict=True)]
     assert len(told["untrained"]) == len(of.tasks)

@@ -28,6 +28,7 @@ from dpcl_core.figures import (
     shared_noise,
     signatures,
     stream,
+    teaching,
     theme,
     token_budget,
     tokens,
@@ -167,6 +168,14 @@ PICTURES: dict[str, Callable[[bool], Picture]] = {
     "tradeoff.trade_off": _trade_off,
     "tuning.trials": lambda dark: tuning.trials(
         test_tuning.a_table(0.5, math.nan, 0.4, 0.75), n_trials=20, n_validation=100, dark=dark
+    ),
+    "teaching.bars": lambda dark: teaching.bars(
+        pd.DataFrame({"name": ["none", "all"], "value": [0.5, 0.9], "half": [0.1, 0.02]}),
+        teaching.Axis("accuracy", is_share=True), "A bar.", dark=dark,
+    ),
+    "teaching.curves": lambda dark: teaching.curves(
+        pd.DataFrame({"series": ["a", "a", "b", "b"], "x": [1.0, 100.0] * 2, "y": [0.0, 1.0, 0.2, 0.4], "half": [0.1] * 4}),
+        teaching.Axis("ε", is_log=True), teaching.Axis("share", is_share=True), "Two lines.", chosen=10.0, dark=dark,
     ),
     "unlearning.token_weights": lambda dark: unlearning.token_weights(
         np.array([0.4, 0.6, 1.0]), {"none": np.ones(3), "turned": np.array([1.0, 1.0, -3.0])}, chosen=0.8, dark=dark
