@@ -14,6 +14,7 @@ from dpcl_core.methods.common.public_sizes import of_spec
 from dpcl_core.results import Result
 from dpcl_core.spec import RunSpec
 from pages.parts.claims import privacy_bar
+from pages.parts.own_data import ownership
 from pages.parts.rooms import membership
 from pages.parts.shell import address, layout, state, status_line, stored_results
 from pages.parts.shell.header import actions, heading
@@ -173,6 +174,7 @@ def _checked(values: train_form.Values) -> tuple[RunSpec | None, str | None]:
     """The spec, or the sentence that says what to change."""
     try:
         spec = checks.parse(train_form.raw_of(values))
+        ownership.check(spec.data.dataset)
         checks.check(spec)
     except BadInput as refused:
         return None, str(refused)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import streamlit as st
 
 from dpcl_core.data import own
+from dpcl_core.errors import BadInput
 from pages.parts.shell import visitor
 
 if TYPE_CHECKING:
@@ -23,6 +24,12 @@ def is_shared() -> bool:
 def is_mine(name: str) -> bool:
     """Whether this visitor may use own:NAME."""
     return not is_shared() or own.owner(name) in ("", visitor.digest())
+
+
+def check(name: str) -> None:
+    """Raises BadInput for data of another visitor, who has a link or guesses a name."""
+    if name.startswith("own:") and not is_mine(name):
+        raise BadInput("data.dataset", name, "belongs to another visitor of this server: choose data of your own")
 
 
 def mine(names: Iterable[str]) -> list[str]:
