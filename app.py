@@ -13,7 +13,7 @@ from pages.parts.shell.header import INSIDE
 from pages.parts.shell.view import CHANGES
 
 PAGES = {
-    "Learn": [("start", "Start"), ("lessons", "Lessons"), ("edges", "Sharp edges"), ("room", "Class room")],
+    "Learn": [("start", "Start"), ("lessons", "Lessons"), ("edges", "Sharp edges"), ("room", "Classroom")],
     "Explore": [
         ("playground", "Playground"), ("privacy", "Privacy"), ("tokens", "Sensitive words"), ("anchors", "Matching clients"),
     ],

@@ -34,7 +34,7 @@ _FIELDS: Final = {
 @state.guarded
 def page() -> None:
     """The page."""
-    header("Your data", "What would private learning make of data of your own?", help_text=HELP)
+    header("Your data", "What would private learning make of your own data?", help_text=HELP)
     side, answer = layout.controls_and_answer()
     with side:
         path = upload.choose()

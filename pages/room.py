@@ -28,7 +28,7 @@ def page() -> None:
     """The page."""
     view = View("room", lambda _: CODEC)
     code = str(view["room"])
-    place = heading("Class room", "What does everybody think, and what did everybody find?", notices=view.read.notices)
+    place = heading("Classroom", "What does everybody think, and what did everybody find?", notices=view.read.notices)
     if code:
         _room(code)
     else:

@@ -1,4 +1,4 @@
-// A class room: the open question with everybody's answers, everybody's runs as points, and a run that all look at. It asks the
+// A classroom: the open question with everybody's answers, everybody's runs as points, and a run that all look at. It asks the
 // server for the room twice a second, beside the page, which is not drawn anew. Appended to shared/dom.mjs; fed by
 // dpcl_core/elements/room.py.
 
@@ -73,7 +73,7 @@ function paintPoll(memory, room) {
     row.setAttribute("aria-pressed", String(poll.mine === place));
     const [, count, bar] = row.children, share = poll.counts && poll.votes ? poll.counts[place] / poll.votes : 0;
     count.textContent = (poll.counts ? String(poll.counts[place]) : "") + (poll.truth === place ? " ✓" : "");
-    count.setAttribute("aria-label", (poll.counts ? filled(words.count, { n: poll.counts[place] }) : "") + (poll.truth === place ? words.right : ""));
+    count.setAttribute("aria-label", (poll.counts ? filled(poll.counts[place] === 1 ? words.count_one : words.count, { n: poll.counts[place] }) : "") + (poll.truth === place ? words.right : ""));
     bar.hidden = !poll.counts;
     bar.firstChild.style.transform = `scaleX(${share})`;
   });

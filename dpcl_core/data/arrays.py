@@ -74,7 +74,9 @@ def _arrays(content: bytes, shown: str) -> Mapping[str, NDArray[np.generic]]:
             members = [one for one in archive.infolist() if one.filename.endswith(".npy")]
             for member in members:
                 _check(archive, member, shown)
-            return {one.filename.removesuffix(".npy"): npy.read_array(archive.open(one), False) for one in members}
+            return {
+                one.filename.removesuffix(".npy"): npy.read_array(archive.open(one), allow_pickle=False) for one in members
+            }
     except BadInput:
         raise
     except Exception as error:  # zipfile, zlib and numpy raise many kinds of error, all with the same meaning for the user

@@ -114,12 +114,12 @@ def _assumed(card: DatasetCard, outlined: Outline, undeclared: tuple[str, ...], 
         said.append(f"The labels of the test part are public: {labels}. Others are learned, or left out.")
     if undeclared:
         said.append(
-            "Of its features nothing is declared: every number goes through one fixed public squashing, and words are "
-            "hashed; which columns hold numbers is read from the test part."
+            "Nothing is declared about the features: every number goes through one fixed public squashing, and words are "
+            "hashed. The test part decides which columns hold numbers."
         )
     if card.has_people:
-        at_most = f"{card.per_person} {unit}{'s' * (card.per_person > 1)}"
-        said.append(f"The privacy unit is a person, of whom at most {at_most} count.")
+        at_most = f"{card.per_person} {unit}s count" if card.per_person > 1 else f"1 {unit} counts"
+        said.append(f"The privacy unit is a person, of whom at most {at_most}.")
     elif card.kind in ("text", "table", "embedding"):
         said.append(f"Every {unit} counts as another person: where people have several, name the column of the person.")
     return said

@@ -1,4 +1,4 @@
-"""A class room in the browser: what the element in `assets/room/` needs to ask for the room and to draw it."""
+"""A classroom in the browser: what the element in `assets/room/` needs to ask for the room and to draw it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ WORDS = {
     "open": "{n} of {people} have answered. An answer can still be changed.",
     "over": "Over: {n} of {people} answered.",
     "count": "{n} answers",
+    "count_one": "1 answer",
     "right": ", the right answer",
     "axis": "privacy budget ε: to the left, more privacy",
     "point": "{name}: {method}, ε = {epsilon}, {accuracy}",

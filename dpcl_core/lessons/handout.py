@@ -63,7 +63,7 @@ def _plan(part: str) -> str:
         what = f"<b>{_words(lesson.title)}</b><br>{_words(lesson.question)}<br>{steps}"
         rows += f"<tr><td>{start} to {end} min</td><td>{what}</td></tr>"
     if (free := MINUTES - planned[-1][1]) >= _RUN:
-        what = "<b>A run of your own</b><br>In a class room, everybody starts a run. Look at the plot; show one to all."
+        what = "<b>A run of your own</b><br>In the app's classroom, everybody starts a run. Look at the plot."
         rows += f"<tr><td>{MINUTES - free} to {MINUTES} min</td><td>{what}</td></tr>"
     left = [text.load(name).title for name in _names(part) if name not in {one for _, _, one in planned}]
     rest = "".join(f"<li>{_words(title)}</li>" for title in left)

@@ -182,7 +182,7 @@ class Rooms:
         asked = _line("question", question, LONGEST_QUESTION)
         answers = tuple(_line("answers", choice, LONGEST_CHOICE) for choice in choices)
         if not 2 <= len(answers) <= 4 or len(set(answers)) < len(answers):
-            raise BadInput("answers", list(answers), "must be two to four different answers, one on each line")
+            raise BadInput("answers", list(answers), "must be two to four different answers, one per line")
         self._poll(code, token, Poll(secrets.token_hex(6), asked, answers))
 
     def end_poll(self, code: str, token: str, truth: int | None = None) -> None:

@@ -45,7 +45,6 @@ runs = Table(
     Column("error_kind", String(20)),
     Column("error", Text),
     Column("error_log", Text),
-    Column("owner", String(64), index=True),  # digest of the token of a visitor; none: started in a terminal
 )
 
 # The database itself limits a device to one run, also when two processes claim at once.

@@ -16,14 +16,16 @@ from dpcl_core.runs.store import Store
 from tests.support import replay
 from tests.support.together import together
 
-STORES = Path(__file__).parent / "layouts"  # the schema that each layout had, as its program wrote it
+# What the program of each layout wrote when it made a store: each made the tables of the one before, and some more.
+STORES = Path(__file__).parent / "layouts"
 
 
 def an_old_store(home: Path, number: int) -> str:
     """Writes a store of layout `number` with one finished run; returns the run's id."""
     run_id, spec = "0123456789ab", replay.a_spec()
     with sqlite3.connect(home / "store.sqlite") as connection:
-        connection.executescript((STORES / f"{number}.sql").read_text(encoding="utf-8"))
+        for earlier in range(1, number + 1):
+            connection.executescript((STORES / f"{earlier}.sql").read_text(encoding="utf-8"))
         connection.execute("INSERT INTO dpcl_layout (version) VALUES (?)", (number,))
         connection.execute(
             "INSERT INTO runs (id, name, spec, digest, workload, n_cells, device, status, created)"

@@ -33,7 +33,7 @@ def form(columns: Sequence[str], features: Sequence[str]) -> schema.Schema:
         said["columns"] = {role: column for role, column in roles.items() if column is not None}
         if roles["person"] is not None:
             said["per_person"] = st.number_input(
-                "Rows of a person that count", 1, 1000, 1, key="own-per-person",
+                "Rows per person that count", 1, 1000, 1, key="own-per-person",
                 help="A number of your choice, not read from the rows. Further rows of the person are left out.",
             )  # fmt: skip
     with st.expander("What else is public"):
@@ -62,19 +62,19 @@ def _facts() -> dict[str, object]:
     if title := st.text_input("Title", max_chars=80, key="own-title").strip():
         said["title"] = title
     labels = st.text_area(
-        "Every label, one on each line", key="own-classes",
+        "All labels, one per line", key="own-classes",
         help="Empty: the labels of the public test part are public; others are learned under differential privacy.",
     )  # fmt: skip
     if names := [line.strip() for line in labels.splitlines() if line.strip()]:
         said["classes"] = names
     about = st.number_input(
-        "About how many training examples", 1, None, None, key="own-n-train",
+        "Roughly how many training examples", 1, None, None, key="own-n-train",
         help="A number of your choice, not an exact count: it decides δ and how much noise is added.",
     )  # fmt: skip
     if about is not None:
         said["n_train"] = about
     share = st.number_input(
-        "Share of the rows that is the public test part", 0.01, 0.9, None, key="own-held-out",
+        "Share of rows for the public test part", 0.01, 0.9, None, key="own-held-out",
         help="No budget protects these rows: accuracy is measured on them.",
     )  # fmt: skip
     if share is not None:

@@ -69,7 +69,7 @@ def _ask(room: Room) -> None:
     step = predictions.get(picked)
     question = st.text_area("Ask", "" if step is None else step.predict, key=f"room-ask-{picked}", max_chars=500)
     typed = st.text_area(
-        "Answers, one on each line", "Yes\nNo" if step is None else "\n".join(step.choices), key=f"room-answers-{picked}"
+        "Answers, one per line", "Yes\nNo" if step is None else "\n".join(step.choices), key=f"room-answers-{picked}"
     )
     if st.button("Ask", type="primary", key="room-ask"):
         _done(lambda: rooms.ask(room.code, token, question, [line for line in typed.splitlines() if line.strip()]))

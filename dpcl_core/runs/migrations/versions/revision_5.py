@@ -1,4 +1,4 @@
-"""Owners of runs, released classifiers, and rooms of a class."""
+"""Released classifiers, and rooms of a class."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ def _room() -> sa.ForeignKey:
 
 
 def upgrade() -> None:
-    """Adds the column and the tables."""
-    op.add_column("runs", sa.Column("owner", sa.String(64)))
-    op.create_index("ix_runs_owner", "runs", ["owner"])
+    """Adds the tables."""
     op.create_table(
         "classifiers",
         sa.Column("run_id", sa.String(12), sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
