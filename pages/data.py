@@ -11,15 +11,15 @@ from streamlit.delta_generator import DeltaGenerator
 from dpcl_core.data import intake, schema
 from dpcl_core.data.intake import Asked
 from dpcl_core.errors import BadInput
-from pages.parts.own_data import kept, looking, schema_form, upload
+from pages.parts.own_data import kept, looking, ownership, schema_form, upload
 from pages.parts.shell import layout, state, style, visitor
 from pages.parts.shell.figure_card import CONFIG
 from pages.parts.shell.header import header
 from pages.parts.shell.text import plain
 
-HELP = """Bring a table, texts, pictures or embeddings. Nothing leaves this computer. What is **public** about the data is
-written in a schema: all that is shown before a private release depends on it and on the public test part alone. A part of
-the rows becomes that test part; no budget protects it."""
+HELP = """Bring a table, texts, pictures or embeddings. They go no further than the computer that serves this page. What is
+**public** about the data is written in a schema: all that is shown before a private release depends on it and on the public
+test part alone. A part of the rows becomes that test part; no budget protects it."""
 _KINDS: Final = {
     "image": "pictures", "text": "texts", "tagged": "sentences with entities", "table": "a table of features",
     "embedding": "embeddings", "sensor": "windows of sensors",
@@ -38,7 +38,7 @@ def page() -> None:
     side, answer = layout.controls_and_answer()
     with side:
         path = upload.choose()
-        st.caption("Nothing leaves this computer.")
+        st.caption(ownership.WHERE)
     with answer:
         if path is None:
             st.markdown(

@@ -13,6 +13,7 @@ from pages.parts.shell import visitor
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+WHERE: Final = "The file goes no further than the computer that serves this page."
 _HERE: Final = ("localhost", "127.0.0.1", "::1")
 
 
