@@ -11,7 +11,6 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
 
@@ -20,10 +19,8 @@ from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy.statement import shown
 from dpcl_core.runs import tables
+from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
-
-if TYPE_CHECKING:
-    from dpcl_core.runs.store import Store
 
 _OWN = "own:"  # before the name that an owner gave a dataset
 _RULE = "Showing the best of several uses them all. Only new data, under a name of their own, start at one again."
@@ -67,9 +64,8 @@ def of(store: Store, dataset: str) -> Looks | None:
     """The looks at a dataset so far; None for public ones, which nobody needs to count."""
     if not dataset.startswith(_OWN):
         return None
-    named = tables.runs.c.spec.contains(json.dumps({"dataset": dataset}, separators=(",", ":"))[1:-1], autoescape=True)
     others = select(tables.turns.c.run_id).union_all(select(tables.audits.c.id))
-    launched = select(tables.runs.c.spec).where(named, tables.runs.c.started.is_not(None))
+    launched = select(tables.runs.c.spec).where(tables.names_dataset(dataset), tables.runs.c.started.is_not(None))
     is_audit = tables.runs.c.id.in_(select(tables.audits.c.id))
     tried = select(tables.studies.c.settings, func.count(tables.trials.c.number)).outerjoin(tables.trials)
     with store.reading() as connection:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 from sqlalchemy import Connection, delete, or_, select
 
 from dpcl_core.errors import BadInput
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.tables import ACTIVE, metadata, runs
+from dpcl_core.runs.tables import ACTIVE, metadata, names_dataset, runs
 
 
 def runs_on(store: Store, dataset: str) -> list[str]:
@@ -38,6 +36,4 @@ def purge(store: Store, dataset: str) -> int:
 
 
 def _on(connection: Connection, dataset: str) -> list[str]:
-    named = select(runs.c.id, runs.c.spec).where(runs.c.spec.contains(json.dumps(dataset)[1:-1], autoescape=True))
-    found = connection.execute(named.order_by(runs.c.number))
-    return [row.id for row in found if json.loads(row.spec).get("data", {}).get("dataset") == dataset]
+    return list(connection.scalars(select(runs.c.id).where(names_dataset(dataset)).order_by(runs.c.number)))

@@ -6,6 +6,7 @@ from sqlalchemy import (
     JSON,
     BigInteger,
     Column,
+    ColumnElement,
     Double,
     ForeignKey,
     Index,
@@ -16,6 +17,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    type_coerce,
 )
 
 ACTIVE = ("starting", "running", "stopping")
@@ -173,3 +175,9 @@ room_runs = Table(
     Column("room", String(6), ForeignKey("rooms.code", ondelete="CASCADE"), nullable=False, index=True),
     Column("name", String(40), nullable=False),
 )
+
+
+def names_dataset(dataset: str) -> ColumnElement[bool]:
+    """The condition that a run's settings, as they are stored, name this dataset."""
+    named: ColumnElement[str] = type_coerce(runs.c.spec, JSON)["data", "dataset"].as_string()
+    return named == dataset

@@ -53,7 +53,12 @@ def test_a_run_under_way_keeps_all_of_them(store):
     assert [run.id for run in store.unfinished()] == [first, run_id]
 
 
-@pytest.mark.parametrize("name", ["own:%", "own:_isits", "own:visit", 'own:"visits', "visits"])
+def test_a_name_in_any_letters_is_found(store):
+    run_id = store.create(_on("own:Прийом"))
+    assert purge.runs_on(store, "own:Прийом") == [run_id]
+
+
+@pytest.mark.parametrize("name", ["own:%", "own:_isits", "own:visit", 'own:"visits', "visits", "own:VISITS"])
 def test_no_pattern_finds_more_than_its_own_name(store, name):
     store.create(_on("own:visits"))
     assert purge.purge(store, name) == 0
