@@ -39,7 +39,7 @@ def test_different_tests_are_named(other: dict[str, object], words: str) -> None
 
 def test_runs_of_one_method_and_dataset_are_told_apart_in_a_line() -> None:
     one = {"A": _with(), "B": _with(labels="prior")}
-    assert pairs.what_differs(one) == "They differ in labels (prior-const / prior)."
+    assert pairs.what_differs(one) == "They differ in labels (one public list / public list per task)."
     several = {"A": _with(), "B": _with(labels="prior", seeds=[0], scenario={"tasks": 2}, privacy={"epsilons": [2.0]})}
     said = pairs.what_differs(several)
     assert said is not None
@@ -58,6 +58,6 @@ def test_shared_budgets() -> None:
 def test_only_settings_that_differ_are_listed() -> None:
     rows, n_equal = pairs.differences({"A": _with(), "B": _with(labels="prior", scenario={"tasks": 2})})
     assert {row["setting"]: (row["A"], row["B"]) for row in rows} == {
-        "labels": ("prior-const", "prior"), "scenario.tasks": ("5", "2"),
+        "labels": ("one public list", "public list per task"), "scenario.tasks": ("5", "2"),
     }  # fmt: skip
     assert n_equal > 8

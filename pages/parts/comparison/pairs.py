@@ -10,7 +10,8 @@ from itertools import combinations
 from dpcl_core.events import References
 from dpcl_core.figures.picture import epsilons_text
 from dpcl_core.privacy.statement import Standing
-from dpcl_core.spec import RunSpec
+from dpcl_core.spec import LABELS, RunSpec
+from pages.parts.shell import fields
 
 _ALIKE = 5e-4  # levels that print alike
 _MAX_LISTED = 3  # differing settings that fit on one line
@@ -130,6 +131,10 @@ def _shown(key: str, value: object) -> str:
         return epsilons_text(value)
     if isinstance(value, tuple):
         return ", ".join(str(item) for item in value)
+    if key == "labels":
+        return LABELS.get(str(value), str(value))
+    if key.startswith("params.") and isinstance(value, str):
+        return fields.option_title(value)
     if isinstance(value, float):
         return "∞" if math.isinf(value) else f"{value:g}"
     return str(value)

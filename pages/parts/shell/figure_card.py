@@ -23,10 +23,10 @@ CONFIG = {"displayModeBar": False, "responsive": True, "scrollZoom": False}
 
 def show(
     picture: Picture, provenance: Provenance | None, *, key: str, title: str = "", note: str = "",
-    table: pd.DataFrame | None = None, share: Mapping[str, str] | None = None, live: bool = False,
+    table: pd.DataFrame | None = None, share: Mapping[str, str] | None = None, live: bool = False, caption: str = "",
 ) -> None:  # fmt: skip
-    """Draws a card with title, figure, finding and footer, or the reason if there is nothing to draw. The title's help mark
-    explains its glossary words.
+    """Draws a card with title, figure, caption, finding and footer, or the reason if there is nothing to draw. The title's
+    help mark explains its glossary words.
 
     `key` must be stable: zoom and live updates depend on it. `table`: the drawn numbers, offered as CSV. `share`: query
     parameters of this view. `live`: the run is active, so downloads are left out (each update would rebuild them).
@@ -42,6 +42,8 @@ def show(
         else:  # text that wraps, as high as the later figure
             height = f"{picture.figure.layout.height or 200:g}px"
             st.html(f'<p class="nothing-yet" style="height: {height}">{escape(picture.finding)}</p>')
+        if caption:
+            st.caption(caption)
         footer(picture, provenance, key=key, table=table, share=share, live=live or not picture.figure.data)
 
 

@@ -82,18 +82,16 @@ def figures(result: Result, epsilon: float, *, share: Mapping[str, str] | None, 
             )  # fmt: skip
     if not leaks.empty:
         with right:
+            last = leaks[leaks["after_task"] == leaks["after_task"].max()]
+            printed = last[last["planted"] == last["planted"].max()]["extracted"].mean()
             figure_card.show(
                 tokens.exposure(leaks, dark=dark), source, key="exposure", title="Planted secrets",
                 note="dotted: a code never seen in training, 1.44 bits", table=leaks, share=share, live=live,
-            )  # fmt: skip
-            last = leaks[leaks["after_task"] == leaks["after_task"].max()]
-            printed = last[last["planted"] == last["planted"].max()]["extracted"].mean()
-            st.caption(
-                f"{tokens.exposure_history(leaks)} The planted codes prove that the model's ε is at least "
+                caption=f"{tokens.exposure_history(leaks)} The planted codes prove that the model's ε is at least "
                 f"{last['epsilon_at_least'].max():.2g} ({100 * last['confidence'].max():.0f} % confidence). Greedy "
                 f"continuation prints {100 * printed:.0f} % of the codes planted most often. A code that is unusually "
-                "unlikely is a trace, too."
-            )
+                "unlikely is a trace, too.",
+            )  # fmt: skip
     if kept.empty and leaks.empty:
         st.caption(
             "Memorisation and planted secrets appear after the first task." if live else "This run measured no memorisation."
