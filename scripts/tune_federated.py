@@ -55,7 +55,7 @@ SPACE: Mapping[str, tuple[object, ...]] = {
     "clip_norm": (0.1, 0.3, 1.0),
     "learning_rate": (3e-4, 3e-3, 3e-2),
 }
-NOT_TUNED = ("as-printed", "literal", "without-noise")
+NOT_TUNED = ("as-printed", "literal", "without-noise", "server-head-32")
 
 
 @dataclass(frozen=True)
