@@ -20,10 +20,6 @@ from tests.papers.making import run
 
 PAPER = PAPERS["tobaben"]
 CIFAR, _, IMAGENET, FIVE, BLURRY, _ = PAPER.experiments
-AS_PRINTED = {
-    "noisy_lists": True, "aggregation": "entries", "averaging": 0.0, "targets": "raw", "signature_covariance": "own",
-    "signature_norm": "raw", "second_moments": "full",
-}  # fmt: skip
 
 
 def _spec(name: str, label: str) -> RunSpec:
@@ -67,8 +63,7 @@ def test_a_doubtful_number_is_shown_and_not_used() -> None:
 def test_runs_in_several_layers_stand_each_beside_the_printed_number() -> None:
     name = "paper-cslr-ag-news-small"
     experiment = next(one for one in catalog.paper("cslr").experiments if one.name == "paper-cslr-ag-news")
-    usual = presets.load(name)
-    literal = usual.model_copy(update={"params": usual.params.model_copy(update=AS_PRINTED)})
+    usual, literal = presets.load(name), presets.variants(name)["as-printed"]
     runs = {
         label: run(lambda epsilon, seed, top=top: top, spec=spec, epsilons=[4.0])  # type: ignore[misc]
         for label, spec, top in (("cslr", usual, 0.5), ("as-printed", literal, 0.3))
