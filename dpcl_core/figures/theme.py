@@ -23,7 +23,7 @@ from dpcl_core.spec import LabelSetting
 _MAX_POINTS = 1000
 _NAMES_ROOM = 24  # pixels at the right edge where the names of curves begin
 _LABEL_ROOM, _ALIKE = 7.0, 0.5  # percentage points: a name's height, and levels with one name
-_NAME_WIDTH = 0.25  # of the panel's
+_NAME_WIDTH, _LOOKS = 0.2, 21  # a name's share of the panel's width, and places in it where curves are looked for
 _READABLE = 4.8  # above the required 4.5: a redrawn figure is slightly pale for a moment
 DASHES: dict[LabelSetting, str] = {"prior-const": "solid", "prior": "dash", "data": "dot", "dp-learned": "dashdot"}
 MARKERS: dict[LabelSetting, str] = {"prior-const": "circle", "prior": "square", "data": "x", "dp-learned": "diamond"}
@@ -201,8 +201,8 @@ def add_references(drawn: go.Figure, references: References, *, dark: bool, is_r
     """Adds chance, the untrained network and the ceiling as thin lines with names, in percent, to the first panel.
 
     They differ by dash and name, not by colour. Names stand where curves seldom are: above the ceiling at the right, others
-    at the left; the other way round where curves rise from left to right (`is_rising`). A name that would cover a point of a
-    curve goes to the middle or the other side, if that is free.
+    at the left; the other way round where curves rise from left to right (`is_rising`). A name that would cover a curve goes
+    where it covers none, if there is such a place.
     """
     low_x, high_x = (1.0, 0.0) if is_rising else (0.0, 1.0)
     chance, untrained = 100 * references.chance, 100 * (references.untrained or 0.0)
@@ -220,20 +220,30 @@ def add_references(drawn: go.Figure, references: References, *, dark: bool, is_r
             type="line", xref="paper", x0=0, x1=1, yref="y", y0=height, y1=height, layer="below",
             line={"color": ink(dark).soft, "width": 1.2, "dash": dash},
         )  # fmt: skip
-        free = next((side for side in (x, 0.5, 1 - x) if not _covers(drawn, height, side, is_above)), x)
-        add_note(drawn, height, text, x=free, above=is_above, dark=dark, shift=0 if is_rising or free < 1 else -_NAMES_ROOM)
+        places = [(side, above) for above in (is_above, not is_above) for side in (x, 0.5, 1 - x)]
+        side, above = next((place for place in places if not _covers(drawn, height, *place)), places[0])
+        shift = -_NAMES_ROOM if side == 1 and not is_rising else 0
+        add_note(drawn, height, text, x=side, above=above, dark=dark, shift=shift)
 
 
 def _covers(drawn: go.Figure, height: float, side: float, is_above: bool) -> bool:
-    """Whether a name on this level (0: left, 0.5: middle, 1: right) would cover a point of a curve in the first panel."""
+    """Whether a name at this level (0: left, 0.5: middle, 1: right) would cover a curve or a name in the first panel."""
+    low, high = (height, height + _LABEL_ROOM) if is_above else (height - _LABEL_ROOM, height)
+    for note in drawn.layout.annotations:
+        bottom = note.y if note.yanchor == "bottom" else note.y - _LABEL_ROOM
+        if note.x == side and bottom < high and low < bottom + _LABEL_ROOM:
+            return True
     curves = [curve for curve in drawn.data if curve.type == "scatter" and curve.yaxis in (None, "y")]
     steps = sorted({x for curve in curves for x in curve.x})
-    low, high = (height, height + _LABEL_ROOM) if is_above else (height - _LABEL_ROOM, height)
-    return any(
-        y is not None and low <= y <= high and abs(steps.index(x) / max(len(steps) - 1, 1) - side) < _NAME_WIDTH
-        for curve in curves
-        for x, y in zip(curve.x, curve.y, strict=True)
-    )
+    looked_at = np.clip(np.linspace(side - _NAME_WIDTH, side + _NAME_WIDTH, _LOOKS), 0, 1)
+    for curve in curves:
+        known = [(steps.index(x), y) for x, y in zip(curve.x, curve.y, strict=True) if y is not None]
+        if known:
+            places, heights = np.array(known, dtype=np.float64).T
+            drawn_at = np.interp(looked_at, places / max(len(steps) - 1, 1), heights, left=np.nan, right=np.nan)
+            if ((low <= drawn_at) & (drawn_at <= high)).any():
+                return True
+    return False
 
 
 def add_level(drawn: go.Figure, height: float, text: str, *, x: float, above: bool, dark: bool) -> None:

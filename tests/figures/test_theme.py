@@ -101,17 +101,18 @@ def test_levels_that_print_alike_are_one_line_and_near_ones_have_their_names_apa
 
 
 @pytest.mark.parametrize(
-    ("points", "side"),
+    ("points", "side", "anchor"),
     [
-        ([42.0, 80.0, 80.0], 0.5),  # the first point lies where the name would
-        ([42.0, 42.0, 80.0], 1.0),
-        ([42.0, 42.0, 42.0], 0.0),  # nowhere is free: where it always stands
-        ([30.0, 42.0, 42.0], 0.0),
-        ([None, 42.0, 42.0], 0.0),
+        ([42.0, 80.0, 80.0], 0.5, "bottom"),  # the first point lies where the name would
+        ([42.0, 42.0, 80.0], 1.0, "bottom"),
+        ([42.0, 42.0, 42.0], 0.0, "top"),  # above, all is taken
+        ([30.0, 80.0, 80.0], 0.5, "bottom"),  # no point, but the line between two
+        ([None, 42.0, 42.0], 0.0, "bottom"),
+        ([80.0, 80.0, 80.0], 0.0, "bottom"),
     ],
 )
-def test_a_level_s_name_covers_no_point_of_a_curve(points: list[float | None], side: float) -> None:
+def test_a_level_s_name_covers_no_curve(points: list[float | None], side: float, anchor: str) -> None:
     drawn = theme.figure(False, height=300)
     drawn.add_trace(theme.line([1, 2, 3], points, "curve", "#000", "%{y}"))
     theme.add_references(drawn, References(0.1, 0.4), dark=False)
-    assert [note.x for note in drawn.layout.annotations] == [0.0, side]
+    assert [(note.x, note.yanchor) for note in drawn.layout.annotations] == [(0.0, "top"), (side, anchor)]
