@@ -164,7 +164,7 @@ def _map(stage: Stage, matched: Matched, m: int) -> None:
     entries, prototypes = matching_tables.entries([event]), matching_tables.prototypes([event])
     figure_card.show(
         signatures.on_map(entries, prototypes, space="signature", dark=stage.dark), _provenance(), key="lesson-map",
-        title="Signatures of every list entry", note="not visible to the server",
+        title="Signatures of every list entry", note="not visible to the server", table=entries,
     )  # fmt: skip
 
 

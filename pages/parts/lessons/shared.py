@@ -226,8 +226,13 @@ def _noisy_pictures(stage: Stage) -> tuple[float, Noisy]:
 def _strips(stage: Stage, strips: Mapping[str, NDArray[np.float64]], finding: str, title: str) -> None:
     """Draws rows of ten pictures, one picture of each class."""
     rows = {name: list(row) for name, row in strips.items()}
-    picture = class_sums.strips(rows, bundled_pictures().classes, finding=finding, dark=stage.dark)
-    figure_card.show(picture, pictures_source(), key=f"lesson-{stage.step.key}", title=title)
+    pictures = bundled_pictures()
+    picture = class_sums.strips(rows, pictures.classes, finding=finding, dark=stage.dark)
+    table = pd.DataFrame(
+        [(name, label, *row) for name, drawn in strips.items() for label, row in zip(pictures.classes, drawn, strict=True)],
+        columns=["row", "class", *(f"pixel {n}" for n in range(next(iter(strips.values())).shape[-1]))],
+    )
+    figure_card.show(picture, pictures_source(), key=f"lesson-{stage.step.key}", title=title, table=table)
 
 
 def _sizes(pictures: Pictures, scale: float) -> dict[Sharing, float]:

@@ -53,7 +53,10 @@ def turn_it(stage: Stage) -> int:
     scores = np.unique(np.append(np.linspace(0.4, 0.999, 120), [game.THETA, game.THETA + 1e-4, DIGIT]))
     lines = {game.FORMS[form]: np.array([_pull(form, score, strength) for score in scores.tolist()]) for form in FORMS}
     picture = unlearning.token_weights(scores, lines, chosen=DIGIT, dark=stage.dark)
-    figure_card.show(picture, None, key="lesson-turn-it", title="How each term pulls at a token", note=f"λ = {strength:g}")
+    figure_card.show(
+        picture, None, key="lesson-turn-it", title="How each term pulls at a token", note=f"λ = {strength:g}",
+        table=pd.DataFrame({"score": scores, **lines}),
+    )  # fmt: skip
     least = 1 / (DIGIT - game.THETA)
     st.caption(
         f"The dotted line is a random digit. Turned, the term unlearns it only above λ = 1 / ({DIGIT:g} − {game.THETA:g}) = "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 import streamlit as st
 
 from dpcl_core.events import ScoredText
@@ -80,7 +81,10 @@ def alpha(stage: Stage) -> int:
     nearest = min(ALPHAS, key=lambda each: abs(each - chosen))
     stage.see()
     picture = figures.by_alpha(curves, chosen=nearest, dark=stage.dark)
-    figure_card.show(picture, _provenance(), key="lesson-alpha", title="Does the score find personal data?")
+    figure_card.show(
+        picture, _provenance(), key="lesson-alpha", title="Does the score find personal data?",
+        table=pd.DataFrame(curves).rename_axis("alpha").reset_index(),
+    )  # fmt: skip
     best = max(curves[detection.AGAINST].values())
     return 0 if best > _WELL else 1 if best > 0.5 + _NEAR else 2
 
