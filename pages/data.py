@@ -70,7 +70,7 @@ def _file(path: Path, side: DeltaGenerator) -> None:
     _understood(looked)
     with st.container(horizontal=True):
         if st.button("Keep these data for runs", type="primary", key="own-keep"):
-            with intake.taken_in(path, asked, visitor.digest()) as name:
+            with intake.taken_in(path, asked, visitor.digest(), is_apart=ownership.is_shared()) as name:
                 upload.discard()
             st.session_state["own-kept"] = name
         if fields is not None:

@@ -2,12 +2,11 @@
 
 What people have: a table with columns of their own names, pictures in a folder for each class (or a zip of that), sentences
 in CoNLL form, embeddings in NPZ. A copy of it is kept in the home as `own:NAME`, beside a schema of what was said of it.
-The name depends on where the file lies and on what was said of it, never on what it holds.
+The name depends on where the file lies and on its schema, never on what it holds.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import stat
@@ -81,22 +80,32 @@ def named(given: str, asked: Asked) -> Iterator[str]:
 
 
 @contextmanager
-def taken_in(path: Path, asked: Asked, owner: str = "") -> Iterator[str]:
+def taken_in(path: Path, asked: Asked, owner: str = "", *, is_apart: bool = False, of: str | None = None) -> Iterator[str]:
     """Within this context the file or folder is own:NAME, a copy that is kept under this name at the end.
 
-    A copy taken in before from the same place is replaced. Raises BadInput for what cannot be used, with what to change;
-    then, and after any error within the context, nothing is kept. `owner`: a digest of the token of the visitor who asks.
+    A copy taken in before from the same place with the same schema is replaced. Raises BadInput for what cannot be used,
+    with what to change; then, and after any error within the context, nothing is kept. `owner`: a digest of the token of the
+    visitor who asks. `is_apart`: neither the name nor the count of looks depends on what others have brought. `of`: the
+    own:NAME of which this is a copy with another schema.
     """
+    from dpcl_core.data import marks, outline  # imported late, like pyarrow
+
     root = paths.home() / "data"
     with _trouble(path):
         root.mkdir(parents=True, exist_ok=True)
     with _staged(path, asked, root) as staged:
-        origin = _origin(path, asked)
-        name = next(free for free in _numbered(staged.name) if _is_free(free, root, origin))
+        origin = _origin(path, (staged / schema.NAME).read_text(encoding="utf-8"))
+        stem = staged.name if of is None else of.removeprefix("own:")
+        stem = f"{stem}-{owner[:6]}" if is_apart and of is None else stem
+        name = next(free for free in _numbered(stem) if _is_free(free, root, origin))
+        with files.only_in(staged.parent), _trouble(path):
+            card = catalog.card(f"own:{staged.name}")
+            known = marks.of(outline.outline(card, files.find(card)), owner if is_apart else "")
         with _trouble(path):
             folder = staged.rename(staged.parent / "kept" / name)
             (folder / _ORIGIN).write_text(origin, encoding="ascii")
             (folder / own.OWNER).write_text(owner, encoding="ascii")
+            marks.write(folder, known if of is None else known | marks.kept(of))
         with files.only_in(folder.parent):
             yield f"own:{name}"
         with _trouble(path):
@@ -327,9 +336,8 @@ def _numbered(name: str) -> Iterator[str]:
         number += 1
 
 
-def _origin(path: Path, asked: Asked) -> str:
-    """Which place, and what was said of it: a digest, so that no path is kept."""
-    said = json.dumps([asked.columns.model_dump(), asked.per_person])
+def _origin(path: Path, said: str) -> str:
+    """Which place, and the schema of what lies there: a digest, so that no path is kept."""
     return sha256(f"{path.resolve()}\n{said}".encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -14,6 +14,8 @@ from pages.parts.shell.text import plain
 from pages.parts.training import train_form
 
 COMPUTED = ("features", "states")
+STAYS = """The number of looks stays, with keyed digests of rows of the public test part: it goes on if the same rows come
+back under any name."""
 
 
 def listing() -> None:
@@ -49,6 +51,7 @@ def _delete(name: str) -> None:
             f"Deletes {plain(name)}, all results on it ({n_runs} run{'s' * (n_runs != 1)}), and the features kept on this "
             "computer; those of other data are computed again when they are needed."
         )
+        st.caption(STAYS)
         if st.button("Delete all of it", key=f"delete-{key}", type="primary"):
             try:
                 purge.purge(state.store(), name)
