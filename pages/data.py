@@ -11,8 +11,8 @@ from streamlit.delta_generator import DeltaGenerator
 from dpcl_core.data import intake, schema
 from dpcl_core.data.intake import Asked
 from dpcl_core.errors import BadInput
-from pages.parts.own_data import kept, looking, ownership, schema_form, upload
-from pages.parts.shell import layout, state, style, visitor
+from pages.parts.own_data import kept, looking, schema_form, upload
+from pages.parts.shell import layout, ownership, state, style, visitor
 from pages.parts.shell.figure_card import CONFIG
 from pages.parts.shell.header import header
 from pages.parts.shell.text import plain

@@ -161,7 +161,7 @@ def _data(view: View, source: Source | None) -> str | None:
 
 
 @st.cache_data(ttl=5, show_spinner=False)
-def _finished(where: tuple[str, str]) -> dict[str, str]:
+def _finished(where: tuple[str, str, str]) -> dict[str, str]:
     """Names of the finished runs of the cosine classifier; cached briefly so that a drag does not read the store."""
     runs = (run for run in state.store().list_runs(200) if run.status == "finished")
     readable = ((run, run.readable_spec) for run in runs)

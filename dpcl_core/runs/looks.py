@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, func, insert, or_, select
+from sqlalchemy import Connection, func, insert, select
 
 from dpcl_core import checks
 from dpcl_core.data import marks
@@ -82,8 +82,7 @@ def of(store: Store, dataset: str) -> Looks | None:
 def of_names(connection: Connection, names: Sequence[str]) -> Looks:
     """The looks at the datasets of these names by runs that are in the store."""
     others = select(tables.turns.c.run_id).union_all(select(tables.audits.c.id))
-    named = or_(*map(tables.names_dataset, names))
-    launched = select(tables.runs.c.spec).where(named, tables.runs.c.started.is_not(None))
+    launched = select(tables.runs.c.spec).where(tables.dataset.in_(names), tables.runs.c.started.is_not(None))
     is_audit = tables.runs.c.id.in_(select(tables.audits.c.id))
     tried = select(tables.studies.c.settings, func.count(tables.trials.c.number)).outerjoin(tables.trials)
     specs = [_spec(text) for text in connection.scalars(launched.where(tables.runs.c.id.not_in(others)))]

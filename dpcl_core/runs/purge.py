@@ -5,9 +5,9 @@ from __future__ import annotations
 from sqlalchemy import Connection, delete, or_, select
 
 from dpcl_core.errors import BadInput
-from dpcl_core.runs import looks
+from dpcl_core.runs import looks, tables
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.tables import ACTIVE, metadata, names_dataset, runs
+from dpcl_core.runs.tables import ACTIVE, metadata, runs
 
 
 def runs_on(store: Store, dataset: str) -> list[str]:
@@ -38,4 +38,4 @@ def purge(store: Store, dataset: str) -> int:
 
 
 def _on(connection: Connection, dataset: str) -> list[str]:
-    return list(connection.scalars(select(runs.c.id).where(names_dataset(dataset)).order_by(runs.c.number)))
+    return list(connection.scalars(select(runs.c.id).where(tables.dataset == dataset).order_by(runs.c.number)))

@@ -191,7 +191,5 @@ kept_looks = Table(
 )
 
 
-def names_dataset(dataset: str) -> ColumnElement[bool]:
-    """The condition that a run's settings, as they are stored, name this dataset."""
-    named: ColumnElement[str] = type_coerce(runs.c.spec, JSON)["data", "dataset"].as_string()
-    return named == dataset
+# The dataset that a run's settings, as they are stored, name.
+dataset: ColumnElement[str] = type_coerce(runs.c.spec, JSON)["data", "dataset"].as_string()

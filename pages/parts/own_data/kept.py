@@ -8,8 +8,7 @@ from dpcl_core import checks, own_runs
 from dpcl_core.backbones import kept_files
 from dpcl_core.data import intake, own
 from dpcl_core.errors import BadInput, DataMissing
-from pages.parts.own_data import ownership
-from pages.parts.shell import layout, state
+from pages.parts.shell import layout, ownership, state
 from pages.parts.shell.text import plain
 from pages.parts.training import train_form
 

@@ -10,8 +10,7 @@ import streamlit as st
 
 from dpcl_core import paths
 from dpcl_core.data import intake
-from pages.parts.own_data import ownership
-from pages.parts.shell import visitor
+from pages.parts.shell import ownership, visitor
 
 _STATE: Final = "own-data-file"
 
