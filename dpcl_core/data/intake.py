@@ -115,13 +115,25 @@ def taken_in(path: Path, asked: Asked, owner: str = "", *, is_apart: bool = Fals
 
 
 def columns(path: Path) -> list[str]:
-    """The columns of a table as its file calls them; none for other data. Raises BadInput for a damaged file."""
+    """The columns of a table, or of the first one in a folder, as its file calls them; none for other data.
+
+    Raises BadInput for a damaged file.
+    """
     from dpcl_core.data import sheets  # imported late, like pyarrow
 
-    suffix = _ALIKE.get(path.suffix.lower(), path.suffix.lower())
-    if suffix not in (*sheets.LINES, ".parquet"):
+    inside = sorted(path.iterdir()) if path.is_dir() else [path]
+    tables = [one for one in inside if _ALIKE.get(one.suffix.lower(), one.suffix.lower()) in (*sheets.LINES, ".parquet")]
+    if not tables:
         return []
-    return sheets.header(path, catalog.DatasetCard(f"own:{_slug(path)}", _slug(path), "", "", "", 0, 0, 0))
+    return sheets.header(tables[0], catalog.DatasetCard(f"own:{_slug(path)}", _slug(path), "", "", "", 0, 0, 0))
+
+
+def kept(name: str) -> tuple[Path, schema.Schema]:
+    """The folder of own:NAME, which was taken in, and its schema. Raises BadInput for data that were not."""
+    folder = _home_of(name)
+    if not was_taken_in(name):
+        raise BadInput(FIELD, name, "was put on this computer by hand: edit the schema in its folder")
+    return folder, schema.parsed(folder / schema.NAME, f"{name}/{schema.NAME}")
 
 
 def was_taken_in(name: str) -> bool:

@@ -147,6 +147,20 @@ def written(fields: Schema, undeclared: Sequence[str] = ()) -> str:
     return "\n".join(lines) + "\n"
 
 
+def in_words(fields: Schema) -> str:
+    """What a schema says, in one line; empty where it says nothing."""
+    said = [f"{role}: {column}" for role, column in fields.columns if column is not None]
+    if fields.columns.person is not None and fields.per_person > 1:
+        said.append(f"{fields.per_person} rows of a person count")
+    listed = (("label", fields.classes), ("source", fields.sources), ("feature", tuple(fields.features)))
+    said += [f"{len(names):,} {what}{'s' * (len(names) != 1)} declared" for what, names in listed if names]
+    if fields.n_train is not None:
+        said.append(f"about {fields.n_train:,} training examples")
+    if fields.held_out is not None:
+        said.append(f"{fields.held_out:.0%} public")
+    return " · ".join(said)
+
+
 def _quoted(word: str) -> str:
     return json.dumps(word, ensure_ascii=False).replace("\x7f", "\\u007f")
 
