@@ -36,8 +36,7 @@ def choose() -> Path | None:
 
 
 def discard() -> None:
-    """Deletes what this visitor has uploaded and not taken in."""
-    st.session_state.pop(_STATE, None)
+    """Deletes what this visitor has uploaded, which is now taken in; the box of the page still names the file."""
     shutil.rmtree(_folder(), ignore_errors=True)
 
 
