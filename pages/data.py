@@ -27,6 +27,7 @@ _KINDS: Final = {
 _FEATURES: Final = "own-features-of"
 _MOVES: Final = """Another person column, or a larger share, makes other rows public. Those that were public before stay
 known: what was shown of them cannot be taken back."""
+_IF_DATA: Final = "(if it is a row of data, say so)"
 _FIELDS: Final = {
     "--data": "File", "--target": "Target", "--person": "Person", "--text": "Text", "--source": "Source", "--time": "Time",
 }  # fmt: skip
@@ -61,7 +62,10 @@ def _file(path: Path, edited: str | None, side: DeltaGenerator) -> None:
     try:
         with side:
             fields = _schema(path, start, is_kept=edited is not None)
-        if fields is not None and fields.columns.target is None and intake.columns(path):
+        if fields is schema_form.UNCLEAR:
+            st.info("The first line holds numbers, so it may be a row of data. Say which it is.")
+            return
+        if fields is not None and fields.columns.target is None and intake.columns(path, fields.first_line):
             st.info("Choose the target: the column to predict.")
             return
         asked = Asked(instead=fields)
@@ -101,7 +105,11 @@ def _schema(path: Path, start: schema.Schema, *, is_kept: bool) -> schema.Schema
         st.markdown(f"Its schema is read from {plain(beside.name)}, which lies beside it.")
         return None
     known, features = st.session_state.get(_FEATURES, ("", ()))
-    return schema_form.form(intake.columns(path), features if known == str(path) else (), start, str(path))
+    start = schema_form.with_first_line(start, intake.first_line(path), str(path), is_kept=is_kept)
+    if start is schema_form.UNCLEAR:
+        return start
+    columns = intake.columns(path, start.first_line)
+    return schema_form.form(columns, features if known == str(path) else (), start, str(path))
 
 
 def _understood(looked: looking.Looked) -> None:
@@ -112,7 +120,7 @@ def _understood(looked: looking.Looked) -> None:
             rows = [tuple(map(plain, (one.name, one.use, one.read_as))) for one in looked.columns]
             layout.table(("column", "used as", "read as"), rows, names=3)
         for sentence in looked.assumed:
-            st.markdown(f"- {plain(sentence)}")
+            st.markdown(f"- {plain(sentence.replace(schema.NO_HEADER, _IF_DATA))}")
 
 
 def _in_words(refused: BadInput) -> str:
@@ -121,7 +129,7 @@ def _in_words(refused: BadInput) -> str:
     for option, title in _FIELDS.items():
         if refused.field == option:
             sentence = title + sentence.removeprefix(option)
-    return sentence
+    return sentence.replace(schema.NO_HEADER, _IF_DATA)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
+from typing import Literal
 
 from pydantic import ValidationError
 
@@ -41,21 +42,24 @@ _KEPT = ("public.txt", "synthetic.txt")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is said of a file: the columns with a role, and how many rows of a person count (None: as its schema says).
+    """What is said of a file: the columns with a role, how many rows of a person count, and what the first line is (None: as
+    its schema says).
 
     `instead`: a schema in the place of the one beside the file.
     """
 
     columns: schema.Columns = field(default_factory=schema.Columns)
     per_person: int | None = None
+    first_line: Literal["names", "data"] | None = None
     instead: schema.Schema | None = None
 
     def on(self, fields: schema.Schema) -> schema.Schema:
         """The schema with this in the place of its own. Raises BadInput for a number that is not allowed."""
         said = {role: column for role, column in self.columns if column is not None}
         changed = {**fields.model_dump(), "columns": {**fields.columns.model_dump(), **said}}
-        if self.per_person is not None:
-            changed["per_person"] = self.per_person
+        for name in ("per_person", "first_line"):
+            if (value := getattr(self, name)) is not None:
+                changed[name] = value
         try:
             return schema.Schema.model_validate(changed)
         except ValidationError as error:
@@ -114,18 +118,41 @@ def taken_in(path: Path, asked: Asked, owner: str = "", *, is_apart: bool = Fals
             folder.rename(root / name)
 
 
-def columns(path: Path) -> list[str]:
+def columns(path: Path, first_line: Literal["names", "data"] = "names") -> list[str]:
     """The columns of a table, or of the first one in a folder, as its file calls them; none for other data.
 
     Raises BadInput for a damaged file.
     """
     from dpcl_core.data import sheets  # imported late, like pyarrow
 
+    has_names, table = first_line == "names", _table(path)
+    card = catalog.DatasetCard(f"own:{_slug(path)}", _slug(path), "", "", "", 0, 0, 0, has_names=has_names)
+    return [] if table is None else sheets.header(table, card)
+
+
+def first_line(path: Path) -> Literal["names", "unclear", "none"]:
+    """What the first line of a table seems to be; "unclear": it holds values, "none": no line of this form names columns.
+
+    Raises BadInput for a damaged file.
+    """
+    from dpcl_core.data import sheets  # imported late, like pyarrow
+
+    table = _table(path)
+    if table is None or _ALIKE.get(table.suffix.lower(), table.suffix.lower()) not in sheets.DELIMITED:
+        return "none"
+    try:
+        return "unclear" if sheets.is_unclear(table) else "names"
+    except BadInput:  # two columns of one name, which a row may well have
+        return "unclear"
+
+
+def _table(path: Path) -> Path | None:
+    """A file that is a table, or the first one in a folder."""
+    from dpcl_core.data import sheets  # imported late, like pyarrow
+
     inside = sorted(path.iterdir()) if path.is_dir() else [path]
-    tables = [one for one in inside if _ALIKE.get(one.suffix.lower(), one.suffix.lower()) in (*sheets.LINES, ".parquet")]
-    if not tables:
-        return []
-    return sheets.header(tables[0], catalog.DatasetCard(f"own:{_slug(path)}", _slug(path), "", "", "", 0, 0, 0))
+    forms = (*sheets.LINES, ".parquet")
+    return next((one for one in inside if _ALIKE.get(one.suffix.lower(), one.suffix.lower()) in forms), None)
 
 
 def kept(name: str) -> tuple[Path, schema.Schema]:
@@ -194,8 +221,10 @@ def _check(path: Path, name: str) -> None:
         if table.suffix in (*sheets.LINES, ".parquet") and card.kind in ("text", "table", "embedding"):
             columns = sheets.header(table, card)
             if LABEL_COLUMN not in columns:
-                listed = ", ".join(columns[:12]) + (" ..." if len(columns) > 12 else "")
-                raise BadInput("--target", "nothing", f"must name the column of labels, one of {listed}")
+                listed = "one of " + ", ".join(columns[:12]) + (" ..." if len(columns) > 12 else "")
+                if card.has_names and table.suffix in sheets.DELIMITED and sheets.is_unclear(table):
+                    listed = f"which the first line must do, too; it holds values {schema.NO_HEADER}"
+                raise BadInput("--target", "nothing", f"must name the column of labels, {listed}")
         load.load(DataSpec(dataset=name), undeclared=True)
     except DataMissing as missing:
         raise BadInput(FIELD, path.name, FORMS) from missing
@@ -217,7 +246,8 @@ def _with_usual(fields: schema.Schema, folder: Path) -> schema.Schema:
     tables = [path for path in folder.iterdir() if path.suffix in (*sheets.LINES, ".parquet")]
     if not tables or fields.columns.target is not None:
         return fields
-    card = catalog.DatasetCard(f"own:{folder.name}", folder.name, "", "", "", 0, 0, 0)
+    has_names = fields.first_line == "names"
+    card = catalog.DatasetCard(f"own:{folder.name}", folder.name, "", "", "", 0, 0, 0, has_names=has_names)
     names = sheets.header(sorted(tables)[0], card)
     usual = {role: name for role, name in (("target", "label"), ("text", "text")) if name in names}
     is_other = "target" not in usual or {*IMAGE_COLUMNS, WINDOW_COLUMN} & set(names)

@@ -13,7 +13,7 @@ from dpcl_core.data.intake import Asked
 from dpcl_core.data.schema import Columns
 from dpcl_core.runs import looks
 from dpcl_core.runs.store import Store
-from pages.parts.shell import visitor
+from pages.parts.shell import ownership, visitor
 from tests.pages.conftest import Open, words
 from tests.support import replay
 
@@ -56,7 +56,8 @@ def test_another_schema_makes_another_dataset_and_goes_on_counting(kept: str, op
     assert "makes other rows public" in words(page)
     page = press(page, "Keep with this schema")
     assert not page.exception
-    assert "Kept as own:visits-2. Runs on own:visits stay as they are." in [one.value.replace("\\", "") for one in page.success]
+    said = page.success[0].value.replace("\\", "")
+    assert said == "Kept as own:visits-2. Runs on own:visits stay as they are."
     assert intake.kept(kept)[1].columns == Columns(target="risk")
     assert intake.kept("own:visits-2")[1].columns == Columns(target="risk", person="patient")
     assert "target: risk · person: patient" in words(page)
@@ -113,6 +114,24 @@ def test_scenarios_follow_from_classes_and_columns(kept: str) -> None:
         kinds = [one.kind for one in own_runs.streams(name, 2)]
     assert "source-incremental" in kinds
     assert "federated" not in kinds, "where a column names the person, clients are refused"
+
+
+def test_a_first_line_of_numbers_is_asked_about(home: Path, open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ownership, "is_shared", lambda: False)
+    table = home / "iris.csv"
+    table.write_text("".join(f"{row % 9},{'ab'[row % 2]}\n" for row in range(200)), encoding="utf-8")
+    page = open_page("data")
+    next(one for one in page.text_input if one.key == "own-path").set_value(str(table))
+    page.run()
+    assert "The first line holds numbers, so it may be a row of data." in words(page)
+    assert not page.selectbox
+    page.radio[0].set_value("data")
+    page.run()
+    assert box(page, "Target").options == ["none", "column1", "column2"]
+    box(page, "Target").set_value(2)
+    page.run()
+    assert not page.exception
+    assert "The first line is a row of data: columns are called column1, column2" in words(page)
 
 
 def test_data_put_there_by_hand_are_not_changed_here(home: Path, open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:

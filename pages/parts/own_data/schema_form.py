@@ -21,6 +21,8 @@ _ROLES = {
 }
 _USUAL = {"target": ("label", "target", "class", "y"), "text": ("text", "sentence", "review")}
 _NONE = "none"
+_FIRST_LINES = {"names": "names the columns", "data": "is a row of data"}
+UNCLEAR = schema.Schema(title="unclear")
 
 
 def form(columns: Sequence[str], features: Sequence[str], start: schema.Schema, of: str) -> schema.Schema:
@@ -56,6 +58,20 @@ def form(columns: Sequence[str], features: Sequence[str], start: schema.Schema, 
         raise first_of(error, "schema") from error
 
 
+def with_first_line(start: schema.Schema, seems: str, of: str, *, is_kept: bool) -> schema.Schema:
+    """Draws what the first line of a table is, where a line can name columns; gives the schema with it.
+
+    `seems`: see `intake.first_line`. `UNCLEAR` until the visitor has said it of a line that holds numbers.
+    """
+    if seems == "none":
+        return start
+    index = list(_FIRST_LINES).index(start.first_line) if is_kept or seems == "names" else None
+    key = sha256(of.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    options = list(_FIRST_LINES)
+    chosen = st.radio("The first line", options, index, format_func=_FIRST_LINES.__getitem__, key=f"own-first-{key}")
+    return UNCLEAR if chosen is None else start.model_copy(update={"first_line": chosen})
+
+
 def moves_rows(before: schema.Schema, after: schema.Schema) -> bool:
     """Whether rows are public under the second schema that were private under the first."""
     shares = [one.held_out or HELD_OUT for one in (before, after)]
@@ -65,7 +81,7 @@ def moves_rows(before: schema.Schema, after: schema.Schema) -> bool:
 def _role(role: str, columns: Sequence[str], start: schema.Schema, key: str) -> str | None:
     title, help_text = _ROLES[role]
     usual = next((name for name in columns if name.lower() in _USUAL.get(role, ())), None)
-    said = usual if start == schema.Schema() else getattr(start.columns, role)
+    said = usual if start.columns == schema.Columns() else getattr(start.columns, role)
     options = [_NONE, *columns]
     index = 1 + columns.index(said) if said in columns else 0
     places = range(len(options))  # a column may be called "none"
