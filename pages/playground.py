@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -316,7 +316,7 @@ def _classes(states: dict[str, State], now: State) -> None:
 def _show(picture: Picture, states: dict[str, State], key: str, table: pd.DataFrame) -> None:
     if len(states) > 1:
         legend = "; ".join(f"{name} is {one.name}" for name, one in states.items())
-        picture = replace(picture, finding=f"{picture.finding} Here {legend}.")
+        picture = picture.saying(f"{picture.finding} Here {legend}.")
     figure_card.show(picture, _provenance(states), key=f"play-{key}", table=table, share=st.query_params.to_dict())
 
 
