@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.checks import default_delta
@@ -11,9 +12,10 @@ from dpcl_core.data import understood
 from dpcl_core.data.card import Kind
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy.labels import people_to_be_named
-from dpcl_core.spec import PrivacySpec
+from dpcl_core.scenarios import catalog as scenarios
+from dpcl_core.spec import PrivacySpec, ScenarioSpec
 
-_TASKS = 2
+_TASKS = _CLIENTS = 2
 # The network of each kind: the first that can be used here. Without weights where the examples are numbers or words.
 _NETWORKS: Mapping[Kind, tuple[str, ...]] = {
     "image": ("lite0", "convnext-cifar100", "pixels"),
@@ -42,7 +44,7 @@ def settings(name: str) -> dict[str, object]:
         "data": {"dataset": name, "backbone": network}, "privacy": {"delta": delta, "label_share": share},
     }  # fmt: skip
     if kind == "tagged":
-        tasks = {"kind": "federated", "protocol": "domain-incremental", "clients": 2}
+        tasks = {"kind": "federated", "protocol": "domain-incremental", "clients": _CLIENTS}
         return {**raw, "method": "label-means", "labels": "prior-const", "scenario": tasks}
     raw |= {"method": "cosine", "labels": "dp-learned"}
     if len(facts.sources) > 1:
@@ -53,6 +55,27 @@ def settings(name: str) -> dict[str, object]:
     if facts.n_classes % _TASKS:  # class-incremental tasks are equally large; these may differ by one class
         return {**raw, "scenario": {"kind": "i-blurry", "tasks": _TASKS, "disjoint_percent": 100}}
     return {**raw, "scenario": {"kind": "class-incremental", "tasks": _TASKS}}
+
+
+def streams(name: str, n_tasks: int) -> list[ScenarioSpec]:
+    """The scenarios that own:NAME allows, in `n_tasks` tasks where their number can be chosen. Public facts alone."""
+    facts, card = datasets.facts(name), datasets.card(name)
+    found = []
+    for kind, scenario in scenarios.CARDS.items():
+        if scenario.needs_values and card.kind in ("text", "tagged"):
+            continue
+        if scenario.has_clients if card.has_people else card.kind == "tagged" and not scenario.has_clients:
+            continue
+        chosen: dict[str, object] = {"tasks": n_tasks} if "tasks" in scenario.settings.model_fields else {}
+        if kind == "source-incremental":
+            chosen["order"] = facts.sources or None
+        if scenario.has_clients:
+            chosen["clients"] = _CLIENTS
+        settings = scenario.settings.model_validate({"kind": kind, **chosen})
+        with suppress(BadInput):
+            scenarios.check(settings, facts.n_classes, facts.sources)
+            found.append(settings)
+    return found
 
 
 def _label_share(privacy: PrivacySpec, class_size: int) -> float:

@@ -11,9 +11,9 @@ from streamlit.delta_generator import DeltaGenerator
 from dpcl_core.data import intake, schema
 from dpcl_core.data.intake import Asked
 from dpcl_core.errors import BadInput
-from pages.parts.own_data import kept, looking, ownership, schema_form, upload
-from pages.parts.shell import layout, state, style, visitor
-from pages.parts.shell.figure_card import CONFIG
+from dpcl_core.spec import ScenarioSpec
+from pages.parts.own_data import kept, looking, schema_form, stream_choice, upload
+from pages.parts.shell import layout, ownership, state, visitor
 from pages.parts.shell.header import header
 from pages.parts.shell.text import plain
 
@@ -24,8 +24,10 @@ _KINDS: Final = {
     "image": "pictures", "text": "texts", "tagged": "sentences with entities", "table": "a table of features",
     "embedding": "embeddings", "sensor": "windows of sensors",
 }  # fmt: skip
-_PLAN: Final = "The public plan alone: how many of your examples a task has is private, and no budget covers counting them."
 _FEATURES: Final = "own-features-of"
+_MOVES: Final = """Another person column, or a larger share, makes other rows public. Those that were public before stay
+known: what was shown of them cannot be taken back."""
+_IF_DATA: Final = "(if it is a row of data, say so)"
 _FIELDS: Final = {
     "--data": "File", "--target": "Target", "--person": "Person", "--text": "Text", "--source": "Source", "--time": "Time",
 }  # fmt: skip
@@ -36,8 +38,9 @@ def page() -> None:
     """The page."""
     header("Your data", "What would private learning make of your own data?", help_text=HELP)
     side, answer = layout.controls_and_answer()
+    edited = kept.edited()
     with side:
-        path = upload.choose()
+        path = upload.choose() if edited is None else kept.folder(edited)
         st.caption(ownership.WHERE)
     with answer:
         if path is None:
@@ -46,21 +49,28 @@ def page() -> None:
                 "would learn."
             )
         else:
-            _file(path, side)
+            _file(path, edited, side)
         kept.listing()
 
 
-def _file(path: Path, side: DeltaGenerator) -> None:
-    """Draws the form of a file in `side`; then what was understood, and the button that keeps the file."""
+def _file(path: Path, edited: str | None, side: DeltaGenerator) -> None:
+    """Draws the form of a file in `side`; then what was understood, and the button that keeps the file.
+
+    `edited`: the kept data whose schema is changed.
+    """
+    start = schema.Schema() if edited is None else intake.kept(edited)[1]
     try:
         with side:
-            fields = _schema(path)
-        if fields is not None and fields.columns.target is None and intake.columns(path):
+            fields = _schema(path, start, is_kept=edited is not None)
+        if fields is schema_form.UNCLEAR:
+            st.info("The first line holds numbers, so it may be a row of data. Say which it is.")
+            return
+        if fields is not None and fields.columns.target is None and intake.columns(path, fields.first_line):
             st.info("Choose the target: the column to predict.")
             return
         asked = Asked(instead=fields)
         with st.spinner("Reading ..."):
-            looked = looking.looked(path, asked, style.is_dark())
+            looked = looking.looked(path, asked)
     except BadInput as refused:
         st.error(plain(_in_words(refused)))
         return
@@ -68,43 +78,49 @@ def _file(path: Path, side: DeltaGenerator) -> None:
         st.session_state[_FEATURES] = str(path), looked.features
         st.rerun()  # the form can now offer them
     _understood(looked)
+    scenario = stream_choice.draw(looked)
+    if edited is not None and fields is not None and schema_form.moves_rows(start, fields):
+        st.warning(_MOVES)
     with st.container(horizontal=True):
-        if st.button("Keep these data for runs", type="primary", key="own-keep"):
-            with intake.taken_in(path, asked, visitor.digest()) as name:
-                upload.discard()
-            st.session_state["own-kept"] = name
+        title = "Keep these data for runs" if edited is None else "Keep with this schema"
+        if st.button(title, type="primary", key="own-keep", disabled=edited is not None and fields == start):
+            _keep(path, asked, edited, scenario)
         if fields is not None:
             content = schema.written(fields, looked.features)
             st.download_button("schema.toml", content, "schema.toml", key="own-schema", on_click="ignore")
-    if kept_as := st.session_state.get("own-kept"):
-        st.success(f"Kept as {plain(kept_as)}.")
 
 
-def _schema(path: Path) -> schema.Schema | None:
-    """The schema of the form; None where a schema lies beside the file. Raises BadInput."""
+def _keep(path: Path, asked: Asked, edited: str | None, scenario: ScenarioSpec) -> None:
+    """Keeps the file, or another copy of the data that are edited, and says under which name."""
+    with intake.taken_in(path, asked, visitor.digest(), is_apart=ownership.is_shared(), of=edited) as name:
+        upload.discard()
+    kept.done(name, edited, scenario)
+    st.rerun()
+
+
+def _schema(path: Path, start: schema.Schema, *, is_kept: bool) -> schema.Schema | None:
+    """The schema of the form, at first `start`; None where a schema lies beside the file. Raises BadInput."""
     beside = intake.schema_beside(path)
-    if beside.exists():
+    if beside.exists() and not is_kept:
         st.markdown(f"Its schema is read from {plain(beside.name)}, which lies beside it.")
         return None
     known, features = st.session_state.get(_FEATURES, ("", ()))
-    return schema_form.form(intake.columns(path) if path.is_file() else [], features if known == str(path) else ())
+    start = schema_form.with_first_line(start, intake.first_line(path), str(path), is_kept=is_kept)
+    if start is schema_form.UNCLEAR:
+        return start
+    columns = intake.columns(path, start.first_line)
+    return schema_form.form(columns, features if known == str(path) else (), start, str(path))
 
 
 def _understood(looked: looking.Looked) -> None:
-    """Draws the columns, what is assumed, and the stream."""
+    """Draws the columns, and what is assumed."""
     with layout.card("own-understood"):
         st.markdown(f"**What was understood: {_KINDS[looked.kind]}**")
         if looked.columns:
             rows = [tuple(map(plain, (one.name, one.use, one.read_as))) for one in looked.columns]
             layout.table(("column", "used as", "read as"), rows, names=3)
         for sentence in looked.assumed:
-            st.markdown(f"- {plain(sentence)}")
-    if looked.picture is not None:
-        with layout.card("own-stream"):
-            st.markdown(f"**The stream.** {plain(looked.picture.finding)}")
-            picture = looked.picture
-            st.plotly_chart(picture.figure, theme=None, width="stretch", key="own-chart", config=CONFIG, alt=picture.finding)
-            st.caption(_PLAN)
+            st.markdown(f"- {plain(sentence.replace(schema.NO_HEADER, _IF_DATA))}")
 
 
 def _in_words(refused: BadInput) -> str:
@@ -113,7 +129,7 @@ def _in_words(refused: BadInput) -> str:
     for option, title in _FIELDS.items():
         if refused.field == option:
             sentence = title + sentence.removeprefix(option)
-    return sentence
+    return sentence.replace(schema.NO_HEADER, _IF_DATA)
 
 
 if __name__ == "__main__":

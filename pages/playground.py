@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -161,7 +161,7 @@ def _data(view: View, source: Source | None) -> str | None:
 
 
 @st.cache_data(ttl=5, show_spinner=False)
-def _finished(where: tuple[str, str]) -> dict[str, str]:
+def _finished(where: tuple[str, str, str]) -> dict[str, str]:
     """Names of the finished runs of the cosine classifier; cached briefly so that a drag does not read the store."""
     runs = (run for run in state.store().list_runs(200) if run.status == "finished")
     readable = ((run, run.readable_spec) for run in runs)
@@ -316,7 +316,7 @@ def _classes(states: dict[str, State], now: State) -> None:
 def _show(picture: Picture, states: dict[str, State], key: str, table: pd.DataFrame) -> None:
     if len(states) > 1:
         legend = "; ".join(f"{name} is {one.name}" for name, one in states.items())
-        picture = replace(picture, finding=f"{picture.finding} Here {legend}.")
+        picture = picture.saying(f"{picture.finding} Here {legend}.")
     figure_card.show(picture, _provenance(states), key=f"play-{key}", table=table, share=st.query_params.to_dict())
 
 

@@ -73,7 +73,7 @@ def page() -> None:
         return
     values = _controls(view, runs)
     view.commit(values, CODEC)
-    _queue(store.unfinished())
+    _queue()
     is_active = any(not run.is_over for run in runs)
     st.fragment(state.guarded(_list), run_every=2.0 if is_active else None)(values, is_active)
 
@@ -94,13 +94,14 @@ def _controls(view: View, runs: list[Run]) -> dict[str, object]:
     return {"status": tuple(picked), "sort": sort, "search": search, "run": view["run"]}
 
 
-def _queue(unfinished: list[Run]) -> None:
+def _queue() -> None:
     """Draws one line per device: the current run or tuning, and the number of waiting ones."""
-    for device in sorted({run.device for run in unfinished}):
-        here = [run for run in unfinished if run.device == device]
-        busy = next((run for run in here if run.status != "queued"), None)
-        waiting = sum(run.status == "queued" for run in here)
-        what = f"{busy.status} “{plain(busy.name)}”" if busy is not None else "free"
+    unfinished = state.store().unfinished()
+    for device, (n_active, waiting) in state.store().queues().items():
+        busy = next((run for run in unfinished if run.device == device and run.status != "queued"), None)
+        what = "free" if not n_active else "a run of another visitor"
+        if busy is not None:
+            what = f"{busy.status} “{plain(busy.name)}”"
         st.caption(f"Queue on {device}: {what}; {waiting} waiting.")
 
 

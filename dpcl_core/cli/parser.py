@@ -62,6 +62,10 @@ def build() -> Parser:
             ("time", "the date of a row; months are tasks"),
         ):
             sub.add_argument(f"--{role}", metavar="COLUMN", help=f"the column of {what}" if role != "time" else what)
+        sub.add_argument(
+            "--no-header", action="store_const", const="data",
+            help="the first line of a CSV or TSV file is data: columns are called column1, column2, ...",
+        )
         sub.add_argument("--per-person", type=int, metavar="N", help="how many rows of a person count (default 1)")
 
     choices = ("methods", "datasets", "backbones", "scenarios", "presets")

@@ -14,7 +14,7 @@ from dpcl_core.spec import RunSpec
 if TYPE_CHECKING:
     from dpcl_core.data.intake import Asked
 
-_OF_A_FILE = ("target", "text", "source", "person", "time", "per_person")  # options beside --data
+_OF_A_FILE = ("target", "text", "source", "person", "time", "per_person", "no_header")  # options beside --data
 
 
 def spec_of(options: argparse.Namespace) -> RunSpec:
@@ -43,7 +43,8 @@ def asked_of(options: argparse.Namespace) -> Asked:
     from dpcl_core.data.intake import Asked
     from dpcl_core.data.schema import Columns
 
-    return Asked(Columns(**{role: getattr(options, role) for role in Columns.model_fields}), options.per_person)
+    columns = Columns(**{role: getattr(options, role) for role in Columns.model_fields})
+    return Asked(columns, options.per_person, options.no_header)
 
 
 def spec_of_stored(options: argparse.Namespace) -> RunSpec:

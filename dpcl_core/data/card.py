@@ -58,7 +58,8 @@ class DatasetCard:
     only the file has them, or every part can have every class. `made_per_source`: texts per source of a corpus generated on
     this computer, 0 for data that are read. `may_show`: texts are synthetic or a public benchmark, so that pages may show
     them token by token. Of a table alone: `roles` has the file's column of each role (`sheets.CANONICAL`), `features` what a
-    schema declares of the others, `per_person` how many rows of one person count at most, where a column names the person.
+    schema declares of the others, `per_person` how many rows of one person count at most, where a column names the person;
+    `has_names`: the first line of a CSV or TSV file names its columns.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -91,6 +92,7 @@ class DatasetCard:
     roles: tuple[tuple[str, str], ...] = ()
     features: tuple[Feature, ...] = ()
     per_person: int = 1
+    has_names: bool = True
 
     @property
     def has_people(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -76,8 +76,12 @@ def _rows(card: DatasetCard, paths: tuple[Path, ...]) -> Iterator[bytes]:
 
 
 def _cells(path: Path, card: DatasetCard) -> Iterator[bytes]:
-    """The bytes of all cells of each row that a reader can use, with the length of each before it."""
-    table = sheets.columns_of(path, card, (), None, is_private=True)
+    """The bytes of all cells of each row that a reader can use, with the length of each before it.
+
+    In the order of the file's own names: which column is the target changes no coin. Else a second schema of the same file
+    would make other rows public.
+    """
+    table = sheets.columns_of(path, replace(card, roles=()), (), None, is_private=True)
     plain = [_plain(table[name], card) for name in sorted(table.column_names)]
     for cells in zip(*(_of_column(column) for column in plain if column is not None), strict=True):
         yield b"".join(len(cell).to_bytes(8, "little") + cell for cell in cells)

@@ -2,12 +2,11 @@
 
 What people have: a table with columns of their own names, pictures in a folder for each class (or a zip of that), sentences
 in CoNLL form, embeddings in NPZ. A copy of it is kept in the home as `own:NAME`, beside a schema of what was said of it.
-The name depends on where the file lies and on what was said of it, never on what it holds.
+The name depends on where the file lies and on its schema, never on what it holds.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import stat
@@ -18,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
+from typing import Literal
 
 from pydantic import ValidationError
 
@@ -42,21 +42,24 @@ _KEPT = ("public.txt", "synthetic.txt")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is said of a file: the columns with a role, and how many rows of a person count (None: as its schema says).
+    """What is said of a file: the columns with a role, how many rows of a person count, and what the first line is (None: as
+    its schema says).
 
     `instead`: a schema in the place of the one beside the file.
     """
 
     columns: schema.Columns = field(default_factory=schema.Columns)
     per_person: int | None = None
+    first_line: Literal["names", "data"] | None = None
     instead: schema.Schema | None = None
 
     def on(self, fields: schema.Schema) -> schema.Schema:
         """The schema with this in the place of its own. Raises BadInput for a number that is not allowed."""
         said = {role: column for role, column in self.columns if column is not None}
         changed = {**fields.model_dump(), "columns": {**fields.columns.model_dump(), **said}}
-        if self.per_person is not None:
-            changed["per_person"] = self.per_person
+        for name in ("per_person", "first_line"):
+            if (value := getattr(self, name)) is not None:
+                changed[name] = value
         try:
             return schema.Schema.model_validate(changed)
         except ValidationError as error:
@@ -81,22 +84,32 @@ def named(given: str, asked: Asked) -> Iterator[str]:
 
 
 @contextmanager
-def taken_in(path: Path, asked: Asked, owner: str = "") -> Iterator[str]:
+def taken_in(path: Path, asked: Asked, owner: str = "", *, is_apart: bool = False, of: str | None = None) -> Iterator[str]:
     """Within this context the file or folder is own:NAME, a copy that is kept under this name at the end.
 
-    A copy taken in before from the same place is replaced. Raises BadInput for what cannot be used, with what to change;
-    then, and after any error within the context, nothing is kept. `owner`: a digest of the token of the visitor who asks.
+    A copy taken in before from the same place with the same schema is replaced. Raises BadInput for what cannot be used,
+    with what to change; then, and after any error within the context, nothing is kept. `owner`: a digest of the token of the
+    visitor who asks. `is_apart`: neither the name nor the count of looks depends on what others have brought. `of`: the
+    own:NAME of which this is a copy with another schema.
     """
+    from dpcl_core.data import marks, outline  # imported late, like pyarrow
+
     root = paths.home() / "data"
     with _trouble(path):
         root.mkdir(parents=True, exist_ok=True)
     with _staged(path, asked, root) as staged:
-        origin = _origin(path, asked)
-        name = next(free for free in _numbered(staged.name) if _is_free(free, root, origin))
+        origin = _origin(path, (staged / schema.NAME).read_text(encoding="utf-8"))
+        stem = staged.name if of is None else of.removeprefix("own:")
+        stem = f"{stem}-{owner[:6]}" if is_apart and of is None else stem
+        name = next(free for free in _numbered(stem) if _is_free(free, root, origin))
+        with files.only_in(staged.parent), _trouble(path):
+            card = catalog.card(f"own:{staged.name}")
+            known = marks.of(outline.outline(card, files.find(card)), owner if is_apart else "")
         with _trouble(path):
             folder = staged.rename(staged.parent / "kept" / name)
             (folder / _ORIGIN).write_text(origin, encoding="ascii")
             (folder / own.OWNER).write_text(owner, encoding="ascii")
+            marks.write(folder, known if of is None else known | marks.kept(of))
         with files.only_in(folder.parent):
             yield f"own:{name}"
         with _trouble(path):
@@ -105,14 +118,49 @@ def taken_in(path: Path, asked: Asked, owner: str = "") -> Iterator[str]:
             folder.rename(root / name)
 
 
-def columns(path: Path) -> list[str]:
-    """The columns of a table as its file calls them; none for other data. Raises BadInput for a damaged file."""
+def columns(path: Path, first_line: Literal["names", "data"] = "names") -> list[str]:
+    """The columns of a table, or of the first one in a folder, as its file calls them; none for other data.
+
+    Raises BadInput for a damaged file.
+    """
     from dpcl_core.data import sheets  # imported late, like pyarrow
 
-    suffix = _ALIKE.get(path.suffix.lower(), path.suffix.lower())
-    if suffix not in (*sheets.LINES, ".parquet"):
-        return []
-    return sheets.header(path, catalog.DatasetCard(f"own:{_slug(path)}", _slug(path), "", "", "", 0, 0, 0))
+    has_names, table = first_line == "names", _table(path)
+    card = catalog.DatasetCard(f"own:{_slug(path)}", _slug(path), "", "", "", 0, 0, 0, has_names=has_names)
+    return [] if table is None else sheets.header(table, card)
+
+
+def first_line(path: Path) -> Literal["names", "unclear", "none"]:
+    """What the first line of a table seems to be; "unclear": it holds values, "none": no line of this form names columns.
+
+    Raises BadInput for a damaged file.
+    """
+    from dpcl_core.data import sheets  # imported late, like pyarrow
+
+    table = _table(path)
+    if table is None or _ALIKE.get(table.suffix.lower(), table.suffix.lower()) not in sheets.DELIMITED:
+        return "none"
+    try:
+        return "unclear" if sheets.is_unclear(table) else "names"
+    except BadInput:  # two columns of one name, which a row may well have
+        return "unclear"
+
+
+def _table(path: Path) -> Path | None:
+    """A file that is a table, or the first one in a folder."""
+    from dpcl_core.data import sheets  # imported late, like pyarrow
+
+    inside = sorted(path.iterdir()) if path.is_dir() else [path]
+    forms = (*sheets.LINES, ".parquet")
+    return next((one for one in inside if _ALIKE.get(one.suffix.lower(), one.suffix.lower()) in forms), None)
+
+
+def kept(name: str) -> tuple[Path, schema.Schema]:
+    """The folder of own:NAME, which was taken in, and its schema. Raises BadInput for data that were not."""
+    folder = _home_of(name)
+    if not was_taken_in(name):
+        raise BadInput(FIELD, name, "was put on this computer by hand: edit the schema in its folder")
+    return folder, schema.parsed(folder / schema.NAME, f"{name}/{schema.NAME}")
 
 
 def was_taken_in(name: str) -> bool:
@@ -173,8 +221,10 @@ def _check(path: Path, name: str) -> None:
         if table.suffix in (*sheets.LINES, ".parquet") and card.kind in ("text", "table", "embedding"):
             columns = sheets.header(table, card)
             if LABEL_COLUMN not in columns:
-                listed = ", ".join(columns[:12]) + (" ..." if len(columns) > 12 else "")
-                raise BadInput("--target", "nothing", f"must name the column of labels, one of {listed}")
+                listed = "one of " + ", ".join(columns[:12]) + (" ..." if len(columns) > 12 else "")
+                if card.has_names and table.suffix in sheets.DELIMITED and sheets.is_unclear(table):
+                    listed = f"which the first line must do, too; it holds values {schema.NO_HEADER}"
+                raise BadInput("--target", "nothing", f"must name the column of labels, {listed}")
         load.load(DataSpec(dataset=name), undeclared=True)
     except DataMissing as missing:
         raise BadInput(FIELD, path.name, FORMS) from missing
@@ -196,7 +246,8 @@ def _with_usual(fields: schema.Schema, folder: Path) -> schema.Schema:
     tables = [path for path in folder.iterdir() if path.suffix in (*sheets.LINES, ".parquet")]
     if not tables or fields.columns.target is not None:
         return fields
-    card = catalog.DatasetCard(f"own:{folder.name}", folder.name, "", "", "", 0, 0, 0)
+    has_names = fields.first_line == "names"
+    card = catalog.DatasetCard(f"own:{folder.name}", folder.name, "", "", "", 0, 0, 0, has_names=has_names)
     names = sheets.header(sorted(tables)[0], card)
     usual = {role: name for role, name in (("target", "label"), ("text", "text")) if name in names}
     is_other = "target" not in usual or {*IMAGE_COLUMNS, WINDOW_COLUMN} & set(names)
@@ -327,9 +378,8 @@ def _numbered(name: str) -> Iterator[str]:
         number += 1
 
 
-def _origin(path: Path, asked: Asked) -> str:
-    """Which place, and what was said of it: a digest, so that no path is kept."""
-    said = json.dumps([asked.columns.model_dump(), asked.per_person])
+def _origin(path: Path, said: str) -> str:
+    """Which place, and the schema of what lies there: a digest, so that no path is kept."""
     return sha256(f"{path.resolve()}\n{said}".encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -12,12 +12,15 @@ from dpcl_core.errors import BadInput
 OWNER = ".owner"  # beside the data: a digest of the token of the visitor who took them in; empty: from a terminal
 
 
-def owner(name: str) -> str:
-    """The digest of the owner's token of own:NAME; empty for data that belong to the whole computer."""
-    for root in files.roots(catalog.card(name)):
-        with suppress(OSError):
-            return (root / name.removeprefix("own:") / OWNER).read_text(encoding="ascii")
-    return ""
+def owner(name: str) -> str | None:
+    """The digest of the owner's token of own:NAME; empty for data of the whole computer, None where there are none."""
+    for root in files.roots(catalog.card("own:any")):
+        folder = root / name.removeprefix("own:")
+        if folder.parent == root and folder.is_dir():
+            with suppress(OSError):
+                return (folder / OWNER).read_text(encoding="ascii")
+            return ""
+    return None
 
 
 def names() -> list[str]:

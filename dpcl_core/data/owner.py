@@ -115,7 +115,8 @@ def report(named: str, asked: Asked = _NOTHING) -> Report:
         n_black = _n_black(load.load(DataSpec(dataset=name), undeclared=True).train.images) if card.kind == "image" else 0
         reasons = Counter(one.allowed for one in refused)
         first = {one.allowed: one.field for one in reversed(refused)}
-        if n_skipped := sum(sheets.n_skipped(path) for path in data_files.train if path.suffix in sheets.LINES):
+        lines = [path for path in data_files.train if path.suffix in sheets.LINES]
+        if n_skipped := sum(sheets.n_skipped(path, card.has_names) for path in lines):
             reasons[_SKIPPED] = n_skipped
             first[_SKIPPED] = "a line that is no row of the table"
     labels = outlined.open_train.labels[outlined.open_train.labels >= len(outlined.classes)] - len(outlined.classes)

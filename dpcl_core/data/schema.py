@@ -17,6 +17,7 @@ from dpcl_core.errors import BadInput, first_of
 from dpcl_core.spec import Spec
 
 NAME = "schema.toml"
+NO_HEADER = "(if it is a row of data: --no-header)"
 _MAX_BYTES = 2**20
 
 
@@ -66,6 +67,9 @@ class Schema(Spec):
     kind: Literal["text", "table", "embedding"] | None = Field(
         None, description="What a table holds; empty: texts if there is a column of texts, else features."
     )
+    first_line: Literal["names", "data"] = Field(
+        "names", description="What the first line of a CSV or TSV file is. data: columns are called column1, column2, ..."
+    )
     columns: Columns = Columns()
     features: dict[str, Declared] = Field({}, description="The features of a table by column; empty: every column.")
     per_person: Annotated[int, Field(ge=1, le=1000)] = Field(
@@ -95,7 +99,8 @@ def with_columns(card: DatasetCard, schema_fields: Schema) -> DatasetCard:
         Feature(name, one.low, one.high, one.categories, one.text) for name, one in schema_fields.features.items()
     )
     roles = tuple((role, column) for role, column in schema_fields.columns if column is not None)
-    return replace(card, roles=roles, features=features, per_person=schema_fields.per_person)
+    has_names = schema_fields.first_line == "names"
+    return replace(card, roles=roles, features=features, per_person=schema_fields.per_person, has_names=has_names)
 
 
 def written(fields: Schema, undeclared: Sequence[str] = ()) -> str:
@@ -124,6 +129,9 @@ def written(fields: Schema, undeclared: Sequence[str] = ()) -> str:
         lines.append(f"held_out = {fields.held_out!r}")
     if fields.kind is not None:
         lines.append(f"kind = {_quoted(fields.kind)}")
+    if fields.first_line == "data":
+        lines.append("# The first line of the file is a row of data: columns are called column1, column2, ...")
+        lines.append('first_line = "data"')
     if fields.columns.person is not None:
         lines += ["# How many rows of one person count; others are left out.", f"per_person = {fields.per_person}"]
     if roles := [f"{role} = {_quoted(column)}" for role, column in fields.columns if column is not None]:
@@ -145,6 +153,21 @@ def written(fields: Schema, undeclared: Sequence[str] = ()) -> str:
         for name in undeclared:
             lines += [f"# [features.{_quoted(name)}]", "# low = 0", "# high = 100   # or categories = [...], or text = true"]
     return "\n".join(lines) + "\n"
+
+
+def in_words(fields: Schema) -> str:
+    """What a schema says, in one line; empty where it says nothing."""
+    said = ["first line: data"] if fields.first_line == "data" else []
+    said += [f"{role}: {column}" for role, column in fields.columns if column is not None]
+    if fields.columns.person is not None and fields.per_person > 1:
+        said.append(f"{fields.per_person} rows of a person count")
+    listed = (("label", fields.classes), ("source", fields.sources), ("feature", tuple(fields.features)))
+    said += [f"{len(names):,} {what}{'s' * (len(names) != 1)} declared" for what, names in listed if names]
+    if fields.n_train is not None:
+        said.append(f"about {fields.n_train:,} training examples")
+    if fields.held_out is not None:
+        said.append(f"{fields.held_out:.0%} public")
+    return " · ".join(said)
 
 
 def _quoted(word: str) -> str:

@@ -21,12 +21,14 @@ import pyarrow.parquet as pq
 
 from dpcl_core.data import arrays
 from dpcl_core.data.card import DatasetCard
+from dpcl_core.data.schema import NO_HEADER
 from dpcl_core.errors import BadInput
 
 # The names under which readers find a column, whatever the file calls it.
 CANONICAL = {"target": "label", "text": "text", "source": "domain", "person": "person key", "time": "time key"}
 PERSON, TIME = CANONICAL["person"], CANONICAL["time"]
-LINES = (".csv", ".tsv", ".jsonl")
+DELIMITED = (".csv", ".tsv")
+LINES = (*DELIMITED, ".jsonl")
 TYPED = (".parquet", ".npz")
 MAX_COLUMNS = 4096
 MAX_BYTES = 4 * 2**30
@@ -91,7 +93,15 @@ def parquet_file(path: Path, shown: str) -> Iterator[pq.ParquetFile]:
 def header(path: Path, card: DatasetCard) -> list[str]:
     """The names of a file's columns in its order, as readers use them. Raises BadInput for an unusable header."""
     shown = shown_name(card, path)
-    return _renamed(_names(path, shown), card, shown)
+    return _renamed(_names(path, shown, card.has_names), card, shown)
+
+
+def is_unclear(path: Path) -> bool:
+    """Whether the first line of a CSV or TSV file holds values, so that it may be a row and name nothing.
+
+    Raises BadInput for an unusable first line.
+    """
+    return _looks_like_values(_names(path, path.name, True))
 
 
 def feature_names(path: Path, card: DatasetCard) -> list[str]:
@@ -117,7 +127,7 @@ def columns_of(
             table = _unpacked(_columns_read(path, file, [own[place] for place in chosen]), shown)
             table = _decodable(table).rename_columns([names[place] for place in chosen])
     else:
-        table = _read(path, shown, is_private)
+        table = _read_from(content_of(path, shown), path, shown, is_private, card.has_names)
         names = _renamed(table.column_names, card, shown)
         chosen = [place for place, name in enumerate(names) if wanted is None or name in wanted]
         table = table.select(chosen).rename_columns([names[place] for place in chosen])
@@ -130,7 +140,7 @@ def columns_of(
     return table
 
 
-def n_skipped(path: Path) -> int:
+def n_skipped(path: Path, has_names: bool) -> int:
     """Number of malformed lines of a file, for their owner only. Raises BadInput as reading it does."""
     if path.suffix in TYPED:
         return 0
@@ -146,18 +156,18 @@ def n_skipped(path: Path) -> int:
     with readable(path, path.name):
         as_they_are = pyarrow.csv.ConvertOptions(check_utf8=False)
         parsing = _parsing(_delimiter(content, path), skip)
-        pyarrow.csv.read_csv(pa.py_buffer(content), _reading(content), parsing, as_they_are)
+        pyarrow.csv.read_csv(pa.py_buffer(content), _reading(content, has_names), parsing, as_they_are)
     return len(skipped)
 
 
-def _names(path: Path, shown: str) -> list[str]:
+def _names(path: Path, shown: str, has_names: bool) -> list[str]:
     if path.suffix == ".parquet":
         with parquet_file(path, shown) as file:
             return list(file.schema_arrow.names)
     if path.suffix == ".npz":
         return arrays.names(path, shown)
     # The first line alone: cards are made of headers, and often.
-    return list(_read_from(_first_line(path, shown), path, shown, True).column_names)
+    return list(_read_from(_first_line(path, shown), path, shown, True, has_names).column_names)
 
 
 def _first_line(path: Path, shown: str) -> bytes:
@@ -169,16 +179,12 @@ def _first_line(path: Path, shown: str) -> bytes:
             return next((line for line in file if line.strip()), b"")
 
 
-def _read(path: Path, shown: str, is_private: bool) -> pa.Table:
-    return _read_from(content_of(path, shown), path, shown, is_private)
-
-
-def _read_from(content: bytes, path: Path, shown: str, is_private: bool) -> pa.Table:
+def _read_from(content: bytes, path: Path, shown: str, is_private: bool, has_names: bool) -> pa.Table:
     if path.suffix == ".jsonl":
         return _json_lines(content, shown, is_private)
     if path.suffix == ".npz":
         return arrays.table(content, shown)
-    return _delimited(content, path, shown, is_private)
+    return _delimited(content, path, shown, is_private, has_names)
 
 
 def _renamed(names: Sequence[str], card: DatasetCard, shown: str) -> list[str]:
@@ -189,7 +195,7 @@ def _renamed(names: Sequence[str], card: DatasetCard, shown: str) -> list[str]:
             listed = "" if _looks_like_values(names) else f": {', '.join(names[:12])}{' ...' if len(names) > 12 else ''}"
             allowed = f"must be a column of {shown}{listed}"
             if not listed:
-                allowed += ", whose first line must name the columns; this one holds values"
+                allowed += f", whose first line must name the columns; this one holds values {NO_HEADER}"
             raise BadInput(role, column, allowed)
     by_column = {column: CANONICAL[role] for role, column in roles.items()}
     taken = set(by_column.values())
@@ -197,8 +203,8 @@ def _renamed(names: Sequence[str], card: DatasetCard, shown: str) -> list[str]:
 
 
 def _looks_like_values(names: Sequence[str]) -> bool:
-    """Whether a first line holds values, which may be private, instead of names."""
-    return any(re.fullmatch(r"[-+]?\d+([.,]\d+)?", name.strip()) for name in names)
+    """Whether a first line holds a number or a date, so that it may be a private row instead of names."""
+    return any(re.fullmatch(r"[-+]?[\d.,:/ -]*\d([eE][-+]?\d+)?", name.strip()) for name in names)
 
 
 def _check_names(names: Sequence[str], shown: str) -> None:
@@ -206,7 +212,9 @@ def _check_names(names: Sequence[str], shown: str) -> None:
     if len(names) > MAX_COLUMNS:
         raise BadInput(shown, f"{len(names):,} columns", f"must have at most {MAX_COLUMNS:,} columns")
     if repeated := [name for name in names if names.count(name) > 1]:
-        raise BadInput(shown, f"two columns {repeated[0]}", "must name each column once")
+        is_unclear = _looks_like_values(names)
+        named = "two columns of one name" if is_unclear else f"two columns {repeated[0]}"
+        raise BadInput(shown, named, f"must name each column once {NO_HEADER if is_unclear else ''}".strip())
 
 
 def _columns_read(path: Path, file: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:
@@ -258,13 +266,13 @@ def _decodable(table: pa.Table) -> pa.Table:
     return table
 
 
-def _delimited(content: bytes, path: Path, shown: str, is_private: bool) -> pa.Table:
+def _delimited(content: bytes, path: Path, shown: str, is_private: bool, has_names: bool) -> pa.Table:
     """A CSV or TSV file, every column as text. Raises BadInput naming the error and its line.
 
-    `is_private`: nothing about its rows is reported. Rows with another number of values are skipped, and a value that is not
-    UTF-8 becomes null.
+    `has_names`: the first line names the columns; else they are called by their places. `is_private`: nothing about its rows
+    is reported. Rows with another number of values are skipped, and a value that is not UTF-8 becomes null.
     """
-    checked = content.partition(b"\n")[0] if is_private else content
+    checked = content.partition(b"\n")[0] if is_private and has_names else b"" if is_private else content
     try:
         checked.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -277,14 +285,16 @@ def _delimited(content: bytes, path: Path, shown: str, is_private: bool) -> pa.T
         raise BadInput(shown, f"{n_columns:,} columns", f"must have at most {MAX_COLUMNS:,} columns")
     parsing = _parsing(delimiter, (lambda _: "skip") if is_private else None)
     try:
-        opened = pyarrow.csv.open_csv(pa.py_buffer(content), read_options=_reading(content), parse_options=parsing)
+        reading = _reading(content, has_names)
+        opened = pyarrow.csv.open_csv(pa.py_buffer(content), read_options=reading, parse_options=parsing)
         names = opened.schema.names
         _check_names([name.strip() for name in names if name.strip()], shown)
         kinds = dict.fromkeys(names, pa.large_binary())
         as_bytes = pyarrow.csv.ConvertOptions(column_types=kinds, strings_can_be_null=False)
-        table = pyarrow.csv.read_csv(pa.py_buffer(content), _reading(content), parsing, as_bytes)
+        table = pyarrow.csv.read_csv(pa.py_buffer(content), reading, parsing, as_bytes)
+        called = names if has_names else [f"column{place}" for place in range(1, len(names) + 1)]
         # A column without a name, such as the row numbers that pandas writes, has nothing to be called by: it is left out.
-        columns = {name.strip(): table.column(place) for place, name in enumerate(names) if name.strip()}
+        columns = {name.strip(): table.column(place) for place, name in enumerate(called) if name.strip()}
         return pa.table({name: _legible(column.cast(pa.large_string())) for name, column in columns.items()})
     except (pa.ArrowException, UnicodeDecodeError, MemoryError) as error:
         # The message has only the row's number: its text may be private, and messages are stored.
@@ -320,9 +330,10 @@ def _parsing(delimiter: str, on_malformed_row: Callable[[object], Literal["skip"
     )
 
 
-def _reading(content: bytes) -> pyarrow.csv.ReadOptions:
+def _reading(content: bytes, has_names: bool) -> pyarrow.csv.ReadOptions:
     """Reads the whole file as one block, so that rows of any length fit and errors have row numbers."""
-    return pyarrow.csv.ReadOptions(use_threads=False, block_size=min(len(content) + 1, 2**31 - 1))
+    block = min(len(content) + 1, 2**31 - 1)
+    return pyarrow.csv.ReadOptions(use_threads=False, block_size=block, autogenerate_column_names=not has_names)
 
 
 def _json_lines(content: bytes, shown: str, is_private: bool) -> pa.Table:

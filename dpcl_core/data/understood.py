@@ -7,7 +7,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from dpcl_core.data import catalog, files, outline, sheets, table_files
+from dpcl_core.data import catalog, files, outline, schema, sheets, table_files
 from dpcl_core.data.card import HELD_OUT, DatasetCard, Feature, Kind
 from dpcl_core.data.files import DataFiles
 from dpcl_core.data.outline import Outline
@@ -53,7 +53,8 @@ def understood(card: DatasetCard, data_files: DataFiles, outlined: Outline) -> U
         if card.kind == "table":
             rows = table_files.public_rows(card, paths, outlined.test.rows, is_divided=is_divided)
         columns, undeclared, n_values = _columns(card, data_files, rows)
-    return Understood(card.kind, columns, undeclared, n_values, tuple(_assumed(card, outlined, undeclared, is_divided)))
+    assumed = [*_first_line(card, data_files), *_assumed(card, outlined, undeclared, is_divided)]
+    return Understood(card.kind, columns, undeclared, n_values, tuple(assumed))
 
 
 def of(name: str) -> Understood:
@@ -61,6 +62,17 @@ def of(name: str) -> Understood:
     card = catalog.card(name)
     data_files = files.find(card)
     return understood(card, data_files, outline.outline(card, data_files))
+
+
+def _first_line(card: DatasetCard, data_files: DataFiles) -> list[str]:
+    """What the first line of a CSV or TSV file was taken for."""
+    path = data_files.train[0]
+    if path.suffix not in sheets.DELIMITED or card.kind == "tagged":
+        return []
+    if not card.has_names:
+        return ["The first line is a row of data: columns are called column1, column2, and so on."]
+    doubt = f", though it holds numbers {schema.NO_HEADER}" if sheets.is_unclear(path) else ""
+    return [f"The first line names the columns{doubt}."]
 
 
 def _columns(

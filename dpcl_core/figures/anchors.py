@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Picture
+from dpcl_core.figures.picture import BREAK, Picture, bold
 
 
 def diagnostics(anchors: pd.DataFrame, *, chosen: int | None = None, dark: bool = False) -> Picture:
@@ -66,7 +66,7 @@ def signal_and_noise(statistics: pd.DataFrame, *, dark: bool = False) -> Picture
     means = statistics.groupby("statistic", sort=False)[["signal", "noise"]].mean()
     drowned = means.index[(means["noise"] > means["signal"])].tolist()
     inks, names = theme.ink(dark), means.index.tolist()
-    shown = [f"{name}<br><b>noise only</b>" if name in drowned else name for name in names]
+    shown = [f"{name}{BREAK}{bold('noise only')}" if name in drowned else name for name in names]
     positive = [value for value in means.to_numpy().ravel().tolist() if 0 < value < math.inf] or [1.0]
     floor, ceiling = min(positive) / 3, max(positive) * 6
     figure = theme.figure(

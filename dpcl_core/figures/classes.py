@@ -44,7 +44,7 @@ def class_bars(
                     "type": "data", "symmetric": False, "array": 100 * values.max(axis=0) - mean,
                     "arrayminus": mean - 100 * values.min(axis=0), "thickness": 1.2, "color": theme.ink(dark).soft,
                 },
-                hovertemplate=f"class %{{x}}, {name}: %{{y:.1f}} %<extra></extra>",
+                hovertemplate="class %{x}, %{fullData.name}: %{y:.1f} %<extra></extra>",
             )
         )  # fmt: skip
     name, first = next(iter(states.items()))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpcl_core import metrics
 from dpcl_core.events import References
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Picture, epsilon_label, epsilon_phrase, run_label
+from dpcl_core.figures.picture import BREAK, Picture, epsilon_label, epsilon_phrase, run_label
 from dpcl_core.figures.statistics import MIN_SEEDS, Interval, interval
 from dpcl_core.privacy.statement import Standing
 from dpcl_core.spec import LabelSetting
@@ -294,7 +294,7 @@ def _name_ends(
     heights = theme.spread_labels([100 * end.stats.mean for end in ends], gap, low + gap / 2, high)
     for curve, end, height in zip(curves, ends, heights, strict=True):
         figure.add_annotation(
-            x=end.task, y=height, text=curve.name.replace(_TOTAL, f",<br>{_TOTAL[2:]}"), showarrow=False,
+            x=end.task, y=height, text=curve.name.replace(_TOTAL, f",{BREAK}{_TOTAL[2:]}"), showarrow=False,
             font={"color": theme.readable(curve.colour, dark), "size": 12.5}, xanchor="left", align="left", xshift=9,
         )  # fmt: skip
 

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from dpcl_core.explorers import rand_index
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Picture, capital
+from dpcl_core.figures.picture import Picture, bold, capital
 
 _NEAR = 0.3  # of the axis: on a phone two names closer than this overlap
 _UNKNOWN = "The true groups of these entries are unknown, so agreement cannot be measured."
@@ -91,7 +91,7 @@ def matcher_bars(agreement: pd.DataFrame, *, dark: bool = False) -> Picture:
     figure.add_trace(
         go.Scatter(  # names are right of zero even where a bar goes left
             x=means["agreement"].clip(lower=0), y=names, mode="text", textposition="middle right", hoverinfo="skip",
-            text=[f"{'<b>' if mine else ''} {_number(value)}{'</b>' if mine else ''}"
+            text=[bold(f" {_number(value)}") if mine else f" {_number(value)}"
                   for value, mine in zip(means["agreement"], is_own, strict=True)],
             textfont={"color": inks.text}, cliponaxis=False,
         )

@@ -1,11 +1,20 @@
-"""The result of every figure builder, and the provenance line of its numbers."""
+"""The result of every figure builder, and the provenance line of its numbers.
+
+Plotly reads tags in every text that it draws, and names of classes, sources and columns come from files of the user's. So a
+picture draws all texts letter by letter but what a builder has made with `bold` and `BREAK`. Templates of hovers are left as
+they are: a builder writes no name into one, but refers to it (%{x}, %{fullData.name}).
+"""
 
 from __future__ import annotations
 
 import math
+import re
+import secrets
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from html import escape
+from typing import TYPE_CHECKING, Any
 
 from dpcl_core.spec import LABELS
 
@@ -13,6 +22,17 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from dpcl_core.privacy.statement import Standing
+
+
+_KEY = secrets.token_hex(8)  # which no name can hold: it is drawn anew in every process
+BREAK = f"{_KEY}br{_KEY}"
+_MARKUP = re.compile(f"{_KEY}(br|/?b){_KEY}")
+_TEMPLATES = ("hovertemplate", "texttemplate", "template")
+
+
+def bold(words: str) -> str:
+    """The words in bold, in a text of a figure."""
+    return f"{_KEY}b{_KEY}{words}{_KEY}/b{_KEY}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +44,32 @@ class Picture:
 
     figure: go.Figure
     finding: str
+
+    def __post_init__(self) -> None:
+        for part in (*self.figure.data, self.figure.layout):
+            said = part.to_plotly_json()
+            if (literal := _literal(said)) is not said:
+                part.update(literal, overwrite=True)
+
+    def saying(self, finding: str) -> Picture:
+        """The same figure, whose texts are literal already, with another finding."""
+        said = copy(self)
+        object.__setattr__(said, "finding", finding)
+        return said
+
+
+def _literal(part: Any) -> Any:
+    """A part of a figure in which texts are drawn letter by letter; the part itself where nothing changes."""
+    if isinstance(part, str):
+        return part if not {"<", "&"} & set(part) and _KEY not in part else _MARKUP.sub(r"<\1>", escape(part, quote=False))
+    if isinstance(part, dict):
+        changed = {key: part[key] if key in _TEMPLATES else _literal(part[key]) for key in part}
+        return changed if any(changed[key] is not part[key] for key in part) else part
+    kind = getattr(getattr(part, "dtype", None), "kind", "")
+    if isinstance(part, list | tuple) or kind == "O":
+        values = [_literal(one) for one in part]
+        return values if any(one is not other for one, other in zip(values, part, strict=True)) else part
+    return _literal(part.tolist()) if kind in ("U", "T") else part
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Picture, counted, epsilon_label, epsilon_phrase
+from dpcl_core.figures.picture import Picture, bold, counted, epsilon_label, epsilon_phrase
 
 _ROW = 24  # pixels
 _LEFT = 76  # pixels of the margin for budgets, above which the names begin: a phone has no room for them beside the marks
@@ -38,7 +38,7 @@ def published_and_ours(rows: pd.DataFrame, *, what: str, dark: bool = False) -> 
     )
     for name, height in headings.items():
         figure.add_annotation(
-            x=0, y=height, xref="paper", text=f"<b>{name}</b>", showarrow=False, xanchor="left", align="left",
+            x=0, y=height, xref="paper", text=bold(name), showarrow=False, xanchor="left", align="left",
             xshift=-_LEFT + 6, font={"color": inks.text},
         )  # fmt: skip
     _legend(figure, rows, inks)

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Picture
+from dpcl_core.figures.picture import Picture, bold
 
 Space = Literal["mean", "signature"]
 Extent = tuple[float, float, float, float]
@@ -110,7 +110,7 @@ def on_map(
             y=crosses[:, 1],
             mode="markers+text",
             marker={"symbol": "cross-thin", "size": size, "line": {"color": inks.text, "width": width}},
-            text=["" if place is None else f"<b>{name}</b>" for name, place in zip(names, places, strict=True)],
+            text=["" if place is None else bold(name) for name, place in zip(names, places, strict=True)],
             textposition=[place or "top center" for place in places],
             textfont={"color": inks.text},
             hovertext=names,
@@ -195,7 +195,7 @@ def margins(entries: pd.DataFrame, *, regret: bool = False, dark: bool = False) 
                 marker={"color": colour, "size": 9, "symbol": np.where(hollow, "circle-open", "circle").tolist()},
                 customdata=of["client"] + 1,
                 name=str(of["name"].iloc[0]),
-                hovertemplate=f"client %{{customdata}}, {of['name'].iloc[0]}: %{{y:.3f}}<extra></extra>",
+                hovertemplate="client %{customdata}, %{fullData.name}: %{y:.3f}<extra></extra>",
             )
         )
     least = rows.loc[rows[value].idxmin()]

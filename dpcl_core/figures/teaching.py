@@ -9,7 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Picture
+from dpcl_core.figures.picture import Picture, bold
 
 _HEIGHT, _LEGEND = 340, 56
 _BAR, _ABOVE = 30, 0.42  # pixels of a bar with its name; how far above the bar's middle the name stands
@@ -70,7 +70,7 @@ def bars(table: pd.DataFrame, x: Axis, finding: str, *, dark: bool = False) -> P
     )  # fmt: skip
     for place, name, value in zip(places, table["name"], table["value"], strict=True):
         figure.add_annotation(
-            text=f"{name}: <b>{x.shown(value)}</b>", xref="paper", x=0, xanchor="left", y=place + _ABOVE, yanchor="bottom",
+            text=f"{name}: {bold(x.shown(value))}", xref="paper", x=0, xanchor="left", y=place + _ABOVE, yanchor="bottom",
             align="left", showarrow=False, font={"color": theme.ink(dark).text, "size": 13},
         )  # fmt: skip
     return Picture(figure, finding)

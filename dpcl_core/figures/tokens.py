@@ -8,7 +8,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Picture
+from dpcl_core.figures.picture import BREAK, Picture
 
 _CHANCE = 0.5
 _UNLIKELY_END = "from the unlikely end"
@@ -27,7 +27,7 @@ def detection(table: pd.DataFrame, *, dark: bool = False) -> Picture:
     for index, (detector, name) in enumerate((("score", "the score"), ("pattern", "capital letter, @ or two digits"))):
         rows = table[table["detector"] == detector].set_index("group")["auroc"].reindex(groups)
         colour, texts = theme.colour_of_series(index, dark), [f"{value:.2f}" for value in rows]
-        names = [group.replace(" ", "<br>", 1) for group in groups]
+        names = [group.replace(" ", BREAK, 1) for group in groups]
         figure.add_trace(_bars(names, rows, name, colour, f"%{{x}}, {name}: %{{y:.3f}}", texts, index == 1, dark))
     figure.add_hline(y=_CHANCE, line={"color": theme.ink(dark).soft, "width": 1.5, "dash": "dot"})
     by = {(row.group, row.detector): row.auroc for row in table.itertuples()}

@@ -1,8 +1,9 @@
 """How often a person's own data were looked at: every launched run, tuning and audit in a store, and what they add up to.
 
 Each run's bound is about that run alone. Whoever tries several and shows the best one has used the data several times. What
-is counted is public: settings, under the name that the owner gave the data. A hash of the rows would tell neighbours apart.
-A new name stands for new data; that it does is the owner's word. Deleted runs are looks as well.
+is counted is public: settings, under the name of the data. Data under another name are the same if they share rows of their
+public test parts (`data.marks`); a hash of the private rows would tell neighbours apart. Deleted runs are looks as well, and
+so are runs on data that were deleted and came back.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import func, select
+from sqlalchemy import Connection, func, insert, select
 
 from dpcl_core import checks
+from dpcl_core.data import marks
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy.statement import shown
@@ -23,14 +25,17 @@ from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 
 _OWN = "own:"  # before the name that an owner gave a dataset
-_RULE = "Showing the best of several uses them all. Only new data, under a name of their own, start at one again."
+_COUNTED = ("runs", "models", "tuned", "audits", "epsilon", "delta")
+_RULE = "Showing the best of several uses them all. Only new data start at one again."
+_KNOWN = "Some were at data with the same rows, under another name or deleted since."
 
 
 @dataclass(frozen=True, slots=True)
 class Looks:
     """Looks at one dataset. `runs` with `models` in all; `tuned`: settings tried on it; `audits`: trainings repeated.
 
-    `epsilon`, `delta`: of all releases together, by basic composition; infinite where one of them has no bound.
+    `epsilon`, `delta`: of all releases together, by basic composition; infinite where one of them has no bound. `is_known`:
+    some of them were at data of another name, or deleted since, that share rows with these.
     """
 
     dataset: str
@@ -40,6 +45,7 @@ class Looks:
     audits: int
     epsilon: float
     delta: float
+    is_known: bool = False
 
     @property
     def sentence(self) -> str:
@@ -51,7 +57,8 @@ class Looks:
             return f"Nobody has looked at {self.dataset} yet: the first run is the first look."
         total = f"at most epsilon {shown(self.epsilon)}, delta {self.delta:.2g}"
         together = total if math.isfinite(self.epsilon) else "no bound, as one of them has none"
-        return f"Looks at {self.dataset} so far: {', '.join(counted)}. All of them together: {together}. {_RULE}"
+        known = f" {_KNOWN}" if self.is_known else ""
+        return f"Looks at {self.dataset} so far: {', '.join(counted)}.{known} All of them together: {together}. {_RULE}"
 
     def document(self) -> dict[str, str | int | float]:
         """As JSON."""
@@ -61,19 +68,35 @@ class Looks:
 
 
 def of(store: Store, dataset: str) -> Looks | None:
-    """The looks at a dataset so far; None for public ones, which nobody needs to count."""
+    """The looks so far at a dataset, and at data that share rows with it; None for public ones, which nobody counts."""
     if not dataset.startswith(_OWN):
         return None
+    known = marks.kept(dataset)
+    with store.reading() as connection:
+        found = of_names(connection, marks.sharing(dataset))
+        before = [row for row in connection.execute(select(tables.kept_looks)) if known.intersection(row.marks)]
+    added = {name: getattr(found, name) + sum(getattr(row, name) for row in before) for name in _COUNTED}
+    return Looks(dataset, **added, is_known=bool(before) or found.is_known)
+
+
+def of_names(connection: Connection, names: Sequence[str]) -> Looks:
+    """The looks at the datasets of these names by runs that are in the store."""
     others = select(tables.turns.c.run_id).union_all(select(tables.audits.c.id))
-    launched = select(tables.runs.c.spec).where(tables.names_dataset(dataset), tables.runs.c.started.is_not(None))
+    launched = select(tables.runs.c.spec).where(tables.dataset.in_(names), tables.runs.c.started.is_not(None))
     is_audit = tables.runs.c.id.in_(select(tables.audits.c.id))
     tried = select(tables.studies.c.settings, func.count(tables.trials.c.number)).outerjoin(tables.trials)
-    with store.reading() as connection:
-        specs = [_spec(text) for text in connection.scalars(launched.where(tables.runs.c.id.not_in(others)))]
-        audits = len(connection.scalars(launched.where(is_audit)).all())
-        studies = connection.execute(tried.group_by(tables.studies.c.id)).all()
-    tuned = sum(n for settings, n in studies if _is_on(settings, dataset))
-    return _added(dataset, specs, tuned, audits)
+    specs = [_spec(text) for text in connection.scalars(launched.where(tables.runs.c.id.not_in(others)))]
+    audits = len(connection.scalars(launched.where(is_audit)).all())
+    studies = connection.execute(tried.group_by(tables.studies.c.id)).all()
+    return _added(names, specs, sum(n for settings, n in studies if _is_on(settings, names)), audits)
+
+
+def keep(connection: Connection, dataset: str) -> None:
+    """Keeps the number of looks at data that are about to be deleted, so that it goes on if the same rows come back."""
+    found, known = of_names(connection, [dataset]), marks.kept(dataset)
+    counts = {name: getattr(found, name) for name in _COUNTED}
+    if known and any(counts.values()):
+        connection.execute(insert(tables.kept_looks).values(marks=sorted(known), **counts))
 
 
 def sentence(store: Store, dataset: str) -> str:
@@ -82,14 +105,17 @@ def sentence(store: Store, dataset: str) -> str:
     return "" if found is None else found.sentence
 
 
-def _added(dataset: str, specs: Sequence[RunSpec | None], tuned: int, audits: int) -> Looks:
+def _added(names: Sequence[str], specs: Sequence[RunSpec | None], tuned: int, audits: int) -> Looks:
     """A tuning on the data and an audit of a run have no bound: their numbers are read without noise."""
     epsilon, delta, models = 0.0, 0.0, 0
     for spec in specs:
         models += 0 if spec is None else spec.n_cells
         epsilon += math.inf if spec is None or not _is_bounded(spec) else sum(cell.epsilon for cell in spec.cells())
         delta += 0.0 if spec is None else spec.n_cells * spec.privacy.delta
-    return Looks(dataset, len(specs), models, tuned, audits, math.inf if tuned or audits else epsilon, delta)
+    has_no_bound = tuned or audits
+    dataset, *others = names
+    looked = any(spec is not None and spec.data.dataset in others for spec in specs)
+    return Looks(dataset, len(specs), models, tuned, audits, math.inf if has_no_bound else epsilon, delta, looked)
 
 
 def _is_bounded(spec: RunSpec) -> bool:
@@ -99,11 +125,11 @@ def _is_bounded(spec: RunSpec) -> bool:
     return is_proved and spec.labels != "data" and spec.privacy.noise == "release"
 
 
-def _is_on(settings: object, dataset: str) -> bool:
-    """Whether a tuning reads the private data of this name, not a public stand-in."""
+def _is_on(settings: object, names: Sequence[str]) -> bool:
+    """Whether a tuning reads the private data of one of these names, not a public stand-in."""
     if not isinstance(settings, dict) or settings.get("on") != "private":
         return False
-    return bool(settings.get("base", {}).get("data", {}).get("dataset") == dataset)
+    return settings.get("base", {}).get("data", {}).get("dataset") in names
 
 
 def _spec(text: str) -> RunSpec | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from sqlalchemy import Connection, delete, or_, select
 
 from dpcl_core.errors import BadInput
+from dpcl_core.runs import looks, tables
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.tables import ACTIVE, metadata, names_dataset, runs
+from dpcl_core.runs.tables import ACTIVE, metadata, runs
 
 
 def runs_on(store: Store, dataset: str) -> list[str]:
@@ -18,13 +19,14 @@ def runs_on(store: Store, dataset: str) -> list[str]:
 def purge(store: Store, dataset: str) -> int:
     """Deletes every run on a dataset with all that is stored of it; gives their number.
 
-    Raises BadInput while one is under way.
+    How many looks they were is kept (`looks.keep`). Raises BadInput while one is under way.
     """
     with store.writing() as connection:
         ids = _on(connection, dataset)
         under_way = connection.scalar(select(runs.c.id).where(runs.c.id.in_(ids), runs.c.status.in_(ACTIVE)))
         if under_way is not None:
             raise BadInput("run", under_way, "is under way on these data: stop it first")
+        looks.keep(connection, dataset)
         for table in reversed(metadata.sorted_tables):
             # Ids of studies, audits and sets are ids of runs, so that whatever refers to one of these goes with it.
             of_run = [column for column in table.c if column.foreign_keys and column.name != "room"]
@@ -36,4 +38,4 @@ def purge(store: Store, dataset: str) -> int:
 
 
 def _on(connection: Connection, dataset: str) -> list[str]:
-    return list(connection.scalars(select(runs.c.id).where(names_dataset(dataset)).order_by(runs.c.number)))
+    return list(connection.scalars(select(runs.c.id).where(tables.dataset == dataset).order_by(runs.c.number)))

@@ -15,14 +15,15 @@ import re
 import secrets
 import sqlite3
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, fields
 from hashlib import sha256
 from statistics import median
 from typing import Literal, cast, get_args
 
-from sqlalchemy import Connection, Row, Select, Update, and_, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, Update, and_, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from dpcl_core import checks, paths
@@ -30,7 +31,7 @@ from dpcl_core.errors import BadInput, FailureKind
 from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Note, from_json, to_json
 from dpcl_core.runs import database
 from dpcl_core.runs.process import Process
-from dpcl_core.runs.tables import ACTIVE, audits, cells, classifiers, events, runs, set_runs, turns
+from dpcl_core.runs.tables import ACTIVE, audits, cells, classifiers, dataset, events, runs, set_runs, turns
 from dpcl_core.spec import RunSpec
 
 Status = Literal["queued", "starting", "running", "stopping", "cancelled", "failed", "lost", "finished"]
@@ -103,6 +104,13 @@ class Store:
         with self._troubles():
             self._reads = database.open_database(self.url)
             self._writes = self._reads.execution_options(writes=True)
+        self._sees: Callable[[str], bool] | None = None
+
+    def seen_by(self, sees: Callable[[str], bool]) -> Store:
+        """The same store for somebody who sees runs on some datasets alone: `get` and lists have no others."""
+        view = copy(self)
+        view._sees = sees
+        return view
 
     # Making and reading runs
 
@@ -133,6 +141,14 @@ class Store:
     def unfinished(self) -> list[Run]:
         """Runs that are queued or under way, oldest first."""
         return self._runs(select(runs).where(runs.c.status.in_(("queued", *ACTIVE))).order_by(runs.c.number))
+
+    def queues(self) -> dict[str, tuple[int, int]]:
+        """By device, how many runs are under way and how many wait, those that are not seen included."""
+        is_active = runs.c.status.in_(ACTIVE)
+        counts = func.count().filter(is_active), func.count().filter(~is_active)
+        query = select(runs.c.device, *counts).where(runs.c.status.in_(("queued", *ACTIVE))).group_by(runs.c.device)
+        with self.reading() as connection:
+            return {device: (active, queued) for device, active, queued in connection.execute(query.order_by(runs.c.device))}
 
     def status(self, run_id: str) -> Status:
         """The state of a run, without the rest. Raises BadInput for an id that is malformed or unknown."""
@@ -310,12 +326,20 @@ class Store:
 
     def _runs(self, query: Select[*tuple[object, ...]]) -> list[Run]:
         with self.reading() as connection:
-            rows = connection.execute(query).all()
+            rows = connection.execute(query.where(*self._is_seen(connection))).all()
             open_rows = [row for row in rows if row.status in ("queued", *ACTIVE)]
             places = _places(connection) if open_rows else {}
             past = _past(connection, {row.workload for row in open_rows}) if open_rows else {}
         estimates = {row.id: _estimate(past.get((row.workload, row.device), []), row.n_cells) for row in open_rows}
         return [_run(row, places.get(row.id), estimates.get(row.id)) for row in rows]
+
+    def _is_seen(self, connection: Connection) -> list[ColumnElement[bool]]:
+        """The conditions that a run is seen."""
+        if self._sees is None:
+            return []
+        named = connection.scalars(select(dataset).distinct().where(dataset.startswith("own:")))
+        hidden = [name for name in named if not self._sees(name)]
+        return [dataset.not_in(hidden)] if hidden else []
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:

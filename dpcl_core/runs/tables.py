@@ -176,8 +176,20 @@ room_runs = Table(
     Column("name", String(40), nullable=False),
 )
 
+# What deleted data had been used for, known again by `marks` (`data.marks`): neither their name nor their owner is kept.
+kept_looks = Table(
+    "kept_looks",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("marks", JSON, nullable=False),  # list of str
+    Column("runs", Integer, nullable=False),
+    Column("models", Integer, nullable=False),
+    Column("tuned", Integer, nullable=False),
+    Column("audits", Integer, nullable=False),
+    Column("epsilon", Double, nullable=False),
+    Column("delta", Double, nullable=False),
+)
 
-def names_dataset(dataset: str) -> ColumnElement[bool]:
-    """The condition that a run's settings, as they are stored, name this dataset."""
-    named: ColumnElement[str] = type_coerce(runs.c.spec, JSON)["data", "dataset"].as_string()
-    return named == dataset
+
+# The dataset that a run's settings, as they are stored, name.
+dataset: ColumnElement[str] = type_coerce(runs.c.spec, JSON)["data", "dataset"].as_string()

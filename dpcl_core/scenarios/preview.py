@@ -41,7 +41,25 @@ def preview(data: DataSpec, scenario: ScenarioSpec, seed: int) -> Preview | None
     """
     is_own = datasets.card(data.dataset).is_own
     columns = labels.read(data, keyed=scenario.by_coin and not is_own)
-    return None if columns is None else _preview(columns, scenario, seed, is_own)
+    if columns is None:
+        return None
+    return planned(_plan(columns), scenario, seed) if is_own else _counted(columns, scenario, seed)
+
+
+def plan(data: DataSpec) -> Table | None:
+    """A dataset's classes and sources as a table without a real row; None where it would have to be downloaded.
+
+    Raises BadInput as `preview` does.
+    """
+    columns = labels.read(data, keyed=False)
+    return None if columns is None else _plan(columns)
+
+
+def planned(table: Table, scenario: ScenarioSpec, seed: int) -> Preview:
+    """The stream that a `plan` has, from public facts alone. Raises BadInput for a scenario that does not fit."""
+    stream = _opened(scenario, table, seed)
+    homes = tuple(tuple(np.unique(task.test.labels).tolist()) for task in stream.tasks)
+    return Preview(stream.classes, tuple(task.name for task in stream.tasks), homes, None)
 
 
 def tested(data: DataSpec, scenario: ScenarioSpec, seed: int) -> TaskStream | None:
@@ -53,10 +71,10 @@ def tested(data: DataSpec, scenario: ScenarioSpec, seed: int) -> TaskStream | No
     if columns is None:
         return None
     test = Examples(np.empty((len(columns.test.labels), 0)), columns.test.labels, sentences=columns.test.sentences)
-    plan = _plan(columns)
+    table = _plan(columns)
     if test.sentences is not None:  # words of sentences, whose score is the F1 of entities
-        plan = replace(plan, train=replace(plan.train, sentences=np.empty(0, dtype=test.sentences.dtype)))
-    return _opened(scenario, replace(plan, test=test, test_sources=columns.test.sources), seed)
+        table = replace(table, train=replace(table.train, sentences=np.empty(0, dtype=test.sentences.dtype)))
+    return _opened(scenario, replace(table, test=test, test_sources=columns.test.sources), seed)
 
 
 def classes_per_task(data: DataSpec, scenario: ScenarioSpec, seed: int) -> float | None:
@@ -69,21 +87,18 @@ def classes_per_task(data: DataSpec, scenario: ScenarioSpec, seed: int) -> float
 
 
 @lru_cache(maxsize=64)
-def _preview(columns: labels.Labels, scenario: ScenarioSpec, seed: int, is_own: bool) -> Preview:
-    plan = _opened(scenario, _plan(columns), seed)
-    counts, held = None, None
-    if not is_own:
-        train, test = (
-            Examples(np.empty((len(split.labels), 0)), split.labels, sentences=split.sentences, keys=split.keys)
-            for split in (columns.train, columns.test)
-        )
-        sources = columns.train.sources, columns.test.sources, columns.sources
-        table = Table(train, test, columns.classes, *sources, n_people=columns.n_train)
-        tasks = _opened(scenario, table, seed).tasks
-        counts = np.array([np.bincount(task.train.labels, minlength=len(plan.classes)) for task in tasks])
-        held = None if scenario.n_users is None else _held(tasks, scenario.n_users)
-    homes = tuple(tuple(np.unique(task.test.labels).tolist()) for task in plan.tasks)
-    return Preview(plan.classes, tuple(task.name for task in plan.tasks), homes, counts, held)
+def _counted(columns: labels.Labels, scenario: ScenarioSpec, seed: int) -> Preview:
+    shown = planned(_plan(columns), scenario, seed)
+    train, test = (
+        Examples(np.empty((len(split.labels), 0)), split.labels, sentences=split.sentences, keys=split.keys)
+        for split in (columns.train, columns.test)
+    )
+    sources = columns.train.sources, columns.test.sources, columns.sources
+    table = Table(train, test, columns.classes, *sources, n_people=columns.n_train)
+    tasks = _opened(scenario, table, seed).tasks
+    counts = np.array([np.bincount(task.train.labels, minlength=len(shown.classes)) for task in tasks])
+    held = None if scenario.n_users is None else _held(tasks, scenario.n_users)
+    return replace(shown, counts=counts, held=held)
 
 
 def _held(tasks: Sequence[Task], n_users: int) -> NDArray[np.int64]:

@@ -28,7 +28,7 @@ def test_a_table_is_mapped_kept_and_deleted(app: App, visit: Visit, tmp_path) ->
     expect(page.get_by_text("Kept as own:visits.")).to_be_visible()
     assert not list((app.home / "uploads").rglob("*.csv")), "the upload itself is gone"
 
-    page.get_by_role("link", name="Set up a run").click()
+    page.get_by_role("link", name="Set up a run with this stream").click()
     expect(page.get_by_role("heading", name="Train", exact=True)).to_be_visible()
     expect(page).to_have_url(re.compile("own(:|%3A)visits"))
     page.goto(f"{app.url}/data")

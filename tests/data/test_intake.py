@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpcl_core import paths
-from dpcl_core.data import catalog, files, intake, own
+from dpcl_core.data import catalog, files, intake, own, understood
 from dpcl_core.data.card import DatasetCard, Kind
 from dpcl_core.data.images import Images
 from dpcl_core.data.intake import Asked
@@ -101,6 +101,43 @@ def test_a_file_without_a_line_of_names_is_not_quoted(data_dir: Path, tmp_path: 
     error = used(path, Asked(Columns(target="species")))
     assert "whose first line must name the columns; this one holds values" in str(error)
     assert "Iris" not in str(error)
+    assert "--no-header" in str(error)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv"])
+def test_a_first_line_that_is_data_is_a_row_if_its_owner_says_so(ending: str, data_dir: Path, tmp_path: Path) -> None:
+    """Every row is then read, and the columns are called by their places; equal cells of the first row are no matter."""
+    path = tmp_path / f"iris{ending}"
+    rows = [f"{row % 9},{row % 9},{'Iris-setosa' if row % 2 else 'Iris-virginica'}" for row in range(200)]
+    path.write_text("\n".join(rows).replace(",", "," if ending == ".csv" else "\t"), encoding="utf-8")
+    assert intake.first_line(path) == "unclear"
+    refused = used(path, Asked(Columns(target="column3")))
+    assert "two columns of one name: must name each column once (if it is a row of data: --no-header)" in str(refused)
+    assert used(path, Asked(Columns(target="column3"), first_line="data")) is None
+    found = load(DataSpec(dataset="own:iris"))
+    assert (len(found.train) + len(found.test), found.classes) == (200, ("Iris-setosa", "Iris-virginica"))
+    assert "columns are called column1, column2" in understood.of("own:iris").assumed[0]
+    assert intake.columns(path, "data") == ["column1", "column2", "column3"]
+
+
+def test_what_the_first_line_was_taken_for_is_said(data_dir: Path, tmp_path: Path) -> None:
+    path = tmp_path / "pixels.csv"
+    doubt = "columns, though it holds numbers"
+    for names, seems, said in (("age,label", "names", "columns."), ("0,label", "unclear", doubt)):
+        path.write_text(names + "\n" + "".join(f"{row},{'ab'[row % 2]}\n" for row in range(60)), encoding="utf-8")
+        assert intake.first_line(path) == seems
+        with intake.looked_at(path, Asked(Columns(target="label"))) as name:
+            assert understood.of(name).assumed[0].startswith(f"The first line names the {said}")
+
+
+def test_a_private_first_row_is_not_quoted(data_dir: Path, tmp_path: Path) -> None:
+    """Where nothing is said of it, of bytes that are no text, and of names that are equal."""
+    path = tmp_path / "rows.csv"
+    for first in (b"7,secret", b"7,7", b"secret,\xff"):
+        path.write_bytes(first + b"\n" + b"".join(b"%d,%s\n" % (row, b"ab"[row % 2 :][:1]) for row in range(60)))
+        assert used(path, Asked(Columns(target="column2"), first_line="data")) is None
+        refused = used(path)
+        assert "secret" not in str(refused)
 
 
 @pytest.mark.parametrize("layout", ["{label}/{row}.jpg", "train/{label}/{row}.jpg", "{part}/{label}/{row}.jpg"])

@@ -9,8 +9,7 @@ import pytest
 from dpcl_core import paths
 from dpcl_core.data import own
 from dpcl_core.errors import BadInput
-from pages.parts.own_data import ownership
-from pages.parts.shell import visitor
+from pages.parts.shell import ownership, visitor
 
 
 @pytest.fixture(autouse=True)
@@ -38,8 +37,9 @@ def test_on_a_shared_server_data_of_others_are_out_of_reach(monkeypatch: pytest.
     assert ownership.mine(names) == ["own:mine", "own:everybodys"]
     for name in ("own:mine", "own:everybodys", "digits"):
         ownership.check(name)
-    with pytest.raises(BadInput, match="belongs to another visitor"):
-        ownership.check("own:hers")
+    for name in ("own:hers", "own:nobodys"):
+        with pytest.raises(BadInput, match=f"{name}: is none of your data on this server"):
+            ownership.check(name)
 
 
 @pytest.mark.parametrize("address", ["localhost", "127.0.0.1", "::1"])

@@ -188,7 +188,10 @@ def test_a_dropped_card_is_checked_and_a_changed_one_named(open_page: Open, home
 
 
 @pytest.mark.parametrize("name", ["own:mine", "digits"])
-def test_looks_at_ones_own_data_are_counted_beside_the_statement(name: str, open_page: Open, store: Store) -> None:
+def test_looks_at_ones_own_data_are_counted_beside_the_statement(
+    name: str, open_page: Open, store: Store, home: Path
+) -> None:
+    (home / "data" / "mine").mkdir(parents=True)
     spec = replay.a_spec(seeds=(0,))
     spec = spec.model_copy(update={"data": spec.data.model_copy(update={"dataset": name})})
     for _ in range(2):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -234,8 +235,9 @@ def test_a_run_that_told_nothing_says_so(open_page: Open, store: Store, status: 
     ("dataset", "said"), [("own:diary", "an empty file public.txt"), ("dreaddit", "accounts of distress")]
 )
 def test_a_run_on_texts_that_may_be_private_says_why_it_shows_none(
-    open_page: Open, store: Store, dataset: str, said: str
+    open_page: Open, store: Store, dataset: str, said: str, home: Path
 ) -> None:
+    (home / "data" / "diary").mkdir(parents=True)
     spec = SPEC.model_copy(update={"data": SPEC.data.model_copy(update={"dataset": dataset})})
     page = open_page("tokens", run=replay.fill(store, spec, replay.recorded(SPEC), status="running"))
     assert not page.exception

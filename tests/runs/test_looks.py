@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from dpcl_core import checks, export
-from dpcl_core.runs import looks
+from dpcl_core.data import catalog, files, intake, marks, outline
+from dpcl_core.data.intake import Asked
+from dpcl_core.data.schema import Columns
+from dpcl_core.runs import looks, purge, tables
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.studies import Studies
@@ -106,3 +109,85 @@ def test_a_result_says_it_in_its_statement(tmp_path: Path, monkeypatch: pytest.M
     for name in ("privacy.txt", "report.html"):
         assert "Looks at own:mine so far: 2 runs, 8 models." in files[name].decode(), name
     assert b'"looks": {\n  "dataset": "own:mine",\n  "runs": 2,' in files["result.json"]
+
+
+ROWS = [f"{row},{row % 7},{'ab'[row % 2]},{'cd'[row % 3 > 0]}" for row in range(200)]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+    monkeypatch.delenv("DPCL_DATA", raising=False)
+    return tmp_path
+
+
+def taken_in(path: Path, rows: list[str] = ROWS, target: str = "one", owner: str = "") -> str:
+    """own:NAME of these rows in a file. `owner`: a visitor of a server that others reach."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join(["x,y,one,two", *rows]), encoding="utf-8")
+    with intake.taken_in(path, Asked(Columns(target=target)), owner, is_apart=bool(owner)) as name:
+        pass
+    return name
+
+
+def n_runs(store: Store, name: str) -> int:
+    found = looks.of(store, name)
+    assert found is not None
+    return found.runs
+
+
+def test_deleting_and_bringing_the_same_rows_again_does_not_start_the_count_again(home: Path, store: Store) -> None:
+    """Under any name, with another target, and with rows added or left out."""
+    name = taken_in(home / "visits.csv")
+    for _ in range(2):
+        launched(store, own(name))
+    before = looks.of(store, name)
+    purge.purge(store, name)
+    intake.forget(name)
+    again = taken_in(home / "other.csv")
+    found = looks.of(store, again)
+    assert before is not None
+    assert found is not None
+    assert (found.runs, found.models, found.epsilon) == (before.runs, before.models, before.epsilon)
+    assert "Some were at data with the same rows, under another name or deleted since." in found.sentence
+    assert n_runs(store, taken_in(home / "target.csv", target="two")) == 2
+    assert n_runs(store, taken_in(home / "fewer.csv", ROWS[::2])) == 2
+    launched(store, own(again))
+    assert n_runs(store, taken_in(home / "more.csv", [*ROWS, "7,7,a,d"])) == 3
+    assert n_runs(store, taken_in(home / "new.csv", [f"1{row}" for row in ROWS])) == 0
+
+
+def test_the_count_depends_on_no_private_row(home: Path) -> None:
+    name = taken_in(home / "visits.csv")
+    card = catalog.card(name)
+    public = set(outline.outline(card, files.find(card)).test.rows.tolist())
+    for left_out in range(0, 200, 9):
+        without = taken_in(home / "without.csv", [row for place, row in enumerate(ROWS) if place != left_out])
+        assert (marks.kept(without) == marks.kept(name)) == (left_out not in public)
+
+
+def test_nobody_learns_what_another_visitor_has_brought(home: Path, store: Store) -> None:
+    """Of the very same file neither the count nor the name depends on others'."""
+    hers = taken_in(home / "a" / "visits.csv", owner="a" * 64)
+    launched(store, own(hers))
+    his = taken_in(home / "b" / "visits.csv", owner="b" * 64)
+    assert (hers, his) == ("own:visits-aaaaaa", "own:visits-bbbbbb")
+    assert (n_runs(store, hers), n_runs(store, his)) == (1, 0)
+    assert not marks.kept(hers) & marks.kept(his)
+    purge.purge(store, hers)
+    intake.forget(hers)
+    assert n_runs(store, his) == 0
+    assert n_runs(store, taken_in(home / "a" / "again.csv", owner="a" * 64)) == 1
+
+
+def test_what_was_never_looked_at_leaves_nothing(home: Path, store: Store) -> None:
+    name = taken_in(home / "visits.csv")
+    store.create(own(name))
+    purge.purge(store, name)
+    with store.reading() as connection:
+        assert connection.execute(tables.kept_looks.select()).all() == []
+
+
+def test_another_target_makes_no_other_rows_public(home: Path) -> None:
+    """Else a second schema of a file would publish a fifth of what was private under the first."""
+    assert marks.kept(taken_in(home / "one.csv")) == marks.kept(taken_in(home / "two.csv", target="two"))

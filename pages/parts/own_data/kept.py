@@ -2,41 +2,90 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Final
+
 import streamlit as st
 
 from dpcl_core import checks, own_runs
 from dpcl_core.backbones import kept_files
-from dpcl_core.data import intake, own
+from dpcl_core.data import intake, own, schema
 from dpcl_core.errors import BadInput, DataMissing
-from pages.parts.own_data import ownership
-from pages.parts.shell import layout, state
+from dpcl_core.spec import ScenarioSpec
+from pages.parts.shell import layout, ownership, state
 from pages.parts.shell.text import plain
 from pages.parts.training import train_form
 
 COMPUTED = ("features", "states")
+STAYS = """The number of looks stays, with keyed digests of rows of the public test part: it goes on if the same rows come
+back under any name."""
+
+
+_EDITED: Final = "own-edited"
+_DONE: Final = "own-kept"
+
+
+def edited() -> str | None:
+    """The kept data whose schema the visitor changes, if any."""
+    name: str | None = st.session_state.get(_EDITED)
+    if name is not None and not (ownership.is_mine(name) and intake.was_taken_in(name)):
+        del st.session_state[_EDITED]  # deleted in another window
+        return None
+    return name
+
+
+def folder(name: str) -> Path:
+    """Draws whose schema is changed, with the way out; gives the folder of the data."""
+    st.markdown(
+        f"**The schema of {plain(name)}.** A change makes another dataset of the same rows: {plain(name)} and its runs stay "
+        "as they are, and looks at either count for both."
+    )
+    st.button("Leave it as it is", key="own-leave", on_click=lambda: st.session_state.pop(_EDITED, None))
+    return intake.kept(name)[0]
+
+
+def done(name: str, before: str | None, scenario: ScenarioSpec) -> None:
+    """Remembers what was just kept, with the scenario chosen for it; `before`: the data of which it is another schema."""
+    st.session_state.pop(_EDITED, None)
+    st.session_state[_DONE] = name, before, scenario
 
 
 def listing() -> None:
-    """Draws the visitor's own datasets, each with its links and buttons."""
+    """Draws what was just kept, and the visitor's own datasets, each with its schema, links and buttons."""
     names = [name for name in ownership.mine(own.names()) if intake.was_taken_in(name)]
+    name, before, scenario = st.session_state.get(_DONE, (None, None, None))
+    if name in names:
+        beside = "" if before is None else f" Runs on {plain(before)} stay as they are."
+        st.success(f"Kept as {plain(name)}.{beside}")
+        _start(name, scenario, "Set up a run with this stream →")
     if not names:
         return
     st.header("On this computer", anchor=False)
     for name in names:
-        with layout.card(f"own-{name.removeprefix('own:')}"), st.container(horizontal=True, vertical_alignment="center"):
-            st.markdown(f"**{plain(name)}**", width="stretch")
-            _start(name)
-            _delete(name)
+        with layout.card(f"own-{name.removeprefix('own:')}"):
+            with st.container(horizontal=True, vertical_alignment="center"):
+                st.markdown(f"**{plain(name)}**", width="stretch")
+                _start(name)
+                st.button("Change the schema", key=f"edit-{name}", on_click=_edit, args=(name,))
+                _delete(name)
+            if said := schema.in_words(intake.kept(name)[1]):
+                st.caption(plain(said))
 
 
-def _start(name: str) -> None:
-    """Draws the link to Train with settings that fit the data."""
+def _edit(name: str) -> None:
+    st.session_state[_EDITED] = name
+    st.session_state.pop(_DONE, None)
+
+
+def _start(name: str, scenario: ScenarioSpec | None = None, label: str = "Set up a run →") -> None:
+    """Draws the link to Train with settings that fit the data, and with this scenario if one is chosen."""
     try:
-        spec = checks.parse(own_runs.settings(name))
+        raw = own_runs.settings(name)
+        spec = checks.parse(raw if scenario is None else {**raw, "scenario": scenario.model_dump()})
     except (BadInput, DataMissing) as trouble:
         st.caption(plain(str(trouble)))
         return
-    st.page_link("pages/train.py", label=":primary[Set up a run →]", query_params=train_form.parameters_of(spec))
+    st.page_link("pages/train.py", label=f":primary[{label}]", query_params=train_form.parameters_of(spec))
 
 
 def _delete(name: str) -> None:
@@ -49,6 +98,7 @@ def _delete(name: str) -> None:
             f"Deletes {plain(name)}, all results on it ({n_runs} run{'s' * (n_runs != 1)}), and the features kept on this "
             "computer; those of other data are computed again when they are needed."
         )
+        st.caption(STAYS)
         if st.button("Delete all of it", key=f"delete-{key}", type="primary"):
             try:
                 purge.purge(state.store(), name)

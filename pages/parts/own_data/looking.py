@@ -13,17 +13,27 @@ from dpcl_core.data.intake import Asked
 
 if TYPE_CHECKING:
     from dpcl_core.data.understood import Column
-    from dpcl_core.figures.picture import Picture
+    from dpcl_core.scenarios.stream import Table
+    from dpcl_core.spec import ScenarioSpec
 
 
 class Looked(NamedTuple):
-    """What was understood of a file. `features`: columns that a schema could describe; then the stream."""
+    """What was understood of a file. `features`: columns that a schema could describe.
+
+    `plan`: its classes and sources. `usual`: the scenario of a run of which nothing is said; `streams`: all that the data
+    allow, by their number of tasks.
+    """
 
     kind: str
     columns: tuple[Column, ...]
     assumed: list[str]
     features: tuple[str, ...]
-    picture: Picture | None
+    plan: Table | None
+    usual: ScenarioSpec
+    streams: dict[int, list[ScenarioSpec]]
+
+
+MOST_TASKS = 12
 
 
 def _stamp(path: Path) -> tuple[int, int]:
@@ -35,24 +45,23 @@ def _stamp(path: Path) -> tuple[int, int]:
     return found.st_size, found.st_mtime_ns
 
 
-def looked(path: Path, asked: Asked, dark: bool) -> Looked:
+def looked(path: Path, asked: Asked) -> Looked:
     """What a run would make of a file; the same file with the same schema is read once. Raises BadInput."""
     said = "" if asked.instead is None else schema.written(asked.instead)
-    return _looked(path, _stamp(path), said, dark, asked)
+    return _looked(path, _stamp(path), said, asked)
 
 
 @st.cache_data(max_entries=20, show_spinner=False)
-def _looked(path: Path, stamp: tuple[int, int], said: str, dark: bool, _asked: Asked) -> Looked:
+def _looked(path: Path, stamp: tuple[int, int], said: str, _asked: Asked) -> Looked:
     from dpcl_core.data import understood  # loads parquet's library
-    from dpcl_core.figures import stream
-    from dpcl_core.scenarios.preview import preview
+    from dpcl_core.scenarios import preview
 
     with intake.looked_at(path, _asked) as name:
         found = understood.of(name)
         raw = own_runs.settings(name)
         spec = checks.parse({part: raw[part] for part in ("data", "scenario")})
-        shown = preview(spec.data, spec.scenario, spec.seeds[0])
-        drawn = None
-        if shown is not None:
-            drawn = stream.stream(shown.counts, homes=shown.homes, classes=shown.classes, tasks=shown.tasks, dark=dark)
-        return Looked(found.kind, found.columns, own_runs.assumed(name, raw)[1:], found.undeclared, drawn)
+        plan = preview.plan(spec.data)
+        n_most = min(MOST_TASKS, max(2, 0 if plan is None else len(plan.classes)))
+        streams = {n_tasks: own_runs.streams(name, n_tasks) for n_tasks in range(2, n_most + 1)}
+        assumed = own_runs.assumed(name, raw)[1:]
+        return Looked(found.kind, found.columns, assumed, found.undeclared, plan, spec.scenario, streams)

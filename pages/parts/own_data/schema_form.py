@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 
 import streamlit as st
 from pydantic import ValidationError
 
 from dpcl_core.data import schema
+from dpcl_core.data.card import HELD_OUT
 from dpcl_core.errors import first_of
 
 _ROLES = {
@@ -20,81 +21,114 @@ _ROLES = {
 }
 _USUAL = {"target": ("label", "target", "class", "y"), "text": ("text", "sentence", "review")}
 _NONE = "none"
+_FIRST_LINES = {"names": "names the columns", "data": "is a row of data"}
+UNCLEAR = schema.Schema(title="unclear")
 
 
-def form(columns: Sequence[str], features: Sequence[str]) -> schema.Schema:
+def form(columns: Sequence[str], features: Sequence[str], start: schema.Schema, of: str) -> schema.Schema:
     """Draws the form for a file with these columns, of which `features` can be described; gives the schema.
 
-    Raises BadInput for a value that is not allowed.
+    `start`: what the form says at first. `of`: names the file, for each has a form of its own. Raises BadInput for a value
+    that is not allowed.
     """
-    said: dict[str, object] = {}
+    key = sha256(of.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    said: dict[str, object] = start.model_dump()
     if columns:
-        roles = {role: _role(role, columns) for role in _ROLES}
-        said["columns"] = {role: column for role, column in roles.items() if column is not None}
+        roles = {role: _role(role, columns, start, key) for role in _ROLES}
+        said["columns"] = roles
+        if roles["text"] != start.columns.text:
+            said["kind"] = None
+        if roles["source"] != start.columns.source:
+            said["sources"] = ()
         if roles["person"] is not None:
             said["per_person"] = st.number_input(
-                "Rows per person that count", 1, 1000, 1, key="own-per-person",
+                "Rows per person that count", 1, 1000, start.per_person, key=f"own-per-person-{key}",
                 help="A number of your choice, not read from the rows. Further rows of the person are left out.",
             )  # fmt: skip
+        if start.features:  # all others, which are left out so far
+            features = [column for column in columns if column not in roles.values()]
     with st.expander("What else is public"):
-        said |= _facts()
+        said |= _facts(start, key)
     if features:
         with st.expander("What is public about the features"):
-            said["features"] = _features(features)
+            said["features"] = _features(features, start.features, key)
     try:
         return schema.Schema.model_validate(said)
     except ValidationError as error:
         raise first_of(error, "schema") from error
 
 
-def _role(role: str, columns: Sequence[str]) -> str | None:
+def with_first_line(start: schema.Schema, seems: str, of: str, *, is_kept: bool) -> schema.Schema:
+    """Draws what the first line of a table is, where a line can name columns; gives the schema with it.
+
+    `seems`: see `intake.first_line`. `UNCLEAR` until the visitor has said it of a line that holds numbers.
+    """
+    if seems == "none":
+        return start
+    index = list(_FIRST_LINES).index(start.first_line) if is_kept or seems == "names" else None
+    key = sha256(of.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    options = list(_FIRST_LINES)
+    chosen = st.radio("The first line", options, index, format_func=_FIRST_LINES.__getitem__, key=f"own-first-{key}")
+    return UNCLEAR if chosen is None else start.model_copy(update={"first_line": chosen})
+
+
+def moves_rows(before: schema.Schema, after: schema.Schema) -> bool:
+    """Whether rows are public under the second schema that were private under the first."""
+    shares = [one.held_out or HELD_OUT for one in (before, after)]
+    return before.columns.person != after.columns.person or shares[0] < shares[1]
+
+
+def _role(role: str, columns: Sequence[str], start: schema.Schema, key: str) -> str | None:
     title, help_text = _ROLES[role]
     usual = next((name for name in columns if name.lower() in _USUAL.get(role, ())), None)
+    said = usual if start.columns == schema.Columns() else getattr(start.columns, role)
     options = [_NONE, *columns]
-    index = 0 if usual is None else options.index(usual)
+    index = 1 + columns.index(said) if said in columns else 0
     places = range(len(options))  # a column may be called "none"
-    chosen = st.selectbox(title, places, index=index, format_func=options.__getitem__, help=help_text, key=f"own-{role}")
+    chosen = st.selectbox(title, places, index, format_func=options.__getitem__, help=help_text, key=f"own-{role}-{key}")
     return options[chosen] if chosen else None
 
 
-def _facts() -> dict[str, object]:
-    said: dict[str, object] = {}
-    if title := st.text_input("Title", max_chars=80, key="own-title").strip():
-        said["title"] = title
+def _facts(start: schema.Schema, key: str) -> dict[str, object]:
+    title = st.text_input("Title", start.title or "", max_chars=80, key=f"own-title-{key}").strip()
     labels = st.text_area(
-        "All labels, one per line", key="own-classes",
+        "All labels, one per line", "\n".join(start.classes), key=f"own-classes-{key}",
         help="Empty: the labels of the public test part are public; others are learned under differential privacy.",
     )  # fmt: skip
-    if names := [line.strip() for line in labels.splitlines() if line.strip()]:
-        said["classes"] = names
     about = st.number_input(
-        "Roughly how many training examples", 1, None, None, key="own-n-train",
+        "Roughly how many training examples", 1, None, start.n_train, key=f"own-n-train-{key}",
         help="A number of your choice, not an exact count: it decides δ and how much noise is added.",
     )  # fmt: skip
-    if about is not None:
-        said["n_train"] = about
     share = st.number_input(
-        "Share of rows for the public test part", 0.01, 0.9, None, key="own-held-out",
+        "Share of rows for the public test part", 0.01, 0.9, start.held_out, key=f"own-held-out-{key}",
         help="No budget protects these rows: accuracy is measured on them.",
     )  # fmt: skip
-    if share is not None:
-        said["held_out"] = share
-    return said
+    names = [line.strip() for line in labels.splitlines() if line.strip()]
+    return {"title": title or None, "classes": names, "n_train": about, "held_out": share}
 
 
-def _features(features: Sequence[str]) -> dict[str, Mapping[str, object]]:
+def _features(
+    features: Sequence[str], start: Mapping[str, schema.Declared], key: str
+) -> dict[str, Mapping[str, object]]:
     import pandas as pd
 
     st.markdown(
         "What you know without looking at the rows. With one feature given, columns that are not named are left out; with "
         "none, every number goes through one fixed squashing."
     )
-    empty = pd.DataFrame({"column": list(features), "low": math.nan, "high": math.nan, "categories": "", "words": False})
+    rows = [(name, start.get(name, schema.Declared())) for name in features]
+    table = pd.DataFrame({
+        "column": list(features),
+        "low": pd.array([one.low for _, one in rows], dtype="Float64").astype("float64"),
+        "high": pd.array([one.high for _, one in rows], dtype="Float64").astype("float64"),
+        "categories": [", ".join(one.categories) for _, one in rows],
+        "words": [one.text for _, one in rows],
+    })  # fmt: skip
     config = {
         "categories": st.column_config.TextColumn(help="Separated by commas."),
         "words": st.column_config.CheckboxColumn(help="Free text, hashed."),
     }
-    edited = st.data_editor(empty, column_config=config, disabled=["column"], hide_index=True, key="own-features")
+    edited = st.data_editor(table, column_config=config, disabled=["column"], hide_index=True, key=f"own-features-{key}")
     said: dict[str, Mapping[str, object]] = {}
     for row in edited.itertuples(index=False):
         one: dict[str, object] = {}
@@ -105,7 +139,6 @@ def _features(features: Sequence[str]) -> dict[str, Mapping[str, object]]:
             one["categories"] = words
         if row.words:
             one["text"] = True
-        if one:
+        if one or start.get(str(row.column)) == schema.Declared():  # a number of any size, as it was declared
             said[str(row.column)] = one
     return said
-

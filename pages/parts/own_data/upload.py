@@ -10,8 +10,7 @@ import streamlit as st
 
 from dpcl_core import paths
 from dpcl_core.data import intake
-from pages.parts.own_data import ownership
-from pages.parts.shell import visitor
+from pages.parts.shell import ownership, visitor
 
 _STATE: Final = "own-data-file"
 
@@ -37,8 +36,7 @@ def choose() -> Path | None:
 
 
 def discard() -> None:
-    """Deletes what this visitor has uploaded and not taken in."""
-    st.session_state.pop(_STATE, None)
+    """Deletes what this visitor has uploaded, which is now taken in; the box of the page still names the file."""
     shutil.rmtree(_folder(), ignore_errors=True)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from dpcl_core.data import own
 from dpcl_core.errors import BadInput
 from pages.parts.shell import state, visitor
 
@@ -21,9 +22,14 @@ def rooms() -> Rooms:
 
 
 def share(run_ids: Iterable[str]) -> None:
-    """Puts runs that this visitor has started on the plot of the room that the visitor is in, if any."""
+    """Puts runs that this visitor has started on the plot of the room that the visitor is in, if any.
+
+    Not runs on the visitor's own data, which the others must not see.
+    """
     token = visitor.token()
     if (code := rooms().room_of(token)) is not None:
         for run_id in run_ids:
+            if own.owner(state.store().get(run_id).spec.data.dataset):
+                continue
             with suppress(BadInput):  # the room has ended in this moment
                 rooms().add_run(code, token, run_id)

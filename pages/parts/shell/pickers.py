@@ -48,7 +48,7 @@ def one_of(title: str, options: Sequence[T], view: View, name: str, shown: Calla
 
 
 @st.cache_data(ttl=3, show_spinner=False)
-def runs(where: tuple[str, str], linked: str | None, of: Literal["clients", "texts"]) -> dict[str, str]:
+def runs(where: tuple[str, str, str], linked: str | None, of: Literal["clients", "texts"]) -> dict[str, str]:
     """Names by id of the started runs on clients' data, or of those that train a language model, newest first, and of the
     linked run.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ParamSpec
 import streamlit as st
 
 from dpcl_core.errors import BadInput, StoreTrouble
+from pages.parts.shell import ownership, visitor
 from pages.parts.shell.text import plain
 
 if TYPE_CHECKING:
@@ -24,9 +25,10 @@ P = ParamSpec("P")
 
 
 def store() -> Store:
-    """The store; if it cannot be opened, shows the reason and ends the page."""
+    """The store as this visitor sees it; if it cannot be opened, shows the reason and ends the page."""
     try:
-        return _store(where())
+        opened = _store(_place())
+        return opened.seen_by(ownership.is_mine) if ownership.is_shared() else opened
     except StoreTrouble as trouble:
         st.error(plain(str(trouble)))
         st.stop()
@@ -34,7 +36,7 @@ def store() -> Store:
 
 def executor() -> LocalExecutor:
     """The executor, which carries out the queued runs of the store."""
-    return _executor(where())
+    return _executor(_place())
 
 
 def expect_run(method: str, device: str) -> None:
@@ -52,9 +54,9 @@ def expect_run(method: str, device: str) -> None:
 def keep_queue_moving() -> None:
     """Starts, once per app process, the thread that starts queued runs and marks lost ones, even with no page open."""
     try:
-        if not _pump(where()).is_alive():  # an unexpected error ended it; the traceback is on the terminal
+        if not _pump(_place()).is_alive():  # an unexpected error ended it; the traceback is on the terminal
             _pump.clear()
-            _pump(where())
+            _pump(_place())
     except StoreTrouble:
         return  # each page that needs the store reports it
 
@@ -72,23 +74,27 @@ def guarded(draw: Callable[P, None]) -> Callable[P, None]:
     return drawn
 
 
-def where() -> tuple[str, str]:
-    """The environment that selects the store; part of every cache key, so that stores are never mixed up."""
+def where() -> tuple[str, str, str]:
+    """What selects the store and what is seen of it: part of every cache key, so that neither is ever mixed up."""
+    return *_place(), visitor.digest() if ownership.is_shared() else ""
+
+
+def _place() -> tuple[str, str]:
     return os.environ.get("DPCL_STORE", ""), os.environ.get("DPCL_HOME", "")
 
 
 @st.cache_resource(show_spinner=False)
-def _store(where: tuple[str, str]) -> Store:
+def _store(place: tuple[str, str]) -> Store:
     from dpcl_core.runs.store import Store
 
     return Store()
 
 
 @st.cache_resource(show_spinner=False)
-def _executor(where: tuple[str, str]) -> LocalExecutor:
+def _executor(place: tuple[str, str]) -> LocalExecutor:
     from dpcl_core.runs.executor import LocalExecutor
 
-    return LocalExecutor(_store(where), warm=_warm_worker())
+    return LocalExecutor(_store(place), warm=_warm_worker())
 
 
 @st.cache_resource(show_spinner=False)
@@ -100,8 +106,8 @@ def _warm_worker() -> WarmWorker:
 
 
 @st.cache_resource(show_spinner=False)
-def _pump(where: tuple[str, str]) -> threading.Thread:
-    runner = _executor(where)
+def _pump(place: tuple[str, str]) -> threading.Thread:
+    runner = _executor(place)
 
     def forever() -> None:
         while True:

@@ -35,13 +35,13 @@ def of(run: Run) -> Result:
 
 
 @st.cache_resource(max_entries=50, show_spinner=False)
-def _over(where: tuple[str, str], run_id: str, name: str, ceiling: float | None) -> Result:
+def _over(where: tuple[str, str, str], run_id: str, name: str, ceiling: float | None) -> Result:
     run = state.store().get(run_id)
     return Result(run.id, name, run.spec, state.store().events(run_id), ceiling=ceiling)
 
 
 @st.cache_data(ttl=5, show_spinner=False)
-def _ceiling(where: tuple[str, str], digest: str, _spec: RunSpec) -> float | None:
+def _ceiling(where: tuple[str, str, str], digest: str, _spec: RunSpec) -> float | None:
     """The ceiling that records or the store have by now; `digest` identifies the spec for the cache."""
     return ceilings.known(_spec, store=state.store())
 

@@ -24,7 +24,7 @@ from pages.parts.shell.text import capital
 from pages.parts.tokens import run_figures
 
 if TYPE_CHECKING:
-    from dpcl_core.runs.store import Run
+    from dpcl_core.runs.store import Run, Store
 
 ACTIVE = ("queued", "starting", "running", "stopping")
 _ENDED = {"finished": "finished", "failed": "failed", "lost": "been lost"}
@@ -152,7 +152,7 @@ def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, l
 
 @st.cache_resource(max_entries=60, show_spinner=False)
 def _pictures(
-    key: tuple[str, str, str | None, int, str | None, float, bool, float | None], _result: Result
+    key: tuple[str, str, str, str | None, int, str | None, float, bool, float | None], _result: Result
 ) -> tuple[Picture, Picture, Picture]:
     """Curves, matrix and forgetting of a run, cached for all visitors until the run has new events.
 
@@ -261,34 +261,35 @@ def attempt(action: Callable[[], None]) -> Callable[[], None]:
 
 def export(run_id: str) -> None:
     """Draws the downloads of a run: everything as a zip, made on demand, and the most used files."""
+    store = state.store()  # here: a download has no visitor
     with st.popover("Export", key="export"):
         st.download_button(
-            "Everything (zip)", lambda: _archive(run_id), f"run-{run_id}.zip", "application/zip",
+            "Everything (zip)", lambda: _archive(store, run_id), f"run-{run_id}.zip", "application/zip",
             key="export-zip", on_click="ignore", help="Report, classifiers, tables, figures, notebook, settings, card",
         )  # fmt: skip
         for name in ("report.html", "accuracy.csv", "spec.toml", "command.txt", "privacy.txt"):
-            mime, content = _MIMES.get(name.rpartition(".")[2], "text/plain"), partial(_file, run_id, name)
+            mime, content = _MIMES.get(name.rpartition(".")[2], "text/plain"), partial(_file, store, run_id, name)
             st.download_button(name, content, f"{run_id}-{name}", mime, key=f"export-{name}", on_click="ignore")
 
 
-def _file(run_id: str, name: str) -> str:
+def _file(store: Store, run_id: str, name: str) -> str:
     """One file of the export as text."""
     from dpcl_core import export as files
     from dpcl_core.runs import looks
 
-    run = state.store().get(run_id)
+    run = store.get(run_id)
     spec = run.spec
     if name == "spec.toml":
         return checks.to_toml(spec)
     if name == "command.txt":
         return checks.command_line(spec) + "\n"
-    result = Result(run_id, run.name, spec, state.store().events(run_id))
+    result = Result(run_id, run.name, spec, store.events(run_id))
     if name == "report.html":
-        return result.to_html(looks.sentence(state.store(), spec.data.dataset))
+        return result.to_html(looks.sentence(store, spec.data.dataset))
     return files.privacy_text(result.events) if name == "privacy.txt" else result.scores.to_csv(index=False)
 
 
-def _archive(run_id: str) -> bytes:
+def _archive(store: Store, run_id: str) -> bytes:
     import io
     import zipfile
 
@@ -296,6 +297,6 @@ def _archive(run_id: str) -> bytes:
 
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in files.bundle(state.store(), run_id).items():
+        for name, content in files.bundle(store, run_id).items():
             archive.writestr(f"run-{run_id}/{name}", content)
     return packed.getvalue()

@@ -13,7 +13,6 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
-from pages.parts.own_data import ownership
 from pages.parts.shell import style
 from pages.parts.shell.figure_card import CONFIG
 from pages.parts.shell.text import plain
@@ -38,7 +37,6 @@ def stream(view: View, values: Mapping[str, object], *, is_open: bool) -> None:
     """Draws an expander with the stream of the form's first seed; `is_open`: whether it is open at first."""
     try:
         spec = _stream_spec(values)
-        ownership.check(spec.data.dataset)
         shown = _preview(spec)
     except BadInput:
         st.caption(f"**The stream.** {_NO_FIT}")

@@ -20,8 +20,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec
 from pages.parts.claims import privacy_bar
-from pages.parts.own_data import ownership
-from pages.parts.shell import fields, link, pickers
+from pages.parts.shell import fields, link, ownership, pickers, state
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
 from pages.parts.training import label_form, network_form
@@ -170,9 +169,11 @@ def _is_here(dataset: str) -> bool:
 
 
 def form(view: View) -> Values:
-    """Draws the widgets and returns their values."""
+    """Draws the widgets and returns their values. Raises BadInput for data of another visitor, of which nothing is shown."""
     values: Values = {}
-    values["dataset"] = _typed(view, "dataset", "Dataset", [*datasets.CARDS, *_own()], _dataset_title, _OWN_HELP)
+    known = [*datasets.CARDS, *_own(state.where())]
+    values["dataset"] = _typed(view, "dataset", "Dataset", known, _dataset_title, _OWN_HELP)
+    ownership.check(str(values["dataset"]))
     values["scenario"] = pickers.select(
         view, "scenario", "Stream", {name: one.title for name, one in scenarios.CARDS.items()}
     )
@@ -209,14 +210,14 @@ def _typed(view: View, name: str, title: str, options: list[str], shown: Callabl
 
 
 @st.cache_data(ttl=10, show_spinner=False)
-def _own() -> list[str]:
-    """The names of the user's own datasets."""
+def _own(where: tuple[str, str, str]) -> list[str]:
+    """The names of the visitor's own datasets."""
     return ownership.mine(own.names())
 
 
 def _dataset_title(name: str) -> str:
     title = datasets.card(name).title if name in datasets.CARDS else name
-    return title if _is_here(name) else f"{title} (not on this computer)"
+    return title if ownership.is_mine(name) and _is_here(name) else f"{title} (not on this computer)"
 
 
 def _epsilons(view: View, method: str, *, repeats_examples: bool) -> tuple[float, ...]:

@@ -23,14 +23,14 @@ def is_shared() -> bool:
 
 
 def is_mine(name: str) -> bool:
-    """Whether this visitor may use own:NAME."""
-    return not is_shared() or own.owner(name) in ("", visitor.digest())
+    """Whether this visitor may use a dataset, and see the runs on it: public data, the computer's, and the visitor's own."""
+    return not name.startswith("own:") or not is_shared() or own.owner(name) in ("", visitor.digest())
 
 
 def check(name: str) -> None:
-    """Raises BadInput for data of another visitor, who has a link or guesses a name."""
-    if name.startswith("own:") and not is_mine(name):
-        raise BadInput("data.dataset", name, "belongs to another visitor of this server: choose data of your own")
+    """Raises BadInput for data of another visitor, who has a link or guesses a name; the same where there are none."""
+    if not is_mine(name):
+        raise BadInput("data.dataset", name, "is none of your data on this server: choose others, or bring your own")
 
 
 def mine(names: Iterable[str]) -> list[str]:

@@ -1,0 +1,65 @@
+"""Marks by which own data are known again under another name, or after they were deleted: looks at them still count.
+
+Marks are digests of rows of the public test part, so that no private row changes one. Their key is a secret of this
+computer: whoever reads a mark elsewhere cannot try rows against it. On a server that others reach, each visitor has a key of
+their own, so that nobody learns from a count what somebody else has brought.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpcl_core import paths
+from dpcl_core.data.atomic import replacing
+
+if TYPE_CHECKING:
+    from dpcl_core.data.outline import Outline
+
+_NAME = ".marks"  # beside the data
+_SECRET = "secret"  # in the home
+MOST = 256  # the smallest digests: two samples of the same rows then share nearly all
+Marks = frozenset[str]
+
+
+def of(outlined: Outline, apart: str = "") -> Marks:
+    """The marks of a dataset. `apart`: a digest of the token of a visitor whose data are counted apart from all others'."""
+    key = blake2b(apart.encode(), key=_secret(), digest_size=32).digest()
+    rows = outlined.test.keys()
+    return frozenset(sorted({blake2b(row.tobytes(), key=key, digest_size=8).hexdigest() for row in rows})[:MOST])
+
+
+def write(folder: Path, marks: Marks) -> None:
+    """Keeps the marks of the data in a folder. Raises OSError."""
+    (folder / _NAME).write_text("\n".join(sorted(marks)), encoding="ascii")
+
+
+def kept(name: str) -> Marks:
+    """The marks of own:NAME; none of data that somebody put in their place by hand."""
+    return _read(paths.home() / "data" / name.removeprefix("own:"))
+
+
+def sharing(name: str) -> list[str]:
+    """own:NAME of all data taken in that have a mark of own:NAME, itself first whether it has any or not."""
+    marks, root = kept(name), paths.home() / "data"
+    others = sorted(path.parent for path in root.glob(f"*/{_NAME}")) if marks else []
+    return list(dict.fromkeys([name, *(f"own:{folder.name}" for folder in others if marks & _read(folder))]))
+
+
+def _read(folder: Path) -> Marks:
+    with suppress(OSError, UnicodeDecodeError):
+        return frozenset((folder / _NAME).read_text(encoding="ascii").split())
+    return frozenset()
+
+
+def _secret() -> bytes:
+    """The key of this computer, made when it is first needed. Raises OSError."""
+    path = paths.home() / _SECRET
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as file:
+            file.write(os.urandom(32))
+    return path.read_bytes()

@@ -1,0 +1,142 @@
+"""The page Your data without a browser: another schema of kept data is another dataset, and streams are public plans."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dpcl_core import own_runs, paths
+from dpcl_core.data import intake, marks, schema
+from dpcl_core.data.intake import Asked
+from dpcl_core.data.schema import Columns
+from dpcl_core.runs import looks
+from dpcl_core.runs.store import Store
+from pages.parts.shell import ownership, visitor
+from tests.pages.conftest import Open, words
+from tests.support import replay
+
+NAMES = ("low", "mid", "high", "top")
+
+
+@pytest.fixture
+def kept(home: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A table that the visitor has kept: own:visits."""
+    monkeypatch.delenv("DPCL_DATA", raising=False)
+    monkeypatch.setattr(visitor, "token", lambda: "a" * 32)
+    table = home / "visits.csv"
+    rows = "".join(f"{row},{NAMES[row % 4]},{'ab'[row % 2]},p{row % 90},s{row % 3}\n" for row in range(360))
+    table.write_text(f"age,risk,arm,patient,site\n{rows}", encoding="utf-8")
+    with intake.taken_in(table, Asked(Columns(target="risk")), visitor.digest()) as name:
+        pass
+    return name
+
+
+def box(page: AppTest, label: str):
+    return next(one for one in page.selectbox if one.label == label)
+
+
+def press(page: AppTest, label: str) -> AppTest:
+    next(one for one in page.button if one.label == label).click()
+    return page.run()
+
+
+def test_another_schema_makes_another_dataset_and_goes_on_counting(kept: str, open_page: Open, store: Store) -> None:
+    spec = replay.a_spec()
+    spec = spec.model_copy(update={"data": spec.data.model_copy(update={"dataset": kept})})
+    replay.fill(store, spec, replay.recorded(spec))
+    page = press(open_page("data"), "Change the schema")
+    assert not page.exception
+    assert "The schema of own:visits." in words(page)
+    assert box(page, "Target").value == 1 + ["age", "risk", "arm", "patient", "site"].index("risk")
+    assert next(one for one in page.button if one.label == "Keep with this schema").disabled, "nothing is changed yet"
+    box(page, "Person").set_value(4)
+    page.run()
+    assert "makes other rows public" in words(page)
+    page = press(page, "Keep with this schema")
+    assert not page.exception
+    said = page.success[0].value.replace("\\", "")
+    assert said == "Kept as own:visits-2. Runs on own:visits stay as they are."
+    assert intake.kept(kept)[1].columns == Columns(target="risk")
+    assert intake.kept("own:visits-2")[1].columns == Columns(target="risk", person="patient")
+    assert "target: risk · person: patient" in words(page)
+    counts = [looks.of(store, name) for name in (kept, "own:visits-2")]
+    assert [found and (found.runs, found.is_known) for found in counts] == [(1, False), (1, True)]
+
+
+def test_rows_that_change_sides_keep_their_marks(kept: str) -> None:
+    """Even where no row of the two test parts is the same."""
+    folder, fields = intake.kept(kept)
+    person = fields.model_copy(update={"columns": Columns(target="risk", person="patient")})
+    with intake.taken_in(folder, Asked(instead=person), of=kept) as name:
+        pass
+    assert marks.kept(name) > marks.kept(kept)
+
+
+def test_every_field_of_a_schema_survives_a_change(kept: str, open_page: Open) -> None:
+    said = schema.Schema(
+        title="Visits", classes=NAMES, n_train=400, held_out=0.25, kind="table", per_person=2, sources=("s0", "s1", "s2"),
+        columns=Columns(target="risk", person="patient", source="site"),
+        features={"age": schema.Declared(low=0, high=120), "arm": schema.Declared(categories=("a", "b"))},
+    )  # fmt: skip
+    with intake.taken_in(intake.kept(kept)[0], Asked(instead=said), visitor.digest(), of=kept) as name:
+        pass
+    page = open_page("data")
+    next(one for one in page.button if one.key == f"edit-{name}").click()
+    page.run()
+    next(one for one in page.text_input if one.label == "Title").set_value("Visits of 2024")
+    page = press(page.run(), "Keep with this schema")
+    assert not page.exception
+    assert intake.kept("own:visits-2-2")[1] == said.model_copy(update={"title": "Visits of 2024"})
+
+
+def test_the_stream_of_each_scenario_is_shown_from_public_facts(kept: str, open_page: Open) -> None:
+    page = press(open_page("data"), "Change the schema")
+    shown = {}
+    for place, title in enumerate(box(page, "Scenario").options):
+        box(page, "Scenario").set_value(place)
+        page.run()
+        assert not page.exception
+        shown[title] = words(page)
+    assert {"New classes in every task", "Blurred tasks of equal size", "The classes in their own order"} <= set(shown)
+    assert all("The public plan alone" in text for text in shown.values())
+    next(one for one in page.number_input if one.label == "Tasks").set_value(4)
+    page.run()
+    assert "4 tasks" in words(page)
+
+
+def test_scenarios_follow_from_classes_and_columns(kept: str) -> None:
+    assert "source-incremental" not in [one.kind for one in own_runs.streams(kept, 2)]
+    assert "class-incremental" not in [one.kind for one in own_runs.streams(kept, 3)], "4 classes make no 3 equal tasks"
+    columns = Columns(target="risk", source="site", person="patient")
+    with intake.taken_in(intake.kept(kept)[0], Asked(instead=schema.Schema(columns=columns)), of=kept) as name:
+        kinds = [one.kind for one in own_runs.streams(name, 2)]
+    assert "source-incremental" in kinds
+    assert "federated" not in kinds, "where a column names the person, clients are refused"
+
+
+def test_a_first_line_of_numbers_is_asked_about(home: Path, open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ownership, "is_shared", lambda: False)
+    table = home / "iris.csv"
+    table.write_text("".join(f"{row % 9},{'ab'[row % 2]}\n" for row in range(200)), encoding="utf-8")
+    page = open_page("data")
+    next(one for one in page.text_input if one.key == "own-path").set_value(str(table))
+    page.run()
+    assert "The first line holds numbers, so it may be a row of data." in words(page)
+    assert not page.selectbox
+    page.radio[0].set_value("data")
+    page.run()
+    assert box(page, "Target").options == ["none", "column1", "column2"]
+    box(page, "Target").set_value(2)
+    page.run()
+    assert not page.exception
+    assert "The first line is a row of data: columns are called column1, column2" in words(page)
+
+
+def test_data_put_there_by_hand_are_not_changed_here(home: Path, open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DPCL_DATA", raising=False)
+    folder = paths.home() / "data" / "mine"
+    folder.mkdir(parents=True)
+    (folder / "mine.csv").write_text("x,label\n1,a\n", encoding="utf-8")
+    assert "Change the schema" not in [one.label for one in open_page("data").button]
