@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, cast
 import streamlit as st
 
 from dpcl_core.elements.element import LESSON
-from dpcl_core.lessons import handout, text
+from dpcl_core.lessons import text
 from dpcl_core.lessons.text import Lesson
 from pages.parts.lessons import chooser
 from pages.parts.lessons import stage as stages
@@ -266,11 +266,8 @@ def _teacher(state: _State, lesson: Lesson) -> None:
             values |= {f"{name}:{what}": () for name in text.NAMES for what in ("done", "predictions")}
         st.markdown(f"Starts at step {state.step + 1}, “{lesson.steps[state.step].title}”, with the current settings:")
         st.code(link.address(st.context.url or "", CODEC.write(values)), language=None, wrap_lines=True)
-        part = text.part(state.name)
-        st.download_button(
-            "Handout", lambda: handout.page(part), f"{part.lower().replace(' ', '-')}.html", "text/html", key="handout",
-            on_click="ignore", help=f"“{part}” on paper: a plan for {handout.MINUTES} minutes, a sheet, its answers apart.",
-        )  # fmt: skip
+        query = {"p": chooser.part_number(state.name)}
+        st.page_link("pages/teacher.py", label=":primary[Notes, plan, handout, codes →]", query_params=query)
 
 
 if __name__ == "__main__":
