@@ -78,11 +78,11 @@ def _question(one: Exercise, number: int, key: str, given: dict[str, float | Non
     st.caption(f"Lesson {text.number(one.lesson)}, {text.load(one.lesson).title}")
     terms.markdown(f"**{number}{one.letter}.** {one.ask}")
     answer = st.number_input(
-        f"{number}{one.letter}: {one.wanted}", value=None, step=10.0**-one.digits, format=f"%.{one.digits}f",
-        key=f"{key}-{one.letter}",
+        f"Answer {number}{one.letter}, {one.wanted}", value=None, step=10.0**-one.digits, format=f"%.{one.digits}f",
+        key=f"{key}-{one.letter}", width=340,
     )  # fmt: skip
     if one.letter in given and given[one.letter] == answer:
-        verdict = "✓ Right." if one.is_right(answer) else "No answer yet." if answer is None else "✗ Not yet."
+        verdict = "✓ Right." if one.is_right(answer) else "No answer yet." if answer is None else "Not yet."
         st.markdown(f"**{verdict}** {plain(one.how) if answer is not None else ''}")
 
 

@@ -17,7 +17,7 @@ from pages.parts.shell.view import View
 HELP = """**Plan** has what a teacher needs for one part of the course, and the same on paper. **Codes** reads what students
 hand in after their exercises. A code is read only on the server that made it. It proves that this server has checked the
 answers for that name, not who typed them."""
-HEADS = ("name", "part", "right", "which", "valid", "code")
+HEADS = ("name", "part", "right", "which", "valid", "why not")
 VALID = "yes"
 CODEC = link.Codec([link.Field("part", "p", "part", link.Whole(1, len(text.PARTS)), 1, word="part")])
 
@@ -73,12 +73,17 @@ def _codes() -> None:
         pasted = st.text_area("Codes, with blanks or new lines between them", height=140, key="teacher-pasted")
         st.form_submit_button("Check the codes", type="primary", key="teacher-check")
     rows = [_row(code) for code in codes.listed(pasted)]
-    if rows:
-        n_valid, names = sum(row[4] == VALID for row in rows), {row[0] for row in rows if row[4] == VALID}
-        st.html(f'<p role="status" class="lesson-verdict"><b>{n_valid} of {len(rows)} valid; {len(names)} names.</b></p>')
-        layout.table(HEADS, [tuple(map(plain, row)) for row in rows], names=6)
-        st.download_button("CSV", lambda: _written(rows), "codes.csv", "text/csv", key="teacher-csv", on_click="ignore")
+    if not rows:
+        return
+    n_valid = sum(row[4] == VALID for row in rows)
+    st.html(f'<p role="status" class="lesson-verdict"><b>{n_valid} of {len(rows)} valid.</b></p>')
+    layout.table(HEADS[:5], [tuple(map(plain, row[:5])) for row in rows], names=5)
+    with layout.card("teacher-refused"):
         st.caption("A valid code proves that this server has checked the answers, not who typed them.")
+        for name, *_, valid, why in rows:
+            if valid != VALID:
+                st.markdown(f"**{plain(name)}**: {plain(why)}.")
+        st.download_button("CSV", lambda: _written(rows), "codes.csv", "text/csv", key="teacher-csv", on_click="ignore")
 
 
 def _row(code: str) -> tuple[str, ...]:
@@ -86,17 +91,17 @@ def _row(code: str) -> tuple[str, ...]:
     try:
         handed = codes.opened(code)
     except BadInput as refused:
-        return "", "", "", "", f"no: {refused.allowed}", code[:60]
+        return code[:60], "", "", "", "no", refused.allowed
     part = list(text.PARTS)[handed.part - 1]
     n_asked = sum(len(text.load(name).exercises) for name in text.PARTS[part])
-    return handed.name, part, f"{len(handed.right)} of {n_asked}", handed.right or "–", VALID, code
+    return handed.name, part, f"{len(handed.right)} of {n_asked}", handed.right or "–", VALID, ""
 
 
 def _written(rows: list[tuple[str, ...]]) -> str:
     """The table as CSV; what was pasted and is no code may be a formula, and then begins with an apostrophe."""
     written = io.StringIO()
-    safe = [(*row[:5], row[5] if row[5][:1].isalnum() else f"'{row[5]}") for row in rows]
-    csv.writer(written).writerows([HEADS, *safe])
+    names = [name if name[:1].isalnum() else f"'{name}" for name, *_ in rows]
+    csv.writer(written).writerows([HEADS, *((name, *row[1:]) for name, row in zip(names, rows, strict=True))])
     return written.getvalue()
 
 

@@ -1,8 +1,8 @@
-"""Codes to hand in: which exercises of a part were right under an invented name, sealed with the key of this computer.
+"""Codes to hand in: which exercises of a part were right under an invented name, sealed with this server's key.
 
 A code is NAME-PART LETTERS-MARK-SEAL, as in `amber-fox-2acd-XKW-QTPMRB3D`. The mark says whose key it was, the seal is a
-keyed checksum (HMAC-SHA256, 40 bits) of name, part and letters. It proves that this computer has checked these answers, and
-not who typed them.
+keyed checksum (HMAC-SHA256, 40 bits) of name, part and letters. It proves that this server has checked these answers, not
+who typed them.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ def sealed(handed: Handed) -> str:
 
 
 def opened(code: str) -> Handed:
-    """What a code says, in capitals or not. Raises BadInput for one of another computer, a changed one, and other text."""
+    """What a code says, in capitals or not. Raises BadInput for one of another server, a changed one, and other text."""
     read = _CODE.fullmatch(normalize("NFKC", code).casefold())
     if read is None:
         raise BadInput("code", code[:60], "is no code: it should look like amber-fox-2acd-XKW-QTPMRB3D")
     key = _key()
     if read["mark"].upper() != _mark(key):
-        says = f"was made on another computer, or mistyped: codes of this one have {_mark(key)} before their end"
+        says = f"was made on another server, or mistyped: codes of this one have {_mark(key)} before their end"
         raise BadInput("code", code[:60], says)
     if not hmac.compare_digest(read["seal"].upper(), _seal(key, read["said"])):
         raise BadInput("code", code[:60], "was changed or mistyped: its end does not fit the rest")
@@ -82,7 +82,7 @@ def _mark(key: bytes) -> str:
 
 
 def _key() -> bytes:
-    """This computer's key, made once by the operating system; only its owner can read the file."""
+    """This server's key, made once by the operating system; only its owner can read the file."""
     path = paths.codes_key()
     try:
         if not path.exists():

@@ -51,7 +51,7 @@ class Exercise:
         """How the answer is to be given, and what counts as right."""
         decimals = ("a whole number", "one decimal", "two decimals", "three decimals")[self.digits]
         unit = f"in {self.unit}, " if self.unit else ""
-        return f"{unit}{decimals}{f'; right within {self.tolerance:f}' if self.tolerance else ', exactly'}"
+        return f"{unit}to {decimals}; {f'± {self.tolerance:f} is right' if self.tolerance else 'exactly'}"
 
     def is_right(self, given: float | None) -> bool:
         """Whether a number is the answer, up to the tolerance, which is included."""
@@ -240,7 +240,8 @@ _DRAWN: Mapping[tuple[str, str], Callable[[_Numbers], Drawn]] = {
 
 
 def _filled(words: str, places: Mapping[str, object]) -> str:
-    return " ".join(words.format(**places).split())
+    printed = {name: f"{value:g}" if isinstance(value, float) else value for name, value in places.items()}
+    return " ".join(words.format(**printed).split()).replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def _listed(values: Sequence[float]) -> str:

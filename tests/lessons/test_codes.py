@@ -1,4 +1,4 @@
-"""Codes to hand in: what they say comes back, and a changed one, another computer's and other text are refused."""
+"""Codes to hand in: what they say comes back, and a changed one, another server's and other text are refused."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def test_each_letter_of_the_seal_counts() -> None:
             codes.opened(code[:place] + other + code[place + 1 :])
 
 
-def test_a_code_of_another_computer_is_refused_in_a_sentence_that_says_so(tmp_path, monkeypatch) -> None:
+def test_a_code_of_another_server_is_refused_in_a_sentence_that_says_so(tmp_path, monkeypatch) -> None:
     code = codes.sealed(HANDED)
     monkeypatch.setattr(paths, "codes_key", lambda: tmp_path / "other.key")
     while codes.sealed(HANDED).split("-")[-2] == code.split("-")[-2]:  # one key in 32,768 has the same mark
         paths.codes_key().unlink()
-    with pytest.raises(BadInput, match="was made on another computer, or mistyped"):
+    with pytest.raises(BadInput, match="was made on another server, or mistyped"):
         codes.opened(code)
 
 

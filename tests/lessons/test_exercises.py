@@ -99,10 +99,10 @@ def test_a_name_keeps_its_numbers_and_neighbours_get_others() -> None:
 def test_the_tolerance_ends_where_it_is_said_to() -> None:
     sheet = {one.letter: one for one in exercises.sheet("One release", "amber fox")}
     rounded, exact = sheet["a"], sheet["d"]
-    assert rounded.wanted == "in %, a whole number; right within 1"
+    assert rounded.wanted == "in %, to a whole number; ± 1 is right"
     for given, is_right in ((0, True), (1, True), (-1, True), (1.01, False), (-1.01, False)):
         assert rounded.is_right(rounded.answer + given) is is_right
-    assert exact.wanted == "one decimal, exactly"
+    assert exact.wanted == "to one decimal; exactly"
     assert exact.is_right(exact.answer)
     assert not exact.is_right(exact.answer + 0.1)
     for nothing in (None, math.nan, math.inf):
