@@ -11,7 +11,7 @@ import streamlit as st
 from dpcl_core.elements.element import LESSON
 from dpcl_core.lessons import text
 from dpcl_core.lessons.text import Lesson
-from pages.parts.lessons import chooser
+from pages.parts.lessons import chooser, classroom
 from pages.parts.lessons import stage as stages
 from pages.parts.lessons.stage import Stage
 from pages.parts.shell import layout, link, style, terms
@@ -69,10 +69,13 @@ def page() -> None:
     lesson = text.load(name)
     state = _State(view, name, lesson)
     with answer:
+        above = st.container()
         if name in text.IN_BROWSER:
             _in_browser(state)
         else:
             _step(state, lesson)
+        with above:
+            classroom.strip(lesson.steps[state.step])
     share = view.commit(state.values(), CODEC)
     with side:
         _contents(state, lesson)
