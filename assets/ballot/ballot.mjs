@@ -24,30 +24,33 @@ async function watch(memory, parentElement) {
   }
 }
 
-// Asks for the room, and answers its question: with what has just been chosen, or where there is no answer yet, with what was
-// chosen before it was asked.
+// Answers the room's question: with what has just been pressed, at once where the question is known; or, where there is no
+// answer yet, with what was chosen before the question was asked.
 async function look(memory, pressed) {
   const now = pressed && group(pressed); // the lesson may draw its step anew while the server is asked
-  let room = await asked(memory, `rooms/${memory.code}`);
-  const poll = room.poll, isOpen = poll?.is_open && room.you;
-  const group_here = isOpen ? (now && fits(now, poll) ? now : [...document.querySelectorAll("input[type=radio]:checked")].map(group).find((one) => fits(one, poll))) : null;
-  if (group_here && (poll.mine === null || now === group_here) && poll.mine !== group_here.chosen) room = await voted(memory, poll.id, group_here.chosen);
+  const known = memory.room;
+  let room = now && known && fits(now, known) ? known : await asked(memory, `rooms/${memory.code}`);
+  const chosen = now && fits(now, room) ? now : room.poll?.mine === null ? earlier(room) : null;
+  if (chosen && chosen.place !== room.poll.mine) room = await voted(memory, room.poll.id, chosen.place);
+  memory.room = room;
   say(memory, room);
 }
 
 // The answers beside a radio button, which of them is chosen, and the text of the page around them.
 function group(radio) {
   const all = [...(radio.closest("fieldset, [role=radiogroup]") ?? document).querySelectorAll("input[type=radio]")];
-  const place = radio.closest("main, [data-testid=stMain]") ?? document.body;
-  return { answers: all.map((one) => words(one.closest("label"))), chosen: all.indexOf(radio), text: words(place) };
+  return { answers: all.map((one) => words(one.closest("label"))), place: all.indexOf(radio), text: words(around(radio)) };
 }
 
-const fits = (one, poll) => one.text.includes(poll.question) && JSON.stringify(one.answers) === JSON.stringify(poll.choices);
+const around = (node) => node.closest("main, [data-testid=stMain]") ?? document.body;
+const fits = (one, { poll, you }) =>
+  you && poll?.is_open && one.text.includes(poll.question) && JSON.stringify(one.answers) === JSON.stringify(poll.choices);
+const earlier = (room) => [...document.querySelectorAll("input[type=radio]:checked")].map(group).find((one) => fits(one, room));
 
 function say(memory, room) {
   const text = memory.data.words, poll = room.poll;
-  const isHere = poll && words(memory.host.closest("main, [data-testid=stMain]") ?? document.body).includes(poll.question);
-  const which = !poll?.is_open ? text.none : !isHere ? text.other : poll.mine === null ? text.asked : text.counted;
+  const isAsked = poll && words(around(memory.host)).includes(poll.question);
+  const which = !poll?.is_open ? text.none : !isAsked ? text.other : poll.mine === null ? text.asked : text.counted;
   const line = room.error ?? filled(which, { title: room.title, n: poll?.votes, people: room.people });
   if (memory.host.textContent !== line) memory.host.textContent = line;
 }
