@@ -23,6 +23,8 @@ PAGES = {
     ],
     "": [("about", "About")],  # no group: a link, which the style sheet puts at the end
 }  # fmt: skip
+# Not in the menu, which a phone shows whole: Lessons and Classroom lead there.
+UNLISTED = [("exercises", "Exercises"), ("teacher", "For teachers")]
 
 
 def main() -> None:
@@ -31,6 +33,8 @@ def main() -> None:
         section: [st.Page(f"pages/{name}.py", title=title, url_path=name, default=name == "start") for name, title in names]
         for section, names in PAGES.items()
     }
+    for name, title in UNLISTED:
+        pages["Learn"].append(st.Page(f"pages/{name}.py", title=title, url_path=name, visibility="hidden"))
     page = st.navigation(pages, position="top")
     st.set_page_config(page_title=f"{page.title} · DP continual learning", layout="wide")
     style.apply()

@@ -23,6 +23,11 @@ def features_dir() -> Path:
     return home() / "features"
 
 
+def codes_key() -> Path:
+    """The key that seals the codes of exercises."""
+    return home() / "exercise-codes.key"
+
+
 def network_cache() -> Path:
     """The user's cache of fetched networks, whatever the home is: `~/.cache/dpcl/networks`, or below `XDG_CACHE_HOME`."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dpcl" / "networks"

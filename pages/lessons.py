@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final, cast
 import streamlit as st
 
 from dpcl_core.elements.element import LESSON
-from dpcl_core.lessons import handout, text
+from dpcl_core.lessons import text
 from dpcl_core.lessons.text import Lesson
-from pages.parts.lessons import chooser
+from pages.parts.lessons import chooser, classroom
 from pages.parts.lessons import stage as stages
 from pages.parts.lessons.stage import Stage
 from pages.parts.shell import layout, link, style, terms
@@ -69,10 +69,13 @@ def page() -> None:
     lesson = text.load(name)
     state = _State(view, name, lesson)
     with answer:
+        above = st.container()
         if name in text.IN_BROWSER:
             _in_browser(state)
         else:
             _step(state, lesson)
+        with above:
+            classroom.strip(lesson.steps[state.step])
     share = view.commit(state.values(), CODEC)
     with side:
         _contents(state, lesson)
@@ -266,11 +269,8 @@ def _teacher(state: _State, lesson: Lesson) -> None:
             values |= {f"{name}:{what}": () for name in text.NAMES for what in ("done", "predictions")}
         st.markdown(f"Starts at step {state.step + 1}, “{lesson.steps[state.step].title}”, with the current settings:")
         st.code(link.address(st.context.url or "", CODEC.write(values)), language=None, wrap_lines=True)
-        part = text.part(state.name)
-        st.download_button(
-            "Handout", lambda: handout.page(part), f"{part.lower().replace(' ', '-')}.html", "text/html", key="handout",
-            on_click="ignore", help=f"“{part}” on paper: a plan for {handout.MINUTES} minutes, a sheet, its answers apart.",
-        )  # fmt: skip
+        query = {"p": chooser.part_number(state.name)}
+        st.page_link("pages/teacher.py", label=":primary[Notes, plan, handout, codes →]", query_params=query)
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ def _door() -> None:
         title = st.text_input("Title", max_chars=80, placeholder="Privacy, Monday at ten", key="room-title")
         if st.form_submit_button("Open", key="room-open-button"):
             _go(lambda: membership.rooms().open(title, visitor.token()))
+    st.page_link("pages/teacher.py", label=":primary[For teachers: notes, plans, handouts, codes handed in →]")
     mine = membership.rooms().of_owner(visitor.token())
     if mine:
         st.header("Your rooms", anchor=False)

@@ -1,6 +1,5 @@
 // A classroom: the open question with everybody's answers, everybody's runs as points, and a run that all look at. It asks the
-// server for the room twice a second, beside the page, which is not drawn anew. Appended to shared/dom.mjs; fed by
-// dpcl_core/elements/room.py.
+// server for the room twice a second. Appended to shared/dom.mjs and room/asking.mjs; fed by dpcl_core/elements/room.py.
 
 const EVERY_MS = 500;
 const PLOT = { left: 68, right: 584, top: 14, bottom: 284 }, CURVE = { left: 46, right: 408, top: 14, bottom: 212 };
@@ -18,6 +17,7 @@ export default function element({ data, parentElement }) {
   }
   const memory = { host, data, code: data.code, drawn: {} };
   memories.set(parentElement, memory);
+  part(memory, "runs").hidden = data.is_poll_alone;
   part(memory, "again").addEventListener("click", () => replay(memory));
   ask(memory, parentElement);
 }
@@ -26,19 +26,13 @@ const part = (memory, name) => memory.host.querySelector(`.ro-${name}`);
 
 // Asks for the room until the page is left or shows another one.
 async function ask(memory, parentElement) {
-  while (memory.host.isConnected && memories.get(parentElement) === memory) {
-    if (!document.hidden) await request(memory, `rooms/${memory.code}`);
+  while (isHere(memory, parentElement)) {
+    if (!document.hidden) show(memory, await asked(memory, `rooms/${memory.code}`));
     await new Promise((wake) => setTimeout(wake, EVERY_MS));
   }
 }
 
-async function request(memory, path, options) {
-  let room;
-  try {
-    room = await (await fetch(new URL(path, document.baseURI), options)).json();
-  } catch {
-    room = { error: memory.data.words.gone };
-  }
+function show(memory, room) {
   part(memory, "trouble").textContent = room.error ?? "";
   part(memory, "trouble").hidden = !room.error;
   if (!room.error) paint(memory, room);
@@ -48,6 +42,7 @@ function paint(memory, room) {
   const changed = (name, value) => memory.drawn[name] !== (memory.drawn[name] = JSON.stringify(value));
   memory.room = room;
   if (changed("poll", [room.poll, room.you, room.people])) paintPoll(memory, room);
+  if (memory.data.is_poll_alone) return;
   if (changed("points", [room.points, room.shown?.run])) paintPoints(memory, room);
   if (changed("shown", room.shown)) {
     part(memory, "shown").hidden = !room.shown?.curve.length;
@@ -65,7 +60,7 @@ function paintPoll(memory, room) {
   const rows = part(memory, "answers");
   if (memory.poll !== poll.id) {
     memory.poll = poll.id;
-    rows.replaceChildren(...poll.choices.map((choice, place) => made("button", { type: "button", onclick: () => vote(memory, poll.id, place) },
+    rows.replaceChildren(...poll.choices.map((choice, place) => made("button", { type: "button", onclick: async () => show(memory, await voted(memory, poll.id, place)) },
       made("span", { textContent: choice }), made("b", {}), made("span", { className: "bar", hidden: true }, made("i", {})))));
   }
   [...rows.children].forEach((row, place) => {
@@ -79,11 +74,6 @@ function paintPoll(memory, room) {
   });
   const state = poll.is_open ? (room.you && poll.mine === null ? words.choose : words.open) : words.over;
   part(memory, "votes").textContent = filled(state, { n: poll.votes, people: room.people });
-}
-
-function vote(memory, poll, choice) {
-  const body = JSON.stringify({ poll, choice });
-  return request(memory, `rooms/${memory.code}/vote`, { method: "POST", headers: { "content-type": "application/json" }, body });
 }
 
 function paintPoints(memory, room) {

@@ -109,5 +109,7 @@ LESSON = Element(
     ),
     is_isolated=False,
 )  # fmt: skip
-ROOM = Element("room", (_DOM, "room/room.mjs"), is_isolated=False)  # asks a server: not for plain pages
+# These two ask a server: not for plain pages.
+ROOM = Element("room", (_DOM, "room/asking.mjs", "room/room.mjs"), is_isolated=False)
+BALLOT = Element("ballot", (_DOM, "room/asking.mjs", "ballot/ballot.mjs"), is_isolated=False)
 ELEMENTS = (HERO, DRAG, TOKENS, ANCHORS, DOOR, CALCULATOR, LESSON)

@@ -1,11 +1,12 @@
-"""A classroom in the browser: what the element in `assets/room/` needs to ask for the room and to draw it."""
+"""A classroom in the browser: what the elements in `assets/room/` and `assets/ballot/` need to ask for the room."""
 
 from __future__ import annotations
 
 from dpcl_core.methods import catalog as methods
 
+_GONE = "The server does not answer. This page goes on by itself when it is back."
 WORDS = {
-    "gone": "The server does not answer. This page goes on by itself when it is back.",
+    "gone": _GONE,
     "wait": "No question yet. {people} people are in the room.",
     "wait_one": "No question yet. One person is in the room.",
     "choose": "Choose an answer. {n} of {people} have answered; you see the others' answers when you have given yours.",
@@ -24,6 +25,21 @@ WORDS = {
 }
 
 
-def document(code: str) -> dict[str, object]:
-    """The data of the element for one room."""
-    return {"code": code, "words": WORDS, "methods": {name: card.title for name, card in methods.CARDS.items()}}
+_OF_BALLOT = {
+    "gone": _GONE,
+    "none": "You are in the classroom “{title}”. When a lesson's question is asked there, your prediction is your answer.",
+    "other": "There is a question in the classroom “{title}”.",
+    "asked": "Asked in the classroom “{title}”: your prediction is your answer. {n} of {people} have answered.",
+    "counted": "Your prediction counts in the classroom “{title}”. {n} of {people} have answered.",
+}
+
+
+def document(code: str, *, is_poll_alone: bool = False) -> dict[str, object]:
+    """The data of the element for one room. `is_poll_alone`: without everybody's runs."""
+    titles = {name: card.title for name, card in methods.CARDS.items()}
+    return {"code": code, "words": WORDS, "methods": titles, "is_poll_alone": is_poll_alone}
+
+
+def ballot(code: str) -> dict[str, object]:
+    """The data of the element that carries a lesson's predictions into a room."""
+    return {"code": code, "words": _OF_BALLOT}

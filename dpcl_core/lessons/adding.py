@@ -42,14 +42,19 @@ def averaged(epsilon: float, n: int, rounds: int) -> Duel:
 
     Noise is drawn once with the spread of the average, sigma / sqrt(n): the sum of n Gaussian draws has that law.
     """
-    std = gaussian.sigma(epsilon, DELTA) / math.sqrt(n)
+    std = of_average(gaussian.sigma(epsilon, DELTA), n)
     took_part, stayed_away = (ReleaseNoise().added(np.full(rounds, side), std) for side in (1.0, 0.0))
     return Duel((took_part - 0.5) / std**2, (stayed_away - 0.5) / std**2)
 
 
 def best_of_averages(epsilon: float, n: int) -> float:
     """The largest share of right guesses that any attacker reaches on n such answers."""
-    return gaussian_odds_bound(gaussian.sigma(epsilon, DELTA) / math.sqrt(n))
+    return gaussian_odds_bound(of_average(gaussian.sigma(epsilon, DELTA), n))
+
+
+def of_average(std: float, n: int) -> float:
+    """Standard deviation of the noise on an average of n answers, each with fresh noise of this one."""
+    return std / math.sqrt(n)
 
 
 @lru_cache(maxsize=32)

@@ -45,8 +45,12 @@ def posterior(epsilon: float) -> float:
 
 def estimate(said: NDArray[np.int64], epsilon: float) -> float:
     """The share of true yes, from the share that said yes: (share - q) / (p - q). Unbiased."""
-    p = keeps(epsilon)
-    return (float(said.mean()) - (1 - p)) / (2 * p - 1)
+    return unturned(float(said.mean()), keeps(epsilon))
+
+
+def unturned(said: float, p: float) -> float:
+    """The share of true yes where a share `said` yes and each answer was kept with probability p."""
+    return (said - (1 - p)) / (2 * p - 1)
 
 
 def estimate_std(n: int, epsilon: float) -> float:
@@ -74,4 +78,9 @@ def found(income: float, epsilon: float) -> float:
 
 def lost_and_noise(clip: float, epsilon: float) -> tuple[float, float]:
     """Two errors of the noisy sum of clipped incomes: what clipping takes off, and the noise's standard deviation."""
-    return float(np.maximum(incomes() - clip, 0).sum()), gaussian.sigma(epsilon, DELTA, clip)
+    return cut_off(incomes(), clip), gaussian.sigma(epsilon, DELTA, clip)
+
+
+def cut_off(of: NDArray[np.float64], clip: float) -> float:
+    """What a clip takes off the sum of these incomes [n]."""
+    return float(np.maximum(of - clip, 0).sum())

@@ -30,13 +30,13 @@ def under(sigma: float, adjacency: Adjacency) -> float:
     return gaussian.epsilon(sigma, DELTA, gaussian.SENSITIVITY[adjacency])
 
 
-def printed(delta: float) -> float:
+def printed(delta: float, n_people: int = N_PEOPLE) -> float:
     """Expected number of people whose records are printed where each is with probability delta.
 
     A program that prints each record with probability delta, independently, and nothing else is (0, delta)-DP: somebody's
-    record changes what is printed with probability delta. `N_PEOPLE` people.
+    record changes what is printed with probability delta.
     """
-    return delta * N_PEOPLE
+    return delta * n_people
 
 
 def printed_now(delta: float) -> NDArray[np.int64]:

@@ -1,12 +1,14 @@
-"""A part of the course on paper: a plan for the teacher, a sheet to fill in, and the answers on a sheet of their own."""
+"""A part of the course on paper: notes and a plan for the teacher, a sheet to fill in, and the answers apart."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from html import escape
 
 from dpcl_core.errors import unknown
-from dpcl_core.lessons import text
+from dpcl_core.lessons import exercises, text
+from dpcl_core.lessons.exercises import Exercise
 from dpcl_core.lessons.text import Lesson
 
 MINUTES = 45  # of a lesson at school
@@ -36,14 +38,17 @@ def plan(part: str) -> list[tuple[int, int, str]]:
 
 
 def page(part: str) -> str:
-    """The part as one HTML document to print, without scripts: plan, sheet, answers. Raises BadInput naming the parts."""
+    """The part as one HTML document to print, without scripts: notes and plan, sheet, answers.
+
+    Exercises have the numbers of `exercises.PAPER`, the same on every sheet. Raises BadInput naming the parts.
+    """
     lessons = [(text.number(name), text.load(name)) for name in _names(part)]
-    title = escape(part)
-    sheets = "".join(_sheet(number, lesson) for number, lesson in lessons)
-    answers = "".join(_answers(number, lesson) for number, lesson in lessons)
+    title, place, asked = escape(part), list(text.PARTS).index(part) + 1, exercises.sheet(part)
+    sheets = "".join(_sheet(number, lesson) for number, lesson in lessons) + _exercises(place, asked)
+    answers = "".join(_answers(number, lesson) for number, lesson in lessons) + _solved(place, asked)
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style><body>'
-        f"<section><h1>{title}: plan for {MINUTES} minutes</h1>{_plan(part)}</section>"
+        f"<section><h1>{title}: for the teacher</h1>{_notes(part)}{_plan(part)}</section>"
         f"<section><h1>{title}</h1>{sheets}</section>"
         f'<section class="answers"><h1>{title}: answers</h1>{answers}</section></body></html>'
     )
@@ -53,6 +58,16 @@ def _names(part: str) -> tuple[str, ...]:
     if part not in text.PARTS:
         raise unknown("part", part, text.PARTS)
     return text.PARTS[part]
+
+
+def _notes(part: str) -> str:
+    notes = text.notes(part)
+    beliefs = "".join(f"<p><i>“{_words(one.belief)}”</i> {_words(one.reply)}</p>" for one in notes.misconceptions)
+    return (
+        f"<h3>What to look for</h3><p>{_words(notes.look_for)}</p><h3>What students often believe</h3>{beliefs}"
+        f"<h3>A question to ask</h3><p>{_words(notes.ask)}</p>"
+        f"<h3>When a prediction is wrong</h3><p>{_words(notes.when_wrong)}</p>"
+    )
 
 
 def _plan(part: str) -> str:
@@ -68,7 +83,7 @@ def _plan(part: str) -> str:
     left = [text.load(name).title for name in _names(part) if name not in {one for _, _, one in planned}]
     rest = "".join(f"<li>{_words(title)}</li>" for title in left)
     rest = f"<p>At home, or in a second hour:</p><ul>{rest}</ul>" if left else ""
-    return f"<table>{rows}</table>{rest}"
+    return f"<h2>A plan for {MINUTES} minutes</h2><table>{rows}</table>{rest}"
 
 
 def _sheet(number: int, lesson: Lesson) -> str:
@@ -90,6 +105,19 @@ def _answers(number: int, lesson: Lesson) -> str:
     )
     think = "".join(f"<p><i>{_words(one.question)}</i> {_words(one.answer)}</p>" for one in lesson.think)
     return f"<h2>{number}. {_words(lesson.title)}</h2>{steps}{think}"
+
+
+def _exercises(place: int, asked: Sequence[Exercise]) -> str:
+    rows = "".join(
+        f'<div class="step"><p><b>{place}{one.letter}</b> {_words(one.ask)} ({_words(one.wanted)})</p>{_LINE}</div>'
+        for one in asked
+    )
+    return f"<h2>Exercises</h2>{rows}"
+
+
+def _solved(place: int, asked: Sequence[Exercise]) -> str:
+    rows = "".join(f"<p><b>{place}{one.letter} {_words(one.shown)}.</b> {_words(one.how)}</p>" for one in asked)
+    return f"<h2>Exercises</h2>{rows}"
 
 
 _LINE = '<div class="line"></div>'

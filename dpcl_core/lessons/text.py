@@ -1,4 +1,4 @@
-"""The texts of lessons (steps of predict, do, see, explain) and of pitfalls with their remedies, read from `assets/`."""
+"""The texts of lessons (steps of predict, do, see, explain), teacher's notes, and pitfalls, read from `assets/`."""
 
 from __future__ import annotations
 
@@ -54,6 +54,21 @@ class Question(Spec):
     answer: _Words
 
 
+class Exercise(Spec):
+    """A question with a number for an answer; `how` it is worked out.
+
+    Both have places {like_this} for numbers, which the function of `key` in `lessons/exercises.py` draws. `digits`: decimals
+    that are asked for; `is_exact`: nothing is rounded on the way.
+    """
+
+    key: _Words
+    ask: _Words
+    how: _Words
+    unit: str = ""
+    digits: int = Field(ge=0, le=3)
+    is_exact: bool = False
+
+
 class Control(Spec):
     """A number that a lesson's steps share and its links contain, from `least` to `most`, both allowed.
 
@@ -69,7 +84,8 @@ class Control(Spec):
 
 
 class Lesson(Spec):
-    """The texts of a lesson. `intro`: what it works with; `minutes`: its approximate length; `think`: questions after it.
+    """The texts of a lesson. `intro`: what it works with; `minutes`: its approximate length; `think`: questions after it;
+    `exercises`: numbers to work out.
 
     A step's code is the function of its key's name in `pages/parts/lessons/`, in the module of the lesson's name; of those
     `IN_BROWSER`, in `assets/lesson/`.
@@ -82,6 +98,7 @@ class Lesson(Spec):
     controls: tuple[Control, ...]
     steps: tuple[Step, ...] = Field(min_length=4, max_length=MAX_STEPS)
     think: tuple[Question, Question]
+    exercises: tuple[Exercise, ...] = Field(min_length=1, max_length=3)
 
 
 @lru_cache(maxsize=len(NAMES))
@@ -106,6 +123,36 @@ def link_number(name: str) -> int:
 def part(name: str) -> str:
     """The part of the course that a lesson belongs to."""
     return next(title for title, names in PARTS.items() if name in names)
+
+
+class Misconception(Spec):
+    """What students often believe, and what to say or do then."""
+
+    belief: _Words
+    reply: _Words
+
+
+class Notes(Spec):
+    """A teacher's notes on a part: what to `look_for`, a question to `ask`, and what to say when a prediction is wrong."""
+
+    part: _Words
+    look_for: _Words
+    misconceptions: tuple[Misconception, ...] = Field(min_length=2, max_length=4)
+    ask: _Words
+    when_wrong: _Words
+
+
+def notes(part: str) -> Notes:
+    """The notes on a part. Raises BadInput naming the parts."""
+    if part not in PARTS:
+        raise unknown("part", part, PARTS)
+    return next(one for one in _notes() if one.part == part)
+
+
+@lru_cache(maxsize=1)
+def _notes() -> tuple[Notes, ...]:
+    text = (paths.assets_dir() / "notes.toml").read_text(encoding="utf-8")
+    return tuple(map(Notes.model_validate, tomllib.loads(text)["parts"]))
 
 
 class Edge(Spec):

@@ -51,6 +51,11 @@ class Poll:
     is_open: bool = True
     truth: int | None = None
 
+    def is_about(self, question: str, choices: Sequence[str]) -> bool:
+        """Whether it asks this, with these answers, in the same words."""
+        asked, *answers = (" ".join(words.split()) for words in (question, *choices))
+        return (self.question, self.choices) == (asked, tuple(answers))
+
 
 @dataclass(frozen=True, slots=True)
 class Point:

@@ -10,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from app import PAGES
+from app import PAGES, UNLISTED
 from tests.browser.conftest import PATIENCE_MS, App, Visit, ready
 from tests.support import replay
 
@@ -47,7 +47,7 @@ WIDTH = "Math.max(document.documentElement.scrollWidth, document.querySelector('
 
 # Every page of the app, and what else has a face of its own; {0} and {1} are finished runs.
 PLACES = [
-    *("" if name == "start" else name for pages in PAGES.values() for name, _ in pages),
+    *("" if name == "start" else name for pages in [*PAGES.values(), UNLISTED] for name, _ in pages),
     "lessons?l=shared&s=2&hide=prediction", "questions?question=cifar100-cosine", "train?run={0}", "compare?r={0},{1}",
     "published?p=cslr&x=paper-cslr-anchors",
 ]  # fmt: skip

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from dpcl_core.runs.rooms import Rooms
+from dpcl_core.lessons import text
+from dpcl_core.runs.rooms import Rooms, digest
 from tests.browser.conftest import PATIENCE_MS, App, ready
 from tests.support import replay
 
@@ -16,6 +17,10 @@ def _page(browser: Browser, width: int) -> Page:
     page = browser.new_context(viewport={"width": width, "height": 860}).new_page()
     page.set_default_timeout(PATIENCE_MS)
     return page
+
+
+def _token(page: Page) -> str:
+    return str(next(one["value"] for one in page.context.cookies() if one["name"] == "dpcl-visitor"))
 
 
 def test_a_question_is_asked_answered_and_ended_and_a_run_is_shown(browser: Browser, app: App) -> None:
@@ -36,8 +41,7 @@ def test_a_question_is_asked_answered_and_ended_and_a_run_is_shown(browser: Brow
 
     spec = replay.a_spec()
     run_id = replay.fill(app.store(), spec, replay.recorded(spec))
-    token = next(one["value"] for one in visitor.context.cookies() if one["name"] == "dpcl-visitor")
-    Rooms(app.store()).add_run(code, token, run_id)
+    Rooms(app.store()).add_run(code, _token(visitor), run_id)
     expect(visitor.get_by_text("One run. The best with privacy so far")).to_be_visible()
     teacher.get_by_role("button", name="Look for new runs").click()
     teacher.get_by_label("Show a run to everybody").click()
@@ -48,5 +52,36 @@ def test_a_question_is_asked_answered_and_ended_and_a_run_is_shown(browser: Brow
     expect(visitor.get_by_role("button", name="Yes")).to_be_disabled()
     visitor.get_by_role("button", name="Leave the room").click()
     expect(visitor.get_by_role("heading", name="Join a room")).to_be_visible()
+    for page in (teacher, visitor):
+        page.context.close()
+
+
+def test_predictions_of_a_lesson_are_votes_in_the_room(browser: Browser, app: App) -> None:
+    """Of a lesson that the server draws and one that the browser draws; chosen before the question is asked, and after."""
+    teacher, visitor = _page(browser, 1280), _page(browser, 390)
+    for page in (teacher, visitor):  # the first page brings the cookie
+        page.goto(f"{app.url}/lessons?lesson=coin")
+        ready(page)
+    tokens = [_token(page) for page in (teacher, visitor)]
+    rooms = Rooms(app.store())
+    code = rooms.open("Monday", tokens[0])
+    rooms.join(code, tokens[1])
+    for lesson in ("coin", "label"):
+        step = text.load(lesson).steps[0]
+        for page in (teacher, visitor):
+            page.goto(f"{app.url}/lessons?lesson={lesson}")
+            ready(page)
+        visitor.get_by_role("radio", name=step.choices[1]).press("Space")
+        expect(visitor.get_by_text("in the classroom “Monday”")).to_be_visible()
+        teacher.get_by_role("button", name="Ask my class this question").click()
+        expect(teacher.get_by_role("button", name=f"{step.choices[1]} 1 answer")).to_be_visible()
+        visitor.get_by_role("radio", name=step.choices[0]).press("Space")
+        expect(teacher.get_by_role("button", name=f"{step.choices[0]} 1 answer")).to_be_visible()
+        expect(visitor.get_by_text("1 of 1 have answered")).to_be_visible()
+        assert rooms.state(code).choices == {digest(tokens[1]): 0}
+    visitor.goto(f"{app.url}/lessons?lesson=label&s=2")
+    visitor.get_by_role("radio", name=text.load("label").steps[1].choices[2]).press("Space")
+    expect(visitor.get_by_text("There is a question in the classroom")).to_be_visible()
+    assert rooms.state(code).choices == {digest(tokens[1]): 0}, "another step's prediction is no answer"
     for page in (teacher, visitor):
         page.context.close()

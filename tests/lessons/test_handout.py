@@ -8,7 +8,7 @@ from html import unescape
 import pytest
 
 from dpcl_core.errors import BadInput
-from dpcl_core.lessons import handout, text
+from dpcl_core.lessons import exercises, handout, text
 
 
 def _plain(page: str) -> str:
@@ -18,7 +18,14 @@ def _plain(page: str) -> str:
 @pytest.mark.parametrize("part", text.PARTS)
 def test_answers_stand_on_a_sheet_of_their_own(part: str) -> None:
     page = handout.page(part)
-    _, sheet, answers = (_plain(section) for section in page.split("<section")[1:])
+    notes, sheet, answers = (_plain(section) for section in page.split("<section")[1:])
+    assert " ".join(text.notes(part).when_wrong.split()) in " ".join(notes.split())
+    place = list(text.PARTS).index(part) + 1
+    for one in exercises.sheet(part):
+        assert one.ask in sheet
+        assert f"{place}{one.letter} {one.shown}." in answers
+        assert one.how in answers
+        assert one.how not in sheet
     for name in text.PARTS[part]:
         lesson = text.load(name)
         for step in lesson.steps:

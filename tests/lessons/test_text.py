@@ -21,6 +21,7 @@ def words(name: str) -> list[str]:
     said = [lesson.title, lesson.question, lesson.intro]
     for step in lesson.steps:
         said += [step.title, step.predict, *step.choices, step.do, step.see, step.explain]
+    said += [part for one in lesson.exercises for part in (one.ask, one.how)]
     return [*said, *(part for one in lesson.think for part in (one.question, one.answer))]
 
 
@@ -61,6 +62,18 @@ def test_steps_are_few_and_sentences_short(name: str) -> None:
     for said in words(name):
         for sentence in re.split(r"(?<=[.?!:])\s+", said):
             assert len(sentence.split()) <= 32, sentence
+
+
+@pytest.mark.parametrize("part", text.PARTS)
+def test_the_teachers_notes_are_short_and_promise_nothing(part: str) -> None:
+    notes = text.notes(part)
+    said = [notes.look_for, notes.ask, notes.when_wrong]
+    said += [part for one in notes.misconceptions for part in (one.belief, one.reply)]
+    for words_of in said:
+        assert not FORBIDDEN.search(words_of)
+        for sentence in re.split(r"(?<=[.?!:])\s+", words_of):
+            assert len(sentence.split()) <= 32, sentence
+    assert sum(len(words_of.split()) for words_of in said) <= 250
 
 
 def test_every_text_is_a_lesson() -> None:

@@ -12,6 +12,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core.lessons import sign, text
+from dpcl_core.runs.rooms import Rooms
+from dpcl_core.runs.store import Store
 from pages.lessons import CODEC
 from pages.parts.lessons import stage
 from tests.pages.conftest import Open, words
@@ -53,6 +55,11 @@ def drawn(page: AppTest) -> Any:
     """What the browser's lesson is drawn from."""
     (one,) = [json.loads(each.proto.json) for each in page.get("bidi_component") if each.proto.component_name == "lesson"]
     return one
+
+
+def elements(page: AppTest) -> list[str]:
+    """What the browser draws on the page."""
+    return [one.proto.component_name for one in page.get("bidi_component")]
 
 
 # The choices that come true with each lesson's own settings, as its explanations say.
@@ -355,3 +362,27 @@ def test_entries_matched_by_hand_are_counted(open_page: Open) -> None:
     press(page, "Look")
     assert "You matched 4 of 4 right." in words(page)
     assert "Correct." in words(page)
+
+
+def test_who_opened_a_room_asks_a_steps_question_with_one_press(open_page: Open, store: Store, monkeypatch) -> None:
+    monkeypatch.setattr("pages.parts.shell.visitor.token", lambda: "a" * 32)
+    rooms = Rooms(store)
+    assert "lesson-ask" not in {button.key for button in open_page("lessons", l="coin").button}, "no room is open"
+    code = rooms.open("Monday", "a" * 32)
+    page = open_page("lessons", l="coin", s="2")
+    assert elements(page) == []
+    press(page, "Ask my class this question")
+    step = text.load("coin").steps[1]
+    assert rooms.state(code).poll.is_about(step.predict, step.choices)
+    assert elements(page) == ["room"]
+    press(page, "○ 3.")
+    assert elements(page) == [], "another step is another question"
+
+
+def test_who_is_in_a_room_brings_predictions_there(open_page: Open, store: Store, monkeypatch) -> None:
+    monkeypatch.setattr("pages.parts.shell.visitor.token", lambda: "b" * 32)
+    rooms = Rooms(store)
+    rooms.join(rooms.open("Monday", "a" * 32), "b" * 32)
+    page = open_page("lessons", l="coin")
+    assert elements(page) == ["ballot"]
+    assert "lesson-ask" not in {button.key for button in page.button}

@@ -10,6 +10,7 @@ import pytest
 
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, TaskLearned, of_kind
+from dpcl_core.lessons import text
 from dpcl_core.runs import rooms as module
 from dpcl_core.runs.rooms import Rooms, digest
 from tests.support import replay
@@ -52,6 +53,20 @@ def test_counts_are_seen_by_who_has_answered_and_by_the_teacher(rooms, code):
     assert (over["counts"], over["truth"], over["is_open"]) == ([0, 1], 1, False)
     with pytest.raises(BadInput, match="takes no more answers"):
         rooms.vote(code, BEN, poll.id, 0)
+
+
+def test_a_question_is_known_by_its_words_whatever_its_lines(rooms, code):
+    rooms.ask(code, TEACHER, "Does noise\nhide  it?", [" Yes ", "No"])
+    poll = rooms.state(code).poll
+    assert poll.is_about("Does noise hide it?\n", ("Yes", "No"))
+    for question, answers in (("Does noise hide her?", ("Yes", "No")), ("Does noise hide it?", ("No", "Yes"))):
+        assert not poll.is_about(question, answers)
+
+
+def test_every_prediction_of_the_course_fits_into_a_room(rooms, code):
+    for step in (step for name in text.NAMES for step in text.load(name).steps):
+        rooms.ask(code, TEACHER, step.predict, step.choices)
+        assert rooms.state(code).poll.is_about(step.predict, step.choices)
 
 
 def test_a_new_question_forgets_the_answers_to_the_last(rooms, code):

@@ -34,6 +34,14 @@ def store() -> Store:
         st.stop()
 
 
+def store_if_any() -> Store | None:
+    """The store, or None if it cannot be opened, for pages that can do without."""
+    try:
+        return _store(where())
+    except StoreTrouble:
+        return None
+
+
 def executor() -> LocalExecutor:
     """The executor, which carries out the queued runs of the store."""
     return _executor(_place())

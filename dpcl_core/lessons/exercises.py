@@ -1,0 +1,253 @@
+"""Exercises after the lessons: questions with a number for an answer, whose numbers are drawn for each name.
+
+The same name gets the same numbers on every computer, neighbours get others. Answers are computed by what the lessons use.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from hashlib import sha256
+from string import ascii_lowercase
+from typing import TypeVar
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from dpcl_core.attacks.shared_noise_games import difference
+from dpcl_core.explorers import detection
+from dpcl_core.lessons import adding, coin, contract, forgetting, sign, text, unit
+from dpcl_core.lessons.duel import promised_hits
+from dpcl_core.privacy import composition, rounded
+from dpcl_core.privacy.statement import odds_bound
+
+PAPER = ""  # the name whose numbers are on the printed sheet; nobody can enter it
+T = TypeVar("T")
+Drawn = tuple[Mapping[str, object], float]  # what a question's places say, and the answer before it is rounded
+
+
+@dataclass(frozen=True, slots=True)
+class Exercise:
+    """A question with its numbers. `letter`: its place on the sheet of its part; `answer`: rounded as asked."""
+
+    letter: str
+    lesson: str
+    ask: str
+    how: str
+    unit: str
+    digits: int
+    answer: float
+    tolerance: Decimal
+
+    @property
+    def shown(self) -> str:
+        """The answer in print."""
+        return f"{self.answer:,.{self.digits}f}{f' {self.unit}' if self.unit else ''}".replace("-", "−")
+
+    @property
+    def wanted(self) -> str:
+        """How the answer is to be given, and what counts as right."""
+        decimals = ("a whole number", "one decimal", "two decimals", "three decimals")[self.digits]
+        unit = f"in {self.unit}, " if self.unit else ""
+        return f"{unit}to {decimals}; {f'± {self.tolerance:f} is right' if self.tolerance else 'exactly'}"
+
+    def is_right(self, given: float | None) -> bool:
+        """Whether a number is the answer, up to the tolerance, which is included."""
+        if given is None or not math.isfinite(given):
+            return False
+        return abs(Decimal(str(round(given, 9))) - Decimal(str(self.answer))) <= self.tolerance
+
+
+def sheet(part: str, name: str = PAPER) -> tuple[Exercise, ...]:
+    """The exercises of a part of the course, with the numbers of a name in its clean form (`codes.clean_name`).
+
+    The tolerance is one unit of the last digit asked for: half of it for rounding the answer, half for what was rounded on
+    the way. Where nothing needs rounding it is 0.
+    """
+    asked = [(lesson, one) for lesson in text.PARTS[part] for one in text.load(lesson).exercises]
+    made = []
+    for letter, (lesson, one) in zip(ascii_lowercase, asked, strict=False):
+        places, answer = _DRAWN[lesson, one.key](_Numbers(f"{name} {lesson} {one.key}"))
+        made.append(
+            Exercise(
+                letter, lesson, _filled(one.ask, places), _filled(one.how, places), one.unit, one.digits,
+                round(answer, one.digits) + 0.0, Decimal(0) if one.is_exact else Decimal(1).scaleb(-one.digits),
+            )
+        )  # fmt: skip
+    return tuple(made)
+
+
+class _Numbers:
+    """Public draws that follow from a seed alone, the same in every version of Python and NumPy."""
+
+    def __init__(self, seed: str) -> None:
+        self._seed, self._count = seed, 0
+
+    def one_of(self, options: Sequence[T]) -> T:
+        self._count += 1
+        word = sha256(f"{self._seed} {self._count}".encode()).digest()
+        return options[int.from_bytes(word) % len(options)]
+
+    def some_of(self, options: Sequence[T], n: int) -> list[T]:
+        """So many different ones, in the order drawn."""
+        left = list(options)
+        return [left.pop(left.index(self.one_of(left))) for _ in range(n)]
+
+    def tenths(self, low: int, high: int) -> float:
+        """A number with one decimal between low / 10 and high / 10."""
+        return self.one_of(range(low, high + 1)) / 10
+
+
+def _odds(numbers: _Numbers) -> Drawn:
+    epsilon = numbers.tenths(3, 30)
+    return {"epsilon": epsilon}, 100 * odds_bound(epsilon, 0.0)
+
+
+def _share(numbers: _Numbers) -> Drawn:
+    keeps, truly = numbers.one_of(range(65, 91)) / 100, numbers.one_of(range(10, 61)) / 100
+    said = round(100 * (keeps * truly + (1 - keeps) * (1 - truly)))
+    places = {"keeps": f"{100 * keeps:.0f}", "turns": f"{100 * (1 - keeps):.0f}", "said": said}
+    return places, 100 * coin.unturned(said / 100, keeps)
+
+
+def _clip(numbers: _Numbers) -> Drawn:
+    incomes = [*numbers.some_of(range(800, 5000, 100), 4), numbers.one_of(range(10_000, 40_000, 500))]
+    clip = numbers.one_of(range(2000, 4500, 500))
+    listed = [f"{income:,}" for income in incomes]
+    places = {"incomes": f"{', '.join(listed[:-1])} and {listed[-1]}", "clip": f"{clip:,}"}
+    return places, coin.cut_off(np.array(incomes, np.float64), clip)
+
+
+def _mail(numbers: _Numbers) -> Drawn:
+    epsilon, words = numbers.tenths(1, 15), numbers.one_of(range(8, 61))
+    return {"epsilon": epsilon, "words": words}, unit.by_groups(epsilon, words)[0]
+
+
+def _mean(numbers: _Numbers) -> Drawn:
+    patients, hospitals = numbers.one_of(range(1000, 10_001, 500)), numbers.one_of(range(5, 41))
+    std = numbers.one_of(range(1, 6)) / 100
+    ratio = unit.noise_on_mean(1.0, hospitals) / unit.noise_on_mean(1.0, patients)
+    return {"patients": f"{patients:,}", "hospitals": hospitals, "std": std}, std * ratio
+
+
+def _total(numbers: _Numbers) -> Drawn:
+    releases, epsilon = numbers.one_of((5, 10, 20, 50)), numbers.one_of((0.25, 0.5, 1.0, 2.0))
+    return {"releases": releases, "epsilon": f"{epsilon:g}"}, adding.total(epsilon, releases)
+
+
+def _average(numbers: _Numbers) -> Drawn:
+    std, answers = numbers.one_of(range(10, 61)), numbers.one_of(range(4, 101))
+    return {"std": std, "answers": answers}, adding.of_average(std, answers)
+
+
+def _people(numbers: _Numbers) -> Drawn:
+    first, second = numbers.tenths(5, 30), numbers.tenths(5, 30)
+    third = round(max(first, second) + numbers.tenths(1, 12), 1)
+    return {"first": first, "second": second, "third": third}, max(first + second, third)
+
+
+def _points(numbers: _Numbers) -> Drawn:
+    a1, b2 = numbers.some_of(range(88, 100), 2)
+    a2, b3, a3 = numbers.one_of(range(60, 86)), numbers.one_of(range(50, 86)), numbers.one_of(range(20, 58))
+    matrix = np.array([[a1, np.nan, np.nan], [a2, b2, np.nan], [a3, b3, 100.0]])  # of task 3 nothing can be forgotten yet
+    return {"a1": a1, "a2": a2, "a3": a3, "b2": b2, "b3": b3}, forgetting.forgotten(matrix)
+
+
+def _alarms(numbers: _Numbers) -> Drawn:
+    epsilon, alarms = numbers.tenths(5, 20), numbers.one_of(range(1, 7))
+    (most,) = promised_hits(np.array([alarms / 100]), epsilon, 0.0)
+    return {"epsilon": epsilon, "alarms": alarms}, 100 * float(most)
+
+
+def _pile(numbers: _Numbers) -> Drawn:
+    sigma, tasks = numbers.tenths(20, 90), numbers.one_of(range(3, 51))
+    return {"sigma": sigma, "tasks": tasks}, composition.noise_over_tasks(sigma, tasks)["prior-const"][-1]
+
+
+def _mask(numbers: _Numbers) -> Drawn:
+    (mine, other), mask = numbers.some_of(range(17), 2), numbers.one_of([*range(-90, -19), *range(20, 91)])
+    kept = np.array([[mine + mask], [other + mask]], np.float64)
+    places = {"mine": mine, "published": _signed(mine + mask), "other": _signed(other + mask)}
+    return places, float(difference(kept, 0, np.array([mine], np.float64))[1, 0])
+
+
+def _pairs(numbers: _Numbers) -> Drawn:
+    scores = [hundredths / 100 for hundredths in numbers.some_of(range(5, 100, 5), 7)]
+    is_personal = np.arange(7) < 3
+    places = {"personal": _listed(scores[:3]), "others": _listed(scores[3:])}
+    return places, 100 * detection.auroc(np.array(scores), is_personal)
+
+
+def _weight(numbers: _Numbers) -> Drawn:
+    strength, score = numbers.one_of(range(2, 21)), numbers.one_of(range(62, 96)) / 100
+    p = sign.probability(score)
+    return {"strength": strength, "score": score, "theta": sign.THETA}, sign.pull("flipped", score, strength, p, p)
+
+
+def _match(numbers: _Numbers) -> Drawn:
+    distances = np.array([numbers.some_of(range(1, 10), 3) for _ in range(3)])
+    places = {name: _listed(row) for name, row in zip(("first", "second", "third"), distances.tolist(), strict=True)}
+    return places, float(distances[linear_sum_assignment(distances)].sum())
+
+
+def _overall(numbers: _Numbers) -> Drawn:
+    people, before, after = numbers.one_of(range(5, 61)), numbers.one_of(range(85, 96)), numbers.one_of(range(10, 51))
+    lost = np.average([before - after, 0], weights=[people, 1000 - people])
+    return {"people": people, "before": before, "after": after}, float(lost)
+
+
+def _printed(numbers: _Numbers) -> Drawn:
+    delta, people = numbers.one_of(range(1, 11)) / 1000, numbers.one_of(range(2000, 50_001, 500))
+    return {"delta": delta, "people": f"{people:,}"}, contract.printed(delta, people)
+
+
+def _luck(numbers: _Numbers) -> Drawn:
+    scores = numbers.some_of(range(55, 86), 5)
+    values = np.array(scores, np.float64)
+    return {"scores": _listed(scores)}, contract.best_of(values, len(values)) - contract.best_of(values, 1)
+
+
+def _coins(numbers: _Numbers) -> Drawn:
+    epsilon, guesses = numbers.tenths(2, 20), numbers.one_of(range(100, 501, 20))
+    return {"epsilon": epsilon, "guesses": guesses}, guesses * odds_bound(epsilon, 0.0)
+
+
+def _least(numbers: _Numbers) -> Drawn:
+    share = numbers.one_of(range(55, 96))
+    return {"share": share}, math.log(share / (100 - share))
+
+
+def _grid(numbers: _Numbers) -> Drawn:
+    step, whole = numbers.one_of((0.125, 0.25, 0.5)), numbers.one_of(range(1, 40))
+    value = whole + (10 * numbers.one_of(range(10)) + numbers.one_of((1, 2, 3, 4, 6, 7, 8, 9))) / 100  # never in a middle
+    (steps,), _ = rounded.parts(np.array([value]), step)
+    return {"step": step, "value": f"{value:.2f}"}, float(steps * step)
+
+
+_DRAWN: Mapping[tuple[str, str], Callable[[_Numbers], Drawn]] = {
+    ("coin", "odds"): _odds, ("coin", "share"): _share, ("coin", "clip"): _clip,
+    ("unit", "mail"): _mail, ("unit", "mean"): _mean,
+    ("adding", "total"): _total, ("adding", "average"): _average, ("adding", "people"): _people,
+    ("forgetting", "points"): _points,
+    ("label", "alarms"): _alarms, ("noise", "pile"): _pile, ("shared", "mask"): _mask, ("surprise", "pairs"): _pairs,
+    ("sign", "weight"): _weight, ("modes", "match"): _match, ("rare", "average"): _overall,
+    ("contract", "printed"): _printed, ("contract", "luck"): _luck,
+    ("audit", "coins"): _coins, ("audit", "least"): _least,
+    ("digits", "grid"): _grid,
+}  # fmt: skip
+
+
+def _filled(words: str, places: Mapping[str, object]) -> str:
+    printed = {name: f"{value:g}" if isinstance(value, float) else value for name, value in places.items()}
+    return " ".join(words.format(**printed).split()).replace(" %", "\N{NO-BREAK SPACE}%")
+
+
+def _listed(values: Sequence[float]) -> str:
+    shown = [f"{value:g}" for value in values]
+    return f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def _signed(value: int) -> str:
+    return str(value).replace("-", "−")

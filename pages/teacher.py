@@ -1,0 +1,109 @@
+"""Page for teachers: a part's notes, its plan and handout, and the codes that students hand in."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import streamlit as st
+
+from dpcl_core.errors import BadInput
+from dpcl_core.lessons import codes, text
+from pages.parts.shell import layout, link, state, terms
+from pages.parts.shell.header import actions, heading
+from pages.parts.shell.text import plain
+from pages.parts.shell.view import View
+
+HELP = """**Plan** has what a teacher needs for one part of the course, and the same on paper. **Codes** reads what students
+hand in after their exercises. A code is read only on the server that made it. It proves that this server has checked the
+answers for that name, not who typed them."""
+HEADS = ("name", "part", "right", "which", "valid", "why not")
+VALID = "yes"
+CODEC = link.Codec([link.Field("part", "p", "part", link.Whole(1, len(text.PARTS)), 1, word="part")])
+
+
+@state.guarded
+def page() -> None:
+    """The page."""
+    view = View("teacher", lambda _: CODEC)
+    place = heading("For teachers", "What does a class need, and what has it handed in?", notices=view.read.notices)
+    parts = list(text.PARTS)
+    part = st.selectbox(
+        "Part", parts, int(str(view["part"])) - 1, format_func=lambda one: f"{parts.index(one) + 1}. {one}",
+        key=view.key("part"), width=420,
+    )  # fmt: skip
+    layout.tabs({"Plan": lambda: _plan(part, parts.index(part) + 1), "Codes": _codes}, "teacher-tabs")
+    actions(place, share=view.commit({"part": parts.index(part) + 1}, CODEC), help_text=HELP)
+
+
+def _plan(part: str, number: int) -> None:
+    """Draws the notes on a part, its plan, and what a class is given."""
+    with st.spinner("One moment ..."):
+        from dpcl_core.lessons import handout  # loads the mechanisms, which takes seconds: after the heading
+
+    notes = text.notes(part)
+    with layout.card("teacher-notes"):
+        st.header("Notes", anchor=False)
+        terms.markdown(f"**What to look for.** {notes.look_for}")
+        terms.markdown("**What students often believe**")
+        terms.markdown("\n".join(f"- *“{_line(one.belief)}”* {_line(one.reply)}" for one in notes.misconceptions))
+        terms.markdown(f"**A question to ask.** {notes.ask}")
+        terms.markdown(f"**When a prediction is wrong.** {notes.when_wrong}")
+    with layout.card("teacher-plan"):
+        st.header(f"A plan for {handout.MINUTES} minutes", anchor=False)
+        titles = {name: f"{text.number(name)}. {text.load(name).title}" for name in text.PARTS[part]}
+        rows = [(f"{start} to {end}", titles[name]) for start, end, name in handout.plan(part)]
+        layout.table(("minutes", "lesson"), rows, names=2)
+        with st.container(horizontal=True):
+            st.download_button(
+                "Handout", lambda: handout.page(part), f"{part.lower().replace(' ', '-')}.html", "text/html", key="handout",
+                on_click="ignore", help="On paper: notes and plan, a sheet to fill in, its answers apart.",
+            )  # fmt: skip
+            st.page_link("pages/exercises.py", label=":primary[Its exercises →]", query_params={"p": str(number)})
+            st.page_link("pages/room.py", label=":primary[Classroom →]", query_params={"v": "1"})
+
+
+def _line(words: str) -> str:
+    return " ".join(words.split())
+
+
+def _codes() -> None:
+    """Draws a place for codes, and a table of what they say."""
+    with st.form("teacher-codes", border=False):
+        pasted = st.text_area("Codes, with blanks or new lines between them", height=140, key="teacher-pasted")
+        st.form_submit_button("Check the codes", type="primary", key="teacher-check")
+    rows = [_row(code) for code in codes.listed(pasted)]
+    if not rows:
+        return
+    n_valid = sum(row[4] == VALID for row in rows)
+    st.html(f'<p role="status" class="lesson-verdict"><b>{n_valid} of {len(rows)} valid.</b></p>')
+    layout.table(HEADS[:5], [tuple(map(plain, row[:5])) for row in rows], names=5)
+    with layout.card("teacher-refused"):
+        st.caption("A valid code proves that this server has checked the answers, not who typed them.")
+        for name, *_, valid, why in rows:
+            if valid != VALID:
+                st.markdown(f"**{plain(name)}**: {plain(why)}.")
+        st.download_button("CSV", lambda: _written(rows), "codes.csv", "text/csv", key="teacher-csv", on_click="ignore")
+
+
+def _row(code: str) -> tuple[str, ...]:
+    """What a code says, or why it is none, in the columns of `HEADS`."""
+    try:
+        handed = codes.opened(code)
+    except BadInput as refused:
+        return code[:60], "", "", "", "no", refused.allowed
+    part = list(text.PARTS)[handed.part - 1]
+    n_asked = sum(len(text.load(name).exercises) for name in text.PARTS[part])
+    return handed.name, part, f"{len(handed.right)} of {n_asked}", handed.right or "–", VALID, ""
+
+
+def _written(rows: list[tuple[str, ...]]) -> str:
+    """The table as CSV; what was pasted and is no code may be a formula, and then begins with an apostrophe."""
+    written = io.StringIO()
+    names = [name if name[:1].isalnum() else f"'{name}" for name, *_ in rows]
+    csv.writer(written).writerows([HEADS, *((name, *row[1:]) for name, row in zip(names, rows, strict=True))])
+    return written.getvalue()
+
+
+if __name__ == "__main__":
+    page()
