@@ -78,13 +78,14 @@ class Audits:
         return [self.get(audit_id) for audit_id in ids]
 
     def add(self, audit_id: str, result: Audited) -> None:
-        """Stores the result at one budget; only the process that carries out the audit calls this."""
+        """Stores the result at one budget, once if called again; only the process that carries out the audit calls this."""
         this_audit = tables.audits.c.id == checked_id(audit_id)
         with self.store.writing() as connection:
             results = connection.scalar(select(tables.audits.c.results).where(this_audit))
             if results is None:
                 raise BadInput("audit", audit_id, "no such audit in this store")
-            connection.execute(update(tables.audits).where(this_audit).values(results=[*results, result.document()]))
+            if (document := result.document()) not in results:
+                connection.execute(update(tables.audits).where(this_audit).values(results=[*results, document]))
 
 
 def refusal(spec: RunSpec) -> tuple[str, str] | None:

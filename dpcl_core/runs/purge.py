@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, delete, or_, select
 
 from dpcl_core.errors import BadInput
+from dpcl_core.runs import journal
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import ACTIVE, metadata, names_dataset, runs
 
@@ -32,6 +33,8 @@ def purge(store: Store, dataset: str) -> int:
                 of_run = [runs.c.id]
             if of_run:
                 connection.execute(delete(table).where(or_(*(column.in_(ids) for column in of_run))))
+    for run_id in ids:
+        journal.forget(run_id)
     return len(ids)
 
 

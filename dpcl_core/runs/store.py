@@ -39,6 +39,7 @@ End = Literal["cancelled", "failed", "lost", "finished"]
 _ID = re.compile(r"[0-9a-f]{12}")
 _DEVICE = re.compile(r"cpu|cuda:[0-9]{1,2}")
 LONGEST_NAME = 100
+PROMPT_SECONDS = 1.0  # a write that takes longer has waited for somebody
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,8 @@ class Run:
     `readable_spec` is None where the settings name something this program no longer has; `spec_trouble` then says so in
     one sentence and `raw_spec` still holds what was stored. `estimate_seconds`: total duration, estimated from past runs
     of the same workload; None when unknown or over. `process` carries the run out, or waits in a terminal to do so.
-    `place_in_queue`: counts the waiting entries, from 1, a set of runs as one; None where it waits for no other entry.
+    `silent_seconds`: since the last heartbeat, by the database's clock. `place_in_queue`: counts the waiting entries,
+    from 1, a set of runs as one; None where it waits for no other entry.
     """
 
     id: str
@@ -63,6 +65,7 @@ class Run:
     started: float | None
     finished: float | None
     heartbeat: float | None
+    silent_seconds: float | None
     deleted: float | None
     place_in_queue: int | None
     error_kind: FailureKind | None
@@ -158,32 +161,44 @@ class Store:
 
     # Events
 
-    def append(self, run_id: str, new_events: Sequence[Event]) -> None:
+    def append(self, run_id: str, new_events: Sequence[Event], *, first: int | None = None) -> None:
         """Adds events to a run; only the process that carries it out calls this. Raises BadInput for an unknown run.
 
-        Classifiers are kept aside: no page reads them.
+        Classifiers are kept aside, without a number: no page reads them. `first`: the number of the first event that has
+        one (None: the next). Events that the store has already are left out, so that a call whose answer was lost in an
+        outage can be repeated.
         """
-        if not new_events:
-            return
-        now = time.time()
-        documents = [to_json(event) for event in new_events if not isinstance(event, Classifier)]
-        kept = [_classifier_row(run_id, event) for event in new_events if isinstance(event, Classifier)]
+        checked_id(run_id)
+        if new_events:
+            with self.writing() as connection:
+                _append(connection, run_id, new_events, first)
+
+    def last_number(self, run_id: str) -> int:
+        """The number of a run's last event; 0 if it has none."""
+        with self.reading() as connection:
+            return _last_number(connection, run_id)
+
+    def take_in(
+        self,
+        run_id: str,
+        by: Process,
+        batches: Sequence[tuple[int, Sequence[Event]]],
+        end: tuple[End, Failure | None] | None,
+    ) -> bool | None:
+        """Adds what a journal holds, if the run is still the one that this process carried out; gives whether it is.
+
+        The end counts for a run under way, and for one that was thought lost. None: the store has no such run.
+        """
         with self.writing() as connection:
-            last = connection.scalar(select(func.max(events.c.seq)).where(events.c.run_id == checked_id(run_id))) or 0
-            rows = [
-                {"run_id": run_id, "seq": seq, "kind": document["event"], "at": now, "payload": document}
-                for seq, document in enumerate(documents, start=last + 1)
-            ]
-            done = [_cell_row(run_id, document) for document in documents if document["event"] == "CellFinished"]
-            try:
-                if rows:
-                    connection.execute(insert(events), rows)
-                if kept:
-                    connection.execute(insert(classifiers), kept)
-                if done:
-                    connection.execute(insert(cells), done)
-            except IntegrityError as error:
-                raise BadInput("run", run_id, "must be a run of this store, each of its cells finishing once") from error
+            query = select(runs.c.machine, runs.c.pid, runs.c.ticks).where(runs.c.id == checked_id(run_id))
+            row = connection.execute(query.with_for_update()).one_or_none()
+            if row is None or row != (by.machine, by.pid, by.ticks):
+                return None if row is None else False
+            for first, said in batches:
+                _append(connection, run_id, said, first)
+            if end is not None:
+                connection.execute(_end_update(run_id, *end, before=(*ACTIVE, "lost")))
+        return True
 
     def classifiers(self, run_id: str) -> list[Classifier]:
         """What the models of a run had released by the end of each task, in order of budget, seed and task."""
@@ -256,11 +271,10 @@ class Store:
         """Claims the first run of a queue for a process (None: one about to be started), if its device is free."""
         ahead = runs.alias()
         first = select(func.min(ahead.c.number)).where(ahead.c.device == runs.c.device, ahead.c.status == "queued")
-        now = time.time()
         change = _transition(run_id, ("queued",)).where(runs.c.number == first.scalar_subquery())
         with self.writing() as connection:
             try:
-                values = {"status": "starting", "started": now, "heartbeat": now, **_columns(process)}
+                values = {"status": "starting", "started": time.time(), "heartbeat": database.now(), **_columns(process)}
                 return _applied(connection, change.values(**values))
             except IntegrityError:  # the index of one run per device
                 return False
@@ -270,12 +284,19 @@ class Store:
         same_process = [runs.c[name].is_not_distinct_from(value) for name, value in _columns(process).items()]
         change = _transition(run_id, ("starting", "stopping")).where(or_(runs.c.pid.is_(None), and_(*same_process)))
         with self.writing() as connection:
-            return _applied(connection, change.values(heartbeat=time.time(), **_columns(process)))
+            return _applied(connection, change.values(heartbeat=database.now(), **_columns(process)))
 
     def wait(self, run_id: str, process: Process) -> bool:
         """Records that a process waits to carry out a queued run itself; valid for ten seconds, so call it again."""
+        change = _transition(run_id, ("queued",)).values(heartbeat=database.now(), **_columns(process))
         with self.writing() as connection:
-            return _applied(connection, _transition(run_id, ("queued",)).values(heartbeat=time.time(), **_columns(process)))
+            return _applied(connection, change)
+
+    def requeue(self, run: Run) -> bool:
+        """Puts a run back for which no process was started: who claimed it has died, or lost the store just then."""
+        change = _transition(run.id, ("starting",)).where(runs.c.pid.is_(None), runs.c.heartbeat == run.heartbeat)
+        with self.writing() as connection:
+            return _applied(connection, change.values(status="queued", started=None, heartbeat=None))
 
     def begin(self, run_id: str) -> bool:
         """From starting to running: the data are loaded and the first task begins."""
@@ -284,10 +305,17 @@ class Store:
 
     def heartbeat(self, run_id: str) -> Status:
         """Records that the process of a run is alive, and gives the run's state, which others may have changed."""
-        change = _transition(run_id, ACTIVE).values(heartbeat=time.time()).returning(runs.c.status)
+        change = _transition(run_id, ACTIVE).values(heartbeat=database.now()).returning(runs.c.status)
         with self.writing() as connection:
             status: Status | None = connection.scalar(change)
         return status or self.status(run_id)
+
+    def is_prompt(self, run_id: str) -> bool:
+        """Whether the store takes a write at once; to see that, a run's heartbeat is written over itself."""
+        begun = time.monotonic()
+        with self.writing() as connection:
+            connection.execute(update(runs).where(runs.c.id == checked_id(run_id)).values(heartbeat=runs.c.heartbeat))
+        return time.monotonic() - begun < PROMPT_SECONDS
 
     def end(self, run_id: str, status: End, failure: Failure | None = None) -> bool:
         """Ends a run that is under way; of two concurrent ends the first counts."""
@@ -309,8 +337,9 @@ class Store:
                 raise BadInput("run", run_id, "no such run in this store")
 
     def _runs(self, query: Select[*tuple[object, ...]]) -> list[Run]:
+        silent = (database.now() - runs.c.heartbeat).label("silent_seconds")
         with self.reading() as connection:
-            rows = connection.execute(query).all()
+            rows = connection.execute(query.add_columns(silent)).all()
             open_rows = [row for row in rows if row.status in ("queued", *ACTIVE)]
             places = _places(connection) if open_rows else {}
             past = _past(connection, {row.workload for row in open_rows}) if open_rows else {}
@@ -383,11 +412,11 @@ def _transition(run_id: str, before: Sequence[str]) -> Update:
     return update(runs).where(runs.c.id == checked_id(run_id), runs.c.status.in_(before))
 
 
-def _end_update(run_id: str, status: End, failure: Failure | None) -> Update:
-    change = _transition(run_id, ACTIVE).values(status=status, finished=time.time())
-    if failure is None:
-        return change
-    return change.values(error_kind=failure.kind, error=failure.sentence, error_log=failure.log)
+def _end_update(run_id: str, status: End, failure: Failure | None, before: Sequence[str] = ACTIVE) -> Update:
+    kind, sentence, log = (None, None, None) if failure is None else (failure.kind, failure.sentence, failure.log)
+    return _transition(run_id, before).values(
+        status=status, finished=time.time(), error_kind=kind, error=sentence, error_log=log
+    )
 
 
 def _applied(connection: Connection, change: Update) -> bool:
@@ -396,6 +425,39 @@ def _applied(connection: Connection, change: Update) -> bool:
 
 def _columns(process: Process | None) -> dict[str, str | int | None]:
     return {name: getattr(process, name, None) for name in ("machine", "pid", "ticks")}
+
+
+def _last_number(connection: Connection, run_id: str) -> int:
+    return connection.scalar(select(func.max(events.c.seq)).where(events.c.run_id == checked_id(run_id))) or 0
+
+
+def _append(connection: Connection, run_id: str, new_events: Sequence[Event], first: int | None) -> None:
+    """Adds events, those that the store has already left out; see `Store.append`."""
+    now = time.time()
+    connection.execute(select(runs.c.id).where(runs.c.id == run_id).with_for_update())  # one writer of a run at a time
+    last = _last_number(connection, run_id)
+    documents = [to_json(event) for event in new_events if not isinstance(event, Classifier)]
+    numbered = list(enumerate(documents, start=last + 1 if first is None else first))
+    rows = [
+        {"run_id": run_id, "seq": seq, "kind": document["event"], "at": now, "payload": document}
+        for seq, document in numbered
+        if seq > last
+    ]
+    done = [_cell_row(run_id, document) for seq, document in numbered if seq > last and document["event"] == "CellFinished"]
+    kept = [_classifier_row(run_id, event) for event in new_events if isinstance(event, Classifier)]
+    if first is not None and kept:
+        place = (classifiers.c.epsilon, classifiers.c.seed, classifiers.c.task)
+        there = {tuple(row) for row in connection.execute(select(*place).where(classifiers.c.run_id == run_id))}
+        kept = [row for row in kept if (row["epsilon"], row["seed"], row["task"]) not in there]
+    try:
+        if rows:
+            connection.execute(insert(events), rows)
+        if kept:
+            connection.execute(insert(classifiers), kept)
+        if done:
+            connection.execute(insert(cells), done)
+    except IntegrityError as error:
+        raise BadInput("run", run_id, "must be a run of this store, each of its cells finishing once") from error
 
 
 def _cell_row(run_id: str, document: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

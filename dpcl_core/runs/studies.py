@@ -103,9 +103,16 @@ class Studies:
             )
 
     def add_trial(self, study_id: str, trial: Trial) -> None:
-        """Stores a finished trial; only the tuning's own process calls this. Raises BadInput for one already stored."""
+        """Stores a finished trial, once if called again; only the tuning's own process calls this.
+
+        Raises BadInput for another trial of the same number.
+        """
         row = {"study_id": checked_id(study_id), "number": trial.number, "payload": asdict(trial)}
+        this_trial = (tables.trials.c.study_id == study_id, tables.trials.c.number == trial.number)
         with self.store.writing() as connection:
+            stored = connection.scalar(select(tables.trials.c.payload).where(*this_trial))
+            if stored is not None and Trial(**stored) == trial:
+                return
             try:
                 connection.execute(insert(tables.trials).values(row))
             except IntegrityError as error:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dpcl_core.runs.warm_worker import WarmWorker
 
 PUMP_SECONDS = 0.5
+_GO_ON = "Runs under way go on and lose nothing."
 P = ParamSpec("P")
 
 
@@ -66,8 +67,10 @@ def guarded(draw: Callable[P, None]) -> Callable[P, None]:
     def drawn(*arguments: P.args, **named: P.kwargs) -> None:
         try:
             draw(*arguments, **named)
-        except (StoreTrouble, BadInput) as trouble:
-            st.error(plain(str(trouble)))
+        except StoreTrouble as trouble:
+            st.error(plain(f"{str(trouble).rstrip('.')}. {_GO_ON}" if trouble.kind == "store" else str(trouble)))
+        except BadInput as refused:
+            st.error(plain(str(refused)))
 
     return drawn
 
