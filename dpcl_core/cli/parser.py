@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from dpcl_core import __version__
-from dpcl_core.cli import networks, reading, training
+from dpcl_core.cli import networks, reading, training, working
 from dpcl_core.errors import BadInput
 
 Command = Callable[[argparse.Namespace], int]
@@ -141,6 +141,10 @@ def build() -> Parser:
     kept_files.add_argument("--clean", metavar="NAME", help="delete one of them; it can be had again")
     add("verify", reading.verify, "recompute a privacy card by a second accountant").add_argument("card", metavar="CARD")
     add("runs", reading.list_runs, "all stored runs").add_argument("--store", metavar="URL")
+    text = "carry out the runs that wait in the queue, until stopped; the app does so while it is up"
+    queue = add("work", working.work, text)
+    queue.add_argument("--store", metavar="URL", help="the store of the runs (default: DPCL_STORE, else the home)")
+    queue.add_argument("--once", action="store_true", help="end when no run waits or is under way; status 1 if one failed")
     own_data = commands.add_parser("data", help="your own data").add_subparsers(required=True, metavar="COMMAND")
     text = "show what becomes public about your data and, for you only, which examples are left out"
     owned = add("check", reading.check_data, text, make=own_data.add_parser)

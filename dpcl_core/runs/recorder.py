@@ -77,7 +77,6 @@ class Recorder:
     def __enter__(self) -> None:
         self._journal.begin()
         self._next = self._patience.outlast(lambda: self._store.last_number(self._run_id)) + 1
-        self._patience.outlast(self._tick)
         self._sender.start()
         self._keeper.start()
 

@@ -1,10 +1,8 @@
-"""The store and the executor of this app process, and the thread that starts queued runs."""
+"""The store and the executor of this app process."""
 
 from __future__ import annotations
 
 import os
-import threading
-import time
 from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
     from dpcl_core.runs.store import Store
     from dpcl_core.runs.warm_worker import WarmWorker
 
-PUMP_SECONDS = 0.5
 _GO_ON = "Runs under way go on and lose nothing."
 P = ParamSpec("P")
 
@@ -48,16 +45,6 @@ def expect_run(method: str, device: str) -> None:
     card = catalog.card(method)
     models = ["dpcl_core.backbones.language.libraries"] if card.params().inputs == "text" else []
     _warm_worker().expect(store().url, card.module, *models, device=device)
-
-
-def keep_queue_moving() -> None:
-    """Starts, once per app process, the thread that starts queued runs and marks lost ones, even with no page open."""
-    try:
-        if not _pump(where()).is_alive():  # an unexpected error ended it; the traceback is on the terminal
-            _pump.clear()
-            _pump(where())
-    except StoreTrouble:
-        return  # each page that needs the store reports it
 
 
 def guarded(draw: Callable[P, None]) -> Callable[P, None]:
@@ -100,20 +87,3 @@ def _warm_worker() -> WarmWorker:
     from dpcl_core.runs.warm_worker import WarmWorker
 
     return WarmWorker(WORKER)
-
-
-@st.cache_resource(show_spinner=False)
-def _pump(where: tuple[str, str]) -> threading.Thread:
-    runner = _executor(where)
-
-    def forever() -> None:
-        while True:
-            try:
-                runner.schedule()
-            except StoreTrouble:
-                time.sleep(5)  # a full or locked disk may recover; the pages show the error meanwhile
-            time.sleep(PUMP_SECONDS)
-
-    thread = threading.Thread(target=forever, name="queue", daemon=True)
-    thread.start()
-    return thread
