@@ -164,6 +164,8 @@ def build() -> Parser:
     served.set_defaults(command=reading.app)
     served.add_argument("--port", type=int, default=8501, help="port of the app (default 8501)")
     served.add_argument("--address", default="localhost", help="address of the app (default localhost: this computer only)")
+    text = "for many visitors: limits for each (such as cells=60,seconds=900,places=3,megabytes=200), a fair queue, own runs"
+    served.add_argument("--shared", metavar="LIMITS", nargs="?", const="usual", help=text)
     served.add_argument("--no-browser", action="store_true", help="do not open a browser")
     text = "print the shell completion of these commands"
     shells = commands.add_parser("completion", help=text, description=f"{text[0].upper()}{text[1:]}.")

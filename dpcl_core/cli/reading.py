@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from contextlib import suppress
@@ -199,7 +200,13 @@ def app(options: argparse.Namespace) -> int:
     command = [sys.executable, "-m", "streamlit", "run", str(paths.app_file())]
     command += [f"--server.address={options.address}", f"--server.port={options.port}"]
     command += [f"--server.headless={str(options.no_browser).lower()}"]
-    return subprocess.run(command, check=False).returncode
+    environment = dict(os.environ)
+    if options.shared:
+        from dpcl_core.runs import visitors
+
+        visitors.read(options.shared)  # refuses wrong ones here, before anybody visits
+        environment[visitors.VARIABLE] = options.shared
+    return subprocess.run(command, check=False, env=environment).returncode
 
 
 def completion(parser: argparse.ArgumentParser, shell: str) -> int:

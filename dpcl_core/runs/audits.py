@@ -49,7 +49,10 @@ class Audits:
         workload = sha256(f"audit {workload_of(run.spec)}".encode()).hexdigest()[:16]
         name, n_cells = f"audit of {run.name}"[:LONGEST_NAME], len(run.spec.privacy.epsilons)
         with self.store.writing() as connection:
-            audit_id = enqueue(connection, run.spec, name=name, workload=workload, n_cells=n_cells, device=_DEVICE)
+            audit_id = enqueue(
+                connection, run.spec, name=name, workload=workload, n_cells=n_cells, device=_DEVICE,
+                visitor=self.store.visitor,
+            )  # fmt: skip
             connection.execute(insert(tables.audits).values(id=audit_id, run_id=run_id, results=[]))
         return audit_id
 

@@ -65,11 +65,11 @@ class LocalExecutor:
     def schedule(self) -> None:
         unfinished = self.check()
         busy = {run.device for run in unfinished if run.status in ACTIVE}
-        for run in unfinished:
-            if run.device not in busy:
-                busy.add(run.device)  # only the first of a queue, even if it cannot start just now
-                if not _is_waited_for(run) and self.store.claim(run.id):
-                    self._start(run)
+        waiting = [run for run in unfinished if run.status == "queued" and run.device not in busy]
+        first = self.store.next_runs() if waiting else ()
+        for run in waiting:
+            if run.id in first and not _is_waited_for(run) and self.store.claim(run.id):
+                self._start(run)
         if self.warm is not None:
             self.warm.keep(self.store.url, is_idle=not unfinished)
 

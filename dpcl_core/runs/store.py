@@ -9,6 +9,7 @@ A state changes by one UPDATE that names the states it may follow, so that of tw
 from __future__ import annotations
 
 import base64
+import copy
 import json
 import os
 import re
@@ -28,9 +29,10 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from dpcl_core import checks, paths
 from dpcl_core.errors import BadInput, FailureKind
 from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Note, from_json, to_json
-from dpcl_core.runs import database
+from dpcl_core.runs import database, queue, visitors
 from dpcl_core.runs.process import Process
-from dpcl_core.runs.tables import ACTIVE, audits, cells, classifiers, events, runs, set_runs, turns
+from dpcl_core.runs.tables import ACTIVE, audits, cells, classifiers, events, runs, turns
+from dpcl_core.runs.visitors import Visitor
 from dpcl_core.spec import RunSpec
 
 Status = Literal["queued", "starting", "running", "stopping", "cancelled", "failed", "lost", "finished"]
@@ -50,7 +52,8 @@ class Run:
     one sentence and `raw_spec` still holds what was stored. `estimate_seconds`: total duration, estimated from past runs
     of the same workload; None when unknown or over. `process` carries the run out, or waits in a terminal to do so.
     `silent_seconds`: since the last heartbeat, by the database's clock. `place_in_queue`: counts the waiting entries,
-    from 1, a set of runs as one; None where it waits for no other entry.
+    from 1, a set of runs as one; None where it waits for no other entry. `owner`: digest of the token of the visitor of
+    a shared server who started it.
     """
 
     id: str
@@ -67,6 +70,7 @@ class Run:
     heartbeat: float | None
     silent_seconds: float | None
     deleted: float | None
+    owner: str | None
     place_in_queue: int | None
     error_kind: FailureKind | None
     error: str | None
@@ -106,6 +110,13 @@ class Store:
         with self._troubles():
             self._reads = database.open_database(self.url)
             self._writes = self._reads.execution_options(writes=True)
+        self.visitor: Visitor | None = None
+
+    def as_visitor(self, visitor: Visitor) -> Store:
+        """The same store as a visitor of a shared server may use it: within limits, and changing no run of another one."""
+        own = copy.copy(self)
+        own.visitor = visitor
+        return own
 
     # Making and reading runs
 
@@ -113,7 +124,16 @@ class Store:
         """Puts a run at the end of its device's queue and gives its id. Raises BadInput for a bad name or device."""
         label = clean_name(f"{spec.method} on {spec.data.dataset}" if name is None else name)
         with self.writing() as connection:
-            return enqueue(connection, spec, name=label, workload=workload_of(spec), n_cells=spec.n_cells, device=device)
+            return enqueue(
+                connection, spec, name=label, workload=workload_of(spec), n_cells=spec.n_cells, device=device,
+                visitor=self.visitor,
+            )  # fmt: skip
+
+    def check_cost(self, spec: RunSpec, seconds: float | None) -> None:
+        """Raises BadInput where a run of these settings, estimated to take so long, is above a limit of this visitor."""
+        if self.visitor is not None:
+            with self.reading() as connection:
+                visitors.check(connection, self.visitor, spec.n_cells, seconds)
 
     def retry(self, run_id: str) -> str:
         """A new run of the same settings, name and device, at the end of the queue; gives its id."""
@@ -122,7 +142,7 @@ class Store:
 
     def get(self, run_id: str) -> Run:
         """A run, deleted ones included. Raises BadInput for an id that is malformed or unknown."""
-        rows = self._runs(select(runs).where(runs.c.id == checked_id(run_id)))
+        rows = self._runs(select(runs).where(runs.c.id == checked_id(run_id), runs.c.emptied.is_(None)))
         if not rows:
             raise BadInput("run", run_id, "no such run in this store")
         return rows[0]
@@ -132,6 +152,17 @@ class Store:
         others = select(turns.c.run_id).union_all(select(audits.c.id))
         listed = select(runs).where(runs.c.deleted.is_(None), runs.c.id.not_in(others))
         return self._runs(listed.order_by(runs.c.number.desc()).limit(limit))
+
+    def trash(self) -> list[Run]:
+        """The deleted runs that can be restored, newest first: a visitor's own, and all where the server is not shared."""
+        mine = [] if self.visitor is None else [runs.c.owner == self.visitor.owner]
+        listed = select(runs).where(runs.c.deleted.is_not(None), runs.c.emptied.is_(None), *mine)
+        return self._runs(listed.order_by(runs.c.number.desc()))
+
+    def next_runs(self) -> frozenset[str]:
+        """The run of each device whose turn is next; none for a device with an empty queue."""
+        with self.reading() as connection:
+            return queue.next_runs(connection)
 
     def unfinished(self) -> list[Run]:
         """Runs that are queued or under way, oldest first."""
@@ -243,6 +274,7 @@ class Store:
 
     def request_stop(self, run_id: str) -> Status:
         """Cancels a queued run, requests a running one to stop, leaves any other unchanged; returns its current state."""
+        self.check_mine(run_id)
         with self.writing() as connection:
             connection.execute(_transition(run_id, ("queued",)).values(status="cancelled", finished=time.time()))
             connection.execute(_transition(run_id, ("starting", "running")).values(status="stopping"))
@@ -250,10 +282,12 @@ class Store:
 
     def rename(self, run_id: str, name: str) -> None:
         """Gives a run another name. Raises BadInput for an empty or long one."""
+        self.check_mine(run_id)
         self._set(run_id, name=clean_name(name))
 
     def delete(self, run_id: str) -> None:
         """Hides a run from the list until `restore`; a queued one is cancelled. Raises BadInput while it is under way."""
+        self.check_mine(run_id)
         now = time.time()
         with self.writing() as connection:
             connection.execute(_transition(run_id, ("queued",)).values(status="cancelled", finished=now))
@@ -263,16 +297,30 @@ class Store:
 
     def restore(self, run_id: str) -> None:
         """Puts a deleted run back into the list."""
+        self.check_mine(run_id)
+        self.get(run_id)  # raises for one whose results are gone
         self._set(run_id, deleted=None)
+
+    def may_change(self, run: Run) -> bool:
+        """Whether a run may be stopped, renamed and deleted from here: on a shared server only by who started it."""
+        return self.visitor is None or run.owner == self.visitor.owner
+
+    def check_mine(self, run_id: str) -> None:
+        """Raises BadInput for a run that only another visitor may change, and for an id that is malformed."""
+        owner = select(runs.c.owner).where(runs.c.id == checked_id(run_id))
+        if self.visitor is not None:
+            with self.reading() as connection:
+                if connection.scalar(owner) != self.visitor.owner:
+                    raise BadInput("run", run_id, "was not started by you: only who did can change it")
 
     # Transitions by executors and workers: each gives whether this call made it
 
     def claim(self, run_id: str, process: Process | None = None) -> bool:
         """Claims the first run of a queue for a process (None: one about to be started), if its device is free."""
-        ahead = runs.alias()
-        first = select(func.min(ahead.c.number)).where(ahead.c.device == runs.c.device, ahead.c.status == "queued")
-        change = _transition(run_id, ("queued",)).where(runs.c.number == first.scalar_subquery())
+        change = _transition(run_id, ("queued",))
         with self.writing() as connection:
+            if run_id not in queue.next_runs(connection):
+                return False
             try:
                 values = {"status": "starting", "started": time.time(), "heartbeat": database.now(), **_columns(process)}
                 return _applied(connection, change.values(**values))
@@ -341,7 +389,7 @@ class Store:
         with self.reading() as connection:
             rows = connection.execute(query.add_columns(silent)).all()
             open_rows = [row for row in rows if row.status in ("queued", *ACTIVE)]
-            places = _places(connection) if open_rows else {}
+            places = queue.places(connection) if open_rows else {}
             past = _past(connection, {row.workload for row in open_rows}) if open_rows else {}
         estimates = {row.id: _estimate(past.get((row.workload, row.device), []), row.n_cells) for row in open_rows}
         return [_run(row, places.get(row.id), estimates.get(row.id)) for row in rows]
@@ -366,10 +414,25 @@ class Store:
             raise database.trouble(error, self.url) from error
 
 
-def enqueue(connection: Connection, spec: RunSpec, *, name: str, workload: str, n_cells: int, device: str) -> str:
-    """Puts a row at the end of its device's queue and gives its id. Raises BadInput for a bad device."""
+def enqueue(
+    connection: Connection,
+    spec: RunSpec,
+    *,
+    name: str,
+    workload: str,
+    n_cells: int,
+    device: str,
+    visitor: Visitor | None,
+) -> str:
+    """Puts a row at the end of its device's queue and gives its id.
+
+    Raises BadInput for a bad device, and for what is above a limit of the visitor of a shared server.
+    """
     if not _DEVICE.fullmatch(device):
         raise BadInput("device", device, "must be cpu or cuda:N")
+    if visitor is not None:
+        past = _past(connection, {workload}).get((workload, device), [])
+        visitors.check(connection, visitor, n_cells, _estimate(past, n_cells))
     run_id = secrets.token_hex(6)
     connection.execute(
         insert(runs).values(
@@ -382,6 +445,7 @@ def enqueue(connection: Connection, spec: RunSpec, *, name: str, workload: str, 
             device=device,
             status="queued",
             created=time.time(),
+            owner=None if visitor is None else visitor.owner,
         )
     )
     return run_id
@@ -476,25 +540,6 @@ def _classifier_row(run_id: str, event: Classifier) -> dict[str, object]:
     place = {"run_id": run_id, "epsilon": event.cell.epsilon, "seed": event.cell.seed, "task": event.task}
     about = {name: value for name, value in to_json(event).items() if name != "content"}
     return {**place, "about": about, "arrays": base64.b64decode(event.content)}
-
-
-def _places(connection: Connection) -> dict[str, int]:
-    """Place in its device's queue of every queued run, from 1; the runs of a set share one.
-
-    A set that is under way waits no more: its queued runs have none.
-    """
-    entries: dict[str, list[str]] = {}
-    places = {}
-    query = select(runs.c.id, runs.c.device, runs.c.status, set_runs.c.set_id).select_from(runs.outerjoin(set_runs))
-    rows = connection.execute(query.where(runs.c.status.in_(("queued", *ACTIVE))).order_by(runs.c.number)).all()
-    under_way = {row.set_id for row in rows if row.status != "queued"}
-    for row in rows:
-        if row.status == "queued" and (row.set_id is None or row.set_id not in under_way):
-            ahead, entry = entries.setdefault(row.device, []), row.set_id or row.id
-            if entry not in ahead[-1:]:
-                ahead.append(entry)
-            places[row.id] = len(ahead)
-    return places
 
 
 _Durations = list[tuple[int, float]]  # number of cells and seconds of each finished run of one workload

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ParamSpec
 import streamlit as st
 
 from dpcl_core.errors import BadInput, StoreTrouble
+from pages.parts.shell import visitor
 from pages.parts.shell.text import plain
 
 if TYPE_CHECKING:
@@ -22,12 +23,16 @@ P = ParamSpec("P")
 
 
 def store() -> Store:
-    """The store; if it cannot be opened, shows the reason and ends the page."""
+    """The store as this visitor may use it; if it cannot be opened, shows the reason and ends the page."""
     try:
-        return _store(where())
+        opened = _store(where())
     except StoreTrouble as trouble:
         st.error(plain(str(trouble)))
         st.stop()
+    from dpcl_core.runs import visitors
+
+    limits = visitors.limits()
+    return opened if limits is None else opened.as_visitor(visitors.Visitor(visitor.digest(), limits))
 
 
 def executor() -> LocalExecutor:

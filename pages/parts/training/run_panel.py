@@ -227,7 +227,9 @@ def _buttons(run: Run, result: Result) -> None:
 
 
 def stop_button(run: Run, key: str) -> bool:
-    """Draws Stop for an active run; returns whether it is active."""
+    """Draws Stop for an active run that this visitor may stop; returns whether it is active."""
+    if not state.store().may_change(run):
+        return run.status in ACTIVE
     if run.status == "stopping":
         st.button("Stopping …", key=key, disabled=True)
     elif run.status in ACTIVE:
@@ -237,7 +239,8 @@ def stop_button(run: Run, key: str) -> bool:
 
 def stop(run_id: str) -> None:
     """Requests a run to stop. Raises BadInput if the run had already ended."""
-    state.executor().stop(run_id)
+    state.store().request_stop(run_id)
+    state.executor().schedule()
     status = state.store().status(run_id)
     if status not in ("stopping", "cancelled"):
         raise BadInput("run", run_id, f"had {_ENDED[status]} before Stop reached it; its results are kept")
