@@ -1,4 +1,4 @@
-"""Entry point of the app: navigation, theme, and the run queue, which goes on when no page is open. No numerics."""
+"""Entry point of the app: navigation, theme, and the server's part, which moves the run queue. No numerics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from streamlit.starlette import App
 
 from dpcl_core.paths import assets_dir
 from pages.parts.rooms import live
-from pages.parts.shell import presenter, state, style, visitor
+from pages.parts.shell import presenter, queue, style, visitor
 from pages.parts.shell.header import INSIDE
 from pages.parts.shell.view import CHANGES
 
@@ -45,12 +45,10 @@ def main() -> None:
         st.session_state[CHANGES] = st.session_state.get(CHANGES, 0) + 1
     st.session_state[INSIDE] = True
     page.run()
-    # Only now: what these load takes a second, and must not hold up the first heading.
-    state.keep_queue_moving()
     style.acknowledge()
 
 
 if __name__ == "__main__":  # drawn for a visitor
     main()
 else:  # imported by the server: the same file is its address
-    app = App(__file__, routes=live.routes(), middleware=[Middleware(visitor.GivesToken)])
+    app = App(__file__, lifespan=queue.moving, routes=live.routes(), middleware=[Middleware(visitor.GivesToken)])

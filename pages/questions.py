@@ -220,9 +220,10 @@ def _watch(set_id: str) -> None:
     with layout.card("status"):
         with st.container(key="status-line", horizontal=True, vertical_alignment="center", gap="small"):
             st.html(run_panel.pill(line), width="stretch")
+            is_mine = state.store().may_change(run)
             if whole.status == "stopping":
                 st.button("Stopping …", key="stop-set", disabled=True)
-            else:
+            elif is_mine:
                 st.button("Stop", key="stop-set", type="primary", on_click=run_panel.attempt(lambda: _stop(set_id)))
         st.caption(plain(f"Run {whole.n_over + 1} of {len(whole.runs)}: {titles.get(label, label)}. {whole.line(titles)}."))
         if line.fraction is not None:

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 STATUSES = ("queued", "starting", "running", "stopping", "finished", "cancelled", "failed", "lost")
 SORTS = {"newest": "Newest first", "accuracy": "Best accuracy first", "name": "By name", "seconds": "Longest first"}
 HELP = """All runs in this store, newest first. Tick one to open it, stop it, run it again, rename or delete it. Several
-ticked runs can be compared. A deleted run is only hidden: press Undo to restore it."""
+ticked runs can be compared. A deleted run is only hidden: press Undo, or restore it from the trash below the table."""
+_NAMED = 5  # runs of the trash that are named
 _AA = "Mean final accuracy (entity F1 where words are tagged) over tasks and seeds, at the run's largest ε"
 _COLUMNS = {
     "run": st.column_config.TextColumn("Run", width="small"),
@@ -70,12 +71,14 @@ def page() -> None:
         with st.container(key="card-empty"):
             st.markdown("**No runs yet.** The Train page shows a finished example; a run of your own takes a few seconds.")
             st.page_link("pages/train.py", label="Start a run")
+        _trash()
         return
     values = _controls(view, runs)
     view.commit(values, CODEC)
     _queue()
     is_active = any(not run.is_over for run in runs)
     st.fragment(state.guarded(_list), run_every=2.0 if is_active else None)(values, is_active)
+    _trash()
 
 
 def _controls(view: View, runs: list[Run]) -> dict[str, object]:
@@ -222,7 +225,8 @@ def _actions(picked: list[Run]) -> None:
         ids = ",".join(run.id for run in picked[:6])
         with st.container(key="runs-actions", horizontal=True, gap="small"):
             st.page_link("pages/compare.py", label=f"Compare these {min(6, len(picked))}", query_params={"v": "1", "r": ids})
-            st.button(f"Delete these {len(picked)}", key="delete-many", on_click=lambda: _delete(picked))
+            if all(map(state.store().may_change, picked)):
+                st.button(f"Delete these {len(picked)}", key="delete-many", on_click=lambda: _delete(picked))
         return
     (run,) = picked
     line = status_line.of(run, (), time.time())
@@ -232,16 +236,18 @@ def _actions(picked: list[Run]) -> None:
             st.caption(plain(run.error))
         with st.container(key="runs-actions", horizontal=True, vertical_alignment="center", gap="small"):
             st.page_link("pages/train.py", label="Open", query_params={"v": "1", "run": run.id})
-            if run.status in ("queued", "starting", "running"):
+            is_mine = state.store().may_change(run)
+            if is_mine and run.status in ("queued", "starting", "running"):
                 st.button("Stop", key="runs-stop", on_click=lambda: _stop(run))
             if run.is_over:
                 again = "Run again" if run.status == "finished" else "Retry"
                 st.button(again, key="runs-retry", on_click=lambda: _retry(run))
                 run_panel.export(run.id)
-            with st.popover("Rename"):
-                st.text_input("New name", run.name, key=f"name-{run.id}", max_chars=100)
-                st.button("Save name", key="runs-rename", on_click=lambda: _rename(run))
-            if run.status not in ("starting", "running", "stopping"):
+            if is_mine:
+                with st.popover("Rename"):
+                    st.text_input("New name", run.name, key=f"name-{run.id}", max_chars=100)
+                    st.button("Save name", key="runs-rename", on_click=lambda: _rename(run))
+            if is_mine and run.status not in ("starting", "running", "stopping"):
                 st.button("Delete", key="runs-delete", on_click=lambda: _delete([run]))
     audit_panel.panel(run)
 
@@ -274,6 +280,33 @@ def _delete(runs: list[Run]) -> None:
     if deleted:
         st.session_state["runs-deleted"] = deleted
         st.session_state["runs-done"] = f"Deleted {len(deleted)} run{'s' if len(deleted) > 1 else ''}."
+
+
+def _trash() -> None:
+    """Draws what was deleted and can be restored, and a button that deletes it for good."""
+    deleted = state.store().trash()
+    if not deleted:
+        return
+    with st.expander(f"Trash ({len(deleted)})", key="trash"):
+        names = ", ".join(f"“{plain(run.name)}”" for run in deleted[:_NAMED])
+        more = f" and {len(deleted) - _NAMED} more" if len(deleted) > _NAMED else ""
+        st.markdown(f"{names}{more}. Emptying deletes their results for good; runs on your own data stay counted as looks.")
+        with st.container(key="trash-actions", horizontal=True, gap="small"):
+            st.button("Restore all", key="trash-restore", on_click=lambda: _restore_all(deleted))
+            st.button("Empty the trash", key="trash-empty", on_click=_empty_trash)
+
+
+def _restore_all(deleted: list[Run]) -> None:
+    for run in deleted:
+        _do(partial(state.store().restore, run.id), "Restored.")
+    st.session_state.pop("runs-deleted", None)
+
+
+def _empty_trash() -> None:
+    from dpcl_core.runs.purge import empty_trash
+
+    _do(lambda: empty_trash(state.store()), "The trash is empty.")
+    st.session_state.pop("runs-deleted", None)
 
 
 def _restore() -> None:

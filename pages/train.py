@@ -130,7 +130,11 @@ def _controls(view: View) -> tuple[train_form.Values, RunSpec | None, str]:
             st.caption(_estimate(spec, device))
             if (layer := methods.layer(spec)) is not None:
                 st.caption(f"Layer: {plain(layer.title)}", help=plain(layer.words))
-        if st.button("Start", type="primary", width="stretch", disabled=spec is None, key="start") and spec is not None:
+        costly = _costly(spec, device)
+        if costly:
+            st.error(plain(costly))
+        is_off = spec is None or costly is not None
+        if st.button("Start", type="primary", width="stretch", disabled=is_off, key="start") and spec is not None:
             _start(spec, device)
     tuning_form.form(view, values, spec, device)
     return values, spec, device
@@ -196,10 +200,27 @@ def _derived(key: str, _spec: RunSpec) -> str:
 
 
 def _takes(spec: RunSpec, device: str) -> str:
-    """The expected duration in words: from past runs of this spec, else from the preset with this spec."""
+    """The expected duration in words."""
+    seconds, is_here = _seconds(spec, device)
+    return status_line.estimate(seconds, is_here=is_here)
+
+
+def _seconds(spec: RunSpec, device: str) -> tuple[float | None, bool]:
+    """The expected duration from past runs of this spec, else from the preset with this spec; whether it is from here."""
     here, preset = state.store().estimate_seconds(spec, device=device), _preset_of(spec)
-    seconds = here if here is not None or preset is None else preset.seconds
-    return status_line.estimate(seconds, is_here=here is not None)
+    return (here if here is not None or preset is None else preset.seconds), here is not None
+
+
+def _costly(spec: RunSpec | None, device: str) -> str | None:
+    """Why this visitor of a shared server may not start such a run; None: it may be started."""
+    store = state.store()
+    if spec is None or store.visitor is None:
+        return None
+    try:
+        store.check_cost(spec, _seconds(spec, device)[0])
+    except BadInput as refused:
+        return str(refused)
+    return None
 
 
 def _preset_of(spec: RunSpec) -> presets.Preset | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from dpcl_core import __version__
-from dpcl_core.cli import networks, reading, training
+from dpcl_core.cli import networks, reading, training, working
 from dpcl_core.errors import BadInput
 
 Command = Callable[[argparse.Namespace], int]
@@ -145,6 +145,10 @@ def build() -> Parser:
     kept_files.add_argument("--clean", metavar="NAME", help="delete one of them; it can be had again")
     add("verify", reading.verify, "recompute a privacy card by a second accountant").add_argument("card", metavar="CARD")
     add("runs", reading.list_runs, "all stored runs").add_argument("--store", metavar="URL")
+    text = "carry out the runs that wait in the queue, until stopped; the app does so while it is up"
+    queue = add("work", working.work, text)
+    queue.add_argument("--store", metavar="URL", help="the store of the runs (default: DPCL_STORE, else the home)")
+    queue.add_argument("--once", action="store_true", help="end when no run waits or is under way; status 1 if one failed")
     own_data = commands.add_parser("data", help="your own data").add_subparsers(required=True, metavar="COMMAND")
     text = "show what becomes public about your data and, for you only, which examples are left out"
     owned = add("check", reading.check_data, text, make=own_data.add_parser)
@@ -164,6 +168,8 @@ def build() -> Parser:
     served.set_defaults(command=reading.app)
     served.add_argument("--port", type=int, default=8501, help="port of the app (default 8501)")
     served.add_argument("--address", default="localhost", help="address of the app (default localhost: this computer only)")
+    text = "for many visitors: limits for each (such as cells=60,seconds=900,places=3,megabytes=200), a fair queue, own runs"
+    served.add_argument("--shared", metavar="LIMITS", nargs="?", const="usual", help=text)
     served.add_argument("--no-browser", action="store_true", help="do not open a browser")
     text = "print the shell completion of these commands"
     shells = commands.add_parser("completion", help=text, description=f"{text[0].upper()}{text[1:]}.")

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dpcl_core import checks, paths
 from dpcl_core.cli.output import print_json, print_looks, print_study, say
 from dpcl_core.cli.settings import asked_of
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.events import JsonValue, plain_number
+
+if TYPE_CHECKING:
+    from dpcl_core.runs.store import Store
 
 
 def list_choices(options: argparse.Namespace) -> int:
@@ -40,10 +46,9 @@ def check_data(options: argparse.Namespace) -> int:
 def show(options: argparse.Namespace) -> int:
     from dpcl_core import export
     from dpcl_core.papers import ceilings
-    from dpcl_core.runs.store import Store
     from dpcl_core.runs.studies import Studies
 
-    store = Store(options.store)
+    store = checked_store(options.store)
     run = store.get(options.run_id)
     study_id = Studies(store).of_run(run.id)
     if study_id is not None:
@@ -63,10 +68,19 @@ def show(options: argparse.Namespace) -> int:
     return 0
 
 
-def list_runs(options: argparse.Namespace) -> int:
+def checked_store(url: str | None) -> Store:
+    """The store, after a look for runs whose process is gone and for results that a dead process has left in a file."""
+    from dpcl_core.runs.executor import LocalExecutor
     from dpcl_core.runs.store import Store
 
-    runs = Store(options.store).list_runs()
+    store = Store(url)
+    with suppress(StoreTrouble):  # one that can only be read is read as it is
+        LocalExecutor(store).settle()
+    return store
+
+
+def list_runs(options: argparse.Namespace) -> int:
+    runs = checked_store(options.store).list_runs()
     if options.json:
         rows = (
             {"run_id": run.id} | {name: getattr(run, name) for name in ("name", "status", "created", "error")}
@@ -82,10 +96,9 @@ def list_runs(options: argparse.Namespace) -> int:
 def export(options: argparse.Namespace) -> int:
     from dpcl_core import export
     from dpcl_core.classifiers import folder as exported
-    from dpcl_core.runs.store import Store
 
     folder = Path(options.to)
-    files = export.bundle(Store(options.store), options.run_id, unprotected=options.unprotected)
+    files = export.bundle(checked_store(options.store), options.run_id, unprotected=options.unprotected)
     try:
         for name, content in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -187,7 +200,13 @@ def app(options: argparse.Namespace) -> int:
     command = [sys.executable, "-m", "streamlit", "run", str(paths.app_file())]
     command += [f"--server.address={options.address}", f"--server.port={options.port}"]
     command += [f"--server.headless={str(options.no_browser).lower()}"]
-    return subprocess.run(command, check=False).returncode
+    environment = dict(os.environ)
+    if options.shared:
+        from dpcl_core.runs import visitors
+
+        visitors.read(options.shared)  # refuses wrong ones here, before anybody visits
+        environment[visitors.VARIABLE] = options.shared
+    return subprocess.run(command, check=False, env=environment).returncode
 
 
 def completion(parser: argparse.ArgumentParser, shell: str) -> int:

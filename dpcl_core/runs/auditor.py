@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dpcl_core.events import Event, Progress, Started
 from dpcl_core.runs.audits import Audits
+from dpcl_core.runs.patience import Patience
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tuner import Engine
 from dpcl_core.spec import RunSpec
@@ -35,7 +37,7 @@ def engine_of(store: Store, run_id: str, *, play: Play | None = None) -> Engine 
         audit = play or one_run.audited
         for done, epsilon in enumerate(budgets):
             yield Progress("training", done, len(budgets), None, f"a training with planted examples at epsilon {epsilon:g}")
-            audits.add(run_id, audit(spec, epsilon))
+            Patience().outlast(partial(audits.add, run_id, audit(spec, epsilon)))
             yield Progress("training", done + 1, len(budgets), None, f"audited at epsilon {epsilon:g}")
 
     return engine

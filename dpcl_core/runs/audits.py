@@ -49,7 +49,10 @@ class Audits:
         workload = sha256(f"audit {workload_of(run.spec)}".encode()).hexdigest()[:16]
         name, n_cells = f"audit of {run.name}"[:LONGEST_NAME], len(run.spec.privacy.epsilons)
         with self.store.writing() as connection:
-            audit_id = enqueue(connection, run.spec, name=name, workload=workload, n_cells=n_cells, device=_DEVICE)
+            audit_id = enqueue(
+                connection, run.spec, name=name, workload=workload, n_cells=n_cells, device=_DEVICE,
+                visitor=self.store.visitor,
+            )  # fmt: skip
             connection.execute(insert(tables.audits).values(id=audit_id, run_id=run_id, results=[]))
         return audit_id
 
@@ -78,13 +81,14 @@ class Audits:
         return [self.get(audit_id) for audit_id in ids]
 
     def add(self, audit_id: str, result: Audited) -> None:
-        """Stores the result at one budget; only the process that carries out the audit calls this."""
+        """Stores the result at one budget, once if called again; only the process that carries out the audit calls this."""
         this_audit = tables.audits.c.id == checked_id(audit_id)
         with self.store.writing() as connection:
             results = connection.scalar(select(tables.audits.c.results).where(this_audit))
             if results is None:
                 raise BadInput("audit", audit_id, "no such audit in this store")
-            connection.execute(update(tables.audits).where(this_audit).values(results=[*results, result.document()]))
+            if (document := result.document()) not in results:
+                connection.execute(update(tables.audits).where(this_audit).values(results=[*results, document]))
 
 
 def refusal(spec: RunSpec) -> tuple[str, str] | None:

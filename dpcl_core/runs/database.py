@@ -6,15 +6,35 @@ import re
 import sqlite3
 from pathlib import Path
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Double, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
 from dpcl_core.errors import StoreTrouble, StoreUnknown
 from dpcl_core.runs import layout, tables
 
 BUSY_SECONDS = 10
 _PASSWORD = re.compile(r"(://[^:/@]*:).*(?:@|%40)")  # up to the last @: a password may contain one
+
+
+class now(FunctionElement[float]):  # noqa: N801 (written like the function of the database that it stands for)
+    """The database's clock, in seconds since 1970: the same for all machines that share a store."""
+
+    type = Double()
+    inherit_cache = True
+
+
+@compiles(now, "sqlite")
+def _sqlite_now(_element: now, _compiler: SQLCompiler, **_: object) -> str:
+    return "((julianday('now') - 2440587.5) * 86400.0)"
+
+
+@compiles(now, "postgresql")
+def _postgresql_now(_element: now, _compiler: SQLCompiler, **_: object) -> str:
+    return "CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
 
 
 def open_database(url: str) -> Engine:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
-from dpcl_core.errors import failure_kind
-from dpcl_core.runs import process
+from dpcl_core.errors import StoreTrouble, failure_kind
+from dpcl_core.runs import journal, process
 from dpcl_core.runs.store import Failure, Run, Store
 from dpcl_core.runs.subprocess_start import log_file, spawn
 from dpcl_core.runs.tables import ACTIVE
@@ -18,10 +18,10 @@ from dpcl_core.runs.warm_worker import WarmWorker
 
 WORKER = (sys.executable, "-m", "dpcl_core.runs.worker")
 
-SILENT_SECONDS = 10.0  # a process that cannot be inspected counts as gone after so long without a heartbeat
+SILENT_SECONDS = 10.0  # a process that cannot be inspected counts as gone after so long without a sign of life
 STUCK_SECONDS = 60.0  # one seen to be alive gets longer: loading a large library can hold up every thread
-STOP_SECONDS = 2.5  # a stopping one gets less
-_SECOND_LOOK_SECONDS = 1.0
+STOP_SECONDS = 2.25  # a stopping one gets less
+_PAUSE_SECONDS = 0.5
 _LOG_END = 4000  # characters
 
 
@@ -52,6 +52,7 @@ class LocalExecutor:
     store: Store
     worker: Sequence[str] = WORKER
     warm: WarmWorker | None = None
+    _signs: dict[str, tuple[float, object]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def submit(self, run_id: str) -> None:
         self.store.status(run_id)  # raises for an unknown id here, where the caller can show it
@@ -62,34 +63,65 @@ class LocalExecutor:
         self.schedule()
 
     def schedule(self) -> None:
-        unfinished = self.store.unfinished()
-        if [run for run in unfinished if run.status in ACTIVE and self._mark_failed_if_gone(run)]:
-            unfinished = self.store.unfinished()
+        unfinished = self.check()
         busy = {run.device for run in unfinished if run.status in ACTIVE}
-        for run in unfinished:
-            if run.device not in busy:
-                busy.add(run.device)  # only the first of a queue, even if it cannot start just now
-                if not _is_waited_for(run) and self.store.claim(run.id):
-                    self._start(run)
+        waiting = [run for run in unfinished if run.status == "queued" and run.device not in busy]
+        first = self.store.next_runs() if waiting else ()
+        for run in waiting:
+            if run.id in first and not _is_waited_for(run) and self.store.claim(run.id):
+                self._start(run)
         if self.warm is not None:
             self.warm.keep(self.store.url, is_idle=not unfinished)
 
-    def _mark_failed_if_gone(self, run: Run) -> bool:
+    def check(self) -> list[Run]:
+        """Takes in the journals of dead processes and ends runs whose process is gone; gives the runs that are not over."""
+        try:
+            for run_id in journal.abandoned():
+                journal.take_in(self.store, run_id)
+            unfinished = self.store.unfinished()
+            if [run for run in unfinished if run.status in ACTIVE and self._is_given_up(run)]:
+                unfinished = self.store.unfinished()
+        except StoreTrouble:
+            self._signs.clear()  # nobody could give a sign of life: silence counts from the end of the outage
+            raise
+        for run_id in self._signs.keys() - {run.id for run in unfinished}:
+            self._signs.pop(run_id, None)
+        return unfinished
+
+    def settle(self) -> None:
+        """Looks until it is known which runs go on: once, or for seconds where a silent process cannot be inspected."""
+        end = time.monotonic() + SILENT_SECONDS + _PAUSE_SECONDS
+        while any(_is_doubtful(run) for run in self.check()) and time.monotonic() < end:
+            time.sleep(_PAUSE_SECONDS)
+
+    def _is_given_up(self, run: Run) -> bool:
         """Ends a run whose process is gone or stuck. A stuck process is killed first, so that its device is free."""
-        silent = time.time() - (run.heartbeat or 0.0)
         alive = None if run.process is None else process.is_alive(run.process)
-        if alive:
-            if silent < (STOP_SECONDS if run.status == "stopping" else STUCK_SECONDS):
+        if alive is not False:
+            silent = self._silent_seconds(run, is_seen=bool(alive))
+            if silent < (SILENT_SECONDS if alive is None else STOP_SECONDS if run.status == "stopping" else STUCK_SECONDS):
                 return False
-            if run.status != "stopping":  # after a computer's sleep every heartbeat is old: look again
-                time.sleep(_SECOND_LOOK_SECONDS)
-                if self.store.get(run.id).heartbeat != run.heartbeat:
-                    return False
-            if run.process is not None:
+            if run.process is None and self.store.requeue(run):
+                return True
+            if alive and run.process is not None:
                 process.end(run.process)
-        elif alive is None and silent < SILENT_SECONDS:
-            return False
+        if run.process is not None and journal.take_in(self.store, run.id) and self.store.status(run.id) not in ACTIVE:
+            return True
         return self.store.mark_failed(run, Failure("worker-died", _gone_sentence(run), _end_of_log(run.id)))
+
+    def _silent_seconds(self, run: Run, *, is_seen: bool) -> float:
+        """For how long this executor has found no new sign of life of a run, in the store or in its journal.
+
+        A heartbeat that is old at first sight proves nothing: the store may have been away, or this computer asleep. Only
+        the time counts in which the process, if it lives, could have given a sign: where its journal cannot be seen, the
+        time in which the store took writes.
+        """
+        sign = (run.status, run.heartbeat, journal.last_beat(run.id))
+        since, last = self._signs.get(run.id, (0.0, None))
+        if sign != last or not (is_seen or self.store.is_prompt(run.id)):
+            self._signs[run.id] = (time.monotonic(), sign)
+            return 0.0
+        return time.monotonic() - since
 
     def _start(self, run: Run) -> None:
         log = log_file(run.id)
@@ -106,9 +138,14 @@ class LocalExecutor:
         self.store.attach(run.id, process.of(pid))
 
 
+def _is_doubtful(run: Run) -> bool:
+    is_silent = run.silent_seconds is not None and run.silent_seconds > SILENT_SECONDS
+    return run.status in ACTIVE and is_silent and (run.process is None or process.is_alive(run.process) is None)
+
+
 def _is_waited_for(run: Run) -> bool:
     """Whether a terminal waits to carry out this queued run itself."""
-    if run.process is None or time.time() - (run.heartbeat or 0.0) > SILENT_SECONDS:
+    if run.process is None or run.silent_seconds is None or run.silent_seconds > SILENT_SECONDS:
         return False
     return process.is_alive(run.process) is not False
 

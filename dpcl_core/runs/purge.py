@@ -1,13 +1,16 @@
-"""Deletes runs for good: the runs of a dataset that its owner deletes."""
+"""Deletes runs for good: those of a dataset that its owner deletes, and those in the trash."""
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, delete, or_, select
+import time
+
+from sqlalchemy import Connection, delete, or_, select, update
 
 from dpcl_core.errors import BadInput
-from dpcl_core.runs import looks, tables
+from dpcl_core.runs import journal, looks, tables
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.tables import ACTIVE, metadata, runs
+from dpcl_core.runs.subprocess_start import log_file
+from dpcl_core.runs.tables import ACTIVE, audits, cells, classifiers, events, metadata, runs
 
 
 def runs_on(store: Store, dataset: str) -> list[str]:
@@ -34,6 +37,26 @@ def purge(store: Store, dataset: str) -> int:
                 of_run = [runs.c.id]
             if of_run:
                 connection.execute(delete(table).where(or_(*(column.in_(ids) for column in of_run))))
+    for run_id in ids:
+        journal.forget(run_id)
+    return len(ids)
+
+
+def empty_trash(store: Store) -> int:
+    """Deletes for good the results of all runs in the trash, a visitor's own on a shared server; gives their number.
+
+    What stays of a run is that it was: its settings are a look at the data.
+    """
+    ids = [run.id for run in store.trash() if run.is_over]
+    with store.writing() as connection:
+        for table in (events, cells, classifiers):
+            connection.execute(delete(table).where(table.c.run_id.in_(ids)))
+        connection.execute(update(audits).where(or_(audits.c.id.in_(ids), audits.c.run_id.in_(ids))).values(results=[]))
+        gone = {"emptied": time.time(), "name": "deleted", "error": None, "error_log": None}
+        connection.execute(update(runs).where(runs.c.id.in_(ids)).values(**gone))
+    for run_id in ids:
+        journal.forget(run_id)
+        log_file(run_id).unlink(missing_ok=True)
     return len(ids)
 
 

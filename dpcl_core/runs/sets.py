@@ -84,8 +84,9 @@ class Sets:
         with self.store.writing() as connection:
             for label, spec in specs.items():
                 ids[label] = enqueue(
-                    connection, spec, name=names[label], workload=workload_of(spec), n_cells=spec.n_cells, device=device
-                )
+                    connection, spec, name=names[label], workload=workload_of(spec), n_cells=spec.n_cells, device=device,
+                    visitor=self.store.visitor,
+                )  # fmt: skip
             set_id = next(iter(ids.values()))
             connection.execute(insert(tables.sets).values(id=set_id, preset=preset))
             rows = [{"run_id": run_id, "set_id": set_id, "label": label} for label, run_id in ids.items()]
@@ -128,6 +129,7 @@ class Sets:
 
     def request_stop(self, set_id: str) -> None:
         """Cancels the queued runs and requests the one under way to stop, both at once; runs that ended stay as they are."""
+        self.store.check_mine(set_id)
         of_set = tables.runs.c.id.in_(select(tables.set_runs.c.run_id).where(tables.set_runs.c.set_id == checked_id(set_id)))
         change = update(tables.runs).where(of_set)
         with self.store.writing() as connection:

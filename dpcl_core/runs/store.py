@@ -29,9 +29,10 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from dpcl_core import checks, paths
 from dpcl_core.errors import BadInput, FailureKind
 from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Note, from_json, to_json
-from dpcl_core.runs import database
+from dpcl_core.runs import database, queue, visitors
 from dpcl_core.runs.process import Process
-from dpcl_core.runs.tables import ACTIVE, audits, cells, classifiers, dataset, events, runs, set_runs, turns
+from dpcl_core.runs.tables import ACTIVE, audits, cells, classifiers, dataset, events, runs, turns
+from dpcl_core.runs.visitors import Visitor
 from dpcl_core.spec import RunSpec
 
 Status = Literal["queued", "starting", "running", "stopping", "cancelled", "failed", "lost", "finished"]
@@ -40,6 +41,7 @@ End = Literal["cancelled", "failed", "lost", "finished"]
 _ID = re.compile(r"[0-9a-f]{12}")
 _DEVICE = re.compile(r"cpu|cuda:[0-9]{1,2}")
 LONGEST_NAME = 100
+PROMPT_SECONDS = 1.0  # a write that takes longer has waited for somebody
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,9 @@ class Run:
     `readable_spec` is None where the settings name something this program no longer has; `spec_trouble` then says so in
     one sentence and `raw_spec` still holds what was stored. `estimate_seconds`: total duration, estimated from past runs
     of the same workload; None when unknown or over. `process` carries the run out, or waits in a terminal to do so.
-    `place_in_queue`: counts the waiting entries, from 1, a set of runs as one; None where it waits for no other entry.
+    `silent_seconds`: since the last heartbeat, by the database's clock. `place_in_queue`: counts the waiting entries,
+    from 1, a set of runs as one; None where it waits for no other entry. `owner`: digest of the token of the visitor of
+    a shared server who started it.
     """
 
     id: str
@@ -64,7 +68,9 @@ class Run:
     started: float | None
     finished: float | None
     heartbeat: float | None
+    silent_seconds: float | None
     deleted: float | None
+    owner: str | None
     place_in_queue: int | None
     error_kind: FailureKind | None
     error: str | None
@@ -104,6 +110,7 @@ class Store:
         with self._troubles():
             self._reads = database.open_database(self.url)
             self._writes = self._reads.execution_options(writes=True)
+        self.visitor: Visitor | None = None
         self._sees: Callable[[str], bool] | None = None
 
     def seen_by(self, sees: Callable[[str], bool]) -> Store:
@@ -112,13 +119,28 @@ class Store:
         view._sees = sees
         return view
 
+    def as_visitor(self, visitor: Visitor) -> Store:
+        """The same store as a visitor of a shared server may use it: within limits, and changing no run of another one."""
+        own = copy(self)
+        own.visitor = visitor
+        return own
+
     # Making and reading runs
 
     def create(self, spec: RunSpec, *, name: str | None = None, device: str = "cpu") -> str:
         """Puts a run at the end of its device's queue and gives its id. Raises BadInput for a bad name or device."""
         label = clean_name(f"{spec.method} on {spec.data.dataset}" if name is None else name)
         with self.writing() as connection:
-            return enqueue(connection, spec, name=label, workload=workload_of(spec), n_cells=spec.n_cells, device=device)
+            return enqueue(
+                connection, spec, name=label, workload=workload_of(spec), n_cells=spec.n_cells, device=device,
+                visitor=self.visitor,
+            )  # fmt: skip
+
+    def check_cost(self, spec: RunSpec, seconds: float | None) -> None:
+        """Raises BadInput where a run of these settings, estimated to take so long, is above a limit of this visitor."""
+        if self.visitor is not None:
+            with self.reading() as connection:
+                visitors.check(connection, self.visitor, spec.n_cells, seconds)
 
     def retry(self, run_id: str) -> str:
         """A new run of the same settings, name and device, at the end of the queue; gives its id."""
@@ -127,7 +149,7 @@ class Store:
 
     def get(self, run_id: str) -> Run:
         """A run, deleted ones included. Raises BadInput for an id that is malformed or unknown."""
-        rows = self._runs(select(runs).where(runs.c.id == checked_id(run_id)))
+        rows = self._runs(select(runs).where(runs.c.id == checked_id(run_id), runs.c.emptied.is_(None)))
         if not rows:
             raise BadInput("run", run_id, "no such run in this store")
         return rows[0]
@@ -137,6 +159,17 @@ class Store:
         others = select(turns.c.run_id).union_all(select(audits.c.id))
         listed = select(runs).where(runs.c.deleted.is_(None), runs.c.id.not_in(others))
         return self._runs(listed.order_by(runs.c.number.desc()).limit(limit))
+
+    def trash(self) -> list[Run]:
+        """The deleted runs that can be restored, newest first: a visitor's own, and all where the server is not shared."""
+        mine = [] if self.visitor is None else [runs.c.owner == self.visitor.owner]
+        listed = select(runs).where(runs.c.deleted.is_not(None), runs.c.emptied.is_(None), *mine)
+        return self._runs(listed.order_by(runs.c.number.desc()))
+
+    def next_runs(self) -> frozenset[str]:
+        """The run of each device whose turn is next; none for a device with an empty queue."""
+        with self.reading() as connection:
+            return queue.next_runs(connection)
 
     def unfinished(self) -> list[Run]:
         """Runs that are queued or under way, oldest first."""
@@ -174,32 +207,44 @@ class Store:
 
     # Events
 
-    def append(self, run_id: str, new_events: Sequence[Event]) -> None:
+    def append(self, run_id: str, new_events: Sequence[Event], *, first: int | None = None) -> None:
         """Adds events to a run; only the process that carries it out calls this. Raises BadInput for an unknown run.
 
-        Classifiers are kept aside: no page reads them.
+        Classifiers are kept aside, without a number: no page reads them. `first`: the number of the first event that has
+        one (None: the next). Events that the store has already are left out, so that a call whose answer was lost in an
+        outage can be repeated.
         """
-        if not new_events:
-            return
-        now = time.time()
-        documents = [to_json(event) for event in new_events if not isinstance(event, Classifier)]
-        kept = [_classifier_row(run_id, event) for event in new_events if isinstance(event, Classifier)]
+        checked_id(run_id)
+        if new_events:
+            with self.writing() as connection:
+                _append(connection, run_id, new_events, first)
+
+    def last_number(self, run_id: str) -> int:
+        """The number of a run's last event; 0 if it has none."""
+        with self.reading() as connection:
+            return _last_number(connection, run_id)
+
+    def take_in(
+        self,
+        run_id: str,
+        by: Process,
+        batches: Sequence[tuple[int, Sequence[Event]]],
+        end: tuple[End, Failure | None] | None,
+    ) -> bool | None:
+        """Adds what a journal holds, if the run is still the one that this process carried out; gives whether it is.
+
+        The end counts for a run under way, and for one that was thought lost. None: the store has no such run.
+        """
         with self.writing() as connection:
-            last = connection.scalar(select(func.max(events.c.seq)).where(events.c.run_id == checked_id(run_id))) or 0
-            rows = [
-                {"run_id": run_id, "seq": seq, "kind": document["event"], "at": now, "payload": document}
-                for seq, document in enumerate(documents, start=last + 1)
-            ]
-            done = [_cell_row(run_id, document) for document in documents if document["event"] == "CellFinished"]
-            try:
-                if rows:
-                    connection.execute(insert(events), rows)
-                if kept:
-                    connection.execute(insert(classifiers), kept)
-                if done:
-                    connection.execute(insert(cells), done)
-            except IntegrityError as error:
-                raise BadInput("run", run_id, "must be a run of this store, each of its cells finishing once") from error
+            query = select(runs.c.machine, runs.c.pid, runs.c.ticks).where(runs.c.id == checked_id(run_id))
+            row = connection.execute(query.with_for_update()).one_or_none()
+            if row is None or row != (by.machine, by.pid, by.ticks):
+                return None if row is None else False
+            for first, said in batches:
+                _append(connection, run_id, said, first)
+            if end is not None:
+                connection.execute(_end_update(run_id, *end, before=(*ACTIVE, "lost")))
+        return True
 
     def classifiers(self, run_id: str) -> list[Classifier]:
         """What the models of a run had released by the end of each task, in order of budget, seed and task."""
@@ -244,6 +289,7 @@ class Store:
 
     def request_stop(self, run_id: str) -> Status:
         """Cancels a queued run, requests a running one to stop, leaves any other unchanged; returns its current state."""
+        self.check_mine(run_id)
         with self.writing() as connection:
             connection.execute(_transition(run_id, ("queued",)).values(status="cancelled", finished=time.time()))
             connection.execute(_transition(run_id, ("starting", "running")).values(status="stopping"))
@@ -251,10 +297,12 @@ class Store:
 
     def rename(self, run_id: str, name: str) -> None:
         """Gives a run another name. Raises BadInput for an empty or long one."""
+        self.check_mine(run_id)
         self._set(run_id, name=clean_name(name))
 
     def delete(self, run_id: str) -> None:
         """Hides a run from the list until `restore`; a queued one is cancelled. Raises BadInput while it is under way."""
+        self.check_mine(run_id)
         now = time.time()
         with self.writing() as connection:
             connection.execute(_transition(run_id, ("queued",)).values(status="cancelled", finished=now))
@@ -264,19 +312,32 @@ class Store:
 
     def restore(self, run_id: str) -> None:
         """Puts a deleted run back into the list."""
+        self.check_mine(run_id)
+        self.get(run_id)  # raises for one whose results are gone
         self._set(run_id, deleted=None)
+
+    def may_change(self, run: Run) -> bool:
+        """Whether a run may be stopped, renamed and deleted from here: on a shared server only by who started it."""
+        return self.visitor is None or run.owner == self.visitor.owner
+
+    def check_mine(self, run_id: str) -> None:
+        """Raises BadInput for a run that only another visitor may change, and for an id that is malformed."""
+        owner = select(runs.c.owner).where(runs.c.id == checked_id(run_id))
+        if self.visitor is not None:
+            with self.reading() as connection:
+                if connection.scalar(owner) != self.visitor.owner:
+                    raise BadInput("run", run_id, "was not started by you: only who did can change it")
 
     # Transitions by executors and workers: each gives whether this call made it
 
     def claim(self, run_id: str, process: Process | None = None) -> bool:
         """Claims the first run of a queue for a process (None: one about to be started), if its device is free."""
-        ahead = runs.alias()
-        first = select(func.min(ahead.c.number)).where(ahead.c.device == runs.c.device, ahead.c.status == "queued")
-        now = time.time()
-        change = _transition(run_id, ("queued",)).where(runs.c.number == first.scalar_subquery())
+        change = _transition(run_id, ("queued",))
         with self.writing() as connection:
+            if run_id not in queue.next_runs(connection):
+                return False
             try:
-                values = {"status": "starting", "started": now, "heartbeat": now, **_columns(process)}
+                values = {"status": "starting", "started": time.time(), "heartbeat": database.now(), **_columns(process)}
                 return _applied(connection, change.values(**values))
             except IntegrityError:  # the index of one run per device
                 return False
@@ -286,12 +347,19 @@ class Store:
         same_process = [runs.c[name].is_not_distinct_from(value) for name, value in _columns(process).items()]
         change = _transition(run_id, ("starting", "stopping")).where(or_(runs.c.pid.is_(None), and_(*same_process)))
         with self.writing() as connection:
-            return _applied(connection, change.values(heartbeat=time.time(), **_columns(process)))
+            return _applied(connection, change.values(heartbeat=database.now(), **_columns(process)))
 
     def wait(self, run_id: str, process: Process) -> bool:
         """Records that a process waits to carry out a queued run itself; valid for ten seconds, so call it again."""
+        change = _transition(run_id, ("queued",)).values(heartbeat=database.now(), **_columns(process))
         with self.writing() as connection:
-            return _applied(connection, _transition(run_id, ("queued",)).values(heartbeat=time.time(), **_columns(process)))
+            return _applied(connection, change)
+
+    def requeue(self, run: Run) -> bool:
+        """Puts a run back for which no process was started: who claimed it has died, or lost the store just then."""
+        change = _transition(run.id, ("starting",)).where(runs.c.pid.is_(None), runs.c.heartbeat == run.heartbeat)
+        with self.writing() as connection:
+            return _applied(connection, change.values(status="queued", started=None, heartbeat=None))
 
     def begin(self, run_id: str) -> bool:
         """From starting to running: the data are loaded and the first task begins."""
@@ -300,10 +368,17 @@ class Store:
 
     def heartbeat(self, run_id: str) -> Status:
         """Records that the process of a run is alive, and gives the run's state, which others may have changed."""
-        change = _transition(run_id, ACTIVE).values(heartbeat=time.time()).returning(runs.c.status)
+        change = _transition(run_id, ACTIVE).values(heartbeat=database.now()).returning(runs.c.status)
         with self.writing() as connection:
             status: Status | None = connection.scalar(change)
         return status or self.status(run_id)
+
+    def is_prompt(self, run_id: str) -> bool:
+        """Whether the store takes a write at once; to see that, a run's heartbeat is written over itself."""
+        begun = time.monotonic()
+        with self.writing() as connection:
+            connection.execute(update(runs).where(runs.c.id == checked_id(run_id)).values(heartbeat=runs.c.heartbeat))
+        return time.monotonic() - begun < PROMPT_SECONDS
 
     def end(self, run_id: str, status: End, failure: Failure | None = None) -> bool:
         """Ends a run that is under way; of two concurrent ends the first counts."""
@@ -325,10 +400,11 @@ class Store:
                 raise BadInput("run", run_id, "no such run in this store")
 
     def _runs(self, query: Select[*tuple[object, ...]]) -> list[Run]:
+        silent = (database.now() - runs.c.heartbeat).label("silent_seconds")
         with self.reading() as connection:
-            rows = connection.execute(query.where(*self._is_seen(connection))).all()
+            rows = connection.execute(query.add_columns(silent).where(*self._is_seen(connection))).all()
             open_rows = [row for row in rows if row.status in ("queued", *ACTIVE)]
-            places = _places(connection) if open_rows else {}
+            places = queue.places(connection) if open_rows else {}
             past = _past(connection, {row.workload for row in open_rows}) if open_rows else {}
         estimates = {row.id: _estimate(past.get((row.workload, row.device), []), row.n_cells) for row in open_rows}
         return [_run(row, places.get(row.id), estimates.get(row.id)) for row in rows]
@@ -361,10 +437,25 @@ class Store:
             raise database.trouble(error, self.url) from error
 
 
-def enqueue(connection: Connection, spec: RunSpec, *, name: str, workload: str, n_cells: int, device: str) -> str:
-    """Puts a row at the end of its device's queue and gives its id. Raises BadInput for a bad device."""
+def enqueue(
+    connection: Connection,
+    spec: RunSpec,
+    *,
+    name: str,
+    workload: str,
+    n_cells: int,
+    device: str,
+    visitor: Visitor | None,
+) -> str:
+    """Puts a row at the end of its device's queue and gives its id.
+
+    Raises BadInput for a bad device, and for what is above a limit of the visitor of a shared server.
+    """
     if not _DEVICE.fullmatch(device):
         raise BadInput("device", device, "must be cpu or cuda:N")
+    if visitor is not None:
+        past = _past(connection, {workload}).get((workload, device), [])
+        visitors.check(connection, visitor, n_cells, _estimate(past, n_cells))
     run_id = secrets.token_hex(6)
     connection.execute(
         insert(runs).values(
@@ -377,6 +468,7 @@ def enqueue(connection: Connection, spec: RunSpec, *, name: str, workload: str, 
             device=device,
             status="queued",
             created=time.time(),
+            owner=None if visitor is None else visitor.owner,
         )
     )
     return run_id
@@ -407,11 +499,11 @@ def _transition(run_id: str, before: Sequence[str]) -> Update:
     return update(runs).where(runs.c.id == checked_id(run_id), runs.c.status.in_(before))
 
 
-def _end_update(run_id: str, status: End, failure: Failure | None) -> Update:
-    change = _transition(run_id, ACTIVE).values(status=status, finished=time.time())
-    if failure is None:
-        return change
-    return change.values(error_kind=failure.kind, error=failure.sentence, error_log=failure.log)
+def _end_update(run_id: str, status: End, failure: Failure | None, before: Sequence[str] = ACTIVE) -> Update:
+    kind, sentence, log = (None, None, None) if failure is None else (failure.kind, failure.sentence, failure.log)
+    return _transition(run_id, before).values(
+        status=status, finished=time.time(), error_kind=kind, error=sentence, error_log=log
+    )
 
 
 def _applied(connection: Connection, change: Update) -> bool:
@@ -420,6 +512,39 @@ def _applied(connection: Connection, change: Update) -> bool:
 
 def _columns(process: Process | None) -> dict[str, str | int | None]:
     return {name: getattr(process, name, None) for name in ("machine", "pid", "ticks")}
+
+
+def _last_number(connection: Connection, run_id: str) -> int:
+    return connection.scalar(select(func.max(events.c.seq)).where(events.c.run_id == checked_id(run_id))) or 0
+
+
+def _append(connection: Connection, run_id: str, new_events: Sequence[Event], first: int | None) -> None:
+    """Adds events, those that the store has already left out; see `Store.append`."""
+    now = time.time()
+    connection.execute(select(runs.c.id).where(runs.c.id == run_id).with_for_update())  # one writer of a run at a time
+    last = _last_number(connection, run_id)
+    documents = [to_json(event) for event in new_events if not isinstance(event, Classifier)]
+    numbered = list(enumerate(documents, start=last + 1 if first is None else first))
+    rows = [
+        {"run_id": run_id, "seq": seq, "kind": document["event"], "at": now, "payload": document}
+        for seq, document in numbered
+        if seq > last
+    ]
+    done = [_cell_row(run_id, document) for seq, document in numbered if seq > last and document["event"] == "CellFinished"]
+    kept = [_classifier_row(run_id, event) for event in new_events if isinstance(event, Classifier)]
+    if first is not None and kept:
+        place = (classifiers.c.epsilon, classifiers.c.seed, classifiers.c.task)
+        there = {tuple(row) for row in connection.execute(select(*place).where(classifiers.c.run_id == run_id))}
+        kept = [row for row in kept if (row["epsilon"], row["seed"], row["task"]) not in there]
+    try:
+        if rows:
+            connection.execute(insert(events), rows)
+        if kept:
+            connection.execute(insert(classifiers), kept)
+        if done:
+            connection.execute(insert(cells), done)
+    except IntegrityError as error:
+        raise BadInput("run", run_id, "must be a run of this store, each of its cells finishing once") from error
 
 
 def _cell_row(run_id: str, document: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
@@ -438,25 +563,6 @@ def _classifier_row(run_id: str, event: Classifier) -> dict[str, object]:
     place = {"run_id": run_id, "epsilon": event.cell.epsilon, "seed": event.cell.seed, "task": event.task}
     about = {name: value for name, value in to_json(event).items() if name != "content"}
     return {**place, "about": about, "arrays": base64.b64decode(event.content)}
-
-
-def _places(connection: Connection) -> dict[str, int]:
-    """Place in its device's queue of every queued run, from 1; the runs of a set share one.
-
-    A set that is under way waits no more: its queued runs have none.
-    """
-    entries: dict[str, list[str]] = {}
-    places = {}
-    query = select(runs.c.id, runs.c.device, runs.c.status, set_runs.c.set_id).select_from(runs.outerjoin(set_runs))
-    rows = connection.execute(query.where(runs.c.status.in_(("queued", *ACTIVE))).order_by(runs.c.number)).all()
-    under_way = {row.set_id for row in rows if row.status != "queued"}
-    for row in rows:
-        if row.status == "queued" and (row.set_id is None or row.set_id not in under_way):
-            ahead, entry = entries.setdefault(row.device, []), row.set_id or row.id
-            if entry not in ahead[-1:]:
-                ahead.append(entry)
-            places[row.id] = len(ahead)
-    return places
 
 
 _Durations = list[tuple[int, float]]  # number of cells and seconds of each finished run of one workload

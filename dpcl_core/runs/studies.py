@@ -13,6 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from dpcl_core.errors import BadInput
 from dpcl_core.runs import tables
 from dpcl_core.runs.store import Run, Store, checked_id, enqueue, workload_of
+from dpcl_core.runs.visitors import Visitor
 from dpcl_core.tuning import settings
 from dpcl_core.tuning.settings import Sizes, Trial, TuneSpec
 
@@ -42,7 +43,7 @@ class Studies:
     def create(self, tune: TuneSpec, *, device: str = "cpu") -> str:
         """Puts a tuning at the end of its device's queue and gives its id. Raises BadInput for a bad device."""
         with self.store.writing() as connection:
-            study_id = _enqueue_turn(connection, tune, tune.n_trials, device)
+            study_id = _enqueue_turn(connection, tune, tune.n_trials, device, self.store.visitor)
             connection.execute(insert(tables.studies).values(id=study_id, settings=json.loads(tune.model_dump_json())))
             connection.execute(insert(tables.turns).values(run_id=study_id, study_id=study_id))
         return study_id
@@ -52,6 +53,7 @@ class Studies:
 
         Raises BadInput if it is under way or has all its trials. `device`: None for the one it had.
         """
+        self.store.check_mine(study_id)
         study = self.get(study_id)
         if len(study.trials) >= study.tune.n_trials:
             raise BadInput("tuning", study_id, f"has all its {study.tune.n_trials} trials")
@@ -63,7 +65,7 @@ class Studies:
             if connection.scalar(open_turns):
                 raise BadInput("tuning", study_id, "is under way: stop it before resuming it")
             left = study.tune.n_trials - len(study.trials)
-            run_id = _enqueue_turn(connection, study.tune, left, device or study.turn.device)
+            run_id = _enqueue_turn(connection, study.tune, left, device or study.turn.device, self.store.visitor)
             connection.execute(insert(tables.turns).values(run_id=run_id, study_id=study_id))
         return run_id
 
@@ -103,9 +105,16 @@ class Studies:
             )
 
     def add_trial(self, study_id: str, trial: Trial) -> None:
-        """Stores a finished trial; only the tuning's own process calls this. Raises BadInput for one already stored."""
+        """Stores a finished trial, once if called again; only the tuning's own process calls this.
+
+        Raises BadInput for another trial of the same number.
+        """
         row = {"study_id": checked_id(study_id), "number": trial.number, "payload": asdict(trial)}
+        this_trial = (tables.trials.c.study_id == study_id, tables.trials.c.number == trial.number)
         with self.store.writing() as connection:
+            stored = connection.scalar(select(tables.trials.c.payload).where(*this_trial))
+            if stored is not None and Trial(**stored) == trial:
+                return
             try:
                 connection.execute(insert(tables.trials).values(row))
             except IntegrityError as error:
@@ -127,9 +136,13 @@ class Studies:
         )
 
 
-def _enqueue_turn(connection: Connection, tune: TuneSpec, n_trials: int, device: str) -> str:
+def _enqueue_turn(
+    connection: Connection, tune: TuneSpec, n_trials: int, device: str, visitor: Visitor | None
+) -> str:
     """Queues a run of `n_trials` trials, which count as its cells when its duration is estimated; gives its id."""
     base = tune.base
     workload = sha256(f"tuning {tune.on} {tune.proxy} {workload_of(base)}".encode()).hexdigest()[:16]
     name = f"tuning {base.method} on {base.data.dataset}"
-    return enqueue(connection, base, name=name, workload=workload, n_cells=n_trials, device=device)
+    return enqueue(
+        connection, base, name=name, workload=workload, n_cells=n_trials, device=device, visitor=visitor
+    )

@@ -47,6 +47,8 @@ runs = Table(
     Column("error_kind", String(20)),
     Column("error", Text),
     Column("error_log", Text),
+    Column("owner", String(64)),  # digest of a visitor's token; none where the server is not shared, and from a terminal
+    Column("emptied", Double),  # its results are deleted for good; the row stays, since a look at data stays a look
 )
 
 # The database itself limits a device to one run, also when two processes claim at once.

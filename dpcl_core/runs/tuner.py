@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dpcl_core.events import Event
+from dpcl_core.runs.patience import Patience
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.studies import Studies
 from dpcl_core.spec import RunSpec
@@ -30,13 +32,13 @@ def engine_of(store: Store, run_id: str, *, prepare: Prepare | None = None) -> E
     def engine(spec: RunSpec, device: str) -> Iterator[Event]:
         from dpcl_core.tuning import search  # loads Optuna and the engine
 
-        study = studies.get(study_id)
+        study, patience = studies.get(study_id), Patience()
         open_data = prepare or search.prepared
         for item in search.search(study.tune, device, earlier=study.trials, earlier_sizes=study.sizes, prepare=open_data):
             if isinstance(item, Trial):
-                studies.add_trial(study_id, item)
+                patience.outlast(partial(studies.add_trial, study_id, item))
             elif isinstance(item, Sizes):
-                studies.add_sizes(study_id, item)
+                patience.outlast(partial(studies.add_sizes, study_id, item))
             else:
                 yield item
 

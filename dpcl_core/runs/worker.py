@@ -16,19 +16,18 @@ import time
 import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
-from types import TracebackType
 
 from dpcl_core.errors import BadInput, StoreTrouble, failure_kind
-from dpcl_core.events import Event, Progress, Started
+from dpcl_core.events import Event
 from dpcl_core.runs import auditor, process, tuner, warm_worker
 from dpcl_core.runs.executor import WORKER, Executor, LocalExecutor
+from dpcl_core.runs.patience import Patience
+from dpcl_core.runs.recorder import Recorder
 from dpcl_core.runs.store import End, Failure, Run, Status, Store
 from dpcl_core.runs.tables import ACTIVE
 from dpcl_core.runs.tuner import Engine
 from dpcl_core.spec import RunSpec
 
-TICK_SECONDS = 0.25  # longest delay of events on their way to the store, and of a stop request on its way here
-GRACE_SECONDS = 1.75  # a step still running so long after a stop is cut off: a stop takes effect within three seconds
 _QUEUE_SECONDS = 0.25
 
 
@@ -64,8 +63,9 @@ def main(arguments: Sequence[str] | None = None, *, engine: Engine | None = None
         _set_passive_waiting()
     try:
         run_id = warm_worker.wait_for_run() if options.run_id is None else str(options.run_id)
-        store = Store(options.store)
-        if store.attach(run_id, process.me()) or store.claim(run_id, process.me()):
+        patience = Patience()
+        store = patience.outlast(lambda: Store(options.store))
+        if patience.outlast(lambda: store.attach(run_id, process.me()) or store.claim(run_id, process.me())):
             _stop_on_sigterm(store, run_id)
             carry_out(store, run_id, engine=engine, executor=LocalExecutor(store, worker))
     except (BadInput, StoreTrouble) as error:
@@ -95,13 +95,13 @@ def wait_for_device(store: Store, run_id: str, on_wait: Callable[[int], None] | 
 
     False: it was cancelled meanwhile, or another process has claimed it. A KeyboardInterrupt cancels the run.
     """
-    executor = LocalExecutor(store)
+    executor, patience = LocalExecutor(store), Patience()
     try:
-        while not store.claim(run_id, process.me()):
-            if not store.wait(run_id, process.me()):
+        while not patience.outlast(lambda: store.claim(run_id, process.me())):
+            if not patience.outlast(lambda: store.wait(run_id, process.me())):
                 return False
-            executor.schedule()  # runs ahead may need an executor to start them
-            place = store.get(run_id).place_in_queue
+            patience.outlast(executor.schedule)  # runs ahead may need an executor to start them
+            place = patience.outlast(lambda: store.get(run_id)).place_in_queue
             if place is not None and on_wait is not None:
                 on_wait(place)
             time.sleep(_QUEUE_SECONDS)
@@ -118,22 +118,27 @@ def carry_out(
     on_event: Callable[[Event], None] | None = None,
     engine: Engine | None = None,
     executor: Executor | None = None,
+    patience: Patience = Patience(),  # noqa: B008 (a value that nothing changes)
 ) -> Status:
     """Carries out the run that this process has claimed, stores its events, and gives its final state.
 
     A run of another process is followed to its end instead. An exception of the engine ends the run, not this process; a
-    step that does not end after a stop ends both. Raises StoreTrouble if the end itself cannot be stored.
+    step that does not end after a stop ends both. The run goes on while the store is away. Raises StoreTrouble if the end
+    itself cannot be stored before `patience` is over; it is then in the run's journal.
     """
-    run = store.get(run_id)
+    run = patience.outlast(lambda: store.get(run_id))
     if run.status not in ACTIVE or run.process != process.me():
-        return _follow(store, run_id, on_event)
+        return _follow(store, run_id, on_event, patience)
     runner = executor if executor is not None else LocalExecutor(store)
-    recorder = _Recorder(store, run_id, runner)
+    recorder = Recorder(store, run_id, failed_as=_failure, on_cut_off=runner.schedule, patience=patience)
     end: End = "finished"
     failure: Failure | None = None
+
+    def chosen_engine() -> Engine:
+        return engine or tuner.engine_of(store, run_id) or auditor.engine_of(store, run_id) or real_engine
+
     try:
-        chosen_engine = engine or tuner.engine_of(store, run_id) or auditor.engine_of(store, run_id) or real_engine
-        with recorder, closing(_generator(chosen_engine, run.spec, run.device)) as stream:
+        with recorder, closing(_generator(patience.outlast(chosen_engine), run.spec, run.device)) as stream:
             for event in stream:
                 recorder.add(event)
                 if on_event is not None:
@@ -145,108 +150,33 @@ def carry_out(
         end = "cancelled"
     except BaseException as error:  # also SystemExit and the like of a library: the run must not stay "running"
         end, failure = "failed", _failure(error)
-    store.end(run_id, end, failure)
+    recorder.end(end, failure)
     with suppress(StoreTrouble):
         runner.schedule()
-    return store.status(run_id)
+    return patience.outlast(lambda: store.status(run_id))
 
 
 def _generator(engine: Engine, spec: RunSpec, device: str) -> Generator[Event]:
     yield from engine(spec, device)
 
 
-class _Recorder:
-    """Background writer: flushes events and heartbeats to the store and polls for stop requests.
-
-    On exit it writes the remaining events, or raises the thread's error if something could not be stored.
-    """
-
-    def __init__(self, store: Store, run_id: str, executor: Executor) -> None:
-        self._store, self._run_id, self._executor = store, run_id, executor
-        self._lock, self._waiting = threading.Lock(), list[Event]()
-        self._over = threading.Event()
-        self._stopped_at: float | None = None
-        self._trouble: StoreTrouble | BadInput | None = None
-        self._thread = threading.Thread(target=self._keep, name="recorder", daemon=True)
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether the run should end now: a stop was requested, the run was ended elsewhere, or the store has failed."""
-        return self._stopped_at is not None
-
-    def add(self, event: Event) -> None:
-        with self._lock:
-            # Newer progress replaces an unwritten older one on the same line: which lines there are depends on no time.
-            last = self._waiting[-1] if self._waiting else None
-            if (
-                isinstance(event, Progress)
-                and isinstance(last, Progress)
-                and (last.task, last.text) == (event.task, event.text)
-            ):
-                self._waiting.pop()
-            self._waiting.append(event)
-
-    def __enter__(self) -> None:
-        self._tick()
-        self._thread.start()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._over.set()
-        self._thread.join()
-        if self._trouble is None:
-            self._flush()
-        elif kind is None:
-            raise self._trouble
-
-    def _keep(self) -> None:
-        while not self._over.wait(TICK_SECONDS):
-            try:
-                self._tick()
-            except (StoreTrouble, BadInput) as trouble:
-                self._trouble = self._trouble or trouble
-                self._stopped_at = self._stopped_at or time.monotonic()
-            if self._stopped_at is not None and time.monotonic() - self._stopped_at > GRACE_SECONDS:
-                self._cut_off()
-
-    def _tick(self) -> None:
-        self._flush()
-        if self._store.heartbeat(self._run_id) not in ("starting", "running") and self._stopped_at is None:
-            self._stopped_at = time.monotonic()
-
-    def _flush(self) -> None:
-        with self._lock:
-            batch, self._waiting = self._waiting, []
-        self._store.append(self._run_id, batch)
-        if any(isinstance(event, Started) for event in batch):
-            self._store.begin(self._run_id)
-
-    def _cut_off(self) -> None:
-        """Ends this process in the middle of a step; the events so far are in the store."""
-        if self._over.is_set():
-            return  # the step has just ended by itself
-        print("stopped in the middle of a step", file=sys.stderr, flush=True)
-        try:
-            if self._trouble is None:
-                self._store.end(self._run_id, "cancelled")
-            else:
-                self._store.end(self._run_id, "failed", _failure(self._trouble))
-            self._executor.schedule()
-        finally:
-            os._exit(1)
-
-
-def _follow(store: Store, run_id: str, on_event: Callable[[Event], None] | None) -> Status:
+def _follow(store: Store, run_id: str, on_event: Callable[[Event], None] | None, patience: Patience) -> Status:
     """Passes on the events of another process's run until it has ended."""
     executor, last = LocalExecutor(store), 0
-    while True:
+
+    def look() -> tuple[Status, list[tuple[int, Event]]]:
         status = store.status(run_id)  # read before the events: an ended run has no more
-        for number, event in store.events_after(run_id, last):
+        return status, store.events_after(run_id, last)
+
+    while True:
+        status, found = patience.outlast(look)
+        for number, event in found:
             last = number
             if on_event is not None:
                 on_event(event)
         if status != "queued" and status not in ACTIVE:
             return status
-        executor.schedule()
+        patience.outlast(executor.schedule)
         time.sleep(_QUEUE_SECONDS)
 
 

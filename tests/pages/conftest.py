@@ -37,8 +37,7 @@ def store(home: Path) -> Store:
 
 @pytest.fixture
 def open_page(home: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
-    """Opens a page of the app by name with the query parameters of a link; no queue is pumped."""
-    monkeypatch.setattr("pages.parts.shell.state.keep_queue_moving", lambda: None)
+    """Opens a page of the app by name with the query parameters of a link; without its server, no queue moves."""
     make = PagesManager.__init__
 
     def made(self: PagesManager, *arguments: object, **named: object) -> None:

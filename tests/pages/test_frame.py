@@ -47,7 +47,8 @@ def test_a_store_in_trouble_is_told_in_its_sentence(
     monkeypatch.setattr("dpcl_core.runs.store.Store.list_runs", full)
     page = open_page(name)
     assert not page.exception
-    assert [error.value.replace("\\", "") for error in page.error] == ["The disk is full: free some space."]
+    shown = [error.value.replace("\\", "") for error in page.error]
+    assert shown == ["The disk is full: free some space. Runs under way go on and lose nothing."]
 
 
 def test_no_text_promises_too_much() -> None:

@@ -16,6 +16,7 @@ from dpcl_core import presets
 from dpcl_core.events import CellFinished, Progress, TaskLearned
 from dpcl_core.papers import ceilings
 from dpcl_core.runs import devices
+from dpcl_core.runs.journal import Journal
 from dpcl_core.runs.store import Status, Store
 from pages.parts.training import train_form
 from tests.data.making import write_pair
@@ -130,6 +131,15 @@ def test_no_final_accuracy_is_claimed_for_models_that_did_not_finish(open_page: 
     page = open_page("train", run=replay.fill(store, SPEC, HALF, status="cancelled"))
     assert "The trade-off appears when a model has learned its tasks." in words(page)
     assert "final accuracy rises" not in words(page)
+
+
+def test_a_run_whose_results_wait_for_the_store_says_so(open_page: Open, store: Store) -> None:
+    run_id = replay.fill(store, SPEC, HALF, status="running")
+    assert "wait in a file" not in words(open_page("train", run=run_id))
+    waiting = Journal(run_id)
+    waiting.begin()
+    waiting.keep(len(HALF) + 1, ALL[len(HALF) :])
+    assert "The run goes on: its results wait in a file" in words(open_page("train", run=run_id))
 
 
 def test_forgetting_is_not_printed_after_one_task(open_page: Open, store: Store) -> None:

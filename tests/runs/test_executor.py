@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -13,8 +14,9 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import update
 
+from dpcl_core.errors import StoreTrouble
 from dpcl_core.events import CellFinished, TaskLearned
-from dpcl_core.runs import executor, process, tables
+from dpcl_core.runs import database, executor, journal, process, tables
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.store import Store
 from tests.support import replay, stand_in
@@ -131,39 +133,74 @@ def test_a_stranger_with_the_number_of_a_dead_worker_is_left_alone(store, strang
 
 
 @pytest.mark.parametrize(
-    ("silent", "machine", "expected"),
+    ("limit", "machine", "ends_as"),
     [
-        (5, "here", "running"),
-        (15, "here", "running"),  # it is seen to live
-        (70, "here", "lost"),  # it lives but is stuck: it is ended, too
-        (5, "elsewhere", "running"),
-        (15, "elsewhere", "lost"),  # nobody can look: silence must do
+        ("SILENT_SECONDS", "here", None),  # it is seen to live
+        ("STUCK_SECONDS", "here", "lost"),  # it lives but is stuck: it is ended, too
+        ("SILENT_SECONDS", "elsewhere", "lost"),  # nobody can look: silence must do
+        ("STUCK_SECONDS", "elsewhere", None),
     ],
 )
-def test_who_is_silent_for_too_long_is_lost(store, stranger, silent, machine, expected):
+def test_a_process_that_gives_no_sign_for_too_long_is_lost(store, stranger, monkeypatch, limit, machine, ends_as):
+    monkeypatch.setattr(executor, limit, 0.2)
     worker = process.of(stranger.pid)
     if machine == "elsewhere":
         worker = replace(worker, machine=machine)
-    run_id = _under_way(store, worker, "running", silent=silent)
+    run_id = _under_way(store, worker, "running", silent=0)
+    app, begun = LocalExecutor(store), time.monotonic()
+    until(lambda: app.schedule() or store.status(run_id) == "lost" or time.monotonic() > begun + 0.6)
+    assert store.status(run_id) == (ends_as or "running")
+    if (machine, ends_as) == ("here", "lost"):
+        until(lambda: stranger.poll() is not None)
+    else:
+        assert stranger.poll() is None
+
+
+@pytest.mark.parametrize("machine", ["here", "elsewhere"])
+@pytest.mark.parametrize("status", ["running", "stopping"])
+def test_a_heartbeat_that_is_old_at_first_sight_proves_nothing(store, stranger, machine, status):
+    """After an outage of the store, a computer's sleep, or where a second app has just been started."""
+    worker = process.of(stranger.pid)
+    run_id = _under_way(store, worker if machine == "here" else replace(worker, machine=machine), status, silent=3600)
     LocalExecutor(store).schedule()
-    assert store.status(run_id) == expected
-    time.sleep(0.1)
-    assert (stranger.poll() is not None) == (silent == 70)
-
-
-def test_a_computer_that_wakes_from_sleep_loses_no_run(store, stranger):
-    run_id = _under_way(store, process.of(stranger.pid), "running", silent=3600)
-
-    def wake_up() -> None:
-        time.sleep(0.3)
-        Store(store.url).heartbeat(run_id)
-
-    waking = multiprocessing.get_context("fork").Process(target=wake_up)
-    waking.start()
-    LocalExecutor(store).schedule()
-    waking.join()
-    assert store.status(run_id) == "running"
+    assert store.status(run_id) == status
     assert stranger.poll() is None
+
+
+def test_a_sign_of_life_in_the_journal_counts_while_the_store_takes_none(store, stranger, monkeypatch):
+    monkeypatch.setattr(executor, "STUCK_SECONDS", 0.2)
+    run_id = _under_way(store, process.of(stranger.pid), "running", silent=3600)
+    its_journal, app = journal.Journal(run_id), LocalExecutor(store)
+    its_journal.begin()
+    begun = time.monotonic()
+    until(lambda: its_journal.beat() or app.schedule() or time.monotonic() > begun + 0.6)
+    assert store.status(run_id) == "running"
+    until(lambda: app.schedule() or store.status(run_id) == "lost")  # and no longer
+
+
+def test_silence_counts_only_while_the_store_takes_writes(store, home, monkeypatch):
+    monkeypatch.setattr(database, "BUSY_SECONDS", 0.3)
+    monkeypatch.setattr(executor, "SILENT_SECONDS", 0.2)
+    run_id = _under_way(store, process.Process("elsewhere", 1, 1), "running", silent=3600)
+    app, other = LocalExecutor(Store()), sqlite3.connect(home / "store.sqlite", isolation_level=None)
+    app.check()
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreTrouble, match="locked"):
+        app.check()  # waits for longer than a run may be silent
+    other.execute("ROLLBACK")
+    app.check()
+    assert store.status(run_id) == "running"
+    until(lambda: app.check() is None or store.status(run_id) == "lost")
+
+
+def test_a_claim_whose_process_was_never_started_is_given_back(store, monkeypatch):
+    monkeypatch.setattr(executor, "SILENT_SECONDS", 0.2)
+    run_id = store.create(replay.a_spec())
+    assert store.claim(run_id)  # by an app that dies now
+    app = LocalExecutor(store)
+    until(lambda: app.check() is None or store.status(run_id) == "queued")
+    runner(store, "replay:0.1").schedule()
+    until(lambda: store.status(run_id) == "finished")
 
 
 def test_a_run_that_a_living_terminal_waits_for_is_left_to_it(store, stranger, monkeypatch):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import resource
 import sqlite3
 import tempfile
 import time
@@ -20,6 +19,7 @@ from dpcl_core.events import Note
 from dpcl_core.runs import database, layout
 from dpcl_core.runs.store import Store
 from tests.support import replay
+from tests.support.full_disk import no_room
 from tests.support.together import together
 
 
@@ -144,7 +144,7 @@ def test_a_full_disk_loses_nothing_that_was_stored(store, home):
         while True:
             replay.fill(store, replay.a_spec(), said)
 
-    with _no_room(200_000), pytest.raises(StoreTrouble) as caught:
+    with no_room(200_000), pytest.raises(StoreTrouble) as caught:
         write_until_it_fails()
     assert "the disk is full or failing" in str(caught.value)
     assert str(caught.value).endswith("what was stored before is untouched")
@@ -211,14 +211,3 @@ def _nobody() -> Iterator[None]:
         yield
     finally:
         os.seteuid(before)
-
-
-@contextmanager
-def _no_room(size: int) -> Iterator[None]:
-    """No file of this process may grow beyond so many bytes, as on a disk that is full."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 
@@ -42,11 +43,12 @@ def test_trials_and_sizes_come_back_as_they_were(studies: Studies) -> None:
     studies.add_sizes(study_id, tuned.SIZES)
     studies.add_trial(study_id, failed)
     studies.add_trial(study_id, TRIAL)
+    studies.add_trial(study_id, TRIAL)  # again, its answer having been lost
     found = Studies(Store()).get(study_id)
     assert found.trials == (TRIAL, failed)
     assert found.sizes == tuned.SIZES
     with pytest.raises(BadInput, match="each trial ending once"):
-        studies.add_trial(study_id, TRIAL)
+        studies.add_trial(study_id, replace(TRIAL, accuracy=0.1))
 
 
 def test_a_tuning_whose_method_is_gone_is_left_out_of_the_list_and_named(

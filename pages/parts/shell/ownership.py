@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Final
 
 import streamlit as st
 
 from dpcl_core.data import own
 from dpcl_core.errors import BadInput
+from dpcl_core.runs import visitors
 from pages.parts.shell import visitor
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ _HERE: Final = ("localhost", "127.0.0.1", "::1")
 
 def is_shared() -> bool:
     """Whether other computers reach this server."""
-    return st.get_option("server.address") not in _HERE
+    return bool(os.environ.get(visitors.VARIABLE)) or st.get_option("server.address") not in _HERE
 
 
 def is_mine(name: str) -> bool:

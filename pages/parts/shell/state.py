@@ -1,10 +1,8 @@
-"""The store and the executor of this app process, and the thread that starts queued runs."""
+"""The store and the executor of this app process."""
 
 from __future__ import annotations
 
 import os
-import threading
-import time
 from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec
@@ -20,24 +18,28 @@ if TYPE_CHECKING:
     from dpcl_core.runs.store import Store
     from dpcl_core.runs.warm_worker import WarmWorker
 
-PUMP_SECONDS = 0.5
+_GO_ON = "Runs under way go on and lose nothing."
 P = ParamSpec("P")
 
 
 def store() -> Store:
-    """The store as this visitor sees it; if it cannot be opened, shows the reason and ends the page."""
+    """The store as this visitor sees and may use it; if it cannot be opened, shows the reason and ends the page."""
     try:
         opened = _store(_place())
-        return opened.seen_by(ownership.is_mine) if ownership.is_shared() else opened
     except StoreTrouble as trouble:
         st.error(plain(str(trouble)))
         st.stop()
+    from dpcl_core.runs import visitors
+
+    opened = opened.seen_by(ownership.is_mine) if ownership.is_shared() else opened
+    limits = visitors.limits()
+    return opened if limits is None else opened.as_visitor(visitors.Visitor(visitor.digest(), limits))
 
 
 def store_if_any() -> Store | None:
     """The store, or None if it cannot be opened, for pages that can do without."""
     try:
-        return _store(where())
+        return _store(_place())
     except StoreTrouble:
         return None
 
@@ -59,16 +61,6 @@ def expect_run(method: str, device: str) -> None:
     _warm_worker().expect(store().url, card.module, *models, device=device)
 
 
-def keep_queue_moving() -> None:
-    """Starts, once per app process, the thread that starts queued runs and marks lost ones, even with no page open."""
-    try:
-        if not _pump(_place()).is_alive():  # an unexpected error ended it; the traceback is on the terminal
-            _pump.clear()
-            _pump(_place())
-    except StoreTrouble:
-        return  # each page that needs the store reports it
-
-
 def guarded(draw: Callable[P, None]) -> Callable[P, None]:
     """Wraps a page or fragment so that StoreTrouble and BadInput are shown as their one sentence."""
 
@@ -76,8 +68,10 @@ def guarded(draw: Callable[P, None]) -> Callable[P, None]:
     def drawn(*arguments: P.args, **named: P.kwargs) -> None:
         try:
             draw(*arguments, **named)
-        except (StoreTrouble, BadInput) as trouble:
-            st.error(plain(str(trouble)))
+        except StoreTrouble as trouble:
+            st.error(plain(f"{str(trouble).rstrip('.')}. {_GO_ON}" if trouble.kind == "store" else str(trouble)))
+        except BadInput as refused:
+            st.error(plain(str(refused)))
 
     return drawn
 
@@ -111,20 +105,3 @@ def _warm_worker() -> WarmWorker:
     from dpcl_core.runs.warm_worker import WarmWorker
 
     return WarmWorker(WORKER)
-
-
-@st.cache_resource(show_spinner=False)
-def _pump(place: tuple[str, str]) -> threading.Thread:
-    runner = _executor(place)
-
-    def forever() -> None:
-        while True:
-            try:
-                runner.schedule()
-            except StoreTrouble:
-                time.sleep(5)  # a full or locked disk may recover; the pages show the error meanwhile
-            time.sleep(PUMP_SECONDS)
-
-    thread = threading.Thread(target=forever, name="queue", daemon=True)
-    thread.start()
-    return thread

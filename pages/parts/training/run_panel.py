@@ -29,16 +29,21 @@ if TYPE_CHECKING:
 ACTIVE = ("queued", "starting", "running", "stopping")
 _ENDED = {"finished": "finished", "failed": "failed", "lost": "been lost"}
 _MIMES = {"csv": "text/csv", "html": "text/html"}
+_WAITS = "The store takes nothing just now. The run goes on: its results wait in a file and appear here later."
 _RULES = "Post-processing: switching costs no privacy. Choosing the best rule on private validation data would."
 
 
 def status_card(run: Run, result: Result) -> None:
     """Draws state, task, ε so far, time left, and the buttons available in this state."""
+    from dpcl_core.runs import journal
+
     line = _looked_at(run, result)
     with st.container(key="card-status", gap="small"):
         with st.container(key="status-line", horizontal=True, vertical_alignment="center", gap="small"):
             st.html(pill(line), width="stretch")
             _buttons(run, result)
+        if not run.is_over and journal.is_needed(run.id):
+            st.info(_WAITS)
         if line.fraction is not None:
             st.html(segments(line.fraction, 1 if line.is_stage else result.n_tasks))
         if run.status == "failed":
@@ -222,7 +227,9 @@ def _buttons(run: Run, result: Result) -> None:
 
 
 def stop_button(run: Run, key: str) -> bool:
-    """Draws Stop for an active run; returns whether it is active."""
+    """Draws Stop for an active run that this visitor may stop; returns whether it is active."""
+    if not state.store().may_change(run):
+        return run.status in ACTIVE
     if run.status == "stopping":
         st.button("Stopping …", key=key, disabled=True)
     elif run.status in ACTIVE:
@@ -232,7 +239,8 @@ def stop_button(run: Run, key: str) -> bool:
 
 def stop(run_id: str) -> None:
     """Requests a run to stop. Raises BadInput if the run had already ended."""
-    state.executor().stop(run_id)
+    state.store().request_stop(run_id)
+    state.executor().schedule()
     status = state.store().status(run_id)
     if status not in ("stopping", "cancelled"):
         raise BadInput("run", run_id, f"had {_ENDED[status]} before Stop reached it; its results are kept")

@@ -1,4 +1,4 @@
-"""Looks at data that their owner has deleted."""
+"""Looks at data that their owner has deleted; whose a run is on a shared server, and when its owner emptied the trash."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ revision, down_revision = "6", "5"
 
 
 def upgrade() -> None:
-    """Adds the table."""
+    """Adds the table and the columns."""
     op.create_table(
         "kept_looks",
         sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
@@ -21,3 +21,5 @@ def upgrade() -> None:
         sa.Column("epsilon", sa.Double, nullable=False),
         sa.Column("delta", sa.Double, nullable=False),
     )
+    op.add_column("runs", sa.Column("owner", sa.String(64)))
+    op.add_column("runs", sa.Column("emptied", sa.Double))

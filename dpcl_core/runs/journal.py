@@ -1,0 +1,217 @@
+"""The journal of a run: a file in which events wait while the store is away, and its process's sign of life.
+
+JSON lines: first who carries the run out, then the events that the store has not taken yet, in batches, last how the run
+ended. A process deletes its journal when the store has everything. One that a dead process has left is taken in by the next
+that looks at the runs: whole, in one transaction that adds nothing twice, so that it may be tried by many at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import cast
+
+from dpcl_core import paths
+from dpcl_core.errors import BadInput, FailureKind
+from dpcl_core.events import Classifier, Event, JsonValue, from_json, to_json
+from dpcl_core.runs import process
+from dpcl_core.runs.process import Process
+from dpcl_core.runs.store import End, Failure, Store
+
+_ENDING = ".jsonl"
+_END_BEGINS = b'{"end"'
+
+
+class Journal:
+    """The journal that this process writes for a run. Where the disk refuses, no method raises: memory has them, too."""
+
+    def __init__(self, run_id: str) -> None:
+        self.path = _path(run_id)
+        self._first_line = _line(asdict(process.me()))
+        self._size = 0  # bytes of whole lines; 0: there is no file yet
+        self.holds_end = False
+
+    @property
+    def holds_events(self) -> bool:
+        """Whether anything waits in the file."""
+        return self._size > len(self._first_line)
+
+    def begin(self) -> None:
+        """Makes the file, which is from now on the sign of life of this process."""
+        with suppress(OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.write_bytes(b"")
+            self._append(self._first_line)
+
+    def beat(self) -> None:
+        """Gives a sign of life, whether or not the store can take one."""
+        with suppress(OSError):
+            os.utime(self.path)
+
+    def keep(self, first: int, events: Sequence[Event]) -> bool:
+        """Keeps a batch whose first event has this number; False: the disk refused it."""
+        return self._keep({"first": first, "events": [to_json(event) for event in events]})
+
+    def keep_end(self, end: End, failure: Failure | None) -> bool:
+        """Keeps how the run ended, after all its events; False: the disk refused it."""
+        self.holds_end = self._keep({"end": end, "failure": None if failure is None else asdict(failure)})
+        return self.holds_end
+
+    def clear(self) -> None:
+        """Empties the file but for its first line: the store has taken all events."""
+        with suppress(OSError):
+            os.truncate(self.path, len(self._first_line))
+            self._size, self.holds_end = len(self._first_line), False
+
+    def remove(self) -> None:
+        """Deletes the file: the store has everything, the end included."""
+        forget(self.path.name.removesuffix(_ENDING))
+
+    def _keep(self, document: Mapping[str, object]) -> bool:
+        if self._size == 0:
+            self.begin()  # the disk may have been full until now
+        try:
+            if self._size > 0:
+                self._append(_line(document))
+                return True
+        except OSError:
+            pass
+        return False
+
+    def _append(self, line: bytes) -> None:
+        """Appends a line and waits until the disk has it; a line of which only a part fits is taken back."""
+        with self.path.open("r+b", buffering=0) as file:
+            try:
+                file.seek(self._size)
+                rest = memoryview(line)
+                while rest:
+                    rest = rest[file.write(rest) :]
+                os.fsync(file.fileno())
+            except OSError:
+                with suppress(OSError):
+                    file.truncate(self._size)
+                raise
+        self._size += len(line)
+
+
+def last_beat(run_id: str) -> int | None:
+    """When the process of a run gave its last sign of life here, to be compared for equality; None if it has no journal."""
+    try:
+        return _path(run_id).stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def is_needed(run_id: str) -> bool:
+    """Whether results of a run wait in its journal now because the store does not take them."""
+    return len(_lines(run_id)) > 1
+
+
+def abandoned() -> list[str]:
+    """The runs whose journal nobody writes any more: their process is dead, or has written down its end and given up."""
+    try:
+        ids = [entry.name.removesuffix(_ENDING) for entry in os.scandir(_folder()) if entry.name.endswith(_ENDING)]
+    except OSError:
+        return []
+    return [run_id for run_id in ids if _is_abandoned(_lines(run_id))]
+
+
+def _is_abandoned(lines: Sequence[bytes]) -> bool:
+    """Called for every run under way at every look at the queue, so it reads no events."""
+    if not lines or (by := _owner(lines[0])) is None:
+        return False
+    return lines[-1].startswith(_END_BEGINS) or process.is_alive(by) is False
+
+
+def take_in(store: Store, run_id: str) -> bool:
+    """Takes the journal of a run that nobody carries out any more into the store and deletes it; gives whether it did.
+
+    A journal of a run that this store does not have is left alone; one that a later process of the run has superseded is
+    deleted. Raises StoreTrouble while the store is away; the journal then waits on.
+    """
+    found = _read(run_id)
+    if found is None:
+        return False
+    try:
+        taken = store.take_in(run_id, found.by, found.batches, found.end)
+    except BadInput:  # what it holds contradicts the store: nothing that another try could change
+        taken = False
+    if taken is None:
+        return False
+    forget(run_id)
+    return taken
+
+
+def forget(run_id: str) -> None:
+    """Deletes the journal of a run, if there is one."""
+    with suppress(OSError):
+        _path(run_id).unlink()
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    by: Process
+    batches: tuple[tuple[int, tuple[Event, ...]], ...]
+    end: tuple[End, Failure | None] | None
+
+
+def _read(run_id: str) -> _Content | None:
+    """What a journal holds, up to the first line that cannot be read; None if there is none that says whose it is."""
+    lines = _lines(run_id)
+    by = _owner(lines[0]) if lines else None
+    if by is None:
+        return None
+    batches: list[tuple[int, tuple[Event, ...]]] = []
+    end: tuple[End, Failure | None] | None = None
+    with suppress(ValueError, KeyError, TypeError):  # a failing disk, or another version of the program
+        for line in lines[1:]:
+            document = json.loads(line)
+            if "end" in document:
+                end = _end(document)
+            else:
+                batches.append((int(document["first"]), tuple(from_json(event) for event in document["events"])))
+    return _Content(by, tuple(batches), end)
+
+
+def _lines(run_id: str) -> list[bytes]:
+    """The whole lines of a journal; none if there is no such file. A process may have died in the middle of the last one."""
+    try:
+        return _path(run_id).read_bytes().split(b"\n")[:-1]
+    except OSError:
+        return []
+
+
+def _owner(line: bytes) -> Process | None:
+    try:
+        return Process(**json.loads(line))
+    except (ValueError, TypeError):
+        return None
+
+
+def _end(document: Mapping[str, JsonValue]) -> tuple[End, Failure | None]:
+    failure = cast("Mapping[str, str] | None", document["failure"])
+    end = cast(End, document["end"])
+    if failure is None:
+        return end, None
+    return end, Failure(cast(FailureKind, failure["kind"]), failure["sentence"], failure["log"])
+
+
+def _line(document: Mapping[str, object]) -> bytes:
+    return json.dumps(document, ensure_ascii=False).encode() + b"\n"
+
+
+def n_numbered(events: Sequence[Event]) -> int:
+    """How many of the events have a number in the store: all but classifiers, which are kept aside."""
+    return sum(not isinstance(event, Classifier) for event in events)
+
+
+def _folder() -> Path:
+    return paths.home() / "journals"
+
+
+def _path(run_id: str) -> Path:
+    return paths.inside(_folder(), f"{run_id}{_ENDING}", "run")

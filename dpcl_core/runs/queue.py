@@ -1,0 +1,70 @@
+"""The order of the queues: fair between visitors, and for each of them first come, first served.
+
+Next is the oldest run of whoever had the fewest runs started within the last hour. Where nobody owns a run, as on one's own
+computer, that is the oldest run of all.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections import defaultdict
+
+from sqlalchemy import Connection, Row, func, select
+
+from dpcl_core.runs.tables import ACTIVE, runs, set_runs
+
+RECENT_SECONDS = 3600.0
+_Waiting = Row[str, str, str | None, str | None]
+
+
+def in_order(connection: Connection) -> dict[str, list[_Waiting]]:
+    """The waiting runs of each device, in the order in which they would start if nothing were added."""
+    query = select(runs.c.id, runs.c.device, runs.c.owner, set_runs.c.set_id).select_from(runs.outerjoin(set_runs))
+    by_owner: dict[str, dict[str | None, list[_Waiting]]] = defaultdict(lambda: defaultdict(list))
+    for row in connection.execute(query.where(runs.c.status == "queued").order_by(runs.c.number)):
+        by_owner[row.device][row.owner].append(row)
+    has_several = any(len(of_device) > 1 for of_device in by_owner.values())
+    n_recent = _n_recent(connection) if has_several else {}
+    return {device: _merged(of_device, n_recent) for device, of_device in by_owner.items()}
+
+
+def _n_recent(connection: Connection) -> dict[str | None, int]:
+    """How many runs of each owner were started lately."""
+    recent = runs.c.started > time.time() - RECENT_SECONDS
+    rows = connection.execute(select(runs.c.owner, func.count().label("n")).where(recent).group_by(runs.c.owner))
+    return {row.owner: row.n for row in rows}
+
+
+def _merged(by_owner: dict[str | None, list[_Waiting]], n_recent: dict[str | None, int]) -> list[_Waiting]:
+    """One owner after another: each that gets a run has then one more."""
+    turns = [(n_recent.get(owner, 0), place, owner, 0) for place, owner in enumerate(by_owner)]  # in the order they came
+    heapq.heapify(turns)
+    order = []
+    while turns:
+        n, place, owner, done = heapq.heappop(turns)
+        order.append(by_owner[owner][done])
+        if done + 1 < len(by_owner[owner]):
+            heapq.heappush(turns, (n + 1, place, owner, done + 1))
+    return order
+
+
+def next_runs(connection: Connection) -> frozenset[str]:
+    """The run of each device whose turn is next."""
+    return frozenset(waiting[0].id for waiting in in_order(connection).values())
+
+
+def places(connection: Connection) -> dict[str, int]:
+    """Place in its device's queue of every waiting run, from 1; the runs of a set share one.
+
+    A set that is under way waits no more: its waiting runs have none.
+    """
+    active = select(set_runs.c.set_id).join(runs, runs.c.id == set_runs.c.run_id).where(runs.c.status.in_(ACTIVE))
+    under_way = set(connection.scalars(active))
+    found = {}
+    for waiting in in_order(connection).values():
+        entries: dict[str, int] = {}
+        for row in waiting:
+            if row.set_id is None or row.set_id not in under_way:
+                found[row.id] = entries.setdefault(row.set_id or row.id, len(entries) + 1)
+    return found

@@ -1,0 +1,197 @@
+"""Between a run and the store: sends events and heartbeats, hears of stop requests, and outlasts a store that is away.
+
+Two threads, because a store that is away may hold up for minutes whoever asks it: one talks to the store; the other keeps
+in the run's journal what the store has not taken within a second, gives the sign of life, and cuts off a step after a stop.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from dpcl_core.errors import StoreTrouble
+from dpcl_core.events import Event, Progress, Started
+from dpcl_core.runs.journal import Journal, n_numbered
+from dpcl_core.runs.patience import Patience
+from dpcl_core.runs.store import End, Failure, Store
+
+TICK_SECONDS = 0.25  # longest delay of events on their way to the store, and of a stop request on its way here
+GRACE_SECONDS = 1.75  # a step still running so long after a stop is cut off: a stop takes effect within three seconds
+JOURNAL_SECONDS = 1.0  # what the store has not taken by then goes into the journal
+_STOP_PATIENCE_SECONDS = 2.0  # for the end of a run that was stopped: somebody waits for it
+
+
+class Recorder:
+    """Writes down a run that this process carries out: `add` its events inside `with`, then `end` it.
+
+    `failed_as` describes an error as a failure of the run; `on_cut_off` is called before this process is ended in the middle
+    of a step.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        run_id: str,
+        *,
+        failed_as: Callable[[BaseException], Failure],
+        on_cut_off: Callable[[], None],
+        patience: Patience,
+    ) -> None:
+        self._store, self._run_id, self._patience = store, run_id, patience
+        self._failed_as, self._on_cut_off = failed_as, on_cut_off
+        self._journal = Journal(run_id)
+        self._lock = threading.Lock()
+        self._waiting = list[Event]()  # of no number yet
+        self._sent = list[Event]()  # numbered from `_next` on; the store has not confirmed them
+        self._kept = 0  # how many of `_sent` the journal has
+        self._next = 1
+        self._confirmed_at = time.monotonic()
+        self._is_begin_due = False
+        self._stopped_at: float | None = None
+        self._trouble: Exception | None = None
+        self._over, self._ended = threading.Event(), threading.Event()
+        self._sender = threading.Thread(target=self._send, name="recorder", daemon=True)
+        self._keeper = threading.Thread(target=self._keep, name="journal", daemon=True)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the run should end now: a stop was requested, or the run was ended or deleted elsewhere."""
+        return self._stopped_at is not None
+
+    def add(self, event: Event) -> None:
+        with self._lock:
+            # Newer progress replaces an unwritten older one on the same line: which lines there are depends on no time.
+            last = self._waiting[-1] if self._waiting else None
+            if (
+                isinstance(event, Progress)
+                and isinstance(last, Progress)
+                and (last.task, last.text) == (event.task, event.text)
+            ):
+                self._waiting.pop()
+            self._waiting.append(event)
+
+    def __enter__(self) -> None:
+        self._journal.begin()
+        self._next = self._patience.outlast(lambda: self._store.last_number(self._run_id)) + 1
+        self._sender.start()
+        self._keeper.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._over.set()
+        self._sender.join()
+        if self._trouble is not None and kind is None:
+            raise self._trouble
+
+    def end(self, status: End, failure: Failure | None) -> None:
+        """Sends what is left and ends the run; of two concurrent ends the first counts.
+
+        Raises StoreTrouble if the store stays away: everything then lies in the journal, which is taken in later.
+        """
+
+        def finish() -> None:
+            try:
+                if self._trouble is None:
+                    self._flush()
+                self._store.end(self._run_id, status, failure)
+            except StoreTrouble:
+                self._keep_all(status, failure)
+                raise
+
+        patience = self._patience
+        if status == "cancelled":
+            patience = Patience(patience.first_pause, patience.longest_pause, min(patience.give_up, _STOP_PATIENCE_SECONDS))
+        try:
+            patience.outlast(finish)
+            self._journal.remove()
+        except StoreTrouble as trouble:
+            if not self._journal.holds_events:
+                raise
+            kept = f"what the run gave is kept in {self._journal.path} and comes into the store when that is back"
+            raise StoreTrouble(f"{trouble}; {kept}") from trouble
+        finally:
+            self._over.set()
+            self._ended.set()
+            if self._keeper.is_alive():
+                self._keeper.join()
+
+    # The thread that talks to the store
+
+    def _send(self) -> None:
+        failures = 0
+        while not self._over.wait(self._patience.pause(failures) if failures else TICK_SECONDS):
+            try:
+                self._tick()
+                failures = 0
+            except StoreTrouble:
+                failures += 1
+            except Exception as trouble:  # no outage: the run is gone from the store, or the program itself is wrong
+                self._trouble = self._trouble or trouble
+                self._stopped_at = self._stopped_at or time.monotonic()
+
+    def _tick(self) -> None:
+        self._flush()
+        if self._store.heartbeat(self._run_id) not in ("starting", "running") and self._stopped_at is None:
+            self._stopped_at = time.monotonic()
+
+    def _flush(self) -> None:
+        with self._lock:
+            self._number_waiting()
+            batch, first = list(self._sent), self._next
+        self._store.append(self._run_id, batch, first=first)
+        self._is_begin_due |= any(isinstance(event, Started) for event in batch)
+        with self._lock:
+            del self._sent[: len(batch)]
+            self._next += n_numbered(batch)
+            self._kept = max(0, self._kept - len(batch))
+            self._confirmed_at = time.monotonic()
+            if self._kept == 0 and self._journal.holds_events:
+                self._journal.clear()
+        if self._is_begin_due:
+            self._store.begin(self._run_id)
+            self._is_begin_due = False
+
+    def _number_waiting(self) -> None:
+        self._sent += self._waiting
+        self._waiting.clear()
+
+    # The thread that needs no store
+
+    def _keep(self) -> None:
+        while not self._ended.wait(TICK_SECONDS):
+            self._journal.beat()
+            if time.monotonic() - self._confirmed_at > JOURNAL_SECONDS:
+                self._keep_events()
+            if self._stopped_at is not None and time.monotonic() - self._stopped_at > GRACE_SECONDS:
+                self._cut_off()
+
+    def _keep_events(self) -> bool:
+        """Keeps in the journal what only memory has; whether the disk took it."""
+        with self._lock:
+            self._number_waiting()
+            new, first = self._sent[self._kept :], self._next + n_numbered(self._sent[: self._kept])
+            if new and not self._journal.keep(first, new):
+                return False
+            self._kept = len(self._sent)
+            return True
+
+    def _keep_all(self, status: End, failure: Failure | None) -> None:
+        if self._keep_events() and not self._journal.holds_end:
+            self._journal.keep_end(status, failure)
+
+    def _cut_off(self) -> None:
+        """Ends this process in the middle of a step; the events so far are in the store or in the journal."""
+        if self._over.is_set():
+            return  # the step has just ended by itself
+        print("stopped in the middle of a step", file=sys.stderr, flush=True)
+        end: End = "cancelled" if self._trouble is None else "failed"
+        failure = None if self._trouble is None else self._failed_as(self._trouble)
+        try:
+            self._keep_all(end, failure)  # what takes it in finds nothing that it does not have
+            self._store.end(self._run_id, end, failure)
+            self._on_cut_off()
+        finally:
+            os._exit(1)

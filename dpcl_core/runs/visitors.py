@@ -1,0 +1,82 @@
+"""What each visitor of a shared server may use: cells and seconds of a run, places in the queue, storage.
+
+A server is shared where `DPCL_SHARED` says so (`dpcl app --shared`); elsewhere nothing is limited and nobody owns a run.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields
+
+from sqlalchemy import Connection, Text, cast, func, select
+
+from dpcl_core.errors import BadInput, unknown
+from dpcl_core.runs.tables import ACTIVE, classifiers, events, runs
+
+VARIABLE = "DPCL_SHARED"
+USUAL = "usual"  # the value for limits as they are below
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """For each visitor: `cells` and estimated `seconds` of a run; runs waiting or under way (`places`); `megabytes` kept."""
+
+    cells: int = 100
+    seconds: int = 1800
+    places: int = 10
+    megabytes: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """A visitor of a shared server. `owner`: digest of the token in the visitor's browser."""
+
+    owner: str
+    limits: Limits
+
+
+def limits() -> Limits | None:
+    """The limits of this server; None where it is not shared. Raises BadInput for a wrong `DPCL_SHARED`."""
+    text = os.environ.get(VARIABLE)
+    return read(text) if text else None
+
+
+def read(text: str) -> Limits:
+    """Limits as written: `usual`, or such as `cells=60,seconds=900`, the others being as usual."""
+    found = dict[str, int]()
+    for part in text.split(",") if text != USUAL else ():
+        name, _, value = part.strip().partition("=")
+        if name not in (names := [field.name for field in fields(Limits)]):
+            raise unknown(VARIABLE, name, names, also=f", or {USUAL} alone")
+        if not value.isdecimal() or not 1 <= int(value) <= 10**9:
+            raise BadInput(f"{VARIABLE} {name}", value, "must be a whole number of at least 1")
+        found[name] = int(value)
+    return Limits(**found)
+
+
+def check(connection: Connection, visitor: Visitor, n_cells: int, seconds: float | None) -> None:
+    """Raises BadInput, with what would mend it, for a run above a limit. `seconds`: its estimate, None if there is none."""
+    most = visitor.limits
+    if n_cells > most.cells:
+        fewer = f"must be at most {most.cells} on this server: take fewer budgets or seeds"
+        raise BadInput("budgets times seeds", n_cells, fewer)
+    if seconds is not None and seconds > most.seconds:
+        shorter = f"must be at most {most.seconds} on this server: take fewer examples, budgets or seeds"
+        raise BadInput("estimated seconds", f"{seconds:.0f}", shorter)
+    mine = runs.c.owner == visitor.owner
+    n_open = connection.scalar(select(func.count()).where(mine, runs.c.status.in_(("queued", *ACTIVE)))) or 0
+    if n_open >= most.places:
+        wait = f"you may have {most.places} waiting or under way on this server: wait for one to end, or stop one"
+        raise BadInput("your runs", n_open, wait)
+    kept = stored_bytes(connection, visitor.owner)
+    if kept > most.megabytes * 1e6:
+        trash = f"must be at most {most.megabytes} on this server: delete runs on Runs, then empty the trash there"
+        raise BadInput("megabytes of your runs", f"{kept / 1e6:.1f}", trash)
+
+
+def stored_bytes(connection: Connection, owner: str) -> int:
+    """How much a visitor's runs take up in the store, deleted ones that are still in the trash included."""
+    ids = select(runs.c.id).where(runs.c.owner == owner)
+    said = select(func.sum(func.length(cast(events.c.payload, Text)))).where(events.c.run_id.in_(ids))
+    released = select(func.sum(func.length(classifiers.c.arrays))).where(classifiers.c.run_id.in_(ids))
+    return sum(int(connection.scalar(query) or 0) for query in (said, released))

@@ -1,0 +1,105 @@
+"""The queue moves while a server is up or `dpcl work` runs, outlasts a store that is away, and stops when asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from dataclasses import dataclass, field
+
+import pytest
+
+from dpcl_core import cli
+from dpcl_core.errors import StoreTrouble
+from dpcl_core.runs import mover
+from dpcl_core.runs.executor import LocalExecutor
+from dpcl_core.runs.patience import Patience
+from pages.parts.shell import queue, state
+from tests.support import replay, stand_in
+from tests.support.waiting import until
+
+
+@dataclass
+class Troubled:
+    """An executor that fails in turns, then ends the test."""
+
+    over: threading.Event
+    errors: list[Exception | None]
+    looks: int = 0
+    submitted: list[str] = field(default_factory=list)
+
+    def submit(self, run_id: str) -> None:
+        self.submitted.append(run_id)
+
+    def stop(self, run_id: str) -> None:
+        raise AssertionError("who moves the queue stops nobody")
+
+    def schedule(self) -> None:
+        error = self.errors[self.looks]
+        self.looks += 1
+        if self.looks == len(self.errors):
+            self.over.set()
+        if error is not None:
+            raise error
+
+
+def test_a_store_that_is_away_and_an_unexpected_error_do_not_end_it(monkeypatch, capsys):
+    monkeypatch.setattr(mover, "PAUSE_SECONDS", 0.001)
+    over, heard, done = threading.Event(), [], []
+    away = StoreTrouble("store x: locked")
+    troubled = Troubled(over, [None, away, away, KeyError("no such part"), away, None, away])
+    opened = iter([away, None])
+
+    def opens() -> Troubled:
+        if (error := next(opened)) is not None:
+            raise error
+        return troubled
+
+    mover.move(
+        opens, over, after_each=lambda: done.append(troubled.looks), on_trouble=heard.append, patience=Patience(0.001, 0.002)
+    )
+    assert troubled.looks == 7
+    assert done == [1, 6]
+    assert heard == [away, away, away]  # once in each outage: before the store was open, and twice later
+    assert "no such part" in capsys.readouterr().err
+
+
+def test_a_server_moves_the_queue_without_a_page_and_stops_with_it(store, monkeypatch):
+    monkeypatch.setattr(queue, "_FIRST_PAGE_SECONDS", 0.0)
+    monkeypatch.setattr(state, "executor", lambda: LocalExecutor(store, stand_in.command("replay:0.1")))
+    run_id = store.create(replay.a_spec())
+
+    async def served() -> None:
+        async with queue.moving(None):
+            names = [thread.name for thread in threading.enumerate()]
+            assert names.count("queue") == 1
+            await asyncio.to_thread(until, lambda: store.status(run_id) == "finished")
+
+    asyncio.run(served())
+    assert "queue" not in [thread.name for thread in threading.enumerate()]
+
+
+@pytest.mark.parametrize(("behaviour", "status", "end"), [("replay:0.1", 0, "finished"), ("broken", 1, "failed")])
+def test_work_carries_out_what_waits(store, monkeypatch, capsys, behaviour, status, end):
+    run_ids = [store.create(replay.a_spec(), name=f"number {number}") for number in (1, 2)]
+    monkeypatch.setattr(LocalExecutor, "_start", _started_as(behaviour))
+    assert cli.main(["work", "--once", "--json"]) == status
+    out, err = capsys.readouterr()
+    assert json.loads(out) == [{"run_id": run_id, "status": end} for run_id in run_ids]
+    lines = [line for line in err.splitlines() if "number 1" in line]
+    assert lines[0] == f"run {run_ids[0]} (number 1): started on cpu"
+    assert lines[1].startswith(f"run {run_ids[0]} (number 1): {end}")
+
+
+def _started_as(behaviour: str):
+    start = LocalExecutor._start
+
+    def started(self: LocalExecutor, run: object) -> None:
+        start(LocalExecutor(self.store, stand_in.command(behaviour)), run)
+
+    return started
+
+
+def test_work_ends_at_once_where_nothing_waits(store, capsys):
+    assert cli.main(["work", "--once"]) == 0
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,282 @@
+"""A store that is locked, full or gone while a run goes on costs the run nothing, and nothing is written twice."""
+
+from __future__ import annotations
+
+import base64
+import math
+import multiprocessing
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+from sqlalchemy.dialects import postgresql
+
+from dpcl_core.errors import StoreTrouble, StoreUnknown
+from dpcl_core.events import Classifier, Event, Progress
+from dpcl_core.runs import database, journal, process, recorder, worker
+from dpcl_core.runs.executor import LocalExecutor
+from dpcl_core.runs.journal import Journal
+from dpcl_core.runs.patience import Patience
+from dpcl_core.runs.purge import purge
+from dpcl_core.runs.store import Failure, Store
+from dpcl_core.spec import Cell, RunSpec
+from tests.support import replay
+from tests.support.full_disk import no_room
+from tests.support.together import together
+from tests.support.waiting import until
+
+QUICK = Patience(0.01, 0.05)
+HURRIED = Patience(0.01, 0.02, 0.05)
+
+
+@pytest.fixture
+def hasty(home: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """A store that waits for no lock, and a recorder that soon writes into its journal."""
+    monkeypatch.setattr(database, "BUSY_SECONDS", 0)
+    monkeypatch.setattr(recorder, "JOURNAL_SECONDS", 0.0)
+    return Store()
+
+
+@contextmanager
+def locked(home: Path) -> Iterator[None]:
+    """Another program holds the database, so that nobody can write."""
+    with closing(sqlite3.connect(home / "store.sqlite", isolation_level=None, timeout=60)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
+
+
+def claimed(store: Store) -> str:
+    run_id = store.create(replay.a_spec())
+    assert store.claim(run_id, process.me())
+    return run_id
+
+
+def without_progress(events: Sequence[Event]) -> list[Event]:
+    """Which lines of progress there are depends on when they are written."""
+    return [event for event in events if not isinstance(event, Progress)]
+
+
+def test_a_locked_store_costs_a_run_nothing(hasty, home):
+    run_id, said = claimed(hasty), replay.recorded(replay.a_spec())
+    seen: list[bool] = []
+
+    def engine(spec: RunSpec, device: str) -> Iterator[Event]:
+        yield from said[:10]
+        until(lambda: said[9] in hasty.events(run_id) and hasty.status(run_id) == "running")
+        with locked(home):
+            yield from said[10:30]
+            until(lambda: journal.is_needed(run_id))
+            seen.append(said[29] in hasty.events(run_id))
+        yield said[30]
+        until(lambda: said[30] in hasty.events(run_id) and not journal.is_needed(run_id))
+        with locked(home):
+            yield from said[31:]
+            until(lambda: journal.is_needed(run_id))
+
+    assert worker.carry_out(hasty, run_id, engine=engine, patience=QUICK) == "finished"
+    assert seen == [False]
+    assert without_progress(hasty.events(run_id)) == without_progress(said)
+    assert [number for number, _ in hasty.events_after(run_id)] == list(range(1, len(hasty.events(run_id)) + 1))
+    assert len(hasty.results([run_id])[run_id]) == 9
+    assert journal.last_beat(run_id) is None
+
+
+def test_a_full_disk_that_is_freed_later_costs_a_run_nothing(hasty, home):
+    """Nor has the journal any room meanwhile: memory is what keeps the events."""
+    run_id, said = claimed(hasty), replay.recorded(replay.a_spec())
+    failed: list[str] = []
+    append = hasty.append
+
+    def counted(*arguments: object, **named: object) -> None:
+        try:
+            append(*arguments, **named)
+        except StoreTrouble as trouble:
+            failed.append(str(trouble))
+            raise
+
+    hasty.append = counted
+
+    def engine(spec: RunSpec, device: str) -> Iterator[Event]:
+        yield from said[:10]
+        until(lambda: said[9] in hasty.events(run_id))
+        with no_room(100):
+            yield from said[10:]
+            until(lambda: len(failed) >= 3)
+            assert not journal.is_needed(run_id)
+
+    assert worker.carry_out(hasty, run_id, engine=engine, patience=QUICK) == "finished"
+    assert all("the disk is full" in trouble for trouble in failed)
+    assert without_progress(hasty.events(run_id)) == without_progress(said)
+
+
+def test_a_write_whose_answer_is_lost_is_not_written_twice(hasty, monkeypatch):
+    """As when a database restarts between taking a transaction and saying so."""
+    run_id, said = claimed(hasty), [*replay.recorded(replay.a_spec()), a_classifier(0)]
+    append, answers = hasty.append, iter((False, True, False))
+
+    def unanswered(*arguments: object, **named: object) -> None:
+        append(*arguments, **named)
+        if not next(answers, True):
+            raise StoreTrouble("store x: the connection was closed")
+
+    monkeypatch.setattr(hasty, "append", unanswered)
+    engine = lambda spec, device: iter(said)  # noqa: E731
+    assert worker.carry_out(hasty, run_id, engine=engine, patience=QUICK) == "finished"
+    assert without_progress(hasty.events(run_id)) == without_progress(said)[:-1]
+    assert hasty.classifiers(run_id) == said[-1:]
+
+
+def test_a_store_that_stays_away_gets_the_end_of_a_run_later(hasty, home):
+    run_id, said = claimed(hasty), replay.recorded(replay.a_spec())
+
+    def engine(spec: RunSpec, device: str) -> Iterator[Event]:
+        yield from said[:10]
+        until(lambda: said[9] in hasty.events(run_id))
+        held.__enter__()
+        yield from said[10:]
+
+    held = locked(home)
+    with pytest.raises(StoreTrouble, match=r"is kept in .*journals.*and comes into the store when that is back"):
+        worker.carry_out(hasty, run_id, engine=engine, patience=HURRIED)
+    assert hasty.status(run_id) in ("starting", "running")
+    held.__exit__(None, None, None)
+    LocalExecutor(hasty).check()
+    assert hasty.status(run_id) == "finished"
+    assert without_progress(hasty.events(run_id)) == without_progress(said)
+    assert journal.last_beat(run_id) is None
+
+
+@pytest.mark.parametrize("end", [None, "finished"])
+def test_the_journal_of_a_dead_process_is_taken_in_once(store, end):
+    """Many look at once, and again; the process died in the middle of a line."""
+    run_id, said = store.create(replay.a_spec()), [*replay.recorded(replay.a_spec()), a_classifier(0)]
+    store.claim(run_id)
+
+    def dies() -> None:
+        own = Store()
+        own.attach(run_id, process.me())
+        own.append(run_id, said[:20], first=1)
+        mine = Journal(run_id)
+        mine.begin()
+        mine.keep(11, said[10:40])  # some of which the store has already
+        mine.keep(41, said[40:])
+        if end is not None:
+            mine.keep_end(end, None)
+        with mine.path.open("ab") as file:
+            file.write(b'{"first": 99, "eve')
+        os._exit(0)
+
+    dead = multiprocessing.get_context("fork").Process(target=dies)
+    dead.start()
+    dead.join()
+    for _ in range(2):
+        together(lambda _: LocalExecutor(Store()).check(), 4)
+        assert store.status(run_id) == (end or "lost")
+        assert [event for _, event in store.events_after(run_id)] == said[:-1]
+        assert store.classifiers(run_id) == said[-1:]
+        assert len(store.results([run_id])[run_id]) == 9
+        assert journal.last_beat(run_id) is None
+
+
+def test_a_run_thought_lost_is_what_its_journal_says(store):
+    """Where somebody who cannot see the journal looked first."""
+    run_id = claimed(store)
+    mine = Journal(run_id)
+    mine.begin()
+    mine.keep_end("finished", None)
+    store.end(run_id, "lost", Failure("worker-died", "gone", ""))
+    LocalExecutor(store).check()
+    assert (store.status(run_id), store.get(run_id).error, store.get(run_id).error_kind) == ("finished", None, None)
+
+
+def test_a_journal_counts_neither_for_a_later_process_nor_in_another_store(store, home):
+    run_id = claimed(store)
+    mine = Journal(run_id)
+    mine.begin()
+    mine.keep(1, replay.recorded(replay.a_spec()))
+    mine.keep_end("finished", None)
+    LocalExecutor(Store(f"sqlite:///{home}/other.sqlite")).check()
+    assert journal.is_needed(run_id)
+    store.end(run_id, "finished")
+    with sqlite3.connect(home / "store.sqlite") as connection:
+        connection.execute("UPDATE runs SET pid = pid + 1, status = 'running'")
+    assert not journal.take_in(store, run_id)
+    assert (store.status(run_id), store.events(run_id), journal.is_needed(run_id)) == ("running", (), False)
+
+
+def test_what_is_deleted_for_good_leaves_no_journal(store):
+    run_id = claimed(store)
+    mine = Journal(run_id)
+    mine.begin()
+    mine.keep(1, replay.recorded(replay.a_spec()))
+    store.end(run_id, "lost")
+    purge(store, "digits")
+    assert journal.last_beat(run_id) is None
+
+
+def test_a_journal_that_finds_no_room_for_a_line_keeps_those_before(store):
+    run_id, said = claimed(store), replay.recorded(replay.a_spec())
+    mine = Journal(run_id)
+    mine.begin()
+    assert mine.keep(1, said[:5])
+    with no_room(mine.path.stat().st_size + 50):
+        assert not mine.keep(6, said[5:])
+    assert mine.keep(6, said[5:7])
+    store.end(run_id, "lost")
+    assert journal.take_in(store, run_id)
+    assert list(store.events(run_id)) == said[:7]
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"no json\n", b'{"machine": 1}\n', b"[]\n", b"\xff\n{}\n"])
+def test_a_file_that_is_no_journal_harms_nobody(store, home, content):
+    run_id = store.create(replay.a_spec())
+    (home / "journals").mkdir()
+    (home / "journals" / f"{run_id}.jsonl").write_bytes(content)
+    (home / "journals" / "notes.jsonl").write_bytes(content)
+    LocalExecutor(store).check()
+    assert store.status(run_id) == "queued"
+
+
+def test_patience_grows_and_ends():
+    patience = Patience(0.01, 0.03, 0.05)
+    assert [patience.pause(failures) for failures in (1, 2, 3, 1000)] == [0.01, 0.02, 0.03, 0.03]
+    calls: list[int] = []
+
+    def away(n: int, error: type[StoreTrouble]) -> int:
+        calls.append(n)
+        if len(calls) < n:
+            raise error("store x: away")
+        return len(calls)
+
+    assert QUICK.outlast(lambda: away(3, StoreTrouble)) == 3
+    with pytest.raises(StoreTrouble, match="away"):
+        patience.outlast(lambda: away(10**9, StoreTrouble))
+    calls.clear()
+    with pytest.raises(StoreUnknown):
+        patience.outlast(lambda: away(2, StoreUnknown))
+    assert len(calls) == 1
+
+
+def test_heartbeats_are_by_the_clock_of_the_database(store, monkeypatch):
+    run_id = claimed(store)
+    before = time.time()
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: 0.0)  # of a machine whose clock is wrong
+        store.heartbeat(run_id)
+        silent = store.get(run_id).silent_seconds
+    run = store.get(run_id)
+    assert before - 0.002 <= run.heartbeat <= time.time() + 0.002  # what SQLite's clock rounds to
+    assert 0 <= silent < time.time() - before + 0.002
+    assert "extract(epoch FROM clock_timestamp())" in str(select(database.now()).compile(dialect=postgresql.dialect()))
+
+
+def a_classifier(task: int) -> Classifier:
+    """What a model released, of no meaning."""
+    content = base64.b64encode(bytes(range(10))).decode()
+    return Classifier(Cell(math.inf, 0), task, "nearest", ("a", "b"), ("a", "b"), (("a", "b"),), {}, False, content)

@@ -1,0 +1,218 @@
+"""A shared server: limits for each visitor, a fair queue, runs that only their owner changes, a trash that is emptied."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import func, select, update
+
+from dpcl_core import cli
+from dpcl_core.errors import BadInput
+from dpcl_core.runs import looks, queue, tables, visitors
+from dpcl_core.runs.audits import Audits
+from dpcl_core.runs.purge import empty_trash
+from dpcl_core.runs.sets import Sets
+from dpcl_core.runs.store import Run, Store
+from dpcl_core.runs.studies import Studies
+from dpcl_core.runs.visitors import Limits, Visitor
+from tests.support import replay, tuned
+
+SPEC = replay.a_spec()  # nine cells
+
+
+def visiting(store: Store, name: str, **limits: int) -> Store:
+    return store.as_visitor(Visitor(name, Limits(**limits)))
+
+
+def test_a_run_above_a_limit_is_refused_with_what_mends_it(store):
+    with pytest.raises(BadInput, match="budgets times seeds = 9: must be at most 8 on this server: take fewer"):
+        visiting(store, "anna", cells=8).create(SPEC)
+    visiting(store, "anna", cells=9).create(SPEC)
+    with pytest.raises(BadInput, match="your runs = 1: you may have 1 waiting or under way on this server"):
+        visiting(store, "anna", places=1).create(SPEC)
+    visiting(store, "bert", places=1).create(SPEC)  # whose places are not hers
+    store.create(SPEC)  # from a terminal
+    assert len(store.unfinished()) == 3
+
+
+def test_a_run_that_would_take_too_long_is_refused_before_it_starts(store):
+    visiting(store, "anna", seconds=1).create(SPEC)  # nothing is known of how long it takes
+    _took(store, 20.0)
+    with pytest.raises(BadInput, match="estimated seconds = 20: must be at most 19 on this server"):
+        visiting(store, "anna", seconds=19).create(SPEC)
+    visiting(store, "anna", seconds=20).create(SPEC)
+    with pytest.raises(BadInput, match="estimated seconds = 30"):
+        visiting(store, "anna", seconds=20).check_cost(SPEC, 30.0)  # as the page estimates it
+    store.check_cost(SPEC, 1e9)
+
+
+def test_a_set_is_refused_whole(store):
+    anna = visiting(store, "anna", places=2)
+    with pytest.raises(BadInput, match="your runs = 2"):
+        Sets(anna).create("q", {str(seed): replay.a_spec(seeds=(seed,)) for seed in range(3)})
+    assert store.unfinished() == []
+
+
+def test_what_a_visitor_keeps_is_limited_until_the_trash_is_emptied(store):
+    anna = visiting(store, "anna", megabytes=1)
+    mine, others = _finished(anna), _finished(store)
+    with store.writing() as connection:
+        row = {"epsilon": 1.0, "seed": 0, "task": 0, "about": {}, "arrays": bytes(1_000_001)}
+        connection.execute(tables.classifiers.insert(), [{"run_id": run_id, **row} for run_id in (mine, others)])
+    with pytest.raises(BadInput, match=r"megabytes of your runs = 1\.0: must be at most 1 .* empty the trash there"):
+        anna.create(SPEC)
+    anna.delete(mine)
+    with pytest.raises(BadInput, match="megabytes"):
+        anna.create(SPEC)
+    assert [run.id for run in anna.trash()] == [mine]
+    assert empty_trash(anna) == 1
+    assert anna.trash() == []
+    anna.create(SPEC)
+    with pytest.raises(BadInput, match="no such run"):
+        anna.restore(mine)
+    assert store.get(others).status == "finished"
+
+
+def test_only_who_started_a_run_changes_it(store):
+    anna, bert = visiting(store, "anna"), visiting(store, "bert")
+    mine, nobodys = anna.create(SPEC), store.create(SPEC)
+    for run_id in (mine, nobodys):
+        for act in (bert.request_stop, bert.delete, bert.restore, lambda run_id: bert.rename(run_id, "x")):
+            with pytest.raises(BadInput, match="was not started by you: only who did can change it"):
+                act(run_id)
+    assert [store.get(run_id).status for run_id in (mine, nobodys)] == ["queued", "queued"]
+    assert [bert.may_change(store.get(run_id)) for run_id in (mine, nobodys)] == [False, False]
+    assert anna.may_change(store.get(mine))
+    assert store.may_change(store.get(mine))
+    assert anna.request_stop(mine) == "cancelled"
+    assert store.request_stop(nobodys) == "cancelled"
+    set_id = Sets(anna).create("q", {"a": SPEC})
+    with pytest.raises(BadInput, match="not started by you"):
+        Sets(bert).request_stop(set_id)
+    study_id = Studies(anna).create(tuned.a_tuning())
+    anna.request_stop(study_id)
+    with pytest.raises(BadInput, match="not started by you"):
+        Studies(bert).resume(study_id)
+    audit_id = Audits(bert).create(_finished(anna))  # everybody may audit what all can read
+    assert store.get(audit_id).owner == "bert"
+
+
+def test_the_trash_of_another_visitor_is_neither_seen_nor_emptied(store):
+    anna, bert = visiting(store, "anna"), visiting(store, "bert")
+    hers, nobodys = _finished(anna), _finished(store)
+    anna.delete(hers)
+    store.delete(nobodys)
+    assert bert.trash() == []
+    assert empty_trash(bert) == 0
+    assert len(store.events(hers)) == len(replay.recorded(SPEC))
+    assert {run.id for run in store.trash()} == {hers, nobodys}
+    assert empty_trash(store) == 2
+    with store.reading() as connection:
+        counts = [connection.scalar(select(func.count()).select_from(table)) for table in (tables.events, tables.cells)]
+    assert counts == [0, 0]
+    assert store.list_runs() == []
+
+
+def test_an_emptied_run_on_own_data_stays_a_look(store):
+    spec = SPEC.model_copy(update={"data": SPEC.data.model_copy(update={"dataset": "own:mine"})})
+    run_id = _finished(store, spec)
+    before = looks.of(store, "own:mine")
+    store.delete(run_id)
+    empty_trash(store)
+    assert before is not None
+    assert before.runs == 1
+    assert looks.of(store, "own:mine") == before
+
+
+def test_whoever_had_the_fewest_runs_lately_is_next(store):
+    anna, bert = visiting(store, "anna"), visiting(store, "bert")
+    first, second, third = (anna.create(SPEC) for _ in range(3))
+    his = bert.create(SPEC)
+    assert _places(store, first, his, second, third) == [1, 2, 3, 4]
+    started: list[str] = []
+    while (waiting := store.next_runs()):
+        (run_id,) = waiting
+        assert not any(store.claim(run.id) for run in store.unfinished() if run.id != run_id)
+        assert store.claim(run_id)
+        started.append(run_id)
+        store.end(run_id, "finished")
+    assert started == [first, his, second, third]
+    again, hers = bert.create(SPEC), visiting(store, "clara").create(SPEC)
+    assert _places(store, hers, again) == [1, 2]  # she had none
+    with store.writing() as connection:
+        connection.execute(update(tables.runs).values(started=time.time() - queue.RECENT_SECONDS - 1))
+    assert _places(store, again, hers) == [1, 2]  # long ago counts no more
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(owners=st.lists(st.sampled_from(["anna", "bert", "clara"]), max_size=9))
+def test_nobody_gets_two_places_more_than_another_who_waits(store, owners: Sequence[str]):
+    for run in store.unfinished():
+        store.request_stop(run.id)
+    made = [visiting(store, owner).create(SPEC) for owner in owners]
+    order = sorted((store.get(run_id) for run_id in made), key=_place)
+    for n in range(len(order) + 1):
+        begun = [run.owner for run in order[:n]]
+        waiting = {run.owner for run in order[n:]}
+        for owner in waiting:
+            assert all(begun.count(other) <= begun.count(owner) + 1 for other in set(owners))
+    for owner in set(owners):
+        mine = [run.id for run in order if run.owner == owner]
+        assert mine == [run_id for run_id in made if run_id in mine]  # first come, first served
+
+
+def test_where_nobody_owns_a_run_the_oldest_is_next(store):
+    ids = [store.create(SPEC) for _ in range(3)]
+    store.claim(ids[0])
+    store.end(ids[0], "finished")
+    assert _places(store, *ids[1:]) == [1, 2]
+    assert store.next_runs() == {ids[1]}
+
+
+def test_limits_are_read_from_one_line(monkeypatch):
+    monkeypatch.delenv(visitors.VARIABLE, raising=False)
+    assert visitors.limits() is None
+    monkeypatch.setenv(visitors.VARIABLE, "usual")
+    assert visitors.limits() == Limits()
+    monkeypatch.setenv(visitors.VARIABLE, "cells=60, megabytes=7")
+    assert visitors.limits() == Limits(cells=60, megabytes=7)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("cell=3", "did you mean cells"),
+        ("cells=0", "DPCL_SHARED cells = 0: must be a whole number of at least 1"),
+        ("cells=-1", "must be a whole number"),
+        ("cells=1.5", "must be a whole number"),
+        ("yes", "must be one of cells, seconds, places, megabytes, or usual alone"),
+    ],
+)
+def test_wrong_limits_are_refused_before_the_server_starts(home, capsys, monkeypatch, text, says):
+    monkeypatch.setattr("subprocess.run", lambda *_, **__: pytest.fail("it started"))
+    assert cli.main(["app", "--shared", text]) == 2
+    assert says in capsys.readouterr().err
+
+
+def _places(store: Store, *run_ids: str) -> list[int]:
+    return [_place(store.get(run_id)) for run_id in run_ids]
+
+
+def _place(run: Run) -> int:
+    assert run.place_in_queue is not None
+    return run.place_in_queue
+
+
+def _finished(store: Store, spec=SPEC) -> str:
+    return replay.fill(store, spec, replay.recorded(spec))
+
+
+def _took(store: Store, seconds: float) -> None:
+    run_id = _finished(store)
+    with store.writing() as connection:
+        values = {"started": 1000.0, "finished": 1000.0 + seconds}
+        connection.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(**values))
