@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from dpcl_core.errors import failure_kind
-from dpcl_core.runs import process
+from dpcl_core.runs import process, resumption
 from dpcl_core.runs.store import Failure, Run, Store
 from dpcl_core.runs.subprocess_start import log_file, spawn
 from dpcl_core.runs.tables import ACTIVE
@@ -75,7 +75,10 @@ class LocalExecutor:
             self.warm.keep(self.store.url, is_idle=not unfinished)
 
     def _mark_failed_if_gone(self, run: Run) -> bool:
-        """Ends a run whose process is gone or stuck. A stuck process is killed first, so that its device is free."""
+        """Ends a run whose process is gone or stuck, and resumes it where that loses nothing and has not failed twice.
+
+        A stuck process is killed first, so that its device is free.
+        """
         silent = time.time() - (run.heartbeat or 0.0)
         alive = None if run.process is None else process.is_alive(run.process)
         if alive:
@@ -89,7 +92,10 @@ class LocalExecutor:
                 process.end(run.process)
         elif alive is None and silent < SILENT_SECONDS:
             return False
-        return self.store.mark_failed(run, Failure("worker-died", _gone_sentence(run), _end_of_log(run.id)))
+        is_marked = self.store.mark_failed(run, Failure("worker-died", _gone_sentence(run), _end_of_log(run.id)))
+        if is_marked and self.store.status(run.id) == "lost":  # a run that was to stop is cancelled
+            resumption.resume_by_itself(self.store, run.id)
+        return is_marked
 
     def _start(self, run: Run) -> None:
         log = log_file(run.id)

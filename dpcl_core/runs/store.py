@@ -22,7 +22,7 @@ from hashlib import sha256
 from statistics import median
 from typing import Literal, cast, get_args
 
-from sqlalchemy import Connection, Row, Select, Update, and_, func, insert, or_, select, update
+from sqlalchemy import Connection, Row, Select, Update, and_, delete, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from dpcl_core import checks, paths
@@ -30,7 +30,7 @@ from dpcl_core.errors import BadInput, FailureKind
 from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Note, from_json, to_json
 from dpcl_core.runs import database
 from dpcl_core.runs.process import Process
-from dpcl_core.runs.tables import ACTIVE, audits, cells, classifiers, events, runs, set_runs, turns
+from dpcl_core.runs.tables import ACTIVE, audits, cells, checkpoints, classifiers, events, resumptions, runs, set_runs, turns
 from dpcl_core.spec import RunSpec
 
 Status = Literal["queued", "starting", "running", "stopping", "cancelled", "failed", "lost", "finished"]
@@ -39,6 +39,7 @@ End = Literal["cancelled", "failed", "lost", "finished"]
 _ID = re.compile(r"[0-9a-f]{12}")
 _DEVICE = re.compile(r"cpu|cuda:[0-9]{1,2}")
 LONGEST_NAME = 100
+RESUMABLE: tuple[FailureKind, ...] = ("worker-died", "store")  # failures that settings and data have no part in
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,11 +239,16 @@ class Store:
         self._set(run_id, name=clean_name(name))
 
     def delete(self, run_id: str) -> None:
-        """Hides a run from the list until `restore`; a queued one is cancelled. Raises BadInput while it is under way."""
+        """Hides a run from the list until `restore`; a queued one is cancelled. Deletes its checkpoints.
+
+        Raises BadInput while it is under way.
+        """
         now = time.time()
         with self.writing() as connection:
             connection.execute(_transition(run_id, ("queued",)).values(status="cancelled", finished=now))
             changed = connection.execute(_transition(run_id, get_args(End)).values(deleted=now)).rowcount
+            if changed:
+                _forget(connection, run_id)
         if not changed:
             raise BadInput("run", run_id, f"is {self.status(run_id)}: stop it before deleting it")
 
@@ -290,9 +296,13 @@ class Store:
         return status or self.status(run_id)
 
     def end(self, run_id: str, status: End, failure: Failure | None = None) -> bool:
-        """Ends a run that is under way; of two concurrent ends the first counts."""
+        """Ends a run that is under way; of two concurrent ends the first counts. Deletes checkpoints of no more use."""
         with self.writing() as connection:
-            return _applied(connection, _end_update(run_id, status, failure))
+            if not _applied(connection, _end_update(run_id, status, failure)):
+                return False
+            if status == "finished" or (failure is not None and failure.kind not in RESUMABLE):
+                _forget(connection, run_id)
+            return True
 
     def mark_failed(self, run: Run, failure: Failure) -> bool:
         """Ends a run whose process is gone: lost, or cancelled if it was stopping. Not if a heartbeat came since `run`."""
@@ -388,6 +398,12 @@ def _end_update(run_id: str, status: End, failure: Failure | None) -> Update:
     if failure is None:
         return change
     return change.values(error_kind=failure.kind, error=failure.sentence, error_log=failure.log)
+
+
+def _forget(connection: Connection, run_id: str) -> None:
+    """Deletes the checkpoints of a run, which cannot be resumed from now on."""
+    for table in (checkpoints, resumptions):
+        connection.execute(delete(table).where(table.c.run_id == run_id))
 
 
 def _applied(connection: Connection, change: Update) -> bool:

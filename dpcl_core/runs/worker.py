@@ -18,9 +18,10 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from types import TracebackType
 
+from dpcl_core.checkpoints import Keep
 from dpcl_core.errors import BadInput, StoreTrouble, failure_kind
 from dpcl_core.events import Event, Progress, Started
-from dpcl_core.runs import auditor, process, tuner, warm_worker
+from dpcl_core.runs import auditor, process, resumption, tuner, warm_worker
 from dpcl_core.runs.executor import WORKER, Executor, LocalExecutor
 from dpcl_core.runs.store import End, Failure, Run, Status, Store
 from dpcl_core.runs.tables import ACTIVE
@@ -32,12 +33,21 @@ GRACE_SECONDS = 1.75  # a step still running so long after a stop is cut off: a 
 _QUEUE_SECONDS = 0.25
 
 
-def real_engine(spec: RunSpec, device: str) -> Iterator[Event]:
+def real_engine(spec: RunSpec, device: str, keep: Keep | None = None) -> Iterator[Event]:
     """Runs the engine, imported only when a run begins because it loads the heavy libraries."""
     _set_passive_waiting()
     from dpcl_core import engine
 
-    return engine.run(spec, device=device)
+    return engine.run(spec, device=device, keep=keep)
+
+
+def _durable_engine(store: Store, run_id: str) -> Engine:
+    """The engine of a run that goes on after its checkpoints, if it has some."""
+
+    def engine(spec: RunSpec, device: str) -> Iterator[Event]:
+        return resumption.carried_on(store, run_id, real_engine(spec, device, resumption.Stored(store, run_id)))
+
+    return engine
 
 
 def _set_passive_waiting() -> None:
@@ -132,7 +142,8 @@ def carry_out(
     end: End = "finished"
     failure: Failure | None = None
     try:
-        chosen_engine = engine or tuner.engine_of(store, run_id) or auditor.engine_of(store, run_id) or real_engine
+        own_engine = engine or tuner.engine_of(store, run_id) or auditor.engine_of(store, run_id)
+        chosen_engine = own_engine or _durable_engine(store, run_id)
         with recorder, closing(_generator(chosen_engine, run.spec, run.device)) as stream:
             for event in stream:
                 recorder.add(event)
