@@ -92,10 +92,8 @@ class LocalExecutor:
                 process.end(run.process)
         elif alive is None and silent < SILENT_SECONDS:
             return False
-        is_marked = self.store.mark_failed(run, Failure("worker-died", _gone_sentence(run), _end_of_log(run.id)))
-        if is_marked and self.store.status(run.id) == "lost":  # a run that was to stop is cancelled
-            resumption.resume_by_itself(self.store, run.id)
-        return is_marked
+        failure = Failure("worker-died", _gone_sentence(run), _end_of_log(run.id))
+        return self.store.mark_failed(run, failure, resumption.resume_by_itself)
 
     def _start(self, run: Run) -> None:
         log = log_file(run.id)

@@ -96,24 +96,19 @@ def resume(store: Store, run_id: str) -> None:
             raise BadInput("run", run_id, f"cannot be resumed: {why or 'another process was faster'}")
 
 
-def resume_by_itself(store: Store, run_id: str) -> bool:
+def resume_by_itself(connection: Connection, run_id: str) -> bool:
     """Resumes a run whose process died after a checkpoint, at most twice in a row without a new one; whether it did.
 
     A process that dies before the first checkpoint is likely to die again, of what its data need: that is left to a person.
     """
-    with store.writing() as connection:
-        of_run = checkpoints.c.run_id == checked_id(run_id)
-        n_saved = connection.scalar(select(func.count()).select_from(checkpoints).where(of_run)) or 0
-        before = connection.execute(select(resumptions).where(resumptions.c.run_id == run_id)).first()
-        n_times = before.n_times if before is not None and before.n_checkpoints == n_saved else 0
-        if not n_saved or n_times >= BY_ITSELF or _why_not(connection, run_id) is not None:
-            return False
-        counted = {"n_checkpoints": n_saved, "n_times": n_times + 1}
-        if before is None:
-            connection.execute(insert(resumptions).values(run_id=run_id, **counted))
-        else:
-            connection.execute(update(resumptions).where(resumptions.c.run_id == run_id).values(**counted))
-        return _requeued(connection, run_id)
+    n_saved = connection.scalar(select(func.count()).select_from(checkpoints).where(checkpoints.c.run_id == run_id)) or 0
+    before = connection.execute(select(resumptions).where(resumptions.c.run_id == run_id)).first()
+    n_times = before.n_times if before is not None and before.n_checkpoints == n_saved else 0
+    if not n_saved or n_times >= BY_ITSELF or _why_not(connection, run_id) is not None:
+        return False
+    connection.execute(delete(resumptions).where(resumptions.c.run_id == run_id))
+    connection.execute(insert(resumptions).values(run_id=run_id, n_checkpoints=n_saved, n_times=n_times + 1))
+    return _requeued(connection, run_id)
 
 
 def _requeued(connection: Connection, run_id: str) -> bool:

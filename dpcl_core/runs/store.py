@@ -15,7 +15,7 @@ import re
 import secrets
 import sqlite3
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from hashlib import sha256
@@ -304,12 +304,19 @@ class Store:
                 _forget(connection, run_id)
             return True
 
-    def mark_failed(self, run: Run, failure: Failure) -> bool:
-        """Ends a run whose process is gone: lost, or cancelled if it was stopping. Not if a heartbeat came since `run`."""
+    def mark_failed(self, run: Run, failure: Failure, if_lost: Callable[[Connection, str], object] | None = None) -> bool:
+        """Ends a run whose process is gone: lost, or cancelled if it was stopping. Not if a heartbeat came since `run`.
+
+        `if_lost`: what happens to a lost run in the same transaction.
+        """
         status: End = "cancelled" if run.status == "stopping" else "lost"
         change = _end_update(run.id, status, failure if status == "lost" else None)
         with self.writing() as connection:
-            return _applied(connection, change.where(runs.c.status == run.status, runs.c.heartbeat == run.heartbeat))
+            change = change.where(runs.c.status == run.status, runs.c.heartbeat == run.heartbeat)
+            is_marked = _applied(connection, change)
+            if is_marked and status == "lost" and if_lost is not None:
+                if_lost(connection, run.id)
+            return is_marked
 
     # Inside
 
