@@ -229,7 +229,7 @@ class Group:
         for tasks in self._rounds:
             for task in tasks.values():
                 rows = np.arange(len(task.train)) if task.train.rows is None else task.train.rows
-                digest.update(np.int64(task.train.table.shape).tobytes() + rows.tobytes() + task.train.labels.tobytes())
+                digest.update(np.array(task.train.table.shape).tobytes() + rows.tobytes() + task.train.labels.tobytes())
         return digest.hexdigest()
 
 

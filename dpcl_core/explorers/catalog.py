@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar
 
 from dpcl_core.events import Event
 from dpcl_core.explorers.matching_log import MatchingLog
@@ -14,7 +15,7 @@ from dpcl_core.spec import Cell, RunSpec
 class Observer:
     """Passes on one learner's events, with observations replaced by an explorer's events."""
 
-    KEPT = ("_log",)
+    KEPT: ClassVar[tuple[str, ...]] = ("_log",)
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         self._spec, self._cells, self._context = spec, cells, context

@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 import dp_accounting as dp
 import numpy as np
@@ -41,7 +42,7 @@ class Agem:
     per task, the classes of the example's own task. Examples of other classes are dropped.
     """
 
-    KEPT = ("_net", "_space", "_lists")
+    KEPT: ClassVar[tuple[str, ...]] = ("_net", "_space", "_lists")
     _title, _unbounded = "A-GEM", "without noise"  # method and reason for the missing bound, for ledger entries
     _largest_weight = LARGEST_WEIGHT
 
