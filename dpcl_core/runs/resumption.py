@@ -23,6 +23,7 @@ from dpcl_core.runs.store import RESUMABLE, Store, checked_id
 from dpcl_core.runs.tables import ACTIVE, audits, checkpoints, classifiers, events, resumptions, runs, turns
 
 BY_ITSELF = 2  # times in a row that a run is resumed without a new checkpoint in between
+_GIVEN_UP = f" It was resumed {BY_ITSELF} times in a row and finished no other task; Resume tries again."
 _WAITS = (0.5, 1.0, 2.0, 4.0, *(5.0,) * 24)  # seconds between attempts to save; two minutes together
 
 
@@ -104,7 +105,10 @@ def resume_by_itself(connection: Connection, run_id: str) -> bool:
     n_saved = connection.scalar(select(func.count()).select_from(checkpoints).where(checkpoints.c.run_id == run_id)) or 0
     before = connection.execute(select(resumptions).where(resumptions.c.run_id == run_id)).first()
     n_times = before.n_times if before is not None and before.n_checkpoints == n_saved else 0
-    if not n_saved or n_times >= BY_ITSELF or _why_not(connection, run_id) is not None:
+    if not n_saved or _why_not(connection, run_id) is not None:
+        return False
+    if n_times >= BY_ITSELF:
+        connection.execute(update(runs).where(runs.c.id == run_id).values(error=runs.c.error + _GIVEN_UP))
         return False
     connection.execute(delete(resumptions).where(resumptions.c.run_id == run_id))
     connection.execute(insert(resumptions).values(run_id=run_id, n_checkpoints=n_saved, n_times=n_times + 1))

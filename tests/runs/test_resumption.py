@@ -114,18 +114,20 @@ def test_a_finished_cell_is_kept_when_its_process_dies(store, tmp_path, data_dir
 
 def test_a_run_goes_on_by_itself_twice_without_a_new_checkpoint_and_is_then_left_to_a_person(store):
     run_id = lost_after(store, seeded(), 1)
-    for attempt in range(4):
-        if attempt == 2:
-            assert store.status(run_id) == "lost"
-            resumption.resume(store, run_id)  # a person may
-        if store.status(run_id) == "lost":
-            with store.writing() as connection:
-                assert resumption.resume_by_itself(connection, run_id) is (attempt < 2)
-        if attempt < 3:
-            assert store.status(run_id) == "queued"
-            assert store.claim(run_id, process.me())
-            assert store.mark_failed(store.get(run_id), Failure("worker-died", "gone", ""))
-    assert store.status(run_id) == "lost"
+
+    def dies_again() -> bool:
+        """Its next process dies before another checkpoint; whether the run then goes on by itself."""
+        assert store.claim(run_id, process.me())
+        assert store.mark_failed(store.get(run_id), Failure("worker-died", "Gone.", ""), resumption.resume_by_itself)
+        return store.status(run_id) == "queued"
+
+    resumption.resume(store, run_id)
+    assert [dies_again() for _ in range(3)] == [True, True, False]
+    run = store.get(run_id)
+    given_up = "Gone. It was resumed 2 times in a row and finished no other task; Resume tries again."
+    assert (run.status, run.error) == ("lost", given_up)
+    resumption.resume(store, run_id)  # a person may
+    assert worker.run_here(store, run_id).status == "finished"
 
 
 def test_a_process_that_dies_before_the_first_checkpoint_is_not_started_again_by_itself(store):
