@@ -23,7 +23,7 @@ from dpcl_core.runs.store import RESUMABLE, Store, checked_id
 from dpcl_core.runs.tables import ACTIVE, audits, checkpoints, classifiers, events, resumptions, runs, turns
 
 BY_ITSELF = 2  # times in a row that a run is resumed without a new checkpoint in between
-_GIVEN_UP = f" It was resumed {BY_ITSELF} times in a row and finished no other task; Resume tries again."
+_GIVEN_UP = " It was resumed twice in a row and finished no other task; Resume tries again."
 _WAITS = (0.5, 1.0, 2.0, 4.0, *(5.0,) * 24)  # seconds between attempts to save; two minutes together
 
 

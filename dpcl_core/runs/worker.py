@@ -156,7 +156,8 @@ def carry_out(
         end = "cancelled"
     except BaseException as error:  # also SystemExit and the like of a library: the run must not stay "running"
         end, failure = "failed", _failure(error)
-    store.end(run_id, end, failure)
+    if store.get(run_id).process == process.me():  # else another process carries it on
+        store.end(run_id, end, failure)
     with suppress(StoreTrouble):
         runner.schedule()
     return store.status(run_id)

@@ -124,7 +124,7 @@ def test_a_run_goes_on_by_itself_twice_without_a_new_checkpoint_and_is_then_left
     resumption.resume(store, run_id)
     assert [dies_again() for _ in range(3)] == [True, True, False]
     run = store.get(run_id)
-    given_up = "Gone. It was resumed 2 times in a row and finished no other task; Resume tries again."
+    given_up = "Gone. It was resumed twice in a row and finished no other task; Resume tries again."
     assert (run.status, run.error) == ("lost", given_up)
     resumption.resume(store, run_id)  # a person may
     assert worker.run_here(store, run_id).status == "finished"
