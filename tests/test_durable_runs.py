@@ -27,8 +27,19 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.lifelong import nets
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import RunSpec
+from tests.classifiers.test_every_method import ALSO as EVERY
 from tests.scenarios.test_preview import data_dir  # noqa: F401
 from tests.test_neighbours import METHODS, D, lies, spec
+
+_LM = METHODS["lm-mtl"][1]["params"]
+# Settings under which a method keeps other things.
+ALSO = {
+    **EVERY,
+    "noisy copies, replayed": ("lm-er", {"params": {**_LM, "mechanism": "fn"}, "privacy": {"adjacency": "replace"}}),
+    "noisy copies, collected": ("lm-mtl", {"params": {**_LM, "mechanism": "fn"}, "privacy": {"adjacency": "replace"}}),
+    "local": ("pecl", {"params": {**_LM, "mode": "local"}, "privacy": {"adjacency": "replace"}}),
+}
+LONG = ("statistics of batches", "task given")  # a whole network trained on pictures, as `agem` and `l2dp-ml` do too
 
 
 @pytest.fixture(scope="module")
@@ -62,10 +73,11 @@ class Doomed(Memory):
 
 
 def asked_of(
-    method: str, root: Path, patch: pytest.MonkeyPatch, n_tasks: Sequence[int] = (3, 2), **more: object
+    name: str, root: Path, patch: pytest.MonkeyPatch, n_tasks: Sequence[int] = (3, 2), **more: object
 ) -> RunSpec:
-    """A cheap run of the method, of the first of these numbers of tasks that its data allow."""
-    door, changes = METHODS[method]
+    """A cheap run of the method or of one of `ALSO`, of the first of these numbers of tasks that its data allow."""
+    method, changes = ALSO[name] if name in ALSO else (name, METHODS[name][1])
+    door = METHODS[method][0]
     lies(door, D, root, patch)
     scenario = changes.get("scenario", {"kind": "class-incremental"})
     for n in n_tasks:
@@ -75,7 +87,7 @@ def asked_of(
         except BadInput:
             continue
         return asked
-    raise AssertionError(method)
+    raise AssertionError(name)
 
 
 def results(events: Sequence[Event]) -> list[Mapping[str, object]]:
@@ -135,7 +147,9 @@ def only_saved_events_left(left: Sequence[Event], keep: Memory) -> bool:
     return all(event in saved for event in results(learning))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in (*METHODS, *ALSO)]
+)
 def test_every_method_goes_on_as_if_nothing_had_happened(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
