@@ -2,51 +2,33 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from importlib import import_module
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core import checks, metrics
-from dpcl_core.attacks import catalog as attacks
+from dpcl_core import checks
 from dpcl_core.backbones import axes as public_axes
-from dpcl_core.backbones import cache, extractor, pixels
+from dpcl_core.backbones import cache, pixels
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.backbones.extractor import pictures as as_pictures
+from dpcl_core.checkpoints import Keep, Nowhere
 from dpcl_core.data import anchors, load
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.dataset import Content, Dataset
 from dpcl_core.data.sentences import Sentences
 from dpcl_core.data.texts import TextForm, Texts
-from dpcl_core.events import (
-    AuditNote,
-    CellFinished,
-    Event,
-    Fact,
-    Note,
-    Progress,
-    References,
-    Started,
-    TaskLearned,
-)
-from dpcl_core.explorers.catalog import Observer
+from dpcl_core.events import CellFinished, Event, Note, Progress, References, Started, TaskLearned
+from dpcl_core.learning import Group, rows_per_unit
 from dpcl_core.methods import axes, references
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common import classifier
-from dpcl_core.methods.common.evaluation import evaluated, untrained
-from dpcl_core.methods.common.learner import Learner, Prefetching, PublicContext, Surveying
+from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import source_sizes
 from dpcl_core.methods.noise_forecast import forecast
 from dpcl_core.privacy import group, noise_forecast
-from dpcl_core.privacy.joint_release import joint_release
-from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.statement import guarantee
-from dpcl_core.privacy.written import written
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.stream import Examples, OpenStream, Table, TaskStream
 from dpcl_core.spec import Cell, RunSpec
@@ -57,11 +39,13 @@ _ENTITIES = (
     "no name continues without a beginning."
 )
 _PARTS = 20  # progress events while features are computed
-_AUDIT_TRIALS = 1000  # releases per side at the end of a run: can prove epsilon up to 5.6, in well under a second
 
 
-def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
+def run(spec: RunSpec, *, device: str = "cpu", keep: Keep | None = None) -> Generator[Event]:
     """Carries out one run and yields its events. Everything it does is in this loop.
+
+    `keep`: where its checkpoints lie, one for every task; None: it cannot be resumed. If there are some, the run goes on
+    after them and yields all events of the unbroken run, saved ones as they were saved.
 
     Raises BadInput for anything the user can correct, where possible before any private example is touched.
     """
@@ -119,15 +103,9 @@ def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
             narrow = table.along_first(n_axes)
             streams = {seed: open_stream(spec, narrow, seed) for seed in dict.fromkeys(cell.seed for cell in cells)}
             context = replace(context, n_inputs=n_axes)
-        learned = _learn(asked, spec, cells, streams, context)
+        learned = Group(asked, spec, cells, streams, context, place, keep or Nowhere()).events()
         events = learned if place else _with_untrained(learned, known, spec, streams, context)
         yield from _as_asked(events, asked, spec)
-
-
-def rows_per_unit(spec: RunSpec) -> int:
-    """How many rows of the training data a privacy unit has at most, where a column names the person of each; else 1."""
-    card = datasets.card(spec.data.dataset)
-    return card.per_person if card.has_people else 1
 
 
 def _as_asked(events: Iterator[Event], asked: RunSpec, spec: RunSpec) -> Iterator[Event]:
@@ -152,113 +130,6 @@ def _with_untrained(
             is_asked = True
             fresh = methods.maker(spec.method)(spec, list(spec.cells())[:1], context)
             yield references.answered(known, list(streams.values()), fresh)
-
-
-def _learn(
-    asked: RunSpec, spec: RunSpec, cells: Sequence[Cell], streams: Mapping[int, TaskStream], context: PublicContext
-) -> Iterator[Event]:
-    """The events of one learner that learns all tasks for its cells; `asked`: the run as it was asked for."""
-    started = time.perf_counter()
-    seeds = tuple(dict.fromkeys(cell.seed for cell in cells))
-    rows, names = rows_per_unit(spec), dict(zip(spec.cells(), asked.cells(), strict=True))
-    ledgers = {
-        cell: Ledger(asked.privacy.delta, asked.privacy.adjacency, streams[cell.seed].recurrence, rows_per_unit=rows)
-        for cell in cells
-    }
-    learner = methods.maker(spec.method)(spec, cells, context)
-    observer = Observer(spec, cells, context)
-    matrices: dict[Cell, list[tuple[float | None, ...]]] = {cell: [] for cell in cells}
-    baselines = _baselines(learner, cells, streams)
-    reads = _reads(spec, context, streams[seeds[0]])
-    if isinstance(learner, Surveying):
-        learner.survey({seed: streams[seed].tasks for seed in seeds}, ledgers)
-    rounds = [{seed: streams[seed].tasks[step] for seed in seeds} for step in range(context.n_tasks)]
-    for step, tasks in enumerate(rounds):
-        if isinstance(learner, Prefetching):
-            learner.prefetch(rounds[step : step + 2])
-        yield from observer.events(learner.learn(tasks, ledgers))
-        for seed in seeds:
-            matching = [cell for cell in cells if cell.seed == seed]
-            for cell, result in zip(matching, evaluated(learner, seed, streams[seed], step, len(matching)), strict=True):
-                matrices[cell].append((*result.by_task, result.ahead))
-                spent = ledgers[cell].epsilon()
-                yield TaskLearned(cell, step, result.by_task, result.pooled, spent, result.by_rule, result.ahead)
-                kept = classifier.kept(learner, cell, step, context, reads, spec.n_cells)
-                yield from () if kept is None else (kept,)
-    seconds = coarse((time.perf_counter() - started) / len(cells))
-    all_models = joint_release(ledgers) if 1 < len(cells) == len(list(spec.cells())) else None
-    audits = _audits(spec) if methods.card(spec.method).guarantee == "nominal" else {}
-    for cell in cells:
-        yield CellFinished(
-            cell,
-            metrics.summary(matrices[cell], baselines.get(cell)),
-            guarantee(
-                ledgers[cell],
-                asked,
-                names[cell],
-                unit=_unit(spec, streams[cell.seed]),
-                n_people=context.n_people // rows if context.n_users is None else context.n_users,
-                n_tasks=context.n_tasks,
-                assumed=(*streams[cell.seed].assumed, *methods.card(spec.method).assumes),
-                limits=datasets.card(spec.data.dataset).limits,
-                together=all_models,
-                audit=audits.get(cell.epsilon),
-                notes=methods.card(spec.method).notes(spec.params),
-                layer=methods.layer(asked),
-            ),
-            seconds,
-            written(ledgers[cell]),
-            baselines.get(cell, ()),
-        )
-
-
-def _reads(spec: RunSpec, context: PublicContext, stream: TaskStream) -> dict[str, Fact]:
-    """How an example becomes the learner's input: public facts that a kept classifier is used with."""
-    form, network = context.form, backbones.card(spec.data.backbone)
-    is_along = bool(context.n_axes) and spec.params.inputs == "features"  # an adapter has its axes among its arrays
-    public = public_axes.public_part(network, spec.data.dataset) if is_along else None
-    return {
-        "inputs": spec.params.inputs,
-        "network": network.name,
-        "network_identity": extractor.identity(network.name, context.device, spec.data.resolution),
-        "resolution": spec.data.resolution,
-        "n_inputs": context.n_inputs,
-        "is_tagged": stream.metric == "entity-f1",
-        **({} if public is None else {"axes": public}),
-        **({} if form is None else asdict(form)),
-    }
-
-
-def coarse(seconds: float) -> float:
-    """Seconds, rounded up to 1, 2 or 5 times a power of ten: times depend on private data, and no bound covers them."""
-    power = 10.0 ** math.floor(math.log10(max(seconds, 1e-6)))
-    return next(step * power for step in (1, 2, 5, 10, 20) if seconds <= step * power)
-
-
-def _baselines(
-    learner: Learner, cells: Sequence[Cell], streams: Mapping[int, TaskStream]
-) -> dict[Cell, tuple[float | None, ...]]:
-    """Accuracy of untrained models on every task, by cell, in streams that look ahead."""
-    baselines: dict[Cell, tuple[float | None, ...]] = {}
-    for seed in dict.fromkeys(cell.seed for cell in cells):
-        cells_of_seed = [cell for cell in cells if cell.seed == seed]
-        if streams[seed].looks_ahead:
-            baselines |= zip(cells_of_seed, untrained(learner, seed, streams[seed], len(cells_of_seed)), strict=True)
-    return baselines
-
-
-def _unit(spec: RunSpec, stream: TaskStream) -> str:
-    """The privacy unit, as one of `privacy.protected.PROTECTED`."""
-    if stream.unit == "example" and datasets.card(spec.data.dataset).has_people:
-        return "person"
-    return "text" if stream.unit == "example" and datasets.card(spec.data.dataset).kind == "text" else stream.unit
-
-
-def _audits(spec: RunSpec) -> dict[float, AuditNote]:
-    """Lower bounds by attacks on the method's mechanism, by budget; for methods whose epsilon is nominal."""
-    results = attacks.auditor(spec.method)(spec, _AUDIT_TRIALS)
-    notes = [AuditNote(one.lower_bound, one.confidence, one.trials, one.attack, one.adversary) for one in results]
-    return dict(zip(spec.privacy.epsilons, notes, strict=True))
 
 
 def _groups(spec: RunSpec, n_axes: Mapping[float, int]) -> list[list[Cell]]:

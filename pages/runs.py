@@ -219,7 +219,7 @@ def _seconds(run: Run) -> float | None:
 
 def _actions(picked: list[Run]) -> None:
     if not picked:
-        st.caption("Tick a run to open, stop, repeat, rename or delete it; tick several to compare them.")
+        st.caption("Tick a run to open, stop, resume, repeat, rename or delete it; tick several to compare them.")
         return
     if len(picked) > 1:
         ids = ",".join(run.id for run in picked[:6])
@@ -240,6 +240,7 @@ def _actions(picked: list[Run]) -> None:
             if is_mine and run.status in ("queued", "starting", "running"):
                 st.button("Stop", key="runs-stop", on_click=lambda: _stop(run))
             if run.is_over:
+                run_panel.resume_button(run, "runs-resume", lambda: _resume(run))
                 again = "Run again" if run.status == "finished" else "Retry"
                 st.button(again, key="runs-retry", on_click=lambda: _retry(run))
                 run_panel.export(run.id)
@@ -265,6 +266,10 @@ def _do(action: Callable[[], object], done: str = "") -> bool:
 
 def _stop(run: Run) -> None:
     _do(partial(run_panel.stop, run.id))
+
+
+def _resume(run: Run) -> None:
+    _do(partial(run_panel.resume, run.id), f"“{run.name}” is in the queue again, after its last finished task.")
 
 
 def _retry(run: Run) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcl_core import checks, engine, metrics
+from dpcl_core import checks, engine, learning, metrics
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Note, Progress, Started, TaskLearned
 from dpcl_core.methods import catalog as methods
@@ -220,4 +220,4 @@ def the_common_rules_hold(run: RunSpec, n_tasks: int) -> None:
     ("seconds", "kept"), [(0.00123, 0.002), (0.31, 0.5), (1.0, 1.0), (1.01, 2.0), (4.2, 5.0), (73.0, 100.0), (512.0, 1000.0)]
 )
 def test_times_are_kept_coarsely(seconds: float, kept: float) -> None:
-    assert engine.coarse(seconds) == pytest.approx(kept, rel=1e-12)
+    assert learning.coarse(seconds) == pytest.approx(kept, rel=1e-12)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dpcl_core import checks, engine, export
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Note, Progress, Started, TaskLearned
+from dpcl_core.learning import Group
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.privacy.ledger import Ledger
@@ -152,7 +153,7 @@ def test_forward_transfer_can_be_recomputed_from_an_export() -> None:
     of, public = clients.stream(per_class=40)
     asked = clients.spec("dp-fedavg", params={"rounds": 3, "local_steps": 5, "learning_rate": 0.1, "participation": 1.0})
     (cell,) = asked.cells()
-    said = list(engine._learn(asked, asked, [cell], {0: replace(of, looks_ahead=True)}, clients.known(of, public)))
+    said = list(Group(asked, asked, [cell], {0: replace(of, looks_ahead=True)}, clients.known(of, public)).events())
     (told,) = json.loads(json.dumps(export.document("r1", "done", asked, said)["cells"]))
     gains = [late - early for late, early in zip(told["ahead"][:-1], told["untrained"][1:], strict=True)]
     assert len(told["untrained"]) == len(of.tasks)

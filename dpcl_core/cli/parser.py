@@ -116,6 +116,7 @@ def build() -> Parser:
     again.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting of every run")
     again.add_argument("--record", metavar="FILE", help="write the numbers of finished runs to a file that the app can show")
     for name, command, text in (
+        ("resume", training.resume, "go on with a run whose process has ended, after the last task that it had learned"),
         ("show", reading.show, "a stored run or tuning"),
         ("export", reading.export, "a run's tables, figures and settings as files"),
     ):

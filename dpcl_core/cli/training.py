@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 
 def run(options: argparse.Namespace) -> int:
-    from dpcl_core import export
     from dpcl_core.papers import ceilings
     from dpcl_core.runs.store import Store
 
@@ -39,14 +38,34 @@ def run(options: argparse.Namespace) -> int:
         if status := exit_status(trained(store, wanted, f"ceiling of {spec.method}", options.device)):
             return status
     # A changed preset loses the preset's name: even the data may differ.
-    run = trained(store, spec, None if options.set else options.preset, options.device)
-    if run.status == "finished" or options.json:
-        events = store.events(run.id)
-        if options.json:
-            print_json(export.document_of(store, run))
-        else:
-            print(export.text(events, spec, ceilings.known(spec, store=store)), end="")
-            print_looks(store, spec)
+    return print_run(store, trained(store, spec, None if options.set else options.preset, options.device), options)
+
+
+def resume(options: argparse.Namespace) -> int:
+    """Goes on with a run; follows one that is under way already, and prints one that is finished."""
+    from dpcl_core.runs import resumption
+    from dpcl_core.runs.store import Store
+
+    store = Store(options.store)
+    run = store.get(options.run_id)
+    if run.is_over and run.status != "finished":
+        resumption.resume(store, run.id)
+    if run.status != "finished":
+        on_device(run.device)
+        run = carried_out(store, run.id)
+    return print_run(store, run, options)
+
+
+def print_run(store: Store, run: Run, options: argparse.Namespace) -> int:
+    """Prints a run that has ended, as a document or in words; gives the exit status."""
+    from dpcl_core import export
+    from dpcl_core.papers import ceilings
+
+    if options.json:
+        print_json(export.document_of(store, run))
+    elif run.status == "finished":
+        print(export.text(store.events(run.id), run.spec, ceilings.known(run.spec, store=store)), end="")
+        print_looks(store, run.spec)
     return exit_status(run)
 
 

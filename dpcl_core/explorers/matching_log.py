@@ -58,6 +58,8 @@ class MatchingLog:
     texts of distress. Keeps the lists of earlier tasks to draw them, which no client or server of the method does.
     """
 
+    KEPT, kept_records = ("_lists", "_kept"), (Lists,)
+
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         assert isinstance(spec.params, ListParams)
         dataset = datasets.CARDS.get(spec.data.dataset)  # a person's own data are not among them

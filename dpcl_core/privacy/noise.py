@@ -58,6 +58,8 @@ class Noise(Protocol):
 class ReleaseNoise:
     """Noise from the operating system's entropy: never recorded, not repeatable, exact to the last digit."""
 
+    KEPT = ()  # it has no state
+
     def __init__(self, bits: rounded.Bits | None = None) -> None:
         """`bits`: another source of random bytes, for tests of the transforms."""
         self._bits = bits or os.urandom
@@ -104,6 +106,8 @@ class SeededNoise:
     The stream depends on the cell (budget and seed) and the purpose, so that no two cells share noise and no draw shares
     numbers with class orders or subsets, which use other purposes.
     """
+
+    KEPT = ("_generator",)
 
     def __init__(self, cell: Cell, purpose: str) -> None:
         label = f"noise/{purpose}".encode() + struct.pack("<dq", cell.epsilon, cell.seed)
@@ -158,6 +162,8 @@ class Batches:
     Amplification by sampling holds only against an attacker who does not know who was in a batch, so a release (`seed` None)
     draws batches from the operating system, as it does its noise. A seeded source is for teaching and voids the bound.
     """
+
+    KEPT = ("_generator",)  # a key lives no longer than one training
 
     def __init__(self, sample_rate: float, seed: int | None, purpose: str = "training") -> None:
         self._below = int(sample_rate * 2**32)  # rounded down: never sampled more often than accounted

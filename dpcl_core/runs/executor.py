@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from dpcl_core.errors import StoreTrouble, failure_kind
-from dpcl_core.runs import journal, process
+from dpcl_core.runs import journal, process, resumption
 from dpcl_core.runs.store import Failure, Run, Store
 from dpcl_core.runs.subprocess_start import log_file, spawn
 from dpcl_core.runs.tables import ACTIVE
@@ -74,7 +74,7 @@ class LocalExecutor:
             self.warm.keep(self.store.url, is_idle=not unfinished)
 
     def check(self) -> list[Run]:
-        """Takes in the journals of dead processes and ends runs whose process is gone; gives the runs that are not over."""
+        """Takes in the journals of dead processes and ends or resumes runs whose process is gone; gives those not over."""
         try:
             for run_id in journal.abandoned():
                 journal.take_in(self.store, run_id)
@@ -95,7 +95,10 @@ class LocalExecutor:
             time.sleep(_PAUSE_SECONDS)
 
     def _is_given_up(self, run: Run) -> bool:
-        """Ends a run whose process is gone or stuck. A stuck process is killed first, so that its device is free."""
+        """Ends a run whose process is gone or stuck, and resumes it where that loses nothing and has not failed twice.
+
+        A stuck process is killed first, so that its device is free.
+        """
         alive = None if run.process is None else process.is_alive(run.process)
         if alive is not False:
             silent = self._silent_seconds(run, is_seen=bool(alive))
@@ -107,7 +110,8 @@ class LocalExecutor:
                 process.end(run.process)
         if run.process is not None and journal.take_in(self.store, run.id) and self.store.status(run.id) not in ACTIVE:
             return True
-        return self.store.mark_failed(run, Failure("worker-died", _gone_sentence(run), _end_of_log(run.id)))
+        failure = Failure("worker-died", _gone_sentence(run), _end_of_log(run.id))
+        return self.store.mark_failed(run, failure, resumption.resume_by_itself)
 
     def _silent_seconds(self, run: Run, *, is_seen: bool) -> float:
         """For how long this executor has found no new sign of life of a run, in the store or in its journal.

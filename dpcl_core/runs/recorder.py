@@ -15,6 +15,7 @@ from types import TracebackType
 
 from dpcl_core.errors import StoreTrouble
 from dpcl_core.events import Event, Progress, Started
+from dpcl_core.runs import process
 from dpcl_core.runs.journal import Journal, n_numbered
 from dpcl_core.runs.patience import Patience
 from dpcl_core.runs.store import End, Failure, Store
@@ -96,7 +97,7 @@ class Recorder:
             try:
                 if self._trouble is None:
                     self._flush()
-                self._store.end(self._run_id, status, failure)
+                self._store.end(self._run_id, status, failure, by=process.me())
             except StoreTrouble:
                 self._keep_all(status, failure)
                 raise
@@ -191,7 +192,7 @@ class Recorder:
         failure = None if self._trouble is None else self._failed_as(self._trouble)
         try:
             self._keep_all(end, failure)  # what takes it in finds nothing that it does not have
-            self._store.end(self._run_id, end, failure)
+            self._store.end(self._run_id, end, failure, by=process.me())
             self._on_cut_off()
         finally:
             os._exit(1)

@@ -23,7 +23,7 @@ from hashlib import sha256
 from statistics import median
 from typing import Literal, cast, get_args
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, Update, and_, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, Update, and_, delete, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from dpcl_core import checks, paths
@@ -31,7 +31,7 @@ from dpcl_core.errors import BadInput, FailureKind
 from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Note, from_json, to_json
 from dpcl_core.runs import database, queue, visitors
 from dpcl_core.runs.process import Process
-from dpcl_core.runs.tables import ACTIVE, audits, cells, classifiers, dataset, events, runs, turns
+from dpcl_core.runs.tables import ACTIVE, audits, cells, checkpoints, classifiers, dataset, events, resumptions, runs, turns
 from dpcl_core.runs.visitors import Visitor
 from dpcl_core.spec import RunSpec
 
@@ -42,6 +42,7 @@ _ID = re.compile(r"[0-9a-f]{12}")
 _DEVICE = re.compile(r"cpu|cuda:[0-9]{1,2}")
 LONGEST_NAME = 100
 PROMPT_SECONDS = 1.0  # a write that takes longer has waited for somebody
+RESUMABLE: tuple[FailureKind, ...] = ("worker-died", "store")  # failures that settings and data have no part in
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +244,7 @@ class Store:
             for first, said in batches:
                 _append(connection, run_id, said, first)
             if end is not None:
-                connection.execute(_end_update(run_id, *end, before=(*ACTIVE, "lost")))
+                _ended(connection, run_id, _end_update(run_id, *end, before=(*ACTIVE, "lost")), *end)
         return True
 
     def classifiers(self, run_id: str) -> list[Classifier]:
@@ -301,12 +302,17 @@ class Store:
         self._set(run_id, name=clean_name(name))
 
     def delete(self, run_id: str) -> None:
-        """Hides a run from the list until `restore`; a queued one is cancelled. Raises BadInput while it is under way."""
+        """Hides a run from the list until `restore`; a queued one is cancelled. Deletes its checkpoints.
+
+        Raises BadInput while it is under way.
+        """
         self.check_mine(run_id)
         now = time.time()
         with self.writing() as connection:
             connection.execute(_transition(run_id, ("queued",)).values(status="cancelled", finished=now))
             changed = connection.execute(_transition(run_id, get_args(End)).values(deleted=now)).rowcount
+            if changed:
+                _forget(connection, run_id)
         if not changed:
             raise BadInput("run", run_id, f"is {self.status(run_id)}: stop it before deleting it")
 
@@ -380,17 +386,30 @@ class Store:
             connection.execute(update(runs).where(runs.c.id == checked_id(run_id)).values(heartbeat=runs.c.heartbeat))
         return time.monotonic() - begun < PROMPT_SECONDS
 
-    def end(self, run_id: str, status: End, failure: Failure | None = None) -> bool:
-        """Ends a run that is under way; of two concurrent ends the first counts."""
-        with self.writing() as connection:
-            return _applied(connection, _end_update(run_id, status, failure))
+    def end(self, run_id: str, status: End, failure: Failure | None = None, *, by: Process | None = None) -> bool:
+        """Ends a run that is under way; of two concurrent ends the first counts. Deletes checkpoints of no more use.
 
-    def mark_failed(self, run: Run, failure: Failure) -> bool:
-        """Ends a run whose process is gone: lost, or cancelled if it was stopping. Not if a heartbeat came since `run`."""
+        `by`: only if this process carries it out, so that one from which it was taken ends nothing.
+        """
+        change = _end_update(run_id, status, failure)
+        if by is not None:
+            change = change.where(runs.c.machine == by.machine, runs.c.pid == by.pid, runs.c.ticks == by.ticks)
+        with self.writing() as connection:
+            return _ended(connection, run_id, change, status, failure)
+
+    def mark_failed(self, run: Run, failure: Failure, if_lost: Callable[[Connection, str], object] | None = None) -> bool:
+        """Ends a run whose process is gone: lost, or cancelled if it was stopping. Not if a heartbeat came since `run`.
+
+        `if_lost`: what happens to a lost run in the same transaction.
+        """
         status: End = "cancelled" if run.status == "stopping" else "lost"
         change = _end_update(run.id, status, failure if status == "lost" else None)
         with self.writing() as connection:
-            return _applied(connection, change.where(runs.c.status == run.status, runs.c.heartbeat == run.heartbeat))
+            change = change.where(runs.c.status == run.status, runs.c.heartbeat == run.heartbeat)
+            is_marked = _applied(connection, change)
+            if is_marked and status == "lost" and if_lost is not None:
+                if_lost(connection, run.id)
+            return is_marked
 
     # Inside
 
@@ -504,6 +523,21 @@ def _end_update(run_id: str, status: End, failure: Failure | None, before: Seque
     return _transition(run_id, before).values(
         status=status, finished=time.time(), error_kind=kind, error=sentence, error_log=log
     )
+
+
+def _ended(connection: Connection, run_id: str, change: Update, status: End, failure: Failure | None) -> bool:
+    """Carries out the end of a run, and deletes its checkpoints where it cannot be resumed."""
+    if not _applied(connection, change):
+        return False
+    if status == "finished" or (failure is not None and failure.kind not in RESUMABLE):
+        _forget(connection, run_id)
+    return True
+
+
+def _forget(connection: Connection, run_id: str) -> None:
+    """Deletes the checkpoints of a run, which cannot be resumed from now on."""
+    for table in (checkpoints, resumptions):
+        connection.execute(delete(table).where(table.c.run_id == run_id))
 
 
 def _applied(connection: Connection, change: Update) -> bool:

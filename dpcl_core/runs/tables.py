@@ -90,6 +90,27 @@ classifiers = Table(
     Column("arrays", LargeBinary, nullable=False),  # a safetensors file
 )
 
+# What a run needs to go on after its process has died; deleted when the run ends. Only a learner's newest row has a state.
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    Column("run_id", String(12), ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("learner", Integer, primary_key=True, autoincrement=False),  # place of the learner's group of cells in the run
+    Column("task", Integer, primary_key=True, autoincrement=False),
+    Column("events", JSON, nullable=False),  # that leave after this task
+    Column("document", Text),
+    Column("arrays", LargeBinary),  # a safetensors file
+)
+
+# How often a run was resumed by itself since it last had a new checkpoint.
+resumptions = Table(
+    "resumptions",
+    metadata,
+    Column("run_id", String(12), ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("n_checkpoints", Integer, nullable=False),
+    Column("n_times", Integer, nullable=False),
+)
+
 # A tuning is a run in the queue each time it is started or resumed; its id is that of its first run.
 studies = Table(
     "studies",

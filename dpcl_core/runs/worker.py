@@ -17,9 +17,10 @@ import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 
+from dpcl_core.checkpoints import Keep
 from dpcl_core.errors import BadInput, StoreTrouble, failure_kind
 from dpcl_core.events import Event
-from dpcl_core.runs import auditor, process, tuner, warm_worker
+from dpcl_core.runs import auditor, process, resumption, tuner, warm_worker
 from dpcl_core.runs.executor import WORKER, Executor, LocalExecutor
 from dpcl_core.runs.patience import Patience
 from dpcl_core.runs.recorder import Recorder
@@ -31,12 +32,21 @@ from dpcl_core.spec import RunSpec
 _QUEUE_SECONDS = 0.25
 
 
-def real_engine(spec: RunSpec, device: str) -> Iterator[Event]:
+def real_engine(spec: RunSpec, device: str, keep: Keep | None = None) -> Iterator[Event]:
     """Runs the engine, imported only when a run begins because it loads the heavy libraries."""
     _set_passive_waiting()
     from dpcl_core import engine
 
-    return engine.run(spec, device=device)
+    return engine.run(spec, device=device, keep=keep)
+
+
+def _durable_engine(store: Store, run_id: str, patience: Patience) -> Engine:
+    """The engine of a run that goes on after its checkpoints, if it has some."""
+
+    def engine(spec: RunSpec, device: str) -> Iterator[Event]:
+        return resumption.carried_on(store, run_id, real_engine(spec, device, resumption.Stored(store, run_id, patience)))
+
+    return engine
 
 
 def _set_passive_waiting() -> None:
@@ -135,7 +145,8 @@ def carry_out(
     failure: Failure | None = None
 
     def chosen_engine() -> Engine:
-        return engine or tuner.engine_of(store, run_id) or auditor.engine_of(store, run_id) or real_engine
+        own = engine or tuner.engine_of(store, run_id) or auditor.engine_of(store, run_id)
+        return own or _durable_engine(store, run_id, patience)
 
     try:
         with recorder, closing(_generator(patience.outlast(chosen_engine), run.spec, run.device)) as stream:

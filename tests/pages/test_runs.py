@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from dpcl_core.checkpoints import Checkpoint
+from dpcl_core.runs import process, resumption
 from dpcl_core.runs.store import Store
 from pages import runs as runs_page
 from tests.pages.conftest import Open, words
@@ -85,10 +87,31 @@ def test_retry_queues_the_same_settings(open_page: Open, store: Store, monkeypat
     replay.fill(store, SPEC, [], status="failed")
     page = _tick(open_page("runs"), 0)
     assert "This run failed on purpose" in words(page)
+    assert "Resume" not in _labels(page)
     next(button for button in page.button if button.label == "Retry").click()
     page.run()
     newest = store.list_runs()[0]
     assert (newest.status, newest.spec) == ("queued", SPEC)
+
+
+@pytest.mark.parametrize("where", ["runs", "train"])
+def test_a_run_whose_process_died_after_a_task_can_be_resumed(
+    open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.submit", lambda self, run_id: None)
+    monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.schedule", lambda self: None)
+    run_id = store.create(SPEC)
+    assert store.claim(run_id, process.me())
+    resumption.Stored(store, run_id).save(Checkpoint(0, 0, (), "{}", b""))
+    store.append(run_id, ALL[:13])
+    store.mark_failed(store.get(run_id), replay.a_failure("worker-died"))
+    page = _tick(open_page("runs"), 0) if where == "runs" else open_page("train", run=run_id)
+    assert {"Resume", "Retry"} <= _labels(page)
+    next(button for button in page.button if button.label == "Resume").click()
+    page.run()
+    assert not page.exception
+    assert store.status(run_id) == "queued"
+    assert "Resume" not in _labels(page)
 
 
 def test_rename_refuses_an_empty_name_in_words(open_page: Open, store: Store) -> None:

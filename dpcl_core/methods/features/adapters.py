@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 import torch
@@ -36,6 +36,8 @@ class Adapter:
     The last layer covers the labels in `columns`, ascending; logits have `n_classes` columns. It reads
     features along `axes`.
     """
+
+    UNKEPT: ClassVar = ("network", "axes")  # public, and laid under it again
 
     network: Network
     kind: Kind

@@ -27,6 +27,8 @@ class CosineClassifier:
     share noise.
     """
 
+    KEPT = ("_noises", "_sums", "_released")
+
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         self._epsilons = tuple(dict.fromkeys(cell.epsilon for cell in cells))
         self._seeds = tuple(dict.fromkeys(cell.seed for cell in cells))

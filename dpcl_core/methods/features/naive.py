@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.state import Records
 from dpcl_core.methods.features.trainer import Model, Trainer, Work
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
@@ -23,6 +24,8 @@ class Naive:
     depend on it, and models after it are computed from released weights and other people's data.
     """
 
+    KEPT = ("_models",)
+
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         self._trainer, self._size = Trainer(spec, cells, context), context.task_size
         self._models: dict[int, Model] = {}
@@ -33,6 +36,15 @@ class Naive:
             for seed, task in tasks.items()
         }
         self._models = yield from self._trainer.train_with_progress(works, ledgers)
+
+    @property
+    def kept_records(self) -> Records:
+        """The classes of its models."""
+        return self._trainer.kept_records
+
+    def recall(self, learned: Sequence[Mapping[int, Task]]) -> None:
+        """Lays the networks under the adapters again; it keeps no example."""
+        self._models = {seed: self._trainer.completed(model) for seed, model in self._models.items()}
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """The model's logits, the method's only rule."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.state import Records
 from dpcl_core.methods.features.cards.non_cl import NonClParams
 from dpcl_core.methods.features.trainer import Model, Trainer, Work
 from dpcl_core.privacy.ledger import Ledger
@@ -23,6 +24,8 @@ class NonCl:
     If a model is released after every task, the first task's examples are used in every release, and the ledger composes
     these. If one is released after the last task only, they are used once.
     """
+
+    KEPT = ("_models",)
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         assert isinstance(spec.params, NonClParams)
@@ -39,6 +42,16 @@ class NonCl:
             return
         works = {seed: self._work(seen) for seed, seen in self._seen.items()}
         self._models = yield from self._trainer.train_with_progress(works, ledgers)
+
+    @property
+    def kept_records(self) -> Records:
+        """The classes of its models."""
+        return self._trainer.kept_records
+
+    def recall(self, learned: Sequence[Mapping[int, Task]]) -> None:
+        """Keeps the tasks so far again; lays the networks under the adapters."""
+        self._seen = {seed: [tasks[seed] for tasks in learned] for seed in self._seen}
+        self._models = {seed: self._trainer.completed(model) for seed, model in self._models.items()}
 
     def _work(self, seen: Sequence[Task]) -> Work:
         examples: Examples = joined([task.train for task in seen])

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.state import Records
 from dpcl_core.methods.features.cards.adaptation_params import MEMBER
 from dpcl_core.methods.features.cards.peft_ensemble import EnsembleParams
 from dpcl_core.methods.features.prediction_rules import VoteAccumulator
@@ -21,6 +22,8 @@ from dpcl_core.spec import Cell, RunSpec
 
 class PeftEnsemble:
     """The members of every seed, each trained on one task alone and independently of the others."""
+
+    KEPT = ("_members",)
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         assert isinstance(spec.params, EnsembleParams)
@@ -40,6 +43,15 @@ class PeftEnsemble:
         models = yield from self._trainer.train_with_progress(self._works(tasks), ledgers)
         for seed, model in models.items():
             self._members[seed].append(model)
+
+    @property
+    def kept_records(self) -> Records:
+        """The classes of its models."""
+        return self._trainer.kept_records
+
+    def recall(self, learned: Sequence[Mapping[int, Task]]) -> None:
+        """Lays the networks under the adapters again; it keeps no example. Votes are counted again when they are needed."""
+        self._members = {seed: [self._trainer.completed(one) for one in members] for seed, members in self._members.items()}
 
     def _works(self, tasks: Mapping[int, Task]) -> dict[int, Work]:
         return {seed: Work(task.train, task.prior, (task.index,), self._size) for seed, task in tasks.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
@@ -17,6 +17,7 @@ from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd_cost import event, noise_multiplier
 from dpcl_core.methods.common.dpsgd_plan import Schedule
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.state import Records
 from dpcl_core.methods.features import linear_heads
 from dpcl_core.methods.features.cards.adaptation_params import PeftParams
 from dpcl_core.methods.features.process_pool import Job, ProcessPool, Running, estimate, is_wide
@@ -133,6 +134,23 @@ class Trainer:
                 return cast("dict[int, Model]", ended.value)
             yield Progress("training", done, total, task, text)
 
+    @property
+    def kept_records(self) -> Records:
+        """The classes of models, for checkpoints."""
+        if self._params.adapter == "head":
+            return (linear_heads.Heads,)
+        from dpcl_core.methods.features import adapters  # loads torch, which heads do not need
+
+        return (SideBySide, adapters.Adapter)
+
+    def completed(self, model: Model) -> Model:
+        """A model from a checkpoint, which has no frozen network and no public axes, with both."""
+        if not isinstance(model, SideBySide):
+            return model
+        network = self._frozen()
+        parts = zip(self._epsilons, model.models, strict=True)
+        return SideBySide([replace(one, network=network, axes=self._axes(epsilon)) for epsilon, one in parts])
+
     def released(self, model: Model, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """The cell's own part of its seed's model, by name."""
         arrays = dict(model.released(self._epsilons.index(cell.epsilon)))
@@ -210,19 +228,24 @@ class Trainer:
             return None
         return public_axes.load(backbone, public).first(self._context.n_axes[epsilon])
 
+    def _frozen(self) -> Network:
+        """The network under all adapters, loaded once."""
+        if self._network is None:
+            from dpcl_core.backbones import adaptable  # loads torch, which heads do not need
+
+            self._network = adaptable.load(
+                self._spec.data.backbone, self._context.device, self._spec.data.resolution
+            )
+        return self._network
+
     def _adapters(
         self, works: Mapping[int, Work], spaces: Mapping[int, linear_heads.Spaces]
     ) -> Generator[tuple[int, int], None, dict[int, Model]]:
         """Trains one model after another: each uses all cores."""
-        from dpcl_core.backbones import adaptable  # loads torch, which heads do not need
-        from dpcl_core.methods.features import adapters
+        from dpcl_core.methods.features import adapters  # loads torch, which heads do not need
 
-        params, n_labels = self._params, self._context.n_labels
+        params, n_labels, network = self._params, self._context.n_labels, self._frozen()
         assert params.adapter != "head"
-        if self._network is None:
-            self._network = adaptable.load(
-                self._spec.data.backbone, self._context.device, self._spec.data.resolution
-            )
         models: dict[int, Model] = {}
         total = sum(self._plan(work).n_steps for work in works.values()) * len(self._epsilons)
         before = 0
@@ -233,7 +256,7 @@ class Trainer:
                     start = work.start.models[place]
                 else:
                     start = adapters.fresh(
-                        self._network, params.adapter, params.lora_rank, space, n_labels, seed, self._axes(epsilon)
+                        network, params.adapter, params.lora_rank, space, n_labels, seed, self._axes(epsilon)
                     )
                 steps = adapters.trained(
                     start,

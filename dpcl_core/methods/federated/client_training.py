@@ -40,6 +40,8 @@ def participation(params: RoundParams, spec: RunSpec, cell: Cell) -> Batches:
 class RoundHead:
     """One cell's head. `noise_multiplier` 0: updates are neither clipped nor noised, and the ledger records this."""
 
+    KEPT = ("_weights", "_participation", "_noise")
+
     def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext, noise_multiplier: float) -> None:
         params = spec.params
         assert isinstance(params, RoundParams)

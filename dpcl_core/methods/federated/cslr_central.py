@@ -44,6 +44,8 @@ def noises(params: CslrCentralParams, horizon: Horizon, epsilon: float) -> Noise
 class CslrCentral:
     """One cell's mixtures and head."""
 
+    KEPT = ("_seen", "_releases", "_head")
+
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         params = spec.params
         assert isinstance(params, CslrCentralParams)

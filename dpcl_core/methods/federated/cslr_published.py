@@ -67,6 +67,8 @@ class _CurrentTask:
 class CslrPublished:
     """One cell's mixtures, one part a task, and its head."""
 
+    KEPT, kept_records = ("_seen", "_head", "_parts", "_noise"), (Replay,)
+
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         params = spec.params
         assert isinstance(params, CslrPublishedParams)

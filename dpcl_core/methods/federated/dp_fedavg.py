@@ -22,6 +22,8 @@ from dpcl_core.spec import Cell, RunSpec
 class DpFedAvg:
     """One model, trained on task after task."""
 
+    KEPT = ("_seen", "_head")
+
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         params = spec.params
         assert isinstance(params, DpFedAvgParams)

@@ -35,6 +35,8 @@ from dpcl_core.spec import Cell, RunSpec
 class FedCilDp:
     """One cell's generator and classifier. Keeps the noised generator of the last task to replay from."""
 
+    KEPT = ("_seen", "_generator", "_classifier", "_earlier", "_participation", "_noise")
+
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         params = spec.params
         assert isinstance(params, FedCilDpParams)

@@ -32,6 +32,8 @@ _TEMPERATURE = 0.1  # of cosines in the cross-entropy
 class FedTaLite:
     """One cell: keys, prototypes and tail anchors of the classes so far, each [C, d]."""
 
+    KEPT = ("_seen", "_participation", "_keys", "_prototypes", "_anchors", "_labels")
+
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         params = spec.params
         assert isinstance(params, FedTaLiteParams)

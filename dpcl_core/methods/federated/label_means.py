@@ -23,6 +23,8 @@ _FAR = -1e6  # score of labels without a release so far: below all others, and t
 class LabelMeans:
     """The budgets of one seed. Keeps only released means."""
 
+    KEPT = ("_seen", "_releases")
+
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         self._cells, self._seed, self._n_classes = tuple(cells), cells[0].seed, context.n_classes
         self._seen = SeenLabels(spec, context)

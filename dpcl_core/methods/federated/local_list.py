@@ -32,6 +32,7 @@ from dpcl_core.spec import Cell, RunSpec
 class LocalList(ServerHeadLearner):
     """The server receives every client's noisy list, one per task and budget."""
 
+    KEPT, kept_records = (*ServerHeadLearner.KEPT, "_noises", "_parts", "_received"), (Replay, Lists)
     received = "lists"
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:

@@ -32,6 +32,8 @@ class ReleaseSchedule:
     the budget. `public`: the method's public embeddings.
     """
 
+    KEPT, kept_records = ("_noises", "_latest", "parts"), (Replay,)
+
     def __init__(
         self,
         spec: RunSpec,

@@ -71,7 +71,7 @@ def joined(parts: Sequence[Replay]) -> Replay:
     covariances = parts[0].covariances
     if covariances.ndim == 3:
         covariances = np.concatenate([part.covariances for part in parts])
-    elif any(part.covariances is not covariances for part in parts):
+    elif not all(part.covariances is covariances or np.array_equal(part.covariances, covariances) for part in parts):
         covariances = np.concatenate([np.repeat(part.covariances[None], len(part.weights), axis=0) for part in parts])
     return Replay(
         np.concatenate([part.weights / part.weights.sum() for part in parts]) / len(parts),

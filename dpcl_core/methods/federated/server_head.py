@@ -30,6 +30,7 @@ class ServerHeadLearner(ABC):
     One head per budget, retrained from the same initial weights after every task. `received`: what the server trains on.
     """
 
+    KEPT: ClassVar[tuple[str, ...]] = ("_seen", "_releases", "_weights")
     received: ClassVar[str]
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:

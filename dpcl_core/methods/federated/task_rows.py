@@ -45,6 +45,8 @@ def clients_of_this_task(chosen: NDArray[np.int64], rows: TaskRows, context: Pub
 class SeenLabels:
     """The labels of the tasks so far, all public. Under "prior-const" every public label competes from the start."""
 
+    KEPT = ("_labels", "_n_learned", "_by_task")
+
     def __init__(self, spec: RunSpec, context: PublicContext) -> None:
         self._spec, self._context = spec, context
         self._labels: set[int] = set()

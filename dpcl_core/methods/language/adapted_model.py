@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -32,6 +33,8 @@ from dpcl_core.spec import Cell, RunSpec
 
 class AdaptedModel:
     """One cell's adapted model with its tokenizer and sources of randomness. Keeps no text, only noisy copies."""
+
+    KEPT: ClassVar[tuple[str, ...]] = ("net", "forks")  # the next task has noisy copies of its own
 
     def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext) -> None:
         assert isinstance(spec.params, LanguageParams)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import dp_accounting as dp
 import numpy as np
@@ -18,6 +18,7 @@ from dpcl_core.methods.language import baseline_costs
 from dpcl_core.methods.language.adapted_model import AdaptedModel
 from dpcl_core.methods.language.cards.lm_params import BaselineParams
 from dpcl_core.methods.language.gradients import Gradients, batch_of
+from dpcl_core.methods.language.prompts import Prompted
 from dpcl_core.methods.language.scoring import planes
 from dpcl_core.methods.language.training import Descent, Penalty, progress_of
 from dpcl_core.methods.language.training_inputs import TrainingInputs
@@ -32,6 +33,7 @@ GradientFn = Callable[[Rows], list[Tensor]]  # indices of a step's texts -> mean
 class Baseline(AdaptedModel):
     """Sequential fine-tuning, and the base of all other baselines: trains the same adapters on one task after another."""
 
+    KEPT, kept_records = (*AdaptedModel.KEPT, "_places", "_noisy"), (TrainingInputs, Prompted)
     params: BaselineParams
 
     def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext) -> None:
@@ -41,6 +43,8 @@ class Baseline(AdaptedModel):
         none = baseline_costs.Noises(0.0)
         self.noises = none if self.is_local else baseline_costs.noises(self.params, self.plan, cell.epsilon)
         self._copy_noise = baseline_costs.copy_noise(self.params, self.plan, cell.epsilon)
+        self.kept: list[TrainingInputs] = []  # texts of finished tasks, for methods that keep some
+        self._places: list[Rows] = []  # of these texts in their tasks
         self.clip_norm = self.params.clip_norm if self.noises.steps > 0 else math.inf
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
@@ -74,8 +78,7 @@ class Baseline(AdaptedModel):
         else:
             for charge in baseline_costs.charges(self.params, self.plan, self.noises, task.index):
                 ledger.spend(charge.event, task=task.index, what=charge.what, people_of=charge.people_of)
-        examples = self.training_examples(task)
-        return TrainingInputs(self.prompted(planes(examples), examples.labels, task.name))
+        return self._texts(task)
 
     def public_texts(self, task: Task) -> TrainingInputs:
         """Public texts with the task's prompt and an arbitrary label."""
@@ -138,6 +141,32 @@ class Baseline(AdaptedModel):
         n_texts = self.plan.task_size * (self.plan.n_tasks if self.plan.trains_once else 1)
         return self.plan.sample_rate * n_texts
 
-    def replay_buffer(self, inputs: TrainingInputs, rate: float, task: Task) -> TrainingInputs:
-        """Replay buffer: keeps each text by an independent Bernoulli draw that does not depend on any text's content."""
-        return inputs.take(self.bernoulli_sampler(min(1.0, rate), f"kept of task {task.index}").draw(len(inputs)))
+    def keep(self, inputs: TrainingInputs, places: Rows) -> None:
+        """Keeps the texts at these places."""
+        self.kept.append(inputs.take(places))
+        self._places.append(places)
+
+    def keep_some(self, inputs: TrainingInputs, rate: float, task: Task) -> None:
+        """Keeps each text by an independent Bernoulli draw that does not depend on any text's content."""
+        self.keep(inputs, self.bernoulli_sampler(min(1.0, rate), f"kept of task {task.index}").draw(len(inputs)))
+
+    @property
+    def _noisy(self) -> list[TrainingInputs]:
+        """Kept noisy copies, which must not be drawn again; of other texts a checkpoint has only the places."""
+        return [one for one in self.kept if one.copies is not None]
+
+    @_noisy.setter
+    def _noisy(self, copies: list[TrainingInputs]) -> None:
+        self.kept = copies
+
+    def recall(self, learned: Sequence[Task]) -> None:
+        """Reads the kept texts of these tasks again, at their places."""
+        if self.kept:
+            return  # noisy copies
+        for task, places in zip(learned, self._places, strict=False):  # none, for methods that keep none
+            self.kept.append(self._texts(task).take(places))
+
+    def _texts(self, task: Task) -> TrainingInputs:
+        """The task's training texts as they are."""
+        examples = self.training_examples(task)
+        return TrainingInputs(self.prompted(planes(examples), examples.labels, task.name))

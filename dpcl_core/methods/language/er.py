@@ -12,13 +12,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from dpcl_core.events import Progress
-from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.language.baseline import Baseline, Rows
 from dpcl_core.methods.language.cards.lm_params import ErParams
-from dpcl_core.methods.language.training_inputs import TrainingInputs, joined
+from dpcl_core.methods.language.training_inputs import joined
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell, RunSpec
 
 
 class Er(Baseline):
@@ -26,28 +24,24 @@ class Er(Baseline):
 
     params: ErParams
 
-    def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext) -> None:
-        super().__init__(spec, cell, context)
-        self._kept: list[TrainingInputs] = []
-
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
         inputs = self.open_task(task, ledger)
-        texts, draw_replayed = joined([inputs, *self._kept]), self._replay_sampler(task)
+        texts, draw_replayed = joined([inputs, *self.kept]), self._replay_sampler(task)
         gradient_fn = self.gradient_fn(texts, self._expected(), f"task {task.index}")
         own = self.batches(inputs, task)
         yield from self._train(task, gradient_fn, (np.concatenate([rows, len(inputs) + draw_replayed()]) for rows in own))
-        self._kept.append(self.replay_buffer(inputs, self.params.buffer_share, task))
+        self.keep_some(inputs, self.params.buffer_share, task)
 
     def _rate(self) -> float:
-        return self.params.replay_rate(len(self._kept), self.context.task_size) if self._kept else 0.0
+        return self.params.replay_rate(len(self.kept), self.context.task_size) if self.kept else 0.0
 
     def _expected(self) -> float:
         """Expected number of texts in a step: public, computed from nominal sizes."""
-        return self.expected_batch + self._rate() * len(self._kept) * self.params.kept(self.context.task_size)
+        return self.expected_batch + self._rate() * len(self.kept) * self.params.kept(self.context.task_size)
 
     def _replay_sampler(self, task: Task) -> Callable[[], Rows]:
         """A function that draws the indices of the kept texts for one step."""
-        n_kept, size, purpose = sum(map(len, self._kept)), self.params.replay_size, f"replay in task {task.index}"
+        n_kept, size, purpose = sum(map(len, self.kept)), self.params.replay_size, f"replay in task {task.index}"
         if self.is_local:
             order = self.order(purpose)
             return lambda: order.choice(n_kept, min(size, n_kept), replace=False)

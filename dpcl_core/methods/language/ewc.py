@@ -29,6 +29,8 @@ from dpcl_core.spec import Cell, RunSpec
 class Consolidation:
     """EWC's anchor and importance for every weight. Reads parameters only."""
 
+    KEPT = ("importance", "_anchor")
+
     def __init__(self, parameters: Sequence[Tensor], strength: float) -> None:
         self._parameters, self._strength = list(parameters), strength
         self.importance = [torch.zeros_like(parameter) for parameter in self._parameters]
@@ -50,6 +52,7 @@ class Consolidation:
 class Ewc(Baseline):
     """One cell's model and its EWC penalty. Keeps no text."""
 
+    KEPT = (*Baseline.KEPT, "_held")
     params: EwcParams
 
     def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext) -> None:

@@ -22,6 +22,8 @@ from dpcl_core.methods.language.prompts import Answer
 class Forks:
     """The forks of all tasks so far. Fork 0 stands for a token without alternative."""
 
+    KEPT = ("_following", "_prior", "_answers")
+
     def __init__(self) -> None:
         self._following: list[list[int]] = [[]]
         self._prior: list[NDArray[np.float64]] = [np.zeros(0)]

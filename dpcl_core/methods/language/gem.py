@@ -31,18 +31,17 @@ class Gem(Baseline):
     def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext) -> None:
         super().__init__(spec, cell, context)
         self._n_kept = self.params.kept(context.task_size)
-        self._kept: list[TrainingInputs] = []
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
         inputs = self.open_task(task, ledger)
         gradient_fn = self.task_gradient_fn(inputs, task)
-        references = [self._reference(kept, past, task) for past, kept in enumerate(self._kept)]
+        references = [self._reference(kept, past, task) for past, kept in enumerate(self.kept)]
 
         def projected(rows: Rows) -> list[Tensor]:
             return projected_gradient(gradient_fn(rows), [reference() for reference in references], self.params.margin)
 
         yield from self._train(task, projected, self.batches(inputs, task))
-        self._kept.append(self.replay_buffer(inputs, self._n_kept / self.context.task_size, task))
+        self.keep_some(inputs, self._n_kept / self.context.task_size, task)
 
     def _reference(self, kept: TrainingInputs, past: int, task: Task) -> Callable[[], list[Tensor]]:
         """A function that gives the gradient on all kept texts of a past task."""

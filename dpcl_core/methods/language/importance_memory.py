@@ -23,6 +23,8 @@ from dpcl_core.methods.language.sensitivity import penalty_strength
 class Memory:
     """Omega-bar of every adapter, and the products B A after the last task. Reads parameters only."""
 
+    KEPT = ("_totals", "_n_tasks", "_strength", "_snapshots", "_current_norms")
+
     def __init__(self, net: Adapted, lowest: float, highest: float) -> None:
         self._net, self._lowest, self._highest = net, lowest, highest
         self._totals = torch.zeros(len(net.pairs()), dtype=torch.float64)

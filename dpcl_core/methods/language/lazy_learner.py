@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 import dp_accounting as dp
 import numpy as np
@@ -60,11 +60,22 @@ class Model(Protocol):
         ...
 
 
+@runtime_checkable
+class Recalling(Protocol):
+    """A model that keeps texts."""
+
+    def recall(self, learned: Sequence[Task]) -> None:
+        """Reads again the texts that it had kept of these tasks."""
+        ...
+
+
 class LazyLearner:
     """Scores the tokens of each task if there is a scorer, lets the model learn it and reports.
 
     Loads torch with the first task, after the first report on its texts.
     """
+
+    KEPT = ("_scorer", "_model", "_learned", "_waits")
 
     def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext, scorer: Scorer | None = None) -> None:
         assert isinstance(spec.params, LanguageParams)
@@ -103,6 +114,18 @@ class LazyLearner:
         self._reports.remember(task)
         if not self._waits:
             yield from self._reports.after(task, self._model.net, score2)
+
+    def reopen(self) -> None:
+        """Opens the model."""
+        self._model = self._open_model()
+
+    def recall(self, learned: Sequence[Mapping[int, Task]]) -> None:
+        """Reads again the texts that are kept of the tasks so far: by the model, and by the reports."""
+        tasks = [of_seeds[self._cell.seed] for of_seeds in learned]
+        if isinstance(self._model, Recalling):
+            self._model.recall(tasks)
+        for task in tasks:
+            self._reports.remember(task)
 
     def _open_model(self) -> Model:
         module, name = MODELS[self._spec.method]

@@ -26,6 +26,8 @@ from dpcl_core.spec import Cell, RunSpec
 class WithEarlier(nn.Module):
     """A frozen layer plus the frozen pairs of earlier tasks: W x + scale (sum of B_i A_i) x. No part of it is trained."""
 
+    KEPT = ("pairs",)
+
     def __init__(self, layer: nn.Module, scale: float) -> None:
         super().__init__()
         self.layer, self.scale = layer, scale
@@ -46,6 +48,8 @@ class WithEarlier(nn.Module):
 
 class Stack:
     """The adapters of a network: the pair in training, and the frozen pairs of earlier tasks beneath it."""
+
+    KEPT = ("frozen",)
 
     def __init__(self, net: Adapted) -> None:
         self._net = net
@@ -75,6 +79,7 @@ class Stack:
 class Olora(Baseline):
     """One cell's model, with the adapters of every task."""
 
+    KEPT = (*Baseline.KEPT, "_stack")
     params: OloraParams
 
     def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext) -> None:

@@ -33,6 +33,7 @@ from dpcl_core.spec import Cell, RunSpec
 class Sculpted(AdaptedModel):
     """One cell's model with PeCL's memory penalty; base of PeCL as published and repaired. Keeps no text."""
 
+    KEPT = (*AdaptedModel.KEPT, "_memory")
     params: SculptingParams
 
     def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext, scorer: Scorer) -> None:

@@ -22,6 +22,8 @@ Planes = NDArray[np.int32]
 class Scorer:
     """Score2 of the task being learned, and token scores from it. `printed`: keeps negative scores, as published."""
 
+    KEPT = ("_counts",)
+
     def __init__(self, params: SculptingParams, scope: Scope, backbone: str, *, printed: bool) -> None:
         self._params, self._scope, self._backbone, self._printed = params, scope, backbone, printed
         self._size = tokenizer.load(backbone).size

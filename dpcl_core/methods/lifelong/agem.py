@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 import dp_accounting as dp
 import numpy as np
@@ -41,6 +42,7 @@ class Agem:
     per task, the classes of the example's own task. Examples of other classes are dropped.
     """
 
+    KEPT: ClassVar[tuple[str, ...]] = ("_net", "_space", "_lists")
     _title, _unbounded = "A-GEM", "without noise"  # method and reason for the missing bound, for ledger entries
     _largest_weight = LARGEST_WEIGHT
 
@@ -71,9 +73,15 @@ class Agem:
         steps = descend(parameters, batches, self._memory, self._gradients, n_steps, params, draws, self._largest_weight)
         for done in steps:
             yield Progress("training", done, n_steps, task.index, f"steps of {self._title}")
-        stored = batches[picked(params, len(batches), generator(seed, f"stored batch of task {task.index}"))]
-        # A copy: a view would keep the task's whole tensor in memory.
-        self._memory.append(replace(stored, inputs=stored.inputs.clone(), targets=stored.targets.clone()))
+        self._store(task, batches)
+
+    def recall(self, learned: Sequence[Mapping[int, Task]]) -> None:
+        """Reads the stored batches again: public coins alone choose them."""
+        seen: set[int] = set()
+        for tasks, labels in zip(learned, self._lists, strict=True):
+            task, seen = tasks[self._cell.seed], {*seen, *labels}
+            per_task = self._params.head == "per-task"
+            self._store(task, self._batches(task, labels if per_task else tuple(sorted(seen))))
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """The network's logits, the only prediction rule; -inf for classes that do not compete."""
@@ -114,6 +122,12 @@ class Agem:
         targets = torch.split(torch.from_numpy(np.searchsorted(competing, used.labels)).to(device), size)
         columns = torch.tensor(competing, device=device)
         return [Batch(x, y, columns) for x, y in zip(inputs, targets, strict=True)]
+
+    def _store(self, task: Task, batches: Sequence[Batch]) -> None:
+        place = picked(self._params, len(batches), generator(self._cell.seed, f"stored batch of task {task.index}"))
+        stored = batches[place]
+        # A copy: a view would keep the task's whole tensor in memory.
+        self._memory.append(replace(stored, inputs=stored.inputs.clone(), targets=stored.targets.clone()))
 
     def _size(self, n: int) -> int:
         """Examples in each batch of a task that has n of them."""

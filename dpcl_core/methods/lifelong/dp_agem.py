@@ -62,6 +62,8 @@ def schedule(params: DpAgemParams, task_size: float, *, is_replay: bool = False)
 class Model:
     """One cell's network, its kept samples, and the public schedule of their replays."""
 
+    KEPT = ("_net", "_released", "_places")
+
     def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext) -> None:
         assert isinstance(spec.params, DpAgemParams)
         assert context.form is not None
@@ -74,6 +76,7 @@ class Model:
         is_clipped = self._noises.first > 0
         self._gradients = Gradients(self._net, self._params.clip_norm if is_clipped else math.inf)
         self._samples: list[tuple[Examples, tuple[int, ...]]] = []  # each finished task's kept sample and labels
+        self._places: list[NDArray[np.int64]] = []  # of each kept sample among the task's examples of competing classes
         self._released: tuple[int, ...] = ()  # labels of all lists so far
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[int]:
@@ -81,7 +84,7 @@ class Model:
         labels = self._own_labels(task)
         self._released = tuple(sorted({*self._released, *labels}))
         competing = self._competing(labels)
-        train = task.train.take(np.flatnonzero(in_label_space(task.train.labels, competing)))
+        train = _of_classes(task, competing)
         turns = self._turns[task.index]
         self._account(task.index, turns, ledger)
         current = self._source(train, competing, task.index, None)
@@ -168,12 +171,28 @@ class Model:
     def _keep(self, train: Examples, labels: tuple[int, ...], task: int) -> None:
         """Keeps every example by an independent coin: the expected number is fixed, the actual number is not."""
         rate = min(1.0, self._params.memory_size / self._context.task_size)
-        chosen = self._coins(rate, f"kept of task {task}").draw(len(train))
-        self._samples.append((train.take(chosen), labels))
+        self._places.append(self._coins(rate, f"kept of task {task}").draw(len(train)))
+        self._samples.append((train.take(self._places[-1]), labels))
+
+    def recall(self, learned: Sequence[Task]) -> None:
+        """Reads the kept samples of these tasks again, at their places."""
+        seen: tuple[int, ...] = ()
+        for task, places in zip(learned, self._places, strict=True):
+            labels = self._own_labels(task)
+            seen = tuple(sorted({*seen, *labels}))
+            train = _of_classes(task, labels if self._params.head == "per-task" else seen)
+            self._samples.append((train.take(places), labels))
+
+
+def _of_classes(task: Task, classes: Sequence[int]) -> Examples:
+    """The task's training examples of these classes."""
+    return task.train.take(np.flatnonzero(in_label_space(task.train.labels, classes)))
 
 
 class DpAgem:
     """One independent model per cell. Keeps a sample of every finished task."""
+
+    KEPT = ("_models",)
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         assert isinstance(spec.params, DpAgemParams)
@@ -187,6 +206,11 @@ class DpAgem:
             for step in model.learn(task, ledgers[cell]):
                 done = before * self._n_steps + step
                 yield Progress("training", done, total, task.index, f"noisy steps on {task.name}")
+
+    def recall(self, learned: Sequence[Mapping[int, Task]]) -> None:
+        """Reads the kept samples again."""
+        for cell, model in self._models.items():
+            model.recall([tasks[cell.seed] for tasks in learned])
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """The network's logits, the only prediction rule."""

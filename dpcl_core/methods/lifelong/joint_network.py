@@ -29,6 +29,8 @@ class JointNetwork:
     Examples of other classes are dropped.
     """
 
+    KEPT = ("_lists",)  # the network exists only after the last task
+
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         assert isinstance(spec.params, JointNetworkParams)
         assert context.form is not None
@@ -41,7 +43,7 @@ class JointNetwork:
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
         task, ledger = tasks[self._cell.seed], ledgers[self._cell]
         labels = label_space(self._labels, task.prior, self._context.public, task.train.labels, [ledger], task=task.index)
-        self._waiting.append(task.train.take(np.flatnonzero(in_label_space(task.train.labels, labels))))
+        self._waiting.append(_of_labels(task, labels))
         self._lists.append(labels)
         if len(self._waiting) < self._context.n_tasks:
             return
@@ -52,6 +54,11 @@ class JointNetwork:
         examples = joined(self._waiting)
         self._waiting.clear()
         yield from self._train(examples, of_task, task.index)
+
+    def recall(self, learned: Sequence[Mapping[int, Task]]) -> None:
+        """Reads the examples of the tasks so far again."""
+        for tasks, labels in zip(learned, self._lists, strict=True):
+            self._waiting.append(_of_labels(tasks[self._cell.seed], labels))
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """The network's logits, the only prediction rule; -inf for classes that do not compete. Nothing before it exists."""
@@ -104,6 +111,10 @@ class JointNetwork:
     def _fresh(self) -> nets.Network:
         name, n_classes, seed = self._params.network, self._context.n_classes, self._cell.seed
         return nets.build(self._form, n_classes, seed) if name == "lifelong" else sensor_nets.build(name, n_classes, seed)
+
+
+def _of_labels(task: Task, labels: Sequence[int]) -> Examples:
+    return task.train.take(np.flatnonzero(in_label_space(task.train.labels, labels)))
 
 
 def _batches(n: int, size: int, draws: np.random.Generator) -> Iterator[NDArray[np.int64]]:

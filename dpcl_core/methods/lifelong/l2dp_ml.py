@@ -40,6 +40,7 @@ _OFFSET = "offset"  # released beside the network's weights
 class L2dpMl(Agem):
     """One network for one seed, with three noise draws. Batches and memory hold perturbed inputs x̄ = x + χ1/λ, float64."""
 
+    KEPT, kept_records = (*Agem.KEPT, "_draws", "_statistics"), (encoder.Draws, encoder.Statistics)
     _title, _unbounded = "L2DP-ML", "under one noise for all records, which subtracting two of them removes"
     _largest_weight = float(np.finfo(np.float32).max)  # without a norm cap noise alone makes weights this large
 

@@ -23,6 +23,8 @@ _STEPS_PER_PROGRESS = 50
 class LinearReadout:
     """Classifiers of all budgets and seeds of a run. Holds released sums and public facts, no examples."""
 
+    KEPT = ("_noises", "_sums", "_weights", "_memory", "_lists")
+    kept_records = (Coefficients, quadratic.Memory, quadratic.Quadratic)
     params: CoefficientParams
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext, purpose: str, n_features: int) -> None:

@@ -218,6 +218,7 @@ def _buttons(run: Run, result: Result) -> None:
     def again() -> None:
         st.session_state["show-run"] = retry(run.id)
 
+    resume_button(run, "resume")
     if run.readable_spec is not None:
         st.button("Retry" if run.status != "finished" else "Run again", key="retry", on_click=attempt(again))
     if run.status == "finished":
@@ -244,6 +245,24 @@ def stop(run_id: str) -> None:
     status = state.store().status(run_id)
     if status not in ("stopping", "cancelled"):
         raise BadInput("run", run_id, f"had {_ENDED[status]} before Stop reached it; its results are kept")
+
+
+def resume_button(run: Run, key: str, on_click: Callable[[], None] | None = None) -> None:
+    """Draws Resume for a run that ended before its time, where it can go on."""
+    from dpcl_core.runs import resumption
+
+    if run.status not in ("lost", "cancelled", "failed") or resumption.way_back(state.store(), run.id) is not None:
+        return
+    click = on_click or attempt(lambda: resume(run.id))
+    st.button("Resume", key=key, on_click=click, help="Goes on after the last task that it had learned.")
+
+
+def resume(run_id: str) -> None:
+    """Puts a run back into the queue. Raises BadInput where it cannot be resumed."""
+    from dpcl_core.runs import resumption
+
+    resumption.resume(state.store(), run_id)
+    state.executor().submit(run_id)
 
 
 def retry(run_id: str) -> str:

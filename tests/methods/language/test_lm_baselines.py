@@ -233,7 +233,9 @@ def test_kept_texts_are_chosen_by_coins_of_their_own() -> None:
     model = Er(spec("lm-er", math.inf), Cell(math.inf, 0), known())
     many = model.open_task(task(0, 4000), Ledger(1e-3, "add-remove", "once"))
     fewer = many.take(np.arange(3999))
-    kept = [model.replay_buffer(inputs, 0.1, task(0)) for inputs in (many, fewer)]
+    for inputs in (many, fewer):
+        model.keep_some(inputs, 0.1, task(0))
+    kept = model.kept
     assert len(kept[0]) == pytest.approx(400, abs=5 * math.sqrt(4000 * 0.09))
     np.testing.assert_array_equal(kept[0].texts.ids[: len(kept[1])], kept[1].texts.ids)
     assert len(kept[0]) - len(kept[1]) in (0, 1)

@@ -1,0 +1,259 @@
+"""One learner on all tasks: trains, evaluates, saves a checkpoint after every task, and finishes the learner's cells."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from hashlib import sha256
+
+import numpy as np
+from safetensors import numpy as safetensors
+
+from dpcl_core import __version__, metrics
+from dpcl_core.attacks import catalog as attacks
+from dpcl_core.backbones import axes as public_axes
+from dpcl_core.backbones import catalog as backbones
+from dpcl_core.backbones import extractor
+from dpcl_core.checkpoints import Checkpoint, Keep, Nowhere, is_public
+from dpcl_core.data import catalog as datasets
+from dpcl_core.errors import BadInput
+from dpcl_core.events import AuditNote, CellFinished, Event, Fact, JsonValue, TaskLearned
+from dpcl_core.explorers.catalog import Observer
+from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.common import classifier, state
+from dpcl_core.methods.common.evaluation import evaluated, untrained
+from dpcl_core.methods.common.learner import Learner, Prefetching, PublicContext, Surveying
+from dpcl_core.privacy import ledger_state
+from dpcl_core.privacy.joint_release import joint_release
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.statement import guarantee
+from dpcl_core.privacy.written import written
+from dpcl_core.scenarios.stream import Task, TaskStream
+from dpcl_core.spec import Cell, RunSpec
+
+_AUDIT_TRIALS = 1000  # releases per side at the end of a run: can prove epsilon up to 5.6, in well under a second
+_LARGEST = 1 << 29  # bytes of a checkpoint's arrays; a value of SQLite has at most 10^9
+_NO_WAY_BACK = "cannot be resumed: {why}; Retry starts it from the beginning, as a new run with a budget of its own"
+
+
+@dataclass(slots=True)
+class _Standing:
+    """Where a group of cells stands between two tasks, beside its learner."""
+
+    ledgers: Mapping[Cell, Ledger]
+    matrices: Mapping[Cell, list[tuple[float | None, ...]]]
+    seconds: float = 0.0  # of the processes before this one
+
+
+@dataclass
+class Group:
+    """The cells of one learner. `asked`: the run as it was asked for; `place`: of the group among the run's."""
+
+    asked: RunSpec
+    spec: RunSpec
+    cells: Sequence[Cell]
+    streams: Mapping[int, TaskStream]
+    context: PublicContext
+    place: int = 0
+    keep: Keep = field(default_factory=Nowhere)
+
+    def __post_init__(self) -> None:
+        self._started = time.perf_counter()
+        self._seeds = tuple(dict.fromkeys(cell.seed for cell in self.cells))
+        self._rounds: list[Mapping[int, Task]] = [
+            {seed: self.streams[seed].tasks[step] for seed in self._seeds} for step in range(self.context.n_tasks)
+        ]
+
+    def events(self) -> Iterator[Event]:
+        """The events of all tasks, and of the cells' ends. Those of tasks with a checkpoint are passed on from there.
+
+        Nothing of a task leaves before its checkpoint is saved, but what is public: see `dpcl_core.checkpoints`. Raises
+        BadInput where the newest checkpoint has no way back.
+        """
+        kept = self.keep.of(self.place)
+        for checkpoint in kept:
+            yield from checkpoint.events
+        if kept and kept[-1].task == self.context.n_tasks - 1:
+            return
+        cells, rounds = self.cells, self._rounds
+        standing = _Standing(self._ledgers(), {cell: [] for cell in cells})
+        learner = methods.maker(self.spec.method)(self.spec, cells, self.context)
+        observer = Observer(self.spec, cells, self.context)
+        baselines = self._baselines(learner)
+        if kept:
+            self._go_on(kept[-1], learner, observer, standing)
+        elif isinstance(learner, Surveying):
+            learner.survey({seed: self.streams[seed].tasks for seed in self._seeds}, standing.ledgers)
+        for step in range(len(kept), len(rounds)):
+            if isinstance(learner, Prefetching):
+                learner.prefetch(rounds[step : step + 2])
+            held: list[Event] = []
+            for event in observer.events(learner.learn(rounds[step], standing.ledgers)):
+                if is_public(event):
+                    yield event
+                else:
+                    held.append(event)
+            held += self._learned(learner, step, standing)
+            is_last = step == len(rounds) - 1
+            if is_last:
+                held += self._finished(standing, baselines)
+            document, arrays = (None, None) if is_last else self._state(learner, observer, standing)
+            self.keep.save(Checkpoint(self.place, step, tuple(held), document, arrays))
+            yield from held
+
+    def _ledgers(self) -> dict[Cell, Ledger]:
+        privacy, rows = self.asked.privacy, rows_per_unit(self.spec)
+        return {
+            cell: Ledger(privacy.delta, privacy.adjacency, self.streams[cell.seed].recurrence, rows_per_unit=rows)
+            for cell in self.cells
+        }
+
+    def _learned(self, learner: Learner, step: int, standing: _Standing) -> Iterator[Event]:
+        """Evaluates every cell after a task; keeps its classifier."""
+        reads = self._reads
+        for seed in self._seeds:
+            matching = [cell for cell in self.cells if cell.seed == seed]
+            results = evaluated(learner, seed, self.streams[seed], step, len(matching))
+            for cell, result in zip(matching, results, strict=True):
+                standing.matrices[cell].append((*result.by_task, result.ahead))
+                spent = standing.ledgers[cell].epsilon()
+                yield TaskLearned(cell, step, result.by_task, result.pooled, spent, result.by_rule, result.ahead)
+                kept = classifier.kept(learner, cell, step, self.context, reads, self.spec.n_cells)
+                yield from () if kept is None else (kept,)
+
+    def _finished(self, standing: _Standing, baselines: Mapping[Cell, tuple[float | None, ...]]) -> Iterator[CellFinished]:
+        spec, asked, cells, context, ledgers = self.spec, self.asked, self.cells, self.context, standing.ledgers
+        rows, names = rows_per_unit(spec), dict(zip(spec.cells(), asked.cells(), strict=True))
+        seconds = coarse((standing.seconds + time.perf_counter() - self._started) / len(cells))
+        all_models = joint_release(ledgers) if 1 < len(cells) == len(list(spec.cells())) else None
+        audits = _audits(spec) if methods.card(spec.method).guarantee == "nominal" else {}
+        for cell in cells:
+            stream = self.streams[cell.seed]
+            yield CellFinished(
+                cell,
+                metrics.summary(standing.matrices[cell], baselines.get(cell)),
+                guarantee(
+                    ledgers[cell],
+                    asked,
+                    names[cell],
+                    unit=_unit(spec, stream),
+                    n_people=context.n_people // rows if context.n_users is None else context.n_users,
+                    n_tasks=context.n_tasks,
+                    assumed=(*stream.assumed, *methods.card(spec.method).assumes),
+                    limits=datasets.card(spec.data.dataset).limits,
+                    together=all_models,
+                    audit=audits.get(cell.epsilon),
+                    notes=methods.card(spec.method).notes(spec.params),
+                    layer=methods.layer(asked),
+                ),
+                seconds,
+                written(ledgers[cell]),
+                baselines.get(cell, ()),
+            )
+
+    def _baselines(self, learner: Learner) -> dict[Cell, tuple[float | None, ...]]:
+        """Accuracy of untrained models on every task, by cell, in streams that look ahead."""
+        baselines: dict[Cell, tuple[float | None, ...]] = {}
+        for seed in self._seeds:
+            cells_of_seed = [cell for cell in self.cells if cell.seed == seed]
+            if self.streams[seed].looks_ahead:
+                results = untrained(learner, seed, self.streams[seed], len(cells_of_seed))
+                baselines |= zip(cells_of_seed, results, strict=True)
+        return baselines
+
+    @cached_property
+    def _reads(self) -> dict[str, Fact]:
+        """How an example becomes the learner's input: public facts that a kept classifier is used with."""
+        spec, form, network = self.spec, self.context.form, backbones.card(self.spec.data.backbone)
+        # An adapter has its axes among its arrays.
+        is_along = bool(self.context.n_axes) and spec.params.inputs == "features"
+        public = public_axes.public_part(network, spec.data.dataset) if is_along else None
+        return {
+            "inputs": spec.params.inputs,
+            "network": network.name,
+            "network_identity": extractor.identity(network.name, self.context.device, spec.data.resolution),
+            "resolution": spec.data.resolution,
+            "n_inputs": self.context.n_inputs,
+            "is_tagged": self.streams[self._seeds[0]].metric == "entity-f1",
+            **({} if public is None else {"axes": public}),
+            **({} if form is None else asdict(form)),
+        }
+
+    # Checkpoints
+
+    def _state(self, learner: Learner, observer: Observer, standing: _Standing) -> tuple[str | None, bytes | None]:
+        """The state to go on from after a task; nothing for a learner that cannot be kept, or is too large to be."""
+        if not isinstance(learner, state.Durable):
+            return None, None
+        parts, arrays = state.saved({"learner": learner, "observer": observer})
+        if sum(array.nbytes for array in arrays.values()) > _LARGEST:
+            return None, None
+        document: dict[str, JsonValue] = {
+            "program": __version__,
+            "data": self._data_digest,
+            "parts": parts,
+            "ledgers": [ledger_state.document(standing.ledgers[cell]) for cell in self.cells],
+            "matrices": [[list(row) for row in standing.matrices[cell]] for cell in self.cells],
+            "seconds": standing.seconds + time.perf_counter() - self._started,
+        }
+        return json.dumps(document), safetensors.save(dict(arrays))
+
+    def _go_on(self, checkpoint: Checkpoint, learner: Learner, observer: Observer, standing: _Standing) -> None:
+        """Gives fresh parts the state after the checkpoint's task."""
+        if checkpoint.document is None or checkpoint.arrays is None or not isinstance(learner, state.Durable):
+            raise self._refusal("the state of its method was not kept, and its noise must not be drawn twice")
+        document = json.loads(checkpoint.document)
+        if document["program"] != __version__:
+            raise self._refusal(f"version {document['program']} of the program wrote its checkpoint, this is {__version__}")
+        if document["data"] != self._data_digest:
+            raise self._refusal("its data have changed since it began")
+        for cell, entries, rows in zip(self.cells, document["ledgers"], document["matrices"], strict=True):
+            ledger_state.refill(standing.ledgers[cell], entries)
+            standing.matrices[cell][:] = [tuple(row) for row in rows]
+        standing.seconds = float(document["seconds"])
+        state.restore({"learner": learner, "observer": observer}, document["parts"], safetensors.load(checkpoint.arrays))
+        if isinstance(learner, state.Recalling):
+            learner.recall(self._rounds[: checkpoint.task + 1])
+
+    def _refusal(self, why: str) -> BadInput:
+        return BadInput("resume", self.spec.method, _NO_WAY_BACK.format(why=why))
+
+    @cached_property
+    def _data_digest(self) -> str:
+        """Digest of which rows are in which task, with which labels: places in a checkpoint mean these rows."""
+        digest = sha256()
+        for tasks in self._rounds:
+            for task in tasks.values():
+                rows = np.arange(len(task.train)) if task.train.rows is None else task.train.rows
+                digest.update(np.array(task.train.table.shape).tobytes() + rows.tobytes() + task.train.labels.tobytes())
+        return digest.hexdigest()
+
+
+def rows_per_unit(spec: RunSpec) -> int:
+    """How many rows of the training data a privacy unit has at most, where a column names the person of each; else 1."""
+    card = datasets.card(spec.data.dataset)
+    return card.per_person if card.has_people else 1
+
+
+def coarse(seconds: float) -> float:
+    """Seconds, rounded up to 1, 2 or 5 times a power of ten: times depend on private data, and no bound covers them."""
+    power = 10.0 ** math.floor(math.log10(max(seconds, 1e-6)))
+    return next(step * power for step in (1, 2, 5, 10, 20) if seconds <= step * power)
+
+
+def _unit(spec: RunSpec, stream: TaskStream) -> str:
+    """The privacy unit, as one of `privacy.protected.PROTECTED`."""
+    if stream.unit == "example" and datasets.card(spec.data.dataset).has_people:
+        return "person"
+    return "text" if stream.unit == "example" and datasets.card(spec.data.dataset).kind == "text" else stream.unit
+
+
+def _audits(spec: RunSpec) -> dict[float, AuditNote]:
+    """Lower bounds by attacks on the method's mechanism, by budget; for methods whose epsilon is nominal."""
+    results = attacks.auditor(spec.method)(spec, _AUDIT_TRIALS)
+    notes = [AuditNote(one.lower_bound, one.confidence, one.trials, one.attack, one.adversary) for one in results]
+    return dict(zip(spec.privacy.epsilons, notes, strict=True))

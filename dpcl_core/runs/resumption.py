@@ -1,0 +1,171 @@
+"""Runs that survive their process: checkpoints in the store, and the way back into the queue.
+
+A run may be resumed where its process died, where it was stopped, and where the store failed; not where it failed by itself:
+that, too, can depend on private data, and another try would ask them again. See `dpcl_core.checkpoints` for the argument.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from sqlalchemy import Connection, delete, func, insert, or_, select, update
+
+from dpcl_core.checkpoints import Checkpoint
+from dpcl_core.errors import BadInput
+from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Progress, Started, from_json, to_json
+from dpcl_core.runs import journal, process
+from dpcl_core.runs.patience import Patience
+from dpcl_core.runs.store import RESUMABLE, Store, checked_id
+from dpcl_core.runs.tables import ACTIVE, audits, checkpoints, classifiers, events, resumptions, runs, turns
+
+BY_ITSELF = 2  # times in a row that a run is resumed without a new checkpoint in between
+_GIVEN_UP = " It was resumed twice in a row and finished no other task; Resume tries again."
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The checkpoints of one run in its store; outlasts a store that is away, then raises StoreTrouble."""
+
+    store: Store
+    run_id: str
+    patience: Patience = field(default_factory=Patience)
+
+    def of(self, group: int) -> Sequence[Checkpoint]:
+        return self.patience.outlast(lambda: self._of(group))
+
+    def _of(self, group: int) -> Sequence[Checkpoint]:
+        query = select(checkpoints).where(checkpoints.c.run_id == self.run_id, checkpoints.c.learner == group)
+        with self.store.reading() as connection:
+            rows = connection.execute(query.order_by(checkpoints.c.task)).all()
+        return [Checkpoint(group, row.task, tuple(map(from_json, row.events)), row.document, row.arrays) for row in rows]
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Saves a checkpoint in place of the state before it.
+
+        Raises BadInput in a process from which the run was taken: what it learned must not leave it, as another process has
+        learned the same task.
+        """
+        self.patience.outlast(lambda: self._save(checkpoint))
+
+    def _save(self, checkpoint: Checkpoint) -> None:
+        place = {"run_id": self.run_id, "learner": checkpoint.group}
+        documents = [to_json(event) for event in checkpoint.events]
+        of_learner = [checkpoints.c[name] == value for name, value in place.items()]
+        state = {"document": checkpoint.document, "arrays": checkpoint.arrays}
+        mine = [runs.c[name] == getattr(process.me(), name) for name in ("machine", "pid", "ticks")]
+        with self.store.writing() as connection:
+            # An update, not a question: from here on no other process can take the run before this is saved.
+            held = update(runs).where(runs.c.id == self.run_id, runs.c.status.in_(ACTIVE), *mine).values(pid=runs.c.pid)
+            if connection.execute(held).rowcount != 1:
+                raise BadInput("run", self.run_id, "is no longer carried out by this process")
+            connection.execute(update(checkpoints).where(*of_learner).values(document=None, arrays=None))
+            # It is there if an earlier attempt was saved and the answer was lost.
+            connection.execute(delete(checkpoints).where(*of_learner, checkpoints.c.task == checkpoint.task))
+            connection.execute(insert(checkpoints).values(**place, task=checkpoint.task, events=documents, **state))
+
+
+def carried_on(store: Store, run_id: str, stream: Iterable[Event]) -> Iterator[Event]:
+    """The events of a run that goes on, without those that are stored already; marks it as running when it has started."""
+    stored = Counter(_key(document) for document in _stored(store, run_id))
+    for event in stream:
+        key = _key(to_json(event)) if stored and not isinstance(event, Progress) else ""
+        if stored[key]:
+            stored[key] -= 1
+            if isinstance(event, Started):
+                store.begin(run_id)
+        else:
+            yield event
+
+
+def way_back(store: Store, run_id: str) -> str | None:
+    """The reason why a run cannot be resumed, as a part of a sentence; None where it can be."""
+    with store.reading() as connection:
+        return _why_not(connection, checked_id(run_id))
+
+
+def resume(store: Store, run_id: str) -> None:
+    """Puts a run back into its queue, at its old place. Raises BadInput where it cannot be resumed."""
+    store.check_mine(run_id)
+    if store.get(run_id).is_over:  # what its last process could not store comes first
+        journal.take_in(store, run_id)
+    with store.writing() as connection:
+        why = _why_not(connection, checked_id(run_id))
+        if why is not None or not _requeued(connection, run_id):
+            raise BadInput("run", run_id, f"cannot be resumed: {why or 'another process was faster'}")
+
+
+def resume_by_itself(connection: Connection, run_id: str) -> bool:
+    """Resumes a run whose process died after a checkpoint, at most twice in a row without a new one; whether it did.
+
+    A process that dies before the first checkpoint is likely to die again, of what its data need: that is left to a person.
+    """
+    n_saved = connection.scalar(select(func.count()).select_from(checkpoints).where(checkpoints.c.run_id == run_id)) or 0
+    before = connection.execute(select(resumptions).where(resumptions.c.run_id == run_id)).first()
+    n_times = before.n_times if before is not None and before.n_checkpoints == n_saved else 0
+    if not n_saved or _why_not(connection, run_id) is not None:
+        return False
+    if n_times >= BY_ITSELF:
+        connection.execute(update(runs).where(runs.c.id == run_id).values(error=runs.c.error + _GIVEN_UP))
+        return False
+    connection.execute(delete(resumptions).where(resumptions.c.run_id == run_id))
+    connection.execute(insert(resumptions).values(run_id=run_id, n_checkpoints=n_saved, n_times=n_times + 1))
+    return _requeued(connection, run_id)
+
+
+def _requeued(connection: Connection, run_id: str) -> bool:
+    ended = or_(runs.c.status.in_(("lost", "cancelled")), (runs.c.status == "failed") & runs.c.error_kind.in_(RESUMABLE))
+    change = update(runs).where(runs.c.id == run_id, ended)
+    nothing = dict.fromkeys(("finished", "heartbeat", "machine", "pid", "ticks", "error_kind", "error", "error_log"))
+    return connection.execute(change.values(status="queued", **nothing)).rowcount == 1
+
+
+def _why_not(connection: Connection, run_id: str) -> str | None:
+    run = connection.execute(select(runs).where(runs.c.id == run_id)).first()
+    if run is None:
+        raise BadInput("run", run_id, "no such run in this store")
+    if run.deleted is not None:
+        return "it is deleted, and its checkpoints with it"
+    if run.status in ("queued", *ACTIVE, "finished"):
+        return f"it is {run.status}"
+    if run.status == "failed" and run.error_kind not in RESUMABLE:
+        return "it failed by itself, and would fail again; change its settings and start a new run"
+    for table, column in ((turns, turns.c.run_id), (audits, audits.c.id)):
+        if connection.scalar(select(column).select_from(table).where(column == run_id)) is not None:
+            return "it is part of a tuning or an audit"
+    newest = select(checkpoints.c.learner, func.max(checkpoints.c.task).label("task")).where(checkpoints.c.run_id == run_id)
+    of_learner = newest.group_by(checkpoints.c.learner).subquery()
+    same = (checkpoints.c.learner == of_learner.c.learner) & (checkpoints.c.task == of_learner.c.task)
+    rows = connection.execute(select(checkpoints).join(of_learner, same).where(checkpoints.c.run_id == run_id)).all()
+    if any(row.document is None and not _is_finished(row.events) for row in rows):
+        return "the state of its method was not kept, and its noise must not be drawn twice; Retry starts a new run"
+    learned = select(events.c.seq).where(events.c.run_id == run_id, events.c.kind.in_(("TaskLearned", "CellFinished")))
+    if not rows and connection.execute(learned.limit(1)).first() is not None:
+        return "it has results but no checkpoints; Retry starts a new run"
+    return None
+
+
+def _is_finished(documents: Sequence[dict[str, JsonValue]]) -> bool:
+    return any(document["event"] == CellFinished.__name__ for document in documents)
+
+
+def _stored(store: Store, run_id: str) -> Iterator[dict[str, JsonValue]]:
+    """The documents of a run's stored events; of classifiers, which are large, what `_key` needs."""
+    of_classifiers = select(classifiers.c.epsilon, classifiers.c.seed, classifiers.c.task)
+    with store.reading() as connection:
+        rows = connection.execute(select(events.c.payload).where(events.c.run_id == run_id, events.c.kind != "Progress"))
+        yield from (row.payload for row in rows)
+        for row in connection.execute(of_classifiers.where(classifiers.c.run_id == run_id)):
+            cell: dict[str, JsonValue] = {"epsilon": row.epsilon, "seed": row.seed}
+            yield {"event": Classifier.__name__, "cell": cell, "task": row.task}
+
+
+def _key(document: dict[str, JsonValue]) -> str:
+    """What makes an event the same as a stored one: all of it, or of a classifier its model and task."""
+    if document["event"] == Classifier.__name__:
+        cell = cast("dict[str, float]", document["cell"])
+        return json.dumps([Classifier.__name__, float(cell["epsilon"]), cell["seed"], document["task"]])
+    return json.dumps(document, sort_keys=True)

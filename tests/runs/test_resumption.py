@@ -1,0 +1,220 @@
+"""Runs whose process died: what was saved of them, who may resume them and how often, and that nothing is stored twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+from sqlalchemy import func, select
+
+from dpcl_core import engine, export
+from dpcl_core.cli import main
+from dpcl_core.errors import BadInput, StoreTrouble
+from dpcl_core.events import CellFinished, Classifier, Event, to_json
+from dpcl_core.runs import process, resumption, worker
+from dpcl_core.runs.audits import Audits
+from dpcl_core.runs.executor import LocalExecutor
+from dpcl_core.runs.store import Failure, Store
+from dpcl_core.runs.tables import checkpoints, resumptions
+from dpcl_core.spec import RunSpec
+from tests.scenarios.test_preview import data_dir  # noqa: F401
+from tests.support import dying_worker, replay
+from tests.support.waiting import until
+from tests.test_durable_runs import asked_of, results
+from tests.test_neighbours import METHODS
+
+
+def seeded(tasks: int = 5) -> RunSpec:
+    """A cheap run of two cells on the bundled digits."""
+    spec = replay.a_spec(epsilons=(1.0,), seeds=(0, 1), tasks=tasks)
+    return spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"noise": "seeded"})})
+
+
+def lost_after(store: Store, spec: RunSpec, n_tasks: int) -> str:
+    """A run whose process has died after so many checkpoints; the events of the last one are not stored."""
+    run_id = store.create(spec)
+    assert store.claim(run_id, process.me())
+    left, stored = list[Event](), 0
+    stream = engine.run(spec, keep=resumption.Stored(store, run_id))
+    while n_saved(store, run_id) < n_tasks:
+        stored = len(left)
+        left.append(next(stream))
+    stream.close()
+    store.append(run_id, left[:stored])
+    store.begin(run_id)
+    assert store.mark_failed(store.get(run_id), Failure("worker-died", "gone", ""))
+    return run_id
+
+
+def said_by(spec: RunSpec) -> tuple[list[Mapping[str, object]], list[Mapping[str, object]]]:
+    """What the unbroken run says, and its classifiers, which the store keeps aside."""
+    said = results(list(engine.run(spec)))
+    kept = [event for event in said if event["event"] == Classifier.__name__]
+    return [event for event in said if event not in kept], kept
+
+
+def n_saved(store: Store, run_id: str) -> int:
+    with store.reading() as connection:
+        of_run = select(func.count()).select_from(checkpoints).where(checkpoints.c.run_id == run_id)
+        return connection.scalar(of_run) or 0
+
+
+@pytest.mark.parametrize("n_tasks", [0, 1, 4])
+def test_a_resumed_run_ends_with_the_events_of_an_unbroken_one_each_stored_once(store, n_tasks):
+    spec = seeded()
+    unbroken = store.create(spec)
+    assert worker.run_here(store, unbroken).status == "finished"
+    run_id = lost_after(store, spec, n_tasks)
+    assert n_saved(store, run_id) == n_tasks
+    assert resumption.way_back(store, run_id) is None
+    resumption.resume(store, run_id)
+    run = store.get(run_id)
+    assert (run.status, run.error, run.process, run.finished) == ("queued", None, None, None)
+    assert worker.run_here(store, run_id).status == "finished"
+    assert results(store.events(run_id)) == results(store.events(unbroken))
+    kept, expected = store.classifiers(run_id), store.classifiers(unbroken)
+    assert [to_json(one) for one in kept] == [to_json(one) for one in expected]
+    assert len(store.results([run_id])[run_id]) == 2
+    assert n_saved(store, run_id) == n_saved(store, unbroken) == 0, "a run that is over needs none"
+
+
+def test_only_the_newest_state_of_a_learner_is_kept(store):
+    run_id = lost_after(store, seeded(), 3)
+    with store.reading() as connection:
+        rows = connection.execute(select(checkpoints).order_by(checkpoints.c.task)).all()
+    assert [row.arrays is not None for row in rows] == [False, False, True]
+    assert [row.document is not None for row in rows] == [False, False, True]
+    assert resumption.Stored(store, run_id).of(1) == []
+
+
+def test_a_process_from_which_a_run_was_taken_cannot_save(store):
+    spec = seeded()
+    run_id = lost_after(store, spec, 1)
+    with pytest.raises(BadInput, match="no longer carried out by this process"):
+        list(engine.run(spec, keep=resumption.Stored(store, run_id)))
+    assert n_saved(store, run_id) == 1
+
+
+def test_a_finished_cell_is_kept_when_its_process_dies(store, tmp_path, data_dir, monkeypatch):  # noqa: F811
+    """Two learners, one for each seed; the process dies after the first task of the second."""
+    spec = asked_of("label-means", tmp_path, monkeypatch, seeds=[0, 1])
+    first, second = spec.cells()
+    unbroken, classifiers = said_by(spec)
+    run_id = lost_after(store, spec, spec.scenario.tasks + 1)
+    assert [one.cell for one in store.results([run_id])[run_id]] == [first]
+    document = export.document_of(store, store.get(run_id))
+    assert [(cell["epsilon"], cell["seed"]) for cell in document["cells"]] == [(first.epsilon, first.seed)]
+    resumption.resume(store, run_id)
+    assert worker.run_here(store, run_id).status == "finished"
+    assert [one.cell for one in store.results([run_id])[run_id]] == [first, second]
+    assert results(store.events(run_id)) == unbroken
+    assert [to_json(one) for one in store.classifiers(run_id)] == classifiers
+
+
+def test_a_run_goes_on_by_itself_twice_without_a_new_checkpoint_and_is_then_left_to_a_person(store):
+    run_id = lost_after(store, seeded(), 1)
+
+    def dies_again() -> bool:
+        """Its next process dies before another checkpoint; whether the run then goes on by itself."""
+        assert store.claim(run_id, process.me())
+        assert store.mark_failed(store.get(run_id), Failure("worker-died", "Gone.", ""), resumption.resume_by_itself)
+        return store.status(run_id) == "queued"
+
+    resumption.resume(store, run_id)
+    assert [dies_again() for _ in range(3)] == [True, True, False]
+    run = store.get(run_id)
+    given_up = "Gone. It was resumed twice in a row and finished no other task; Resume tries again."
+    assert (run.status, run.error) == ("lost", given_up)
+    resumption.resume(store, run_id)  # a person may
+    assert worker.run_here(store, run_id).status == "finished"
+
+
+def test_a_process_that_dies_before_the_first_checkpoint_is_not_started_again_by_itself(store):
+    run_id = lost_after(store, seeded(), 0)
+    with store.writing() as connection:
+        assert not resumption.resume_by_itself(connection, run_id)
+
+
+@pytest.mark.parametrize(
+    ("end", "why"),
+    [
+        ("finished", "it is finished"),
+        ("diverged", "it failed by itself"),
+        ("deleted", "it is deleted"),
+        ("old", "it has results but no checkpoints"),
+        ("running", "it is running"),
+        ("audit", "part of a tuning or an audit"),
+    ],
+)
+def test_what_cannot_be_resumed_says_why(store, end, why):
+    spec = seeded()
+    if end == "finished":
+        run_id = replay.fill(store, spec, replay.recorded(spec))
+    elif end == "audit":
+        audits = Audits(store)
+        run_id = audits.create(replay.fill(store, spec, replay.recorded(spec)))
+        store.request_stop(run_id)
+    elif end == "old":
+        said = [event for event in replay.recorded(spec) if not isinstance(event, CellFinished)]
+        run_id = replay.fill(store, spec, said, status="lost")
+    else:
+        run_id = lost_after(store, spec, 1)
+    if end == "deleted":
+        store.delete(run_id)
+    if end in ("running", "diverged"):
+        resumption.resume(store, run_id)
+        assert store.claim(run_id, process.me())
+        store.begin(run_id)
+    if end == "diverged":
+        store.end(run_id, "failed", Failure("diverged", "x", ""))
+    if end in ("deleted", "diverged"):
+        assert n_saved(store, run_id) == 0
+    assert why in (resumption.way_back(store, run_id) or "")
+    with pytest.raises(BadInput, match="cannot be resumed"):
+        resumption.resume(store, run_id)
+
+
+def test_a_store_that_is_away_for_a_while_costs_no_checkpoint(store, monkeypatch):
+    slept, real = [], resumption.Stored._save
+
+    def failing(self, checkpoint):
+        if len(slept) < 3:
+            raise StoreTrouble("database is locked")
+        real(self, checkpoint)
+
+    monkeypatch.setattr(resumption.Stored, "_save", failing)
+    monkeypatch.setattr(patience.time, "sleep", slept.append)
+    run_id = lost_after(store, seeded(), 1)
+    assert slept == [0.25, 0.5, 1.0]
+    assert n_saved(store, run_id) == 1
+
+
+def test_resume_prints_what_run_prints_and_prints_a_finished_run_again(store, capsys):
+    run_id = lost_after(store, seeded(), 2)
+    assert main(["resume", run_id, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert main(["resume", run_id, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == document
+    assert document["run_id"] == run_id
+    assert len(document["cells"]) == 2
+
+
+FAMILIES = ("cosine", "dp-agem", "lm-seqft", "label-means")
+
+
+@pytest.mark.parametrize("method", FAMILIES)
+def test_a_worker_that_is_killed_after_a_checkpoint_is_followed_by_one_that_goes_on(
+    store, method, tmp_path, data_dir, monkeypatch  # noqa: F811
+):
+    assert method in METHODS
+    spec = asked_of(method, tmp_path, monkeypatch)
+    run_id = store.create(spec)
+    app = LocalExecutor(store, dying_worker.WORKER)
+    app.submit(run_id)
+    until(lambda: app.schedule() or store.get(run_id).is_over)
+    run = store.get(run_id)
+    assert run.status == "finished", (run.error, run.error_log)
+    assert (results(store.events(run_id)), list(map(to_json, store.classifiers(run_id)))) == said_by(spec)
+    with store.reading() as connection:
+        assert connection.execute(select(resumptions)).all() == []
