@@ -51,7 +51,7 @@ class Keep(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Checkpoints in memory: of a run that need not outlive its process, and of tests."""
+    """Checkpoints in memory: they outlive a run, but not its process."""
 
     saved: dict[int, list[Checkpoint]] = field(default_factory=dict)
 
@@ -60,17 +60,6 @@ class Memory:
 
     def save(self, checkpoint: Checkpoint) -> None:
         self.saved.setdefault(checkpoint.group, []).append(checkpoint)
-
-
-@dataclass(frozen=True, slots=True)
-class Nowhere:
-    """Keeps nothing: the run cannot be resumed."""
-
-    def of(self, group: int) -> Sequence[Checkpoint]:
-        return ()
-
-    def save(self, checkpoint: Checkpoint) -> None:
-        pass
 
 
 def is_public(event: Event) -> bool:

@@ -15,7 +15,7 @@ from dpcl_core.backbones import axes as public_axes
 from dpcl_core.backbones import cache, pixels
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.backbones.extractor import pictures as as_pictures
-from dpcl_core.checkpoints import Keep, Nowhere
+from dpcl_core.checkpoints import Keep
 from dpcl_core.data import anchors, load
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.dataset import Content, Dataset
@@ -103,7 +103,7 @@ def run(spec: RunSpec, *, device: str = "cpu", keep: Keep | None = None) -> Gene
             narrow = table.along_first(n_axes)
             streams = {seed: open_stream(spec, narrow, seed) for seed in dict.fromkeys(cell.seed for cell in cells)}
             context = replace(context, n_inputs=n_axes)
-        learned = Group(asked, spec, cells, streams, context, place, keep or Nowhere()).events()
+        learned = Group(asked, spec, cells, streams, context, place, keep).events()
         events = learned if place else _with_untrained(learned, known, spec, streams, context)
         yield from _as_asked(events, asked, spec)
 

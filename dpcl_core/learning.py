@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from hashlib import sha256
 
@@ -18,7 +18,7 @@ from dpcl_core.attacks import catalog as attacks
 from dpcl_core.backbones import axes as public_axes
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.backbones import extractor
-from dpcl_core.checkpoints import Checkpoint, Keep, Nowhere, is_public
+from dpcl_core.checkpoints import Checkpoint, Keep, is_public
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.events import AuditNote, CellFinished, Event, Fact, JsonValue, TaskLearned
@@ -51,7 +51,10 @@ class _Standing:
 
 @dataclass
 class Group:
-    """The cells of one learner. `asked`: the run as it was asked for; `place`: of the group among the run's."""
+    """The cells of one learner.
+
+    `asked`: the run as it was asked for; `place`: of the group among the run's; `keep`: for its checkpoints, if any.
+    """
 
     asked: RunSpec
     spec: RunSpec
@@ -59,7 +62,7 @@ class Group:
     streams: Mapping[int, TaskStream]
     context: PublicContext
     place: int = 0
-    keep: Keep = field(default_factory=Nowhere)
+    keep: Keep | None = None
 
     def __post_init__(self) -> None:
         self._started = time.perf_counter()
@@ -74,7 +77,7 @@ class Group:
         Nothing of a task leaves before its checkpoint is saved, but what is public: see `dpcl_core.checkpoints`. Raises
         BadInput where the newest checkpoint has no way back.
         """
-        kept = self.keep.of(self.place)
+        kept = () if self.keep is None else self.keep.of(self.place)
         for checkpoint in kept:
             yield from checkpoint.events
         if kept and kept[-1].task == self.context.n_tasks - 1:
@@ -101,8 +104,9 @@ class Group:
             is_last = step == len(rounds) - 1
             if is_last:
                 held += self._finished(standing, baselines)
-            document, arrays = (None, None) if is_last else self._state(learner, observer, standing)
-            self.keep.save(Checkpoint(self.place, step, tuple(held), document, arrays))
+            if self.keep is not None:
+                state_after = (None, None) if is_last else self._state(learner, observer, standing)
+                self.keep.save(Checkpoint(self.place, step, tuple(held), *state_after))
             yield from held
 
     def _ledgers(self) -> dict[Cell, Ledger]:
