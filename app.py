@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 from starlette.middleware import Middleware
+from streamlit import net_util
 from streamlit.starlette import App
 
 from dpcl_core.paths import assets_dir
@@ -51,4 +52,6 @@ def main() -> None:
 if __name__ == "__main__":  # drawn for a visitor
     main()
 else:  # imported by the server: the same file is its address
+    # Where a page of another origin connects, the framework would ask a host on the internet for this server's address.
+    net_util.get_external_ip = lambda: None
     app = App(__file__, lifespan=queue.moving, routes=live.routes(), middleware=[Middleware(visitor.GivesToken)])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import sys
 from pathlib import Path
 
 from dpcl_core.errors import BadInput
 
 _PACKAGE = Path(__file__).resolve().parent
+_LARGEST = 10_000_000  # bytes of a file of settings or a privacy card
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
@@ -82,3 +84,17 @@ def inside(folder: Path, name: str, field: str) -> Path:
     if not is_inside:
         raise BadInput(field, name, "must stay inside its folder")
     return path
+
+
+def read_file(path: Path, field: str) -> bytes:
+    """The content of a file that somebody names on the command line.
+
+    Raises BadInput naming `field` for one that is missing, too large, or no regular file: a pipe may never end.
+    """
+    try:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode) or about.st_size > _LARGEST:
+            raise BadInput(field, str(path), f"must be a regular file of at most {_LARGEST // 1_000_000} MB")
+        return path.read_bytes()
+    except OSError as error:
+        raise BadInput(field, str(path), f"must be a file that can be read: {error.strerror}") from error

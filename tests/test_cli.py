@@ -123,6 +123,23 @@ print(run_id)
 """
 
 
+@pytest.mark.parametrize("command", [("run",), ("verify",)])
+def test_what_is_no_file_of_settings_or_card_is_refused_unread(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """A pipe nobody writes to and a device without an end would hold the command for ever."""
+    pipe, large = tmp_path / "pipe", tmp_path / "large"
+    os.mkfifo(pipe)
+    with large.open("wb") as file:
+        file.truncate(10_000_001)
+    for path in (pipe, large, Path("/dev/zero"), tmp_path):
+        status, _, err = called(*command, str(path), capsys=capsys)
+        assert status == 2
+        assert "must be a regular file of at most 10 MB" in err
+    status, _, err = called(*command, str(tmp_path / "none"), capsys=capsys)
+    assert (status, "must be a file that can be read: No such file" in err) == (2, True)
+
+
 def test_a_stream_without_a_ceiling_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     status, _, err = called("run", "--preset", "paper-cslr-ag-news-ovr-small", "--ceiling", capsys=capsys)
     assert status == 2

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from dpcl_core.runs.store import Store
 
 
+_EVERYWHERE = ("0.0.0.0", "::")  # of these, people open localhost
+
+
 def list_choices(options: argparse.Namespace) -> int:
     from dpcl_core import listing
 
@@ -150,10 +153,7 @@ def site(options: argparse.Namespace) -> int:
 def verify(options: argparse.Namespace) -> int:
     from dpcl_core.privacy import card
 
-    try:
-        content = Path(options.card).read_bytes()
-    except OSError as error:
-        raise BadInput("CARD", options.card, f"must be a file that can be read: {error.strerror}") from error
+    content = paths.read_file(Path(options.card), "CARD")
     results = card.verify(content)
     if options.json:
         print_json(card.checked_document(results))
@@ -200,6 +200,8 @@ def app(options: argparse.Namespace) -> int:
     command = [sys.executable, "-m", "streamlit", "run", str(paths.app_file())]
     command += [f"--server.address={options.address}", f"--server.port={options.port}"]
     command += [f"--server.headless={str(options.no_browser).lower()}"]
+    if options.address not in _EVERYWHERE:
+        command += [f"--browser.serverAddress={options.address}"]
     environment = dict(os.environ)
     if options.shared:
         from dpcl_core.runs import visitors

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpcl_core import checks
+from dpcl_core import checks, paths
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import RunSpec
 
@@ -32,8 +32,8 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
             raise BadInput("command line", "", "give a SPEC.toml, --preset NAME, or settings as --set KEY=VALUE")
     else:
         try:
-            raw = checks.read_toml(Path(options.spec).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
+            raw = checks.read_toml(paths.read_file(Path(options.spec), "SPEC.toml").decode("utf-8"))
+        except UnicodeDecodeError as error:
             raise BadInput("SPEC.toml", options.spec, "must be a text file that can be read") from error
     return checks.parse(checks.apply_sets(raw, options.set))
 

@@ -18,6 +18,7 @@ from dpcl_core.runs import layout, tables
 
 BUSY_SECONDS = 10
 _PASSWORD = re.compile(r"(://[^:/@]*:).*(?:@|%40)")  # up to the last @: a password may contain one
+_SECRET = re.compile(r"(?i)([?&;][^=&;]*(?:pass|secret|key|token)[^=&;]*=)[^&;\s]*")  # in the parameters behind the name
 
 
 class now(FunctionElement[float]):  # noqa: N801 (written like the function of the database that it stands for)
@@ -75,8 +76,10 @@ def absolute(url: str) -> str:
 def trouble(error: Exception, url: str) -> StoreTrouble:
     """A database error as one sentence with a remedy."""
     message = " ".join(str(getattr(error, "orig", None) or error).split())
-    if password := make_url(url).password:
-        message = message.replace(str(password), "***")
+    where = make_url(url)
+    hidden = [str(where.password or ""), *(str(value) for key, value in where.query.items() if _is_secret(key))]
+    for secret in filter(None, hidden):
+        message = message.replace(secret, "***")
     text = message.lower()
     if "readonly" in text or "read-only" in text:
         fix = "is read-only, so nothing new can be kept; what is stored is untouched"
@@ -93,9 +96,13 @@ def trouble(error: Exception, url: str) -> StoreTrouble:
     return StoreTrouble(f"store {shown(url)}: {fix}")
 
 
+def _is_secret(parameter: str) -> bool:
+    return _SECRET.match(f"?{parameter}=") is not None
+
+
 def shown(url: str) -> str:
     """The URL for printing: without its password, even where the URL cannot be parsed."""
-    return _PASSWORD.sub(r"\1***@", url)
+    return _SECRET.sub(r"\1***", _PASSWORD.sub(r"\1***@", url))
 
 
 def _checked(url: str) -> URL:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from sqlalchemy import Connection, delete, or_, select, update
 
@@ -37,8 +38,7 @@ def purge(store: Store, dataset: str) -> int:
                 of_run = [runs.c.id]
             if of_run:
                 connection.execute(delete(table).where(or_(*(column.in_(ids) for column in of_run))))
-    for run_id in ids:
-        journal.forget(run_id)
+    _forget_files(ids)
     return len(ids)
 
 
@@ -54,10 +54,15 @@ def empty_trash(store: Store) -> int:
         connection.execute(update(audits).where(or_(audits.c.id.in_(ids), audits.c.run_id.in_(ids))).values(results=[]))
         gone = {"emptied": time.time(), "name": "deleted", "error": None, "error_log": None}
         connection.execute(update(runs).where(runs.c.id.in_(ids)).values(**gone))
+    _forget_files(ids)
+    return len(ids)
+
+
+def _forget_files(ids: Sequence[str]) -> None:
+    """Deletes what runs have written beside the store."""
     for run_id in ids:
         journal.forget(run_id)
         log_file(run_id).unlink(missing_ok=True)
-    return len(ids)
 
 
 def _on(connection: Connection, dataset: str) -> list[str]:

@@ -236,8 +236,11 @@ class Store:
 
         The end counts for a run under way, and for one that was thought lost. None: the store has no such run.
         """
+        query = select(runs.c.machine, runs.c.pid, runs.c.ticks).where(runs.c.id == checked_id(run_id))
+        with self.reading() as connection:  # a journal of another store is asked for at every look at the queue
+            if connection.execute(query).one_or_none() is None:
+                return None
         with self.writing() as connection:
-            query = select(runs.c.machine, runs.c.pid, runs.c.ticks).where(runs.c.id == checked_id(run_id))
             row = connection.execute(query.with_for_update()).one_or_none()
             if row is None or row != (by.machine, by.pid, by.ticks):
                 return None if row is None else False

@@ -24,6 +24,7 @@ from dpcl_core.runs.journal import Journal
 from dpcl_core.runs.patience import Patience
 from dpcl_core.runs.purge import purge
 from dpcl_core.runs.store import Failure, Store
+from dpcl_core.runs.subprocess_start import log_file
 from dpcl_core.spec import Cell, RunSpec
 from tests.support import replay
 from tests.support.full_disk import no_room
@@ -205,19 +206,22 @@ def test_a_journal_counts_neither_for_a_later_process_nor_in_another_store(store
     assert journal.is_needed(run_id)
     store.end(run_id, "finished")
     with sqlite3.connect(home / "store.sqlite") as connection:
-        connection.execute("UPDATE runs SET pid = pid + 1, status = 'running'")
+        connection.execute("UPDATE runs SET ticks = ticks + 1, status = 'running'")
     assert not journal.take_in(store, run_id)
     assert (store.status(run_id), store.events(run_id), journal.is_needed(run_id)) == ("running", (), False)
 
 
-def test_what_is_deleted_for_good_leaves_no_journal(store):
+def test_what_is_deleted_for_good_leaves_no_file_behind(store):
     run_id = claimed(store)
     mine = Journal(run_id)
     mine.begin()
     mine.keep(1, replay.recorded(replay.a_spec()))
+    log_file(run_id).parent.mkdir()
+    log_file(run_id).write_text("a line of it")
     store.end(run_id, "lost")
     purge(store, "digits")
     assert journal.last_beat(run_id) is None
+    assert not log_file(run_id).exists()
 
 
 def test_a_journal_that_finds_no_room_for_a_line_keeps_those_before(store):

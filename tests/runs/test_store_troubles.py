@@ -49,6 +49,8 @@ def test_an_impossible_store_is_refused_in_one_sentence(url, says):
         "postgresql://someone:secret@127.0.0.1:port/runs",
         "postgresql://someone:se@cret/secret@127.0.0.1:54 32/runs",
         "gopher://someone:secret@127.0.0.1/runs",
+        "gopher://someone:secret@127.0.0.1/runs?sslpassword=secret&user=x&Password=secret",
+        "postgresql://someone:x@127.0.0.1:1/runs?sslpassword=secret",
     ],
 )
 def test_a_password_is_never_printed(url):
