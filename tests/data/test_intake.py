@@ -187,6 +187,15 @@ def test_odd_files_are_used_by_public_rules_or_refused(name: str, data_dir: Path
     assert len(stored()) == (error is None)
 
 
+@pytest.mark.parametrize("name", [name for name in bad_files.ODD if name.endswith((".csv", ".tsv"))])
+def test_odd_tables_without_a_line_of_names_are_used_or_refused(name: str, data_dir: Path, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(bad_files.ODD[name]())
+    assert intake.first_line(path) in ("names", "unclear")
+    error = used(path, Asked(Columns(target="column1"), first_line="data"))
+    assert len(stored()) == (error is None)
+
+
 def test_paths_that_are_no_files_are_refused(data_dir: Path, tmp_path: Path) -> None:
     for what, path in bad_files.special_paths(tmp_path):
         assert used(path) is not None, what
