@@ -43,12 +43,12 @@ def page() -> None:
         path = upload.choose() if edited is None else kept.folder(edited)
         st.caption(ownership.WHERE)
     with answer:
-        if path is None:
+        if path is None and not kept.is_new():
             st.markdown(
                 "Choose a file. You then see what was understood, say what the columns are, and see the tasks that a run "
                 "would learn."
             )
-        else:
+        elif path is not None:
             _file(path, edited, side)
         kept.listing()
 

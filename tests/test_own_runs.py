@@ -202,3 +202,42 @@ def test_neighbours_differ_in_releases_alone(
         found.append((without, re.sub(run.id, "RUN", err), run.spec, outside.events(Store().events(run.id))))
     for first, other in zip(*found, strict=True):
         assert repr(first) == repr(other)
+
+
+def visits() -> list[list[object]]:
+    """Patients with one to four visits in four months of 2024, as a hospital exports them: gaps, words, decimal commas."""
+    rows: list[list[object]] = []
+    for patient in range(120):
+        for visit in range(1 + patient % 4):
+            crp = "" if (patient + visit) % 11 == 0 else f"{(patient * 7) % 90},{visit}"
+            date = f"2024-0{1 + (patient + visit) % 4}-{10 + visit}"
+            note, outcome = ("Fieber, Husten", "", "Sturz")[patient % 3], ("home", "ward")[patient % 2]
+            rows.append([f"P{patient:04}", date, crp, note, outcome])
+    return rows
+
+
+def test_visits_over_months_become_tasks_and_patients_the_unit(capsys: pytest.CaptureFixture[str]) -> None:
+    with Path("visits.csv").open("w", encoding="utf-8-sig", newline="") as file:
+        csv.writer(file, delimiter=";").writerows([["patient", "date", "crp", "note", "outcome"], *visits()])
+    said = ("--target", "outcome", "--person", "patient", "--time", "date", "--per-person", "2")
+    status, out, err = ran("--data", "visits.csv", *said, *ONE, capsys=capsys)
+    assert status == 0, err
+    assert "source-incremental tasks" in out
+    assert "The privacy unit is a person, of whom at most 2 rows count." in out
+    assert "so 1,5 is read as 1.5" in out
+    assert "data check visits.csv --target outcome --person patient --time date --per-person 2 --write-schema" in out
+    (run,) = Store().list_runs()
+    assert run.spec.scenario.model_dump()["order"] == ("2024-01", "2024-02", "2024-03", "2024-04")
+
+
+def test_a_published_table_without_a_line_of_names_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """As the UCI repository has them: values alone, the class first or last, blanks after commas."""
+    rows = [f"{row % 3}, {13 + row % 7 / 10}, {('Male', 'Female')[row % 2]}, {5 + row * 37 % 1700}" for row in range(240)]
+    Path("wine.data.csv").write_text("\n".join(rows), encoding="utf-8")
+    status, out, err = ran("--data", "wine.data.csv", "--target", "column1", "--no-header", *ONE, capsys=capsys)
+    assert status == 0, err
+    assert "The first line is a row of data" in out
+    assert "--target column1 --no-header --write-schema" in out
+    status, _, err = ran("--data", "wine.data.csv", capsys=capsys)
+    assert status == 2
+    assert "the first line of the file, which names the columns, holds values (if it is a row of data: --no-header)" in err

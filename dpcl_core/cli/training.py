@@ -86,8 +86,10 @@ def own_spec(options: argparse.Namespace) -> RunSpec:
         checks.check(spec)
         for sentence in own_runs.assumed(name, raw):
             tell(sentence)
-    roles = [f"--{role} {shlex.quote(named)}" for role in Columns.model_fields if (named := getattr(options, role))]
-    check = " ".join(["python -m dpcl_core data check", shlex.quote(options.data), *roles, "--write-schema"])
+    said = [f"--{role} {shlex.quote(named)}" for role in Columns.model_fields if (named := getattr(options, role))]
+    said += [f"--per-person {options.per_person}"] if options.per_person is not None else []
+    said += ["--no-header"] if options.no_header else []
+    check = " ".join(["python -m dpcl_core data check", shlex.quote(options.data), *said, "--write-schema"])
     tell(f"A schema makes the result better: {check} writes one to edit.")
     return spec
 

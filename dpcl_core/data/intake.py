@@ -221,10 +221,10 @@ def _check(path: Path, name: str) -> None:
         if table.suffix in (*sheets.LINES, ".parquet") and card.kind in ("text", "table", "embedding"):
             columns = sheets.header(table, card)
             if LABEL_COLUMN not in columns:
-                listed = "one of " + ", ".join(columns[:12]) + (" ..." if len(columns) > 12 else "")
+                listed = ", one of " + ", ".join(columns[:12]) + (" ..." if len(columns) > 12 else "")
                 if card.has_names and table.suffix in sheets.DELIMITED and sheets.is_unclear(table):
-                    listed = f"which the first line must do, too; it holds values {schema.NO_HEADER}"
-                raise BadInput("--target", "nothing", f"must name the column of labels, {listed}")
+                    listed = f"; the first line of the file, which names the columns, holds values {schema.NO_HEADER}"
+                raise BadInput("--target", "nothing", f"must name the column of labels{listed}")
         load.load(DataSpec(dataset=name), undeclared=True)
     except DataMissing as missing:
         raise BadInput(FIELD, path.name, FORMS) from missing

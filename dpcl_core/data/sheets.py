@@ -34,6 +34,7 @@ MAX_COLUMNS = 4096
 MAX_BYTES = 4 * 2**30
 MAX_ROWS = 50_000_000
 MAX_VALUES = 2**32  # bytes of a parquet file's columns when unpacked
+_DECIMAL_COMMA = r"^\s*([-+]?\d+),(\d+)\s*$"
 _ROW = re.compile(r"Row #\d+: Expected \d+ columns, got \d+")
 _NO_PARQUET = "must be a parquet file; this one is damaged or of another kind"
 
@@ -138,6 +139,11 @@ def columns_of(
     if not table.num_rows and not is_private:
         raise BadInput(shown, "no rows", "must have at least one row")
     return table
+
+
+def has_decimal_commas(path: Path, shown: str) -> bool:
+    """Whether 1,5 in a file stands for 1.5: where its first line is separated by semicolons."""
+    return path.suffix in DELIMITED and _delimiter(_first_line(path, shown), path) == ";"
 
 
 def n_skipped(path: Path, has_names: bool) -> int:
@@ -295,7 +301,10 @@ def _delimited(content: bytes, path: Path, shown: str, is_private: bool, has_nam
         called = names if has_names else [f"column{place}" for place in range(1, len(names) + 1)]
         # A column without a name, such as the row numbers that pandas writes, has nothing to be called by: it is left out.
         columns = {name.strip(): table.column(place) for place, name in enumerate(called) if name.strip()}
-        return pa.table({name: _legible(column.cast(pa.large_string())) for name, column in columns.items()})
+        texts = {name: _legible(column.cast(pa.large_string())) for name, column in columns.items()}
+        if delimiter == ";":  # as where numbers have a decimal comma, which is why the values are not separated by one
+            texts = {name: pc.replace_substring_regex(one, _DECIMAL_COMMA, r"\1.\2") for name, one in texts.items()}
+        return pa.table(texts)
     except (pa.ArrowException, UnicodeDecodeError, MemoryError) as error:
         # The message has only the row's number: its text may be private, and messages are stored.
         row = _ROW.search(str(error))

@@ -69,10 +69,12 @@ def _first_line(card: DatasetCard, data_files: DataFiles) -> list[str]:
     path = data_files.train[0]
     if path.suffix not in sheets.DELIMITED or card.kind == "tagged":
         return []
+    has_commas = sheets.has_decimal_commas(path, card.name)
+    commas = ["Values are separated by semicolons, so 1,5 is read as 1.5."] if has_commas else []
     if not card.has_names:
-        return ["The first line is a row of data: columns are called column1, column2, and so on."]
+        return ["The first line is a row of data: columns are called column1, column2, and so on.", *commas]
     doubt = f", though it holds numbers {schema.NO_HEADER}" if sheets.is_unclear(path) else ""
-    return [f"The first line names the columns{doubt}."]
+    return [f"The first line names the columns{doubt}.", *commas]
 
 
 def _columns(

@@ -17,7 +17,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
-    type_coerce,
+    cast,
 )
 
 ACTIVE = ("starting", "running", "stopping")
@@ -214,5 +214,6 @@ kept_looks = Table(
 )
 
 
-# The dataset that a run's settings, as they are stored, name.
-dataset: ColumnElement[str] = type_coerce(runs.c.spec, JSON)["data", "dataset"].as_string()
+# The dataset that a run's settings name; PostgreSQL reads JSON only as such, SQLite from any text.
+_SETTINGS = JSON().with_variant(Text(), "sqlite")
+dataset: ColumnElement[str] = cast(runs.c.spec, _SETTINGS)["data", "dataset"].as_string()

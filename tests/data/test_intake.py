@@ -130,6 +130,22 @@ def test_what_the_first_line_was_taken_for_is_said(data_dir: Path, tmp_path: Pat
             assert understood.of(name).assumed[0].startswith(f"The first line names the {said}")
 
 
+def test_numbers_of_a_table_as_a_german_spreadsheet_writes_it_are_numbers(data_dir: Path, tmp_path: Path) -> None:
+    """Separated by semicolons, with a decimal comma and a byte order mark; commas in words stay."""
+    path = tmp_path / "befunde.csv"
+    rows = [f"{row % 7},{row % 10};Husten, Fieber;{'ja' if row % 2 else 'nein'}" for row in range(120)]
+    path.write_text("\n".join(["CRP;Notiz;Aufnahme", *rows]), encoding="utf-8-sig")
+    assert used(path, Asked(Columns(target="Aufnahme"))) is None
+    found = understood.of("own:befunde")
+    assert [column.read_as for column in found.columns[:2]] == ["number of any size, squashed", "words, hashed to 32 values"]
+    assert "Values are separated by semicolons, so 1,5 is read as 1.5." in found.assumed
+    path.write_text("\n".join(["CRP;Notiz;Aufnahme", *(row.replace(",", ".", 1) for row in rows)]), encoding="utf-8")
+    before = load(DataSpec(dataset="own:befunde")).test
+    assert used(path, Asked(Columns(target="Aufnahme"))) is None
+    after = load(DataSpec(dataset="own:befunde")).test
+    assert (before.images.values == after.images.values).all()
+
+
 def test_a_private_first_row_is_not_quoted(data_dir: Path, tmp_path: Path) -> None:
     """Where nothing is said of it, of bytes that are no text, and of names that are equal."""
     path = tmp_path / "rows.csv"
@@ -168,6 +184,15 @@ def test_odd_files_are_used_by_public_rules_or_refused(name: str, data_dir: Path
     error = used(path)
     is_kept = {"formulas.csv", "long numbers.jsonl", "two labels.jsonl", "png bomb.zip", "nul.csv"}
     assert (error is None) == (name in is_kept), error
+    assert len(stored()) == (error is None)
+
+
+@pytest.mark.parametrize("name", [name for name in bad_files.ODD if name.endswith((".csv", ".tsv"))])
+def test_odd_tables_without_a_line_of_names_are_used_or_refused(name: str, data_dir: Path, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(bad_files.ODD[name]())
+    assert intake.first_line(path) in ("names", "unclear")
+    error = used(path, Asked(Columns(target="column1"), first_line="data"))
     assert len(stored()) == (error is None)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from sqlalchemy import func, select
+from sqlalchemy.dialects import postgresql
 
 from dpcl_core.errors import BadInput
 from dpcl_core.runs import purge, tables
@@ -51,6 +52,12 @@ def test_a_run_under_way_keeps_all_of_them(store):
     with pytest.raises(BadInput, match="stop it first"):
         purge.purge(store, "own:visits")
     assert [run.id for run in store.unfinished()] == [first, run_id]
+
+
+def test_postgresql_reads_the_settings_as_json():
+    """Kept as text, exactly as its digest was taken, they have no operator of JSON there."""
+    said = str(select(tables.dataset).compile(dialect=postgresql.dialect()))
+    assert "CAST(runs.spec AS JSON) #>>" in said
 
 
 def test_a_name_in_any_letters_is_found(store):

@@ -50,6 +50,11 @@ def done(name: str, before: str | None, scenario: ScenarioSpec) -> None:
     st.session_state[_DONE] = name, before, scenario
 
 
+def is_new() -> bool:
+    """Whether the visitor has kept data a moment ago."""
+    return _DONE in st.session_state
+
+
 def listing() -> None:
     """Draws what was just kept, and the visitor's own datasets, each with its schema, links and buttons."""
     names = [name for name in ownership.mine(own.names()) if intake.was_taken_in(name)]

@@ -13,6 +13,7 @@ from pages.parts.shell.figure_card import CONFIG
 from pages.parts.shell.text import plain
 
 _PLAN = "The public plan alone: how many of your examples a task has is private, and no budget covers counting them."
+_KIND = "own-scenario-kind"
 _UNEQUAL = "Groups of classes, not all equally large"
 
 
@@ -22,20 +23,25 @@ def draw(looked: Looked) -> ScenarioSpec:
         return looked.usual
     with layout.card("own-stream"):
         title, number = st.columns([3, 1])
-        with number:
-            n_tasks = st.number_input("Tasks", 2, max(looked.streams), 2, key="own-tasks")
-        offered = looked.streams[int(n_tasks)]
+        n_tasks = min(int(st.session_state.get("own-tasks", 2)), max(looked.streams))
+        offered = looked.streams[n_tasks]
         if looked.usual not in offered and n_tasks == 2:
             offered = [looked.usual, *offered]
         kinds = [one.kind for one in offered]
-        before = st.session_state.get("own-scenario-kind", looked.usual.kind)
+        wanted = st.session_state.get(_KIND, looked.usual.kind)
         with title:
             place = st.selectbox(
-                "Scenario", range(len(offered)), kinds.index(before) if before in kinds else 0,
+                "Scenario", range(len(offered)), kinds.index(wanted) if wanted in kinds else 0,
                 format_func=lambda place: _title(offered[place], looked), key=f"own-scenario-{'-'.join(kinds)}",
             )  # fmt: skip
         scenario = offered[place]
-        st.session_state["own-scenario-kind"] = scenario.kind
+        if scenario.kind != looked.usual.kind:
+            st.session_state[_KIND] = scenario.kind
+        else:  # it follows the columns again
+            st.session_state.pop(_KIND, None)
+        with number:
+            is_fixed = "tasks" not in type(scenario).model_fields
+            st.number_input("Tasks", 2, max(looked.streams), n_tasks, key="own-tasks", disabled=is_fixed)
         _stream(looked, scenario)
     return scenario
 

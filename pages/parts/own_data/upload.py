@@ -13,6 +13,7 @@ from dpcl_core.data import intake
 from pages.parts.shell import ownership, visitor
 
 _STATE: Final = "own-data-file"
+_KEPT: Final = "own-files-kept"
 
 
 def choose() -> Path | None:
@@ -21,7 +22,7 @@ def choose() -> Path | None:
     dropped = st.file_uploader(
         f"A file of at most {most} MB: CSV, TSV, Parquet, JSON lines, NPZ, CoNLL, or a zip of pictures in CLASS/",
         type=[suffix.removeprefix(".") for suffix in intake.SUFFIXES],
-        key="own-file",
+        key=f"own-file-{st.session_state.get(_KEPT, 0)}",
     )
     typed = ""
     if not ownership.is_shared():
@@ -36,7 +37,9 @@ def choose() -> Path | None:
 
 
 def discard() -> None:
-    """Deletes what this visitor has uploaded, which is now taken in; the box of the page still names the file."""
+    """Deletes what this visitor has uploaded, which is now taken in, and empties the box of the page."""
+    st.session_state.pop(_STATE, None)
+    st.session_state[_KEPT] = st.session_state.get(_KEPT, 0) + 1  # another key: a box cannot be emptied otherwise
     shutil.rmtree(_folder(), ignore_errors=True)
 
 
