@@ -60,7 +60,7 @@ def by_place(stage: Stage) -> int:
     """Averages by position in the list, and averages by true mode."""
     stage.results("Average", lambda: True)
     places, true = modes.by_place(_world(32))
-    for name, rows in (("By place in the list", places), ("By what they are of", true)):
+    for name, rows in (("By place in the list", places), ("By what they stand for", true)):
         drawn = "".join(_digit(row, str(place)) for place, row in enumerate(rows, start=1))
         st.html(f'<p class="soft">{escape(name)}</p><div class="list-digits">{drawn}</div>')
     apart, wanted = (float(np.linalg.norm(rows - rows.mean(axis=0), axis=1).mean()) for rows in (places, true))
