@@ -375,6 +375,10 @@ def test_who_opened_a_room_asks_a_steps_question_with_one_press(open_page: Open,
     step = text.load("coin").steps[1]
     assert rooms.state(code).poll.is_about(step.predict, step.choices)
     assert elements(page) == ["room"]
+    assert "lesson-ask" not in {button.key for button in page.button}, "a second press would forget the answers"
+    rooms.end_poll(code, "a" * 32)
+    page.run()
+    assert "lesson-ask" in {button.key for button in page.button}
     press(page, "○ 3.")
     assert elements(page) == [], "another step is another question"
 

@@ -12,7 +12,7 @@ from dpcl_core import engine, export
 from dpcl_core.cli import main
 from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.events import CellFinished, Classifier, Event, to_json
-from dpcl_core.runs import process, resumption, worker
+from dpcl_core.runs import patience, process, resumption, worker
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.store import Failure, Store

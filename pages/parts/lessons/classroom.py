@@ -40,10 +40,14 @@ def _teacher(rooms: Rooms, token: str, code: str, title: str, step: Step) -> Non
     """Draws the button that asks the class; then the votes, as they come in."""
     from dpcl_core.elements import room as element
 
-    with st.container(horizontal=True, gap="small", key="lesson-classroom"):
-        if st.button("Ask my class this question", key="lesson-ask", help=f"In the classroom “{plain(title)}”."):
-            rooms.ask(code, token, step.predict, step.choices)
-        st.page_link("pages/room.py", label=f":primary[Classroom {plain(title)} →]", query_params={"room": code})
     poll = rooms.state(code).poll
-    if poll is not None and poll.is_about(step.predict, step.choices):
+    if poll is not None and not poll.is_about(step.predict, step.choices):
+        poll = None
+    with st.container(horizontal=True, gap="small", key="lesson-classroom"):
+        is_open = poll is not None and poll.is_open  # asking once more would forget the answers so far
+        if not is_open and st.button("Ask my class this question", key="lesson-ask", help=f"In “{plain(title)}”."):
+            rooms.ask(code, token, step.predict, step.choices)
+            st.rerun()
+        st.page_link("pages/room.py", label=f":primary[Classroom {plain(title)} →]", query_params={"room": code})
+    if poll is not None:
         mounted(ROOM)(data=element.document(code, is_poll_alone=True), key=f"lesson-votes-{code}")

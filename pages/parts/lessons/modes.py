@@ -21,6 +21,7 @@ from dpcl_core.spec import Cell
 from pages.parts.lessons.stage import Stage
 from pages.parts.shell import figure_card
 from pages.parts.shell.layout import table
+from pages.parts.shell.text import percent
 
 COUNTS = (2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 200.0)
 LENGTHS = (32.0, 384.0)
@@ -45,11 +46,12 @@ def by_hand(stage: Stage) -> int:
     stage.results("Look", lambda: True)
     true = [int((world.modes[0] == mode).argmax()) for mode in world.modes[1]]
     n_right = sum("ABCD"[partner] == letter for partner, letter in zip(true, guesses, strict=True))
-    pairs = "".join(
+    pairs = [
         _digit(other[place], f"Entry {place + 1} of client B") + _digit(one[partner], f"its true partner {'ABCD'[partner]}")
         for place, partner in enumerate(true)
-    )
-    st.html(f'<div class="list-digits">{pairs}</div>')
+    ]
+    drawn = "".join(f'<div class="pair">{pair}</div>' for pair in pairs)
+    st.html(f'<div class="list-digits">{drawn}</div>')
     st.markdown(f"**You matched {n_right} of {len(true)} right.** Random guessing gets one of four on average.")
     return 0 if n_right <= 1 else 1 if n_right <= 3 else 2
 
@@ -58,7 +60,7 @@ def by_place(stage: Stage) -> int:
     """Averages by position in the list, and averages by true mode."""
     stage.results("Average", lambda: True)
     places, true = modes.by_place(_world(32))
-    for name, rows in (("By place in the list", places), ("By what they are of", true)):
+    for name, rows in (("By place in the list", places), ("By what they stand for", true)):
         drawn = "".join(_digit(row, str(place)) for place, row in enumerate(rows, start=1))
         st.html(f'<p class="soft">{escape(name)}</p><div class="list-digits">{drawn}</div>')
     apart, wanted = (float(np.linalg.norm(rows - rows.mean(axis=0), axis=1).mean()) for rows in (places, true))
@@ -77,7 +79,7 @@ def anchors(stage: Stage) -> int:
     stage.see()
     nearest = min(COUNTS, key=lambda each: abs(each - m))
     _map(stage, by_count[nearest][0], int(nearest))
-    shares = {each: f"{100 * by_count[each][1]:.0f} %" for each in COUNTS}
+    shares = {each: percent(by_count[each][1], 0) for each in COUNTS}
     cells = (f"**{share}**" if each == nearest else share for each, share in shares.items())
     table(["anchors", *(f"{each:g}" for each in COUNTS)], [["in their group", *cells]])
     enough = [each for each in COUNTS if by_count[each][1] >= _NEARLY]
@@ -129,7 +131,7 @@ def on_the_client(stage: Stage) -> int:
         return [_share(modes.client_side(world, matcher_comparison.CENTRED, 50, epsilon, n, 1))[1] for n in rounds]
 
     shares = stage.results("Play four rounds", play, epsilon)
-    cells = [f"{100 * share:.0f} %" for share in shares]
+    cells = [percent(share, 0) for share in shares]
     table(["round", *map(str, range(len(shares)))], [["in their group", *cells]])
     noise = f"{modes.std_of_released(world, epsilon):.2g}" if not math.isinf(epsilon) else "none"
     st.markdown(f"**At ε = {epsilon_text(epsilon)} for all four rounds together, {cells[-1]} are in their group.**")

@@ -87,7 +87,11 @@ class Stage:
         Draws only text if the link hides the control or sets another value.
         """
         control, now, key = self.controls[name], self.values[name], self.epoch(f"{self.lesson}-{name}")
-        shown = kind(control).write
+        write = kind(control).write
+
+        def shown(value: float) -> str:
+            return write(value).replace("inf", "∞")
+
         picked: float | None = None
         if name in self.hidden or now not in options:
             st.markdown(f"{control.title}: **{shown(now)}**")
