@@ -259,5 +259,5 @@ def test_another_row_of_the_bundled_digits_changes_nothing_outside_the_releases(
 
 def forget() -> None:
     """Bundled data never change, and are kept for good."""
-    for kept in (outline._outline, contents._keys, labels._read, preview._preview):
+    for kept in (outline._outline, contents._keys, labels._read, preview._counted):
         kept.cache_clear()

@@ -25,8 +25,9 @@ PRIVATE = SPEC.model_copy(update={"data": SPEC.data.model_copy(update={"dataset"
 
 @pytest.fixture
 def as_visitor(home, monkeypatch):
-    """Makes somebody the visitor of the pages."""
+    """Makes somebody the visitor of the pages of a server that others reach."""
     monkeypatch.delenv("DPCL_DATA", raising=False)
+    monkeypatch.setattr(ownership, "is_shared", lambda: True)
 
     def be(token: str) -> None:
         monkeypatch.setattr(visitor, "token", lambda: token)
