@@ -53,7 +53,9 @@ def _plan(part: str, number: int) -> None:
         st.header(f"A plan for {handout.MINUTES} minutes", anchor=False)
         titles = {name: f"{text.number(name)}. {text.load(name).title}" for name in text.PARTS[part]}
         rows = [(f"{start} to {end}", titles[name]) for start, end, name in handout.plan(part)]
-        layout.table(("minutes", "lesson"), rows, names=2)
+        if (start := handout.run_from(part)) is not None:
+            rows.append((f"{start} to {handout.MINUTES}", "A run of everybody's own, in the classroom"))
+        layout.table(("minutes", "what"), rows, names=2)
         with st.container(horizontal=True):
             st.download_button(
                 "Handout", lambda: handout.page(part), f"{part.lower().replace(' ', '-')}.html", "text/html", key="handout",

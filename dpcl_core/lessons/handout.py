@@ -37,6 +37,12 @@ def plan(part: str) -> list[tuple[int, int, str]]:
     return rows
 
 
+def run_from(part: str) -> int | None:
+    """The minute from which a class has time for a run of its own; None where it has not."""
+    end = plan(part)[-1][1]
+    return end if MINUTES - end >= _RUN else None
+
+
 def page(part: str) -> str:
     """The part as one HTML document to print, without scripts: notes and plan, sheet, answers.
 
@@ -77,9 +83,9 @@ def _plan(part: str) -> str:
         steps = f"Guess, do, see, explain: {len(lesson.steps)} steps. Then its two questions, in pairs."
         what = f"<b>{_words(lesson.title)}</b><br>{_words(lesson.question)}<br>{steps}"
         rows += f"<tr><td>{start} to {end} min</td><td>{what}</td></tr>"
-    if (free := MINUTES - planned[-1][1]) >= _RUN:
+    if (spare := run_from(part)) is not None:
         what = "<b>A run of your own</b><br>In the app's classroom, everybody starts a run. Look at the plot."
-        rows += f"<tr><td>{MINUTES - free} to {MINUTES} min</td><td>{what}</td></tr>"
+        rows += f"<tr><td>{spare} to {MINUTES} min</td><td>{what}</td></tr>"
     left = [text.load(name).title for name in _names(part) if name not in {one for _, _, one in planned}]
     rest = "".join(f"<li>{_words(title)}</li>" for title in left)
     rest = f"<p>At home, or in a second hour:</p><ul>{rest}</ul>" if left else ""
@@ -100,7 +106,7 @@ def _sheet(number: int, lesson: Lesson) -> str:
 
 def _answers(number: int, lesson: Lesson) -> str:
     steps = "".join(
-        f"<p><b>{number}.{place} {_words(step.title)}.</b> {_words(step.see)} {_words(step.explain)}</p>"
+        f"<p><b>{number}.{place} {_words(step.title)}</b><br>{_words(step.see)} {_words(step.explain)}</p>"
         for place, step in enumerate(lesson.steps, start=1)
     )
     think = "".join(f"<p><i>{_words(one.question)}</i> {_words(one.answer)}</p>" for one in lesson.think)
