@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dpcl_core.layers import Layer
-    from dpcl_core.runs.store import Run, Store
+    from dpcl_core.runs.run import Run
+    from dpcl_core.runs.store import Store
 
 _Detail = TokensScored | Retained | Leaks | Signatures
 # Events about synthetic or public texts and simulated clients' lists, by the key under which they are exported.

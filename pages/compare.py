@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dpcl_core.privacy.statement import Standing
-    from dpcl_core.runs.store import Run
+    from dpcl_core.runs.run import Run
 
 MOST = 6
 LETTERS = "ABCDEF"

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from dpcl_core.lessons import codes, text
-from pages.parts.shell import layout, link, state, terms
+from pages.parts.lessons import part_choice
+from pages.parts.shell import layout, state, terms
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
@@ -22,32 +23,27 @@ PROVES = (
     "It proves that this server has checked these answers for this name. It does not prove who typed them. Only the server "
     "that made it can read it."
 )
-CODEC = link.Codec([link.Field("part", "p", "part", link.Whole(1, len(text.PARTS)), 1, word="part")])
 
 
 @state.guarded
 def page() -> None:
     """The page."""
-    view = View("exercises", lambda _: CODEC)
+    view = View("exercises", lambda _: part_choice.CODEC)
     place = heading("Exercises", "Can you work it out yourself?", notices=view.read.notices)
-    parts = list(text.PARTS)
     of_part, of_name = st.columns(2)
     with of_part:
-        part = st.selectbox(
-            "Part", parts, int(str(view["part"])) - 1, format_func=lambda one: f"{parts.index(one) + 1}. {one}",
-            key=view.key("part"),
-        )  # fmt: skip
+        part = part_choice.chosen(view)
     with of_name:
         typed = st.text_input(
             "Your name here", max_chars=codes.LONGEST, placeholder="amber fox", key="exercises-name",
             help="Invent one, or take the name that you have in the classroom. It goes into your code.",
         )  # fmt: skip
-    number = parts.index(part) + 1
+    number = part_choice.number(part)
     if typed.strip():
         _sheet(part, number, codes.clean_name(typed))
     else:
         st.markdown("Enter a name. Then you see the questions of this part, with numbers of your own.")
-    actions(place, share=view.commit({"part": number}, CODEC), help_text=HELP)
+    actions(place, share=view.commit({"part": number}, part_choice.CODEC), help_text=HELP)
 
 
 def _sheet(part: str, number: int, name: str) -> None:

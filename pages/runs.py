@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dpcl_core.events import CellFinished
-    from dpcl_core.runs.store import Run
+    from dpcl_core.runs.run import Run
 
 STATUSES = ("queued", "starting", "running", "stopping", "finished", "cancelled", "failed", "lost")
 SORTS = {"newest": "Newest first", "accuracy": "Best accuracy first", "name": "By name", "seconds": "Longest first"}

@@ -9,7 +9,8 @@ import streamlit as st
 
 from dpcl_core.errors import BadInput
 from dpcl_core.lessons import codes, text
-from pages.parts.shell import layout, link, state, terms
+from pages.parts.lessons import part_choice
+from pages.parts.shell import layout, state, terms
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
@@ -19,21 +20,16 @@ hand in after their exercises. A code is read only on the server that made it. I
 answers for that name, not who typed them."""
 HEADS = ("name", "part", "right", "which", "valid", "why not")
 VALID = "yes"
-CODEC = link.Codec([link.Field("part", "p", "part", link.Whole(1, len(text.PARTS)), 1, word="part")])
 
 
 @state.guarded
 def page() -> None:
     """The page."""
-    view = View("teacher", lambda _: CODEC)
+    view = View("teacher", lambda _: part_choice.CODEC)
     place = heading("For teachers", "What does a class need, and what has it handed in?", notices=view.read.notices)
-    parts = list(text.PARTS)
-    part = st.selectbox(
-        "Part", parts, int(str(view["part"])) - 1, format_func=lambda one: f"{parts.index(one) + 1}. {one}",
-        key=view.key("part"), width=420,
-    )  # fmt: skip
-    layout.tabs({"Plan": lambda: _plan(part, parts.index(part) + 1), "Codes": _codes}, "teacher-tabs")
-    actions(place, share=view.commit({"part": parts.index(part) + 1}, CODEC), help_text=HELP)
+    part = part_choice.chosen(view, width=420)
+    layout.tabs({"Plan": lambda: _plan(part, part_choice.number(part)), "Codes": _codes}, "teacher-tabs")
+    actions(place, share=view.commit({"part": part_choice.number(part)}, part_choice.CODEC), help_text=HELP)
 
 
 def _plan(part: str, number: int) -> None:

@@ -33,7 +33,7 @@ from pages.parts.training import (
 )
 
 if TYPE_CHECKING:
-    from dpcl_core.runs.store import Run
+    from dpcl_core.runs.run import Run
 
 HELP = """Choose what to learn and under which privacy budget, then press **Start**. Each pair of ε and seed is a separate
 model; curves show the mean over seeds and, from three seeds on, a 95 % interval. The run continues when you close this page,

@@ -25,7 +25,8 @@ from dpcl_core import machine, presets
 from dpcl_core.errors import StoreTrouble
 from dpcl_core.runs import journal, process
 from dpcl_core.runs.executor import STUCK_SECONDS, LocalExecutor
-from dpcl_core.runs.store import Run, Store
+from dpcl_core.runs.run import Run
+from dpcl_core.runs.store import Store
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "outages.md"
 RACES = 1000

@@ -29,7 +29,7 @@ from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import RunSpec
 from tests.classifiers.test_every_method import ALSO as EVERY
 from tests.scenarios.test_preview import data_dir  # noqa: F401
-from tests.test_neighbours import METHODS, D, lies, spec
+from tests.test_neighbours import METHODS, D, home, lies, shared, spec  # noqa: F401
 
 _LM = METHODS["lm-mtl"][1]["params"]
 # Settings under which a method keeps other things.
@@ -40,17 +40,6 @@ ALSO = {
     "local": ("pecl", {"params": {**_LM, "mode": "local"}, "privacy": {"adjacency": "replace"}}),
 }
 LONG = ("statistics of batches", "task given")  # a whole network trained on pictures, as `agem` and `l2dp-ml` do too
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Features of public sentences are computed once for all tests here."""
-    return tmp_path_factory.mktemp("home")
-
-
-@pytest.fixture(autouse=True)
-def shared(home: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    monkeypatch.setenv("DPCL_HOME", str(home))
 
 
 class Died(BaseException):

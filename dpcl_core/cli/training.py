@@ -19,7 +19,8 @@ from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
     from dpcl_core.privacy.lower_bound import Audited
-    from dpcl_core.runs.store import Run, Store
+    from dpcl_core.runs.run import Run
+    from dpcl_core.runs.store import Store
     from dpcl_core.tuning.settings import TuneSpec
 
 

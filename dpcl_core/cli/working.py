@@ -14,7 +14,8 @@ def work(options: argparse.Namespace) -> int:
     from dpcl_core.runs import mover
     from dpcl_core.runs.executor import LocalExecutor
     from dpcl_core.runs.patience import Patience
-    from dpcl_core.runs.store import Run, Store
+    from dpcl_core.runs.run import Run
+    from dpcl_core.runs.store import Store
 
     store = Patience().outlast(lambda: Store(options.store))
     over, open_runs, ended = threading.Event(), dict[str, Run](), list[Run]()

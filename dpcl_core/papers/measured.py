@@ -20,7 +20,7 @@ from dpcl_core import checks, machine, metrics, paths
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, JsonValue, References, Started, TaskLearned, plain_number
 from dpcl_core.privacy.statement import ways_out
-from dpcl_core.runs.store import Run
+from dpcl_core.runs.run import Run
 from dpcl_core.spec import Cell, RunSpec
 
 EDITION = 2  # version of what settings mean: raised when the same settings select other rows or equations than before

@@ -14,7 +14,9 @@ from dpcl_core.attacks import auditable
 from dpcl_core.errors import BadInput
 from dpcl_core.events import JsonValue
 from dpcl_core.runs import tables
-from dpcl_core.runs.store import LONGEST_NAME, Run, Store, checked_id, enqueue, workload_of
+from dpcl_core.runs.durations import workload_of
+from dpcl_core.runs.run import LONGEST_NAME, Run, checked_id
+from dpcl_core.runs.store import Store, enqueue
 from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:

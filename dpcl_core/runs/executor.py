@@ -11,7 +11,8 @@ from typing import Protocol
 
 from dpcl_core.errors import StoreTrouble, failure_kind
 from dpcl_core.runs import journal, process, resumption
-from dpcl_core.runs.store import Failure, Run, Store
+from dpcl_core.runs.run import Failure, Run
+from dpcl_core.runs.store import Store
 from dpcl_core.runs.subprocess_start import log_file, spawn
 from dpcl_core.runs.tables import ACTIVE
 from dpcl_core.runs.warm_worker import WarmWorker

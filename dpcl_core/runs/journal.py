@@ -20,7 +20,8 @@ from dpcl_core.errors import BadInput, FailureKind
 from dpcl_core.events import Classifier, Event, JsonValue, from_json, to_json
 from dpcl_core.runs import process
 from dpcl_core.runs.process import Process
-from dpcl_core.runs.store import End, Failure, Store
+from dpcl_core.runs.run import End, Failure
+from dpcl_core.runs.store import Store
 
 _ENDING = ".jsonl"
 _END_BEGINS = b'{"end"'

@@ -18,7 +18,8 @@ from dpcl_core.events import Event, Progress, Started
 from dpcl_core.runs import process
 from dpcl_core.runs.journal import Journal, n_numbered
 from dpcl_core.runs.patience import Patience
-from dpcl_core.runs.store import End, Failure, Store
+from dpcl_core.runs.run import End, Failure
+from dpcl_core.runs.store import Store
 
 TICK_SECONDS = 0.25  # longest delay of events on their way to the store, and of a stop request on its way here
 GRACE_SECONDS = 1.75  # a step still running so long after a stop is cut off: a stop takes effect within three seconds

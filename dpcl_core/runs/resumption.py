@@ -19,7 +19,8 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Progress, Started, from_json, to_json
 from dpcl_core.runs import journal, process
 from dpcl_core.runs.patience import Patience
-from dpcl_core.runs.store import RESUMABLE, Store, checked_id
+from dpcl_core.runs.run import RESUMABLE, checked_id
+from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import ACTIVE, audits, checkpoints, classifiers, events, resumptions, runs, turns
 
 BY_ITSELF = 2  # times in a row that a run is resumed without a new checkpoint in between

@@ -23,7 +23,8 @@ from sqlalchemy.exc import IntegrityError
 
 from dpcl_core.errors import BadInput
 from dpcl_core.events import JsonValue, TaskLearned
-from dpcl_core.runs.store import Store, checked_id
+from dpcl_core.runs.run import checked_id
+from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import members, room_runs, rooms, runs, votes
 
 SECONDS = 86_400.0  # a room ends a day after it was opened

@@ -16,7 +16,9 @@ from sqlalchemy import func, insert, select, update
 
 from dpcl_core.errors import BadInput
 from dpcl_core.runs import tables
-from dpcl_core.runs.store import LONGEST_NAME, Run, Status, Store, checked_id, clean_name, enqueue, workload_of
+from dpcl_core.runs.durations import workload_of
+from dpcl_core.runs.run import LONGEST_NAME, Run, Status, checked_id, clean_name
+from dpcl_core.runs.store import Store, enqueue
 from dpcl_core.spec import DataSpec, RunSpec
 
 

@@ -8,96 +8,31 @@ A state changes by one UPDATE that names the states it may follow, so that of tw
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import re
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, fields
-from hashlib import sha256
-from statistics import median
-from typing import Literal, cast, get_args
+from typing import cast, get_args
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, Update, and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, Update, and_, delete, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from dpcl_core import checks, paths
-from dpcl_core.errors import BadInput, FailureKind
-from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Note, from_json, to_json
-from dpcl_core.runs import database, queue, visitors
+from dpcl_core import paths
+from dpcl_core.errors import BadInput
+from dpcl_core.events import CellFinished, Classifier, Event, from_json
+from dpcl_core.runs import database, durations, event_rows, queue, visitors
 from dpcl_core.runs.process import Process
-from dpcl_core.runs.tables import ACTIVE, audits, cells, checkpoints, classifiers, dataset, events, resumptions, runs, turns
+from dpcl_core.runs.run import RESUMABLE, End, Failure, Run, Status, checked_id, clean_name, of_row
+from dpcl_core.runs.tables import ACTIVE, audits, cells, checkpoints, dataset, events, resumptions, runs, turns
 from dpcl_core.runs.visitors import Visitor
 from dpcl_core.spec import RunSpec
 
-Status = Literal["queued", "starting", "running", "stopping", "cancelled", "failed", "lost", "finished"]
-End = Literal["cancelled", "failed", "lost", "finished"]
-
-_ID = re.compile(r"[0-9a-f]{12}")
 _DEVICE = re.compile(r"cpu|cuda:[0-9]{1,2}")
-LONGEST_NAME = 100
 PROMPT_SECONDS = 1.0  # a write that takes longer has waited for somebody
-RESUMABLE: tuple[FailureKind, ...] = ("worker-died", "store")  # failures that settings and data have no part in
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One stored run; times are seconds since 1970.
-
-    `readable_spec` is None where the settings name something this program no longer has; `spec_trouble` then says so in
-    one sentence and `raw_spec` still holds what was stored. `estimate_seconds`: total duration, estimated from past runs
-    of the same workload; None when unknown or over. `process` carries the run out, or waits in a terminal to do so.
-    `silent_seconds`: since the last heartbeat, by the database's clock. `place_in_queue`: counts the waiting entries,
-    from 1, a set of runs as one; None where it waits for no other entry. `owner`: digest of the token of the visitor of
-    a shared server who started it.
-    """
-
-    id: str
-    name: str
-    raw_spec: Mapping[str, object]
-    readable_spec: RunSpec | None
-    spec_trouble: str | None
-    digest: str
-    status: Status
-    device: str
-    created: float
-    started: float | None
-    finished: float | None
-    heartbeat: float | None
-    silent_seconds: float | None
-    deleted: float | None
-    owner: str | None
-    place_in_queue: int | None
-    error_kind: FailureKind | None
-    error: str | None
-    error_log: str | None
-    estimate_seconds: float | None
-    process: Process | None
-
-    @property
-    def spec(self) -> RunSpec:
-        """The run's settings. Raises BadInput with `spec_trouble` where they can no longer be read."""
-        if self.readable_spec is None:
-            raise BadInput("run", self.id, self.spec_trouble or "its settings can no longer be read")
-        return self.readable_spec
-
-    @property
-    def is_over(self) -> bool:
-        return self.status not in ("queued", *ACTIVE)
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """The reason for a run's failure: kind, one sentence for the user, and details (a traceback, the end of the log)."""
-
-    kind: FailureKind
-    sentence: str
-    log: str
 
 
 class Store:
@@ -133,7 +68,7 @@ class Store:
         label = clean_name(f"{spec.method} on {spec.data.dataset}" if name is None else name)
         with self.writing() as connection:
             return enqueue(
-                connection, spec, name=label, workload=workload_of(spec), n_cells=spec.n_cells, device=device,
+                connection, spec, name=label, workload=durations.workload_of(spec), n_cells=spec.n_cells, device=device,
                 visitor=self.visitor,
             )  # fmt: skip
 
@@ -198,11 +133,11 @@ class Store:
 
     def estimates(self, specs: Sequence[RunSpec], *, device: str = "cpu") -> list[float | None]:
         """`estimate_seconds` of several specs, by one query."""
-        workloads = [workload_of(spec) for spec in specs]
+        workloads = [durations.workload_of(spec) for spec in specs]
         with self.reading() as connection:
-            past = _past(connection, set(workloads))
+            past = durations.past(connection, set(workloads))
         return [
-            _estimate(past.get((workload, device), []), spec.n_cells)
+            durations.estimate(past.get((workload, device), []), spec.n_cells)
             for workload, spec in zip(workloads, specs, strict=True)
         ]
 
@@ -218,12 +153,12 @@ class Store:
         checked_id(run_id)
         if new_events:
             with self.writing() as connection:
-                _append(connection, run_id, new_events, first)
+                event_rows.append(connection, run_id, new_events, first)
 
     def last_number(self, run_id: str) -> int:
         """The number of a run's last event; 0 if it has none."""
         with self.reading() as connection:
-            return _last_number(connection, run_id)
+            return event_rows.last_number(connection, checked_id(run_id))
 
     def take_in(
         self,
@@ -245,25 +180,21 @@ class Store:
             if row is None or row != (by.machine, by.pid, by.ticks):
                 return None if row is None else False
             for first, said in batches:
-                _append(connection, run_id, said, first)
+                event_rows.append(connection, run_id, said, first)
             if end is not None:
                 _ended(connection, run_id, _end_update(run_id, *end, before=(*ACTIVE, "lost")), *end)
         return True
 
     def classifiers(self, run_id: str) -> list[Classifier]:
         """What the models of a run had released by the end of each task, in order of budget, seed and task."""
-        order = (classifiers.c.epsilon, classifiers.c.seed, classifiers.c.task)
-        query = select(classifiers.c.about, classifiers.c.arrays).where(classifiers.c.run_id == checked_id(run_id))
         with self.reading() as connection:
-            rows = connection.execute(query.order_by(*order)).all()
-        found = [from_json({**row.about, "content": base64.b64encode(row.arrays).decode("ascii")}) for row in rows]
-        return cast(list[Classifier], found)
+            return event_rows.classifiers_of(connection, checked_id(run_id))
 
     def events_after(self, run_id: str, seq: int = 0) -> list[tuple[int, Event]]:
         """The events of a run after number `seq` (0: all), in order, each with its number."""
         query = select(events.c.seq, events.c.payload).where(events.c.run_id == checked_id(run_id), events.c.seq > seq)
         with self.reading() as connection:
-            return [(row.seq, _read_event(row.payload)) for row in connection.execute(query.order_by(events.c.seq))]
+            return [(row.seq, event_rows.read(row.payload)) for row in connection.execute(query.order_by(events.c.seq))]
 
     def events(self, run_id: str) -> tuple[Event, ...]:
         """All events of a run so far, in order."""
@@ -283,7 +214,7 @@ class Store:
     def alike(self, spec: RunSpec) -> list[CellFinished]:
         """The finished cells of all finished runs that differ from `spec` in budgets, seeds and labels alone."""
         same = select(runs.c.id).where(
-            runs.c.workload == workload_of(spec), runs.c.status == "finished", runs.c.deleted.is_(None)
+            runs.c.workload == durations.workload_of(spec), runs.c.status == "finished", runs.c.deleted.is_(None)
         )
         with self.reading() as connection:
             found = list(connection.scalars(same))
@@ -427,9 +358,9 @@ class Store:
             rows = connection.execute(query.add_columns(silent).where(*self._is_seen(connection))).all()
             open_rows = [row for row in rows if row.status in ("queued", *ACTIVE)]
             places = queue.places(connection) if open_rows else {}
-            past = _past(connection, {row.workload for row in open_rows}) if open_rows else {}
-        estimates = {row.id: _estimate(past.get((row.workload, row.device), []), row.n_cells) for row in open_rows}
-        return [_run(row, places.get(row.id), estimates.get(row.id)) for row in rows]
+            past = durations.past(connection, {row.workload for row in open_rows}) if open_rows else {}
+        estimates = {row.id: durations.estimate(past.get((row.workload, row.device), []), row.n_cells) for row in open_rows}
+        return [of_row(row, places.get(row.id), estimates.get(row.id)) for row in rows]
 
     def _is_seen(self, connection: Connection) -> list[ColumnElement[bool]]:
         """The conditions that a run is seen."""
@@ -476,8 +407,8 @@ def enqueue(
     if not _DEVICE.fullmatch(device):
         raise BadInput("device", device, "must be cpu or cuda:N")
     if visitor is not None:
-        past = _past(connection, {workload}).get((workload, device), [])
-        visitors.check(connection, visitor, n_cells, _estimate(past, n_cells))
+        past = durations.past(connection, {workload}).get((workload, device), [])
+        visitors.check(connection, visitor, n_cells, durations.estimate(past, n_cells))
     run_id = secrets.token_hex(6)
     connection.execute(
         insert(runs).values(
@@ -494,26 +425,6 @@ def enqueue(
         )
     )
     return run_id
-
-
-def checked_id(run_id: str) -> str:
-    """The id of a run. Raises BadInput if it is malformed."""
-    if not _ID.fullmatch(run_id):
-        raise BadInput("run", run_id, "must be 12 hexadecimal digits, as the list of runs shows them")
-    return run_id
-
-
-def clean_name(name: str) -> str:
-    """The name of a run without needless blanks. Raises BadInput for an empty or long one."""
-    cleaned = " ".join(name.split())
-    if not 1 <= len(cleaned) <= LONGEST_NAME or not cleaned.isprintable():
-        raise BadInput("name", name, f"must be one line of 1 to {LONGEST_NAME} characters")
-    return cleaned
-
-
-def workload_of(spec: RunSpec) -> str:
-    """Digest of the settings that decide how long a cell takes: all but budgets, seeds and labels."""
-    return sha256(spec.model_dump_json(include={"method", "params", "data", "scenario"}).encode()).hexdigest()[:16]
 
 
 def _transition(run_id: str, before: Sequence[str]) -> Update:
@@ -549,103 +460,3 @@ def _applied(connection: Connection, change: Update) -> bool:
 
 def _columns(process: Process | None) -> dict[str, str | int | None]:
     return {name: getattr(process, name, None) for name in ("machine", "pid", "ticks")}
-
-
-def _last_number(connection: Connection, run_id: str) -> int:
-    return connection.scalar(select(func.max(events.c.seq)).where(events.c.run_id == checked_id(run_id))) or 0
-
-
-def _append(connection: Connection, run_id: str, new_events: Sequence[Event], first: int | None) -> None:
-    """Adds events, those that the store has already left out; see `Store.append`."""
-    now = time.time()
-    connection.execute(select(runs.c.id).where(runs.c.id == run_id).with_for_update())  # one writer of a run at a time
-    last = _last_number(connection, run_id)
-    documents = [to_json(event) for event in new_events if not isinstance(event, Classifier)]
-    numbered = list(enumerate(documents, start=last + 1 if first is None else first))
-    rows = [
-        {"run_id": run_id, "seq": seq, "kind": document["event"], "at": now, "payload": document}
-        for seq, document in numbered
-        if seq > last
-    ]
-    done = [_cell_row(run_id, document) for seq, document in numbered if seq > last and document["event"] == "CellFinished"]
-    kept = [_classifier_row(run_id, event) for event in new_events if isinstance(event, Classifier)]
-    if first is not None and kept:
-        place = (classifiers.c.epsilon, classifiers.c.seed, classifiers.c.task)
-        there = {tuple(row) for row in connection.execute(select(*place).where(classifiers.c.run_id == run_id))}
-        kept = [row for row in kept if (row["epsilon"], row["seed"], row["task"]) not in there]
-    try:
-        if rows:
-            connection.execute(insert(events), rows)
-        if kept:
-            connection.execute(insert(classifiers), kept)
-        if done:
-            connection.execute(insert(cells), done)
-    except IntegrityError as error:
-        raise BadInput("run", run_id, "must be a run of this store, each of its cells finishing once") from error
-
-
-def _cell_row(run_id: str, document: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    cell = cast(Mapping[str, float | str | int], document["cell"])
-    return {
-        "run_id": run_id,
-        "epsilon": float(cell["epsilon"]),
-        "seed": int(cell["seed"]),
-        "metrics": document["metrics"],
-        "guarantee": document["guarantee"],
-        "seconds": document["seconds"],
-    }
-
-
-def _classifier_row(run_id: str, event: Classifier) -> dict[str, object]:
-    place = {"run_id": run_id, "epsilon": event.cell.epsilon, "seed": event.cell.seed, "task": event.task}
-    about = {name: value for name, value in to_json(event).items() if name != "content"}
-    return {**place, "about": about, "arrays": base64.b64decode(event.content)}
-
-
-_Durations = list[tuple[int, float]]  # number of cells and seconds of each finished run of one workload
-
-
-def _past(connection: Connection, workloads: Collection[str]) -> dict[tuple[str, str], _Durations]:
-    """Durations of the last 200 finished runs, by workload and device."""
-    query = select(runs.c.workload, runs.c.device, runs.c.n_cells, runs.c.finished - runs.c.started)
-    durations: dict[tuple[str, str], _Durations] = {}
-    for workload, device, n_cells, seconds in connection.execute(
-        query.where(runs.c.status == "finished", runs.c.workload.in_(workloads)).order_by(runs.c.number.desc()).limit(200)
-    ):
-        durations.setdefault((workload, device), []).append((n_cells, seconds))
-    return durations
-
-
-def _estimate(past: _Durations, n_cells: int) -> float | None:
-    """Median seconds of runs with as many cells; without any, the median seconds per cell of the others times `n_cells`."""
-    comparable = [(cells, seconds) for cells, seconds in past if cells == n_cells] or past
-    return n_cells * median(seconds / cells for cells, seconds in comparable) if comparable else None
-
-
-def _run(row: Row[*tuple[object, ...]], place: int | None, estimate: float | None) -> Run:
-    raw, spec, spec_trouble = _read_spec(row.spec)
-    return Run(
-        **{field.name: row._mapping[field.name] for field in fields(Run) if field.name in row._mapping},
-        raw_spec=raw,
-        readable_spec=spec,
-        spec_trouble=spec_trouble,
-        place_in_queue=place,
-        estimate_seconds=estimate,
-        process=Process(row.machine, row.pid, row.ticks) if row.pid is not None else None,
-    )
-
-
-def _read_spec(text: str) -> tuple[Mapping[str, object], RunSpec | None, str | None]:
-    raw: Mapping[str, object] = {}
-    try:
-        raw = json.loads(text)
-        return raw, checks.parse(raw), None
-    except (ValueError, TypeError, AttributeError) as error:  # BadInput is a ValueError
-        return raw, None, f"its settings can no longer be read: {error}"
-
-
-def _read_event(document: Mapping[str, JsonValue]) -> Event:
-    try:
-        return from_json(document)
-    except (KeyError, TypeError, ValueError):
-        return Note("warning", "One entry of this run can no longer be read by this version of the program.")

@@ -24,7 +24,8 @@ from dpcl_core.runs import auditor, process, resumption, tuner, warm_worker
 from dpcl_core.runs.executor import WORKER, Executor, LocalExecutor
 from dpcl_core.runs.patience import Patience
 from dpcl_core.runs.recorder import Recorder
-from dpcl_core.runs.store import End, Failure, Run, Status, Store
+from dpcl_core.runs.run import End, Failure, Run, Status
+from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import ACTIVE
 from dpcl_core.runs.tuner import Engine
 from dpcl_core.spec import RunSpec

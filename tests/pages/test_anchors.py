@@ -13,7 +13,8 @@ from dpcl_core.elements import anchors
 from dpcl_core.explorers import list_encoding, list_subsample
 from dpcl_core.methods.federated.cards import printed
 from dpcl_core.papers import cslr
-from dpcl_core.runs.store import Status, Store
+from dpcl_core.runs.run import Status
+from dpcl_core.runs.store import Store
 from dpcl_core.scenarios.catalog import Federated
 from pages.anchors import CODEC
 from pages.parts.anchors import explorer, simulation

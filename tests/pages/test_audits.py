@@ -10,7 +10,8 @@ from streamlit.testing.v1 import AppTest
 from dpcl_core import checks
 from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.runs.audits import Audits
-from dpcl_core.runs.store import Failure, Store
+from dpcl_core.runs.run import Failure
+from dpcl_core.runs.store import Store
 from pages.parts.training import audit_panel
 from tests.pages.conftest import Open, words
 from tests.support import audited, replay

@@ -10,8 +10,9 @@ import pytest
 from dpcl_core import presets
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import questions
+from dpcl_core.runs.run import Status
 from dpcl_core.runs.sets import Sets
-from dpcl_core.runs.store import Status, Store
+from dpcl_core.runs.store import Store
 from tests.pages.conftest import Open, words
 from tests.support import audited, replay
 

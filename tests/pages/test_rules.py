@@ -11,7 +11,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core.events import Event, TaskLearned
-from dpcl_core.runs.store import Status, Store
+from dpcl_core.runs.run import Status
+from dpcl_core.runs.store import Store
 from tests.pages.conftest import Open, words
 from tests.support import replay
 

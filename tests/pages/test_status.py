@@ -10,7 +10,8 @@ import pytest
 
 from dpcl_core.events import CellFinished, Progress, TaskLearned
 from dpcl_core.methods import catalog
-from dpcl_core.runs.store import Run, Store
+from dpcl_core.runs.run import Run
+from dpcl_core.runs.store import Store
 from pages.parts.shell import status_line
 from tests.support import replay
 

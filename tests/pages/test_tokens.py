@@ -14,7 +14,8 @@ from streamlit.testing.v1 import AppTest
 from dpcl_core.data.texts import Texts
 from dpcl_core.events import ScoredText
 from dpcl_core.explorers import scored_texts, token_layers
-from dpcl_core.runs.store import Status, Store
+from dpcl_core.runs.run import Status
+from dpcl_core.runs.store import Store
 from pages.parts.tokens import text_source
 from pages.parts.tokens.text_source import MAX_CHARACTERS, PART_CHARACTERS, in_parts
 from pages.tokens import CODEC

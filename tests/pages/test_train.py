@@ -17,7 +17,8 @@ from dpcl_core.events import CellFinished, Progress, TaskLearned
 from dpcl_core.papers import ceilings
 from dpcl_core.runs import devices
 from dpcl_core.runs.journal import Journal
-from dpcl_core.runs.store import Status, Store
+from dpcl_core.runs.run import Status
+from dpcl_core.runs.store import Store
 from pages.parts.training import train_form
 from tests.data.making import write_pair
 from tests.pages.conftest import Open, words

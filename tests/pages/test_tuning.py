@@ -10,7 +10,8 @@ from streamlit.testing.v1 import AppTest
 
 from dpcl_core import checks
 from dpcl_core.runs import process
-from dpcl_core.runs.store import Failure, Store
+from dpcl_core.runs.run import Failure
+from dpcl_core.runs.store import Store
 from dpcl_core.runs.studies import Studies
 from dpcl_core.runs.tables import ACTIVE, runs
 from dpcl_core.tuning.settings import Trial, TuneSpec

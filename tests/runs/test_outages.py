@@ -23,7 +23,8 @@ from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.journal import Journal
 from dpcl_core.runs.patience import Patience
 from dpcl_core.runs.purge import purge
-from dpcl_core.runs.store import Failure, Store
+from dpcl_core.runs.run import Failure
+from dpcl_core.runs.store import Store
 from dpcl_core.runs.subprocess_start import log_file
 from dpcl_core.spec import Cell, RunSpec
 from tests.support import replay

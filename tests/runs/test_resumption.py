@@ -15,7 +15,8 @@ from dpcl_core.events import CellFinished, Classifier, Event, to_json
 from dpcl_core.runs import patience, process, resumption, worker
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.executor import LocalExecutor
-from dpcl_core.runs.store import Failure, Store
+from dpcl_core.runs.run import Failure
+from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import checkpoints, resumptions
 from dpcl_core.spec import RunSpec
 from tests.scenarios.test_preview import data_dir  # noqa: F401

@@ -15,7 +15,8 @@ from sqlalchemy import event, update
 from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.events import CellFinished, Note
 from dpcl_core.runs import process, tables
-from dpcl_core.runs.store import Failure, Store
+from dpcl_core.runs.run import Failure
+from dpcl_core.runs.store import Store
 from dpcl_core.runs.subprocess_start import log_file
 from tests.support import replay
 from tests.support.together import together

@@ -15,8 +15,9 @@ from dpcl_core.errors import BadInput
 from dpcl_core.runs import looks, queue, tables, visitors
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.purge import empty_trash
+from dpcl_core.runs.run import Run
 from dpcl_core.runs.sets import Sets
-from dpcl_core.runs.store import Run, Store
+from dpcl_core.runs.store import Store
 from dpcl_core.runs.studies import Studies
 from dpcl_core.runs.visitors import Limits, Visitor
 from tests.support import replay, tuned

@@ -175,7 +175,7 @@ def test_an_interrupt_at_the_terminal_cancels_the_run(store):
 
 
 def test_a_run_declared_lost_meanwhile_ends_and_stays_lost(store):
-    from dpcl_core.runs.store import Failure
+    from dpcl_core.runs.run import Failure
 
     run_id = claimed(store, replay.a_spec())
 

@@ -13,7 +13,8 @@ from sqlalchemy import update
 from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.runs import auditor, process, worker
 from dpcl_core.runs.audits import Audits
-from dpcl_core.runs.store import Failure, Store
+from dpcl_core.runs.run import Failure
+from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import ACTIVE, runs
 from dpcl_core.spec import RunSpec
 from tests.support.waiting import NEVER_SECONDS

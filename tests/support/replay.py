@@ -13,7 +13,8 @@ from dpcl_core import checks, metrics
 from dpcl_core.errors import FailureKind
 from dpcl_core.events import AuditNote, CellFinished, Claim, Event, Guarantee, Note, Progress, Started, TaskLearned
 from dpcl_core.runs import process
-from dpcl_core.runs.store import Failure, Status, Store
+from dpcl_core.runs.run import Failure, Status
+from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import ACTIVE, runs
 from dpcl_core.spec import Cell, LabelSetting, RunSpec
 

@@ -10,7 +10,7 @@ from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
-    from dpcl_core.runs.store import Run
+    from dpcl_core.runs.run import Run
 
 PLACEHOLDER = "name, #tag, method, data, id"
 TAGS = "A word with # in a run's name is a tag: rename the run to add one."

@@ -14,7 +14,7 @@ from dpcl_core.runs import progress_estimate
 from dpcl_core.runs.progress_estimate import Left
 
 if TYPE_CHECKING:
-    from dpcl_core.runs.store import Run
+    from dpcl_core.runs.run import Run
 
 Tone = Literal["calm", "busy", "good", "bad"]
 _FIXES = {

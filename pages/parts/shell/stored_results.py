@@ -15,7 +15,7 @@ from dpcl_core.spec import RunSpec
 from pages.parts.shell import state
 
 if TYPE_CHECKING:
-    from dpcl_core.runs.store import Run
+    from dpcl_core.runs.run import Run
 
 EXAMPLE = "digits-cosine"
 

@@ -21,7 +21,7 @@ from pages.parts.training import run_panel
 if TYPE_CHECKING:
     from dpcl_core.privacy.lower_bound import Audited
     from dpcl_core.privacy.statement import Standing
-    from dpcl_core.runs.store import Run
+    from dpcl_core.runs.run import Run
     from dpcl_core.spec import RunSpec
 
 WHAT = (

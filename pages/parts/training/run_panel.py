@@ -24,7 +24,8 @@ from pages.parts.shell.text import capital
 from pages.parts.tokens import run_figures
 
 if TYPE_CHECKING:
-    from dpcl_core.runs.store import Run, Store
+    from dpcl_core.runs.run import Run
+    from dpcl_core.runs.store import Store
 
 ACTIVE = ("queued", "starting", "running", "stopping")
 _ENDED = {"finished": "finished", "failed": "failed", "lost": "been lost"}

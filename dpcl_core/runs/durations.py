@@ -1,0 +1,36 @@
+"""How long runs take: estimates from finished runs of the same workload."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from hashlib import sha256
+from statistics import median
+
+from sqlalchemy import Connection, select
+
+from dpcl_core.runs.tables import runs
+from dpcl_core.spec import RunSpec
+
+Durations = list[tuple[int, float]]  # number of cells and seconds of each finished run of one workload
+
+
+def workload_of(spec: RunSpec) -> str:
+    """Digest of the settings that decide how long a cell takes: all but budgets, seeds and labels."""
+    return sha256(spec.model_dump_json(include={"method", "params", "data", "scenario"}).encode()).hexdigest()[:16]
+
+
+def past(connection: Connection, workloads: Collection[str]) -> dict[tuple[str, str], Durations]:
+    """Durations of the last 200 finished runs, by workload and device."""
+    query = select(runs.c.workload, runs.c.device, runs.c.n_cells, runs.c.finished - runs.c.started)
+    durations: dict[tuple[str, str], Durations] = {}
+    for workload, device, n_cells, seconds in connection.execute(
+        query.where(runs.c.status == "finished", runs.c.workload.in_(workloads)).order_by(runs.c.number.desc()).limit(200)
+    ):
+        durations.setdefault((workload, device), []).append((n_cells, seconds))
+    return durations
+
+
+def estimate(known: Durations, n_cells: int) -> float | None:
+    """Median seconds of runs with as many cells; without any, the median seconds per cell of the others times `n_cells`."""
+    comparable = [(cells, seconds) for cells, seconds in known if cells == n_cells] or known
+    return n_cells * median(seconds / cells for cells, seconds in comparable) if comparable else None
