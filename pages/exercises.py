@@ -35,14 +35,14 @@ def page() -> None:
         part = part_choice.chosen(view)
     with of_name:
         typed = st.text_input(
-            "Your name here", max_chars=codes.LONGEST, placeholder="amber fox", key="exercises-name",
-            help="Invent one, or take the name that you have in the classroom. It goes into your code.",
+            "Your invented name", max_chars=codes.LONGEST, placeholder="amber fox", key="exercises-name",
+            help="Any name will do, or the one you have in the classroom. It goes into your code.",
         )  # fmt: skip
     number = part_choice.number(part)
     if typed.strip():
         _sheet(part, number, codes.clean_name(typed))
     else:
-        st.markdown("Enter a name. Then you see the questions of this part, with numbers of your own.")
+        st.markdown("Enter a name to see the questions of this part, with numbers of your own.")
     actions(place, share=view.commit({"part": number}, part_choice.CODEC), help_text=HELP)
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.browser
 def test_answers_become_a_code_that_the_teacher_reads(app: App, visit: Visit) -> None:
     asked = exercises.sheet("Many releases", "amber fox")
     page = visit(f"{app.url}/exercises?part=2", width=390, dark=True)
-    page.get_by_label("Your name here", exact=True).fill("Amber Fox")
+    page.get_by_label("Your invented name", exact=True).fill("Amber Fox")
     page.keyboard.press("Enter")
     for one in asked:
         page.get_by_label(f"Answer 2{one.letter}, {one.wanted}").fill("999" if one.letter == "c" else str(one.answer))
