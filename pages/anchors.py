@@ -73,9 +73,9 @@ def _simulation(view: View, controls: DeltaGenerator, answer: DeltaGenerator) ->
             sweep=lambda: simulation.measured(setup, rounds[at], sweep=True),
             anchors=lambda: simulation.measured(setup, rounds[at], anchors=True),
         )  # fmt: skip
-        noise, share = setup.noise if setup.is_local else None, st.query_params.to_dict()
-        chosen = {} if setup.is_played else _maps(view, scene, share)
-        _more(scene, noise, lambda: cost.of_simulation(setup), _no_accuracy, share)
+        noise = setup.noise if setup.is_local else None
+        chosen = {} if setup.is_played else _maps(view, scene)
+        _more(scene, noise, lambda: cost.of_simulation(setup), _no_accuracy)
     with rest:
         st.caption("Digits replace texts here, because a picture shows what an entry describes. A run shows real texts.")
     return {**values, **chosen}
@@ -116,14 +116,14 @@ def _run_figures(
     *, is_live: bool = False,
 ) -> Mapping[str, object]:  # fmt: skip
     """Draws all figures of one round of one model; returns the chosen map."""
-    now, share = rounds[at], None if is_live else st.query_params.to_dict()
+    now = rounds[at]
     guarantee = result.guarantees.get(now.cell.epsilon)
     rematching.notice(result, now, settings)
     scene = rematching.scene(result, rounds, at, settings, is_live=is_live)
-    chosen = _maps(view, scene, share)
+    chosen = _maps(view, scene)
     _more(
         scene, settings.noise or None if settings is not None else None, lambda: cost.of_run(guarantee, is_over=not is_live),
-        lambda: run_source.accuracy(result, now.cell.epsilon, share, live=is_live), share,
+        lambda: run_source.accuracy(result, now.cell.epsilon, live=is_live),
     )  # fmt: skip
     return chosen
 
@@ -147,27 +147,26 @@ def _watch(view: View, run_id: str, model: Cell | None, settings: rematching.Set
     _run_figures(view, result, rounds, at, settings, is_live=True)
 
 
-def _maps(view: View, scene: Scene, share: Mapping[str, str] | None) -> Mapping[str, object]:
+def _maps(view: View, scene: Scene) -> Mapping[str, object]:
     """Draws the map and the matchers; returns the chosen map."""
     left, right = st.columns([1.6, 1], gap="small")
     with left:
-        chosen = pictures.maps(view, scene, share)
+        chosen = pictures.maps(view, scene)
     with right:
-        pictures.bars(scene, share)
+        pictures.bars(scene)
     return chosen
 
 
 def _more(
-    scene: Scene, noise: float | None, costs: Callable[[], None], accuracy: Callable[[], None],
-    share: Mapping[str, str] | None,
+    scene: Scene, noise: float | None, costs: Callable[[], None], accuracy: Callable[[], None]
 ) -> None:  # fmt: skip
     """Draws the other figures, in tabs, when opened."""
     draw = {
-        "Margins": lambda: pictures.margins(scene, share),
-        "Matched and true": lambda: pictures.confusion(scene, share),
-        "Noise": lambda: pictures.by_noise(scene, noise, share),
-        "Anchors": lambda: pictures.anchors(scene, share),
-        "Signal": lambda: pictures.signal(scene, share),
+        "Margins": lambda: pictures.margins(scene),
+        "Matched and true": lambda: pictures.confusion(scene),
+        "Noise": lambda: pictures.by_noise(scene, noise),
+        "Anchors": lambda: pictures.anchors(scene),
+        "Signal": lambda: pictures.signal(scene),
         "Cost": costs,
         "Accuracy": accuracy,
     }

@@ -254,7 +254,7 @@ def _curves(results: dict[str, Result], chosen: float) -> None:
         picture, _provenance(results), key="compared", title=f"{capital(_score(results))} on the tasks seen so far",
         note=f"ε = {epsilon_text(chosen)}; band: 95 % interval over seeds; dashes: label list{_dashed(results, chosen)}",
         table=_table(frames, results),
-        share=st.query_params.to_dict(),
+        linked=True,
     )  # fmt: skip
 
 
@@ -347,7 +347,7 @@ def _coordinates(results: dict[str, Result], rows: list[dict[str, str]], chosen:
     show(
         picture, _provenance(results), key="coordinates", title="From settings to accuracy",
         note=f"one line per run; ε = {epsilon_text(chosen)}; mean over seeds", table=parallel.table(rows, means),
-        share=st.query_params.to_dict(),
+        linked=True,
     )  # fmt: skip
 
 

@@ -317,7 +317,7 @@ def _show(picture: Picture, states: dict[str, State], key: str, table: pd.DataFr
     if len(states) > 1:
         legend = "; ".join(f"{name} is {one.name}" for name, one in states.items())
         picture = picture.saying(f"{picture.finding} Here {legend}.")
-    figure_card.show(picture, _provenance(states), key=f"play-{key}", table=table, share=st.query_params.to_dict())
+    figure_card.show(picture, _provenance(states), key=f"play-{key}", table=table, linked=True)
 
 
 def _provenance(states: dict[str, State]) -> Provenance:

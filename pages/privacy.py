@@ -173,7 +173,7 @@ def _ledger(result: Result, chosen: float) -> None:
     if not spent.empty:
         figure_card.show(
             budget.ledger(spent, dark=style.is_dark()), result.provenance, key="ledger",
-            title="Ledger: by task and by person", note="dotted: plain sum", table=spent, share=st.query_params.to_dict(),
+            title="Ledger: by task and by person", note="dotted: plain sum", table=spent, linked=True,
         )  # fmt: skip
     with layout.card("ledger-table"):
         st.markdown(f"**What the ledger holds** at δ = {given.delta:g}, {plain(given.adjacency.partition(':')[0])}")
@@ -284,7 +284,7 @@ def _composition(view: View) -> dict[str, object]:
     figure_card.show(
         picture, provenance, key="noise", title="How noise grows over tasks",
         note=f"variance after {tasks} task{'s' if tasks != 1 else ''}: {tasks} × σ² with one public list, 1 × σ² otherwise",
-        share=st.query_params.to_dict(),
+        linked=True,
     )  # fmt: skip
     return {"tasks": tasks, "task_epsilon": epsilon}
 

@@ -134,7 +134,7 @@ def _picture(paper: Paper, experiment: Experiment, quantity: str, rows: list[Row
     note = f"{paper.title}, {experiment.place}" if experiment.table else "published only as plots: no numbers to draw"
     show(
         reproduction.published_and_ours(frame, what=quantity, dark=style.is_dark()), _provenance(paper, runs),
-        key="reproduction", title=f"{experiment.title}: {quantity}", table=frame, share=st.query_params.to_dict(),
+        key="reproduction", title=f"{experiment.title}: {quantity}", table=frame, linked=True,
         note=note + (f"; not drawn: {len(doubtful)} doubtful number" if doubtful else ""),
     )  # fmt: skip
 

@@ -229,7 +229,7 @@ def _watch(set_id: str) -> None:
         if line.fraction is not None:
             st.html(run_panel.segments(line.fraction, result.n_tasks))
     if not result.accuracy.empty:
-        run_panel.figures(result, result.spec.privacy.usual_epsilon, share=None, live=True)
+        run_panel.figures(result, result.spec.privacy.usual_epsilon, live=True)
 
 
 def _stop(set_id: str) -> None:

@@ -112,7 +112,7 @@ def _text(view: View, selected: Selected, start: Dials, layer: Layer, releases: 
         key = view.key("explorer")
         dials, layer = explorer.draw(text, start, layer, selected.name, budgets, reader=selected.reader, key=key)
         if text is not None:
-            heat.footer(text, dials, selected.name, st.query_params.to_dict())
+            heat.footer(text, dials, selected.name)
     if text is None:
         return dials, layer
     with bar:
@@ -125,7 +125,6 @@ def _text(view: View, selected: Selected, start: Dials, layer: Layer, releases: 
 
 def _many(selected: Selected, dials: Dials) -> None:
     """Draws detection over many texts and, for a run, memorisation and leaks."""
-    share = st.query_params.to_dict()
     if selected.result is None:
         reader = selected.reader or text_source.BUNDLED
         try:
@@ -135,17 +134,17 @@ def _many(selected: Selected, dials: Dials) -> None:
             st.warning(f"Detection over many texts is not shown: {error}.")
             return
         words = f"synthetic texts with marked personal data, {text_source.MODEL_NAMES[reader]}"
-        detection_card.card(scored, ("examples", reader), dials, Provenance(words, len(scored), "PeCL's score"), share)
+        detection_card.card(scored, ("examples", reader), dials, Provenance(words, len(scored), "PeCL's score"))
         return
     if selected.epsilon is None:
         return
-    run_figures.figures(selected.result, selected.epsilon, share=share, live=False)
+    run_figures.figures(selected.result, selected.epsilon, live=False)
     events = [event for event in selected.result.events if isinstance(event, TokensScored)]
     wanted = selected.epsilon, selected.values["model"]
     texts = [text for event in events if (event.cell.epsilon, event.model) == wanted for text in event.texts]
     if texts:
         key = (*state.where(), selected.result.run_id, len(texts), *wanted)
-        detection_card.card(texts, key, dials, replace(selected.result.provenance, n_train=len(texts)), share)
+        detection_card.card(texts, key, dials, replace(selected.result.provenance, n_train=len(texts)))
 
 
 if __name__ == "__main__":

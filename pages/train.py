@@ -288,7 +288,7 @@ def _watch(run_id: str) -> None:
     result = run_panel.under_rule(result, f"watch-rule-{run_id}", None)
     chosen = run_panel.focus(result, f"watch-focus-{run_id}", None)
     run_panel.bar(result, chosen, is_over=False)
-    run_panel.figures(result, chosen, share=None, live=True)
+    run_panel.figures(result, chosen, live=True)
 
 
 def _shown(view: View, result: Result) -> Mapping[str, object]:
@@ -299,7 +299,7 @@ def _shown(view: View, result: Result) -> Mapping[str, object]:
     with bar:
         run_panel.bar(result, chosen, is_over=True)
     reference_panel.panel(result, chosen)
-    run_panel.figures(result, chosen, share=st.query_params.to_dict(), live=False)
+    run_panel.figures(result, chosen, live=False)
     return {"focus": None if chosen == result.spec.privacy.usual_epsilon else chosen, "rule": result.rule}
 
 

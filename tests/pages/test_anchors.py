@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -61,6 +62,17 @@ def test_it_opens_on_a_finished_simulation(open_page: Open) -> None:
     charts = page.get("plotly_chart")
     assert charts
     assert all(chart.proto.alt for chart in charts)
+
+
+def test_every_figure_links_to_what_is_shown_now(open_page: Open) -> None:
+    page = open_page("anchors", n="0", x="axes", y="2")
+    (count,) = (slider for slider in page.select_slider if slider.label == "Anchors m")
+    count.set_value(10).run()
+    now = dict(page.query_params)
+    assert now["m"] == "10"
+    links = [dict(parse_qsl(urlsplit(code.value).query)) for code in page.code]
+    assert len(links) > 2
+    assert all(link == now for link in links)
 
 
 def test_every_picture_of_the_simulation_can_be_opened(open_page: Open) -> None:

@@ -14,7 +14,7 @@ from dpcl_core.elements.anchors import MATCHERS, document
 from dpcl_core.elements.element import ANCHORS
 from dpcl_core.explorers import anchor_play
 from pages.parts.anchors.simulation import Setup
-from pages.parts.shell import layout, link
+from pages.parts.shell import address, layout
 from pages.parts.shell.mount import mounted
 from pages.parts.shell.text import plain
 
@@ -31,8 +31,7 @@ def draw(setup: Setup, *, key: str) -> Setup:
                 "CSV", lambda: csv(now), "anchors.csv", "text/csv", key="csv-anchor-play", type="tertiary",
                 on_click="ignore", help="The groups of every matcher at this noise and number of anchors",
             )  # fmt: skip
-            with st.popover("link", type="tertiary"):
-                st.code(link.address(st.context.url or "", st.query_params.to_dict()), language=None, wrap_lines=True)
+            address.offer()
     return now
 
 

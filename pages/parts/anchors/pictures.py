@@ -61,7 +61,7 @@ class Scene:
         return self.now.mode_names or tuple(f"mode {mode + 1}" for mode in range(max(self.now.entries.mode, default=-1) + 1))
 
 
-def maps(view: View, scene: Scene, share: Mapping[str, str] | None) -> Mapping[str, object]:
+def maps(view: View, scene: Scene) -> Mapping[str, object]:
     """Draws the map of signatures, of means, or both, on axes fixed over rounds; returns the chosen map and colour."""
     from dpcl_core.figures import signatures
     from dpcl_core.runs import matching
@@ -92,11 +92,11 @@ def maps(view: View, scene: Scene, share: Mapping[str, str] | None) -> Mapping[s
                 )
         st.caption(_legend(scene, spaces))
         first = pictures[spaces[0]]
-        figure_card.footer(first, scene.source, key="anchor-map", table=entries, share=share, live=scene.is_live)
+        figure_card.footer(first, scene.source, key="anchor-map", table=entries, linked=True, live=scene.is_live)
     return {"map": shown, "colour": colour if has_modes else view["colour"]}
 
 
-def bars(scene: Scene, share: Mapping[str, str] | None) -> None:
+def bars(scene: Scene) -> None:
     """Draws the adjusted Rand index of every matcher against the true modes of these lists."""
     import pandas as pd
 
@@ -106,31 +106,31 @@ def bars(scene: Scene, share: Mapping[str, str] | None) -> None:
     table = pd.DataFrame(rows, columns=["matcher", "is_own", "agreement"])
     figure_card.show(
         figures.matcher_bars(table, dark=style.is_dark()), scene.source, key="agreement", title="Agreement with the truth",
-        note="same lists; 0: chance, 1: all right", table=table, share=share, live=scene.is_live,
+        note="same lists; 0: chance, 1: all right", table=table, linked=True, live=scene.is_live,
     )  # fmt: skip
     _subsample_caption(scene.now)
 
 
-def margins(scene: Scene, share: Mapping[str, str] | None) -> None:
+def margins(scene: Scene) -> None:
     """Draws the margin of each match and, where it is defined, its regret."""
     from dpcl_core.figures import signatures
 
     entries, dark = scene.entries, style.is_dark()
     figure_card.show(
         signatures.margins(entries, dark=dark), scene.source, key="margins", title="How sure is each match?",
-        note="hollow, below the dotted line: the second group is nearly as close", table=entries, share=share,
+        note="hollow, below the dotted line: the second group is nearly as close", table=entries, linked=True,
         live=scene.is_live,
     )  # fmt: skip
     if entries["regret"].notna().any():
         figure_card.show(
             signatures.margins(entries, regret=True, dark=dark), scene.source, key="regrets",
             title="What would another group cost?", note="extra cost without this group, relative to its list's cost",
-            share=share,
+            linked=True,
             live=scene.is_live,
         )  # fmt: skip
 
 
-def confusion(scene: Scene, share: Mapping[str, str] | None) -> None:
+def confusion(scene: Scene) -> None:
     """Draws the table of groups against true modes."""
     from dpcl_core.figures import matching as figures
 
@@ -139,11 +139,11 @@ def confusion(scene: Scene, share: Mapping[str, str] | None) -> None:
     table: pd.DataFrame = entries.groupby(["mode", "name"], as_index=False).size()
     figure_card.show(
         picture, scene.source, key="confusion", title="Matched and true", note="entries; only the simulator knows the truth",
-        table=table, share=share, live=scene.is_live,
+        table=table, linked=True, live=scene.is_live,
     )  # fmt: skip
 
 
-def by_noise(scene: Scene, chosen: float | None, share: Mapping[str, str] | None) -> None:
+def by_noise(scene: Scene, chosen: float | None) -> None:
     """Draws agreement against noise, with the noise that the budget requires."""
     from dpcl_core.figures import matching as figures
     from dpcl_core.runs import matching
@@ -155,7 +155,7 @@ def by_noise(scene: Scene, chosen: float | None, share: Mapping[str, str] | None
     table = matching.agreement([swept])
     figure_card.show(
         figures.agreement_by_noise(table, swept.demanded, chosen=chosen, dark=style.is_dark()), scene.source, key="by-noise",
-        title="Agreement against noise", note="dashed: noise that ε requires, by who is trusted", table=table, share=share,
+        title="Agreement against noise", note="dashed: noise that ε requires, by who is trusted", table=table, linked=True,
         live=scene.is_live,
     )  # fmt: skip
     st.caption(
@@ -165,7 +165,7 @@ def by_noise(scene: Scene, chosen: float | None, share: Mapping[str, str] | None
     _subsample_caption(swept)
 
 
-def anchors(scene: Scene, share: Mapping[str, str] | None) -> None:
+def anchors(scene: Scene) -> None:
     """Draws how well more anchors separate the modes."""
     from dpcl_core.figures import anchors as figures
     from dpcl_core.runs import matching
@@ -177,7 +177,7 @@ def anchors(scene: Scene, share: Mapping[str, str] | None) -> None:
     table = matching.anchors([scored])
     figure_card.show(
         figures.diagnostics(table, chosen=scene.m, dark=style.is_dark()), scene.source, key="anchor-scores",
-        title="What more anchors buy", note="gaps in standard deviations of a signature", table=table, share=share,
+        title="What more anchors buy", note="gaps in standard deviations of a signature", table=table, linked=True,
         live=scene.is_live,
     )  # fmt: skip
     st.caption(
@@ -188,7 +188,7 @@ def anchors(scene: Scene, share: Mapping[str, str] | None) -> None:
     _subsample_caption(scored)
 
 
-def signal(scene: Scene, share: Mapping[str, str] | None) -> None:
+def signal(scene: Scene) -> None:
     """Draws the length of the signal against the length of the noise, for each released statistic."""
     from dpcl_core.figures import anchors as figures
     from dpcl_core.runs import matching
@@ -196,7 +196,7 @@ def signal(scene: Scene, share: Mapping[str, str] | None) -> None:
     table = matching.statistics([scene.now])
     figure_card.show(
         figures.signal_and_noise(table, dark=style.is_dark()), scene.source, key="signal", title="Signal against noise",
-        note="lengths, logarithmic", table=table, share=share, live=scene.is_live,
+        note="lengths, logarithmic", table=table, linked=True, live=scene.is_live,
     )  # fmt: skip
 
 

@@ -139,7 +139,7 @@ def scene(result: Result, rounds: tuple[Signatures, ...], at: int, *, is_live: b
     )
 
 
-def accuracy(result: Result, epsilon: float, share: Mapping[str, str] | None, *, live: bool = False) -> None:
+def accuracy(result: Result, epsilon: float, *, live: bool = False) -> None:
     """Accuracy matrix, and AA, BWT and FWT seed by seed, with the published values of this method where there are some."""
     from dpcl_core.figures import grids, scores
     from dpcl_core.papers import cslr
@@ -154,7 +154,7 @@ def accuracy(result: Result, epsilon: float, share: Mapping[str, str] | None, *,
                 result.accuracy, epsilon=epsilon, n_tasks=result.n_tasks, score=score, standing=standing, dark=dark
             ),
             result.provenance, key="anchor-matrix", title="Who remembers what", note=f"rows: after a task; {score} in %",
-            table=result.scores, share=share, live=live,
+            table=result.scores, linked=True, live=live,
         )  # fmt: skip
     with right:
         printed = cslr.printed_scores(result.spec, epsilon)
@@ -164,7 +164,7 @@ def accuracy(result: Result, epsilon: float, share: Mapping[str, str] | None, *,
                 table, epsilon=epsilon, n_tasks=result.n_tasks, published=printed, score=score, standing=standing, dark=dark
             ), result.provenance,
             key="anchor-scores-of-run", title="AA, BWT, FWT", note=note,
-            table=table, share=share, live=live,
+            table=table, linked=True, live=live,
         )  # fmt: skip
 
 

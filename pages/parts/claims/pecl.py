@@ -154,7 +154,7 @@ def _curves(inputs: Inputs) -> None:
     picture = token_budget.true_costs(nominal, true, chosen=epsilon, dark=style.is_dark())
     figure_card.show(
         picture, Provenance("computed", None, "PeCL as published, Eq. 5", delta=delta), key="token-curves",
-        title="Nominal and true", share=st.query_params.to_dict(),
+        title="Nominal and true", linked=True,
     )  # fmt: skip
 
 

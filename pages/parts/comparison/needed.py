@@ -67,7 +67,7 @@ def panel(
     ]
     figure_card.show(
         picture, provenance, key="needed", title=f"{capital(score)} by ε", note="diamond: the ε that is needed",
-        table=pd.DataFrame(rows, columns=["run", "epsilon", "mean", "low", "high"]), share=st.query_params.to_dict(),
+        table=pd.DataFrame(rows, columns=["run", "epsilon", "mean", "low", "high"]), linked=True,
     )  # fmt: skip
     st.caption(_HOW)
     return wanted if wanted != start or linked is not None else None

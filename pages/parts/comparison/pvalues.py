@@ -67,7 +67,7 @@ def p_value_curve(
     figure_card.show(
         picture, provenance(runs), key="p-values", title="Do the two curves differ?",
         note=f"{names[0]} against {names[1]}; two-tailed t-test, {kind}; lines at 0.05 and 0.01",
-        table=pvalues.table(tests), share=st.query_params.to_dict(),
+        table=pvalues.table(tests), linked=True,
     )  # fmt: skip
     st.caption(t_tests.CAVEAT)
     _shown_as_table(tests)

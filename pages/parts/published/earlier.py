@@ -55,7 +55,7 @@ def card(
     frame = _frame(runs)
     show(
         members.members_and_ensemble(frame, dark=style.is_dark()), provenance, key="members",
-        title="Single members and the ensemble", note=_MEMBERS, table=frame, share=st.query_params.to_dict(),
+        title="Single members and the ensemble", note=_MEMBERS, table=frame, linked=True,
     )  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -11,8 +10,7 @@ import streamlit as st
 from dpcl_core.figures import html, large, png, svg
 from dpcl_core.figures.picture import Picture, Provenance
 from dpcl_core.lessons import glossary
-from pages.parts.shell import link as links
-from pages.parts.shell import presenter, style
+from pages.parts.shell import address, presenter, style
 from pages.parts.shell.text import plain
 
 if TYPE_CHECKING:
@@ -23,13 +21,13 @@ CONFIG = {"displayModeBar": False, "responsive": True, "scrollZoom": False}
 
 def show(
     picture: Picture, provenance: Provenance | None, *, key: str, title: str = "", note: str = "",
-    table: pd.DataFrame | None = None, share: Mapping[str, str] | None = None, live: bool = False, caption: str = "",
+    table: pd.DataFrame | None = None, linked: bool = False, live: bool = False, caption: str = "",
 ) -> None:  # fmt: skip
     """Draws a card with title, figure, caption, finding and footer, or the reason if there is nothing to draw. The title's
     help mark explains its glossary words.
 
-    `key` must be stable: zoom and live updates depend on it. `table`: the drawn numbers, offered as CSV. `share`: query
-    parameters of this view. `live`: the run is active, so downloads are left out (each update would rebuild them).
+    `key` must be stable: zoom and live updates depend on it. `table`: the drawn numbers, offered as CSV. `linked`:
+    offers the link to this view. `live`: the run is active, so downloads are left out (each update would rebuild them).
     """
     with st.container(key=f"card-{key}", gap="small"):
         if title:
@@ -44,12 +42,12 @@ def show(
             st.html(f'<p class="nothing-yet" style="height: {height}">{escape(picture.finding)}</p>')
         if caption:
             st.caption(caption)
-        footer(picture, provenance, key=key, table=table, share=share, live=live or not picture.figure.data)
+        footer(picture, provenance, key=key, table=table, linked=linked, live=live or not picture.figure.data)
 
 
 def footer(
     picture: Picture, provenance: Provenance | None, *, key: str, table: pd.DataFrame | None = None,
-    share: Mapping[str, str] | None = None, live: bool = False,
+    linked: bool = False, live: bool = False,
 ) -> None:  # fmt: skip
     """Draws only the lines below a figure, for figures not drawn by plotly."""
     line = plain(provenance.line()) if provenance is not None else ""
@@ -61,11 +59,11 @@ def footer(
     with st.container(key=f"strip-{key}", horizontal=True, vertical_alignment="center", gap="small"):
         st.caption(line, width="stretch")
         with st.container(key=f"files-{key}", horizontal=True, width="content", gap="small"):
-            _files(picture, provenance, key, table, share)
+            _files(picture, provenance, key, table, linked)
 
 
 def _files(
-    picture: Picture, provenance: Provenance | None, key: str, table: pd.DataFrame | None, share: Mapping[str, str] | None
+    picture: Picture, provenance: Provenance | None, key: str, table: pd.DataFrame | None, linked: bool
 ) -> None:
     """Draws the buttons for the numbers, the figure as a file, and the link to this view."""
     if table is not None:
@@ -87,6 +85,5 @@ def _files(
         "PNG", lambda: png.drawn(picture, dark=dark, source=source), f"{key}.png", "image/png", key=f"png-{key}",
         type="tertiary", on_click="ignore", help="This figure as a picture for documents and slides",
     )  # fmt: skip
-    if share is not None:
-        with st.popover("link", type="tertiary"):
-            st.code(links.address(st.context.url or "", share), language=None, wrap_lines=True)
+    if linked:
+        address.offer()

@@ -55,6 +55,7 @@ class View:
 
         `start` gives the view of a first visit without a link.
         """
+        address.begin()
         memory: _Memory = st.session_state.setdefault(f"view:{page}", _Memory())
         parameters = address.parameters()
         followed = parameters.pop(_FROM, None)
@@ -88,6 +89,7 @@ class View:
         self._memory.record(now)
         self._memory.written = now
         self._address(now)
+        address.settle()
         return now
 
     def go(self, parameters: Mapping[str, str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import streamlit as st
@@ -20,7 +20,7 @@ _SPELLED = {"SSN": "SSN", "IBAN": "IBAN", "DOB": "date of birth", "EMAIL": "e-ma
 
 
 def card(
-    texts: Sequence[ScoredText], key: tuple[object, ...], dials: Dials, source: Provenance, share: Mapping[str, str] | None
+    texts: Sequence[ScoredText], key: tuple[object, ...], dials: Dials, source: Provenance
 ) -> None:
     """Draws AUROC, average precision, and recall at the threshold by kind of span. `key` identifies the texts."""
     dark = style.is_dark()
@@ -31,7 +31,7 @@ def card(
             st.caption("No personal data is marked in these texts, so detection cannot be measured.")
         return
     figure_card.show(
-        picture, source, key="detection", title="Does the score find personal data?", table=table, share=share,
+        picture, source, key="detection", title="Does the score find personal data?", table=table, linked=True,
     )  # fmt: skip
     with layout.card("kinds"):
         st.markdown("**Precision, and detection by kind of data**")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 from html import escape
 from typing import Any
@@ -17,7 +16,7 @@ from dpcl_core.explorers import token_layers
 from dpcl_core.explorers.token_layers import Dials, Layer
 from dpcl_core.figures import heatmap
 from dpcl_core.figures.picture import counted
-from pages.parts.shell import link
+from pages.parts.shell import address
 from pages.parts.shell.text import capital, plain
 
 _COLUMNS: dict[Layer, str] = {  # of the CSV, where they differ from the layer's name
@@ -111,7 +110,7 @@ def bar(text: ScoredText, dials: Dials, name: str, *, is_published: bool) -> Non
     st.html(f'<div class="privacy-bar not-dp" role="note" aria-label="Not differentially private">{spans}</div>')
 
 
-def footer(text: ScoredText, dials: Dials, name: str, share: Mapping[str, str]) -> None:
+def footer(text: ScoredText, dials: Dials, name: str) -> None:
     """Draws the provenance line, the CSV download and the link."""
     with st.container(key="strip-heat", horizontal=True, vertical_alignment="center", gap="small"):
         budgets = f"nominal ε {dials.lower:g} to {dials.upper:g}, no guarantee"
@@ -121,8 +120,7 @@ def footer(text: ScoredText, dials: Dials, name: str, share: Mapping[str, str]) 
             "CSV", lambda: csv(text, dials), "tokens.csv", "text/csv", key="csv-heat", type="tertiary", on_click="ignore",
             help="Every token with the numbers of every layer",
         )  # fmt: skip
-        with st.popover("link", type="tertiary"):
-            st.code(link.address(st.context.url or "", share), language=None, wrap_lines=True)
+        address.offer()
 
 
 def csv(text: ScoredText, dials: Dials) -> str:

@@ -67,7 +67,7 @@ def _heatmap(result: Result, event: TokensScored, *, key: str) -> None:
             st.page_link("pages/tokens.py", label=":primary[All figures on Sensitive words →]", query_params=query)
 
 
-def figures(result: Result, epsilon: float, *, share: Mapping[str, str] | None, live: bool) -> None:
+def figures(result: Result, epsilon: float, *, live: bool) -> None:
     """Draws memorisation by task, and exposure before and after training, of the models of one budget (mean over seeds)."""
     from dpcl_core.figures import tokens
 
@@ -78,7 +78,7 @@ def figures(result: Result, epsilon: float, *, share: Mapping[str, str] | None, 
         with left:
             figure_card.show(
                 tokens.retained(kept, dark=dark), source, key="retained", title="What the model remembers",
-                note="nats per token above the public model; 0: nothing memorised", table=kept, share=share, live=live,
+                note="nats per token above the public model; 0: nothing memorised", table=kept, linked=True, live=live,
             )  # fmt: skip
     if not leaks.empty:
         with right:
@@ -86,7 +86,7 @@ def figures(result: Result, epsilon: float, *, share: Mapping[str, str] | None, 
             printed = last[last["planted"] == last["planted"].max()]["extracted"].mean()
             figure_card.show(
                 tokens.exposure(leaks, dark=dark), source, key="exposure", title="Planted secrets",
-                note="dotted: a code never seen in training, 1.44 bits", table=leaks, share=share, live=live,
+                note="dotted: a code never seen in training, 1.44 bits", table=leaks, linked=True, live=live,
                 caption=f"{tokens.exposure_history(leaks)} The planted codes prove that the model's ε is at least "
                 f"{last['epsilon_at_least'].max():.2g} ({100 * last['confidence'].max():.0f} % confidence). Greedy "
                 f"continuation prints {100 * printed:.0f} % of the codes planted most often. A code that is unusually "

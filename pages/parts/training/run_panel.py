@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from html import escape
@@ -106,7 +106,7 @@ def under_rule(result: Result, key: str, start: str | None) -> Result:
     return replace(result, rule=None if picked in (None, result.rules[0]) else picked)
 
 
-def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, live: bool) -> None:
+def figures(result: Result, chosen: float, *, live: bool) -> None:
     """Draws curves, matrix and forgetting of a run; further figures in tabs when opened.
 
     Its texts or lists come first: during the run they exist before a model is tested, and afterwards they show what moved.
@@ -116,7 +116,7 @@ def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, l
     has_texts = run_figures.has_any(result)
     run_figures.scored(result, chosen, live=live)
     if live and has_texts:
-        run_figures.figures(result, chosen, share=None, live=True)
+        run_figures.figures(result, chosen, live=True)
     lists.matched(result, chosen, live=live)
     dark, spec, source, table = style.is_dark(), result.spec, result.provenance, result.accuracy
     key = (*state.where(), result.run_id, len(result.events), result.rule, chosen, dark, result.ceiling)
@@ -127,7 +127,7 @@ def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, l
         show(
             overall, source, key="accuracy", title=f"{capital(result.score)} on the tasks seen so far",
             note="line: mean; dots: single seeds" if few else "line: mean; band: 95 % interval over seeds",
-            table=result.scores, share=share, live=live,
+            table=result.scores, linked=True, live=live,
         )  # fmt: skip
     with right:
         which = epsilon_label(chosen, result.standing)
@@ -147,12 +147,12 @@ def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, l
         st.code(checks.command_line(spec), language="bash", wrap_lines=True)
 
     draw: dict[str, Callable[[], None]] = {
-        "What privacy costs": partial(_trade_off, result, share),
+        "What privacy costs": partial(_trade_off, result),
         "Forgetting over tasks": forgetting,
         "Settings": settings,
     }
     if has_texts:
-        draw["Tokens"] = partial(run_figures.figures, result, chosen, share=share, live=False)
+        draw["Tokens"] = partial(run_figures.figures, result, chosen, live=False)
     layout.tabs(draw, "more-figures")
 
 
@@ -179,7 +179,7 @@ def _pictures(
     )
 
 
-def _trade_off(result: Result, share: Mapping[str, str] | None) -> None:
+def _trade_off(result: Result) -> None:
     from dpcl_core.figures import theme, tradeoff
 
     dark, spec = style.is_dark(), result.spec
@@ -189,7 +189,7 @@ def _trade_off(result: Result, share: Mapping[str, str] | None) -> None:
     )  # fmt: skip
     show(
         picture, result.provenance, key="trade-off", title=f"Final {result.score} and forgetting against the budget",
-        note="dots: trained models; bars: 95 % interval over seeds", table=result.finished_accuracy, share=share,
+        note="dots: trained models; bars: 95 % interval over seeds", table=result.finished_accuracy, linked=True,
     )  # fmt: skip
 
 
