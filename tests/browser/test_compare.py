@@ -42,4 +42,6 @@ def test_a_group_a_filter_and_the_settings_by_keyboard(app: App, visit: Visit) -
     for _ in range(4):
         page.keyboard.press("ArrowRight")
     expect(page.get_by_text("From settings to accuracy")).to_be_visible()
-    tab_to(page, "BUTTON", "CSV")
+    tab_to(page, "BUTTON", "Save")
+    page.keyboard.press("Enter")
+    tab_to(page, "BUTTON", "Numbers (CSV)")

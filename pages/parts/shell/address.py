@@ -47,10 +47,14 @@ def settle() -> None:
 
 
 def offer() -> None:
-    """Draws the button that shows the link to this view, which is written at once or as soon as the page knows its view."""
+    """Draws the button that shows the link to this view."""
     with st.popover("link", type="tertiary"):
-        place = st.empty()
-    links = _links()
+        draw()
+
+
+def draw() -> None:
+    """Draws the link to this view, at once or as soon as the page knows its view."""
+    links, place = _links(), st.empty()
     if links.view is None:
         links.places.append(place)
     else:

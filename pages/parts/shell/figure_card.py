@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,7 @@ from pages.parts.shell.text import plain
 if TYPE_CHECKING:
     import pandas as pd
 
+_SAVE = "The numbers as a table, the figure as a file, the link to this view"
 CONFIG = {"displayModeBar": False, "responsive": True, "scrollZoom": False}
 
 
@@ -58,32 +61,28 @@ def footer(
         return
     with st.container(key=f"strip-{key}", horizontal=True, vertical_alignment="center", gap="small"):
         st.caption(line, width="stretch")
-        with st.container(key=f"files-{key}", horizontal=True, width="content", gap="small"):
-            _files(picture, provenance, key, table, linked)
+        files = st.popover("Save", type="tertiary", key=f"save-{key}", on_change="rerun", help=_SAVE)
+        if files.open:
+            with files:
+                _files(picture, provenance, key, table, linked)
 
 
-def _files(
-    picture: Picture, provenance: Provenance | None, key: str, table: pd.DataFrame | None, linked: bool
-) -> None:
-    """Draws the buttons for the numbers, the figure as a file, and the link to this view."""
-    if table is not None:
-        st.download_button(
-            "CSV", lambda: table.to_csv(index=False), f"{key}.csv", "text/csv",
-            key=f"csv-{key}", type="tertiary", on_click="ignore", help="The numbers of this figure as a table",
-        )  # fmt: skip
-    st.download_button(
-        "HTML", lambda: html.page(picture, provenance), f"{key}.html", "text/html",
-        key=f"html-{key}", type="tertiary", on_click="ignore", help="This figure as a file that opens without the app",
-    )  # fmt: skip
+def _files(picture: Picture, provenance: Provenance | None, key: str, table: pd.DataFrame | None, linked: bool) -> None:
+    """Draws what can be saved, only when it is asked for: a page with many figures would send six pieces for each."""
     dark = style.is_dark()  # asked now: a download is built outside of the page's run
     source = provenance.line() if provenance is not None else ""
-    st.download_button(
-        "SVG", lambda: svg.drawn(picture, dark=dark, source=source), f"{key}.svg", "image/svg+xml", key=f"svg-{key}",
-        type="tertiary", on_click="ignore", help="This figure as a drawing that stays sharp at every size",
-    )  # fmt: skip
-    st.download_button(
-        "PNG", lambda: png.drawn(picture, dark=dark, source=source), f"{key}.png", "image/png", key=f"png-{key}",
-        type="tertiary", on_click="ignore", help="This figure as a picture for documents and slides",
-    )  # fmt: skip
+    with st.container(key=f"files-{key}", horizontal=True, gap="small"):
+        if table is not None:
+            _file("Numbers (CSV)", partial(table.to_csv, index=False), f"{key}.csv", "text/csv", "A table")
+        _file("Page (HTML)", partial(html.page, picture, provenance), f"{key}.html", "text/html", "Opens without the app")
+        drawn = partial(svg.drawn, picture, dark=dark, source=source)
+        _file("Drawing (SVG)", drawn, f"{key}.svg", "image/svg+xml", "Stays sharp at every size")
+        painted = partial(png.drawn, picture, dark=dark, source=source)
+        _file("Picture (PNG)", painted, f"{key}.png", "image/png", "For documents and slides")
     if linked:
-        address.offer()
+        st.markdown("This link opens exactly this view:")
+        address.draw()
+
+
+def _file(label: str, make: Callable[[], str | bytes], name: str, mime: str, help_text: str) -> None:
+    st.download_button(label, make, name, mime, key=f"file-{name}", type="tertiary", on_click="ignore", help=help_text)
