@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,7 @@ _MAX_BYTES = 4 * 2**30
 _ROWS = ("embeddings", "embedding", "features", "x", "X")
 # By column: the names that its array may have.
 _OTHERS = {"label": ("labels", "label", "y"), "domain": ("domain", "source"), "person": ("person",), "time": ("time",)}
+_KNOWN = {name for names in _OTHERS.values() for name in names}
 _FORM = (
     f"must hold a float array [rows, width] called {_ROWS[0]} (or {', '.join(_ROWS[1:])}) and an array [rows] called labels "
     "(or y), saved by numpy.savez without objects"
@@ -27,7 +28,7 @@ _FORM = (
 
 
 def table(content: bytes, shown: str) -> pa.Table:
-    """The arrays as a table: a column of fixed-size lists of float32, and columns of text (label, domain, person, time).
+    """The arrays as a table: a column of fixed-size lists of float32, and columns of text, each called like its array.
 
     Raises BadInput naming the array and what is allowed; sizes are checked in the headers before anything is unpacked.
     """
@@ -42,22 +43,35 @@ def table(content: bytes, shown: str) -> pa.Table:
     with np.errstate(over="ignore"):
         flat = np.ascontiguousarray(values, dtype=np.float32).ravel()
     columns: dict[str, pa.Array] = {EMBEDDING_COLUMN: pa.FixedSizeListArray.from_arrays(pa.array(flat), values.shape[1])}
-    for column, names in _OTHERS.items():
-        other = next((one for one in names if one in found), None)
-        if other is not None:
-            columns[column] = _words(found[other], len(values), f"{shown} {other}")
+    for other, of in found.items():
+        if of.shape == (len(values),) or other in _KNOWN:
+            columns[other] = _words(of, len(values), f"{shown} {other}")
     return pa.table(columns)
 
 
 def names(path: Path, shown: str) -> list[str]:
-    """The columns of `table`, from the names of the arrays alone. Raises BadInput for what is no NPZ file."""
+    """The columns of `table`, from the headers of the arrays alone. Raises BadInput for what is no NPZ file."""
     try:
         with zipfile.ZipFile(path) as archive:
-            found = {name.removesuffix(".npy") for name in archive.namelist()}
+            shapes = {
+                one.filename.removesuffix(".npy"): _header(archive, one)[0]
+                for one in archive.infolist() if one.filename.endswith(".npy")
+            }  # fmt: skip
     except (OSError, zipfile.BadZipFile, ValueError) as error:
         raise BadInput(shown, "no arrays", _FORM) from error
-    rows = [EMBEDDING_COLUMN] if found & set(_ROWS) else []
-    return [*rows, *(column for column, alike in _OTHERS.items() if found & set(alike))]
+    rows = next((shapes[name] for name in _ROWS if name in shapes), None)
+    if rows is None:
+        return []
+    return [EMBEDDING_COLUMN, *(name for name, shape in shapes.items() if shape == rows[:1] or name in _KNOWN)]
+
+
+def canonical(columns: Sequence[str], taken: Collection[str]) -> list[str]:
+    """These columns of `table` with the readers' names, but for those names that a column has by its role (`taken`)."""
+    usual = {
+        found: name for name, names in _OTHERS.items() if name not in taken
+        and (found := next((one for one in names if one in columns), None)) is not None
+    }  # fmt: skip
+    return [usual.get(column, column) for column in columns]
 
 
 def _words(values: NDArray[np.generic], n_rows: int, field: str) -> pa.Array:
@@ -85,12 +99,18 @@ def _arrays(content: bytes, shown: str) -> Mapping[str, NDArray[np.generic]]:
 
 def _check(archive: zipfile.ZipFile, member: zipfile.ZipInfo, shown: str) -> None:
     """Raises BadInput for an array of objects, one of another size than its header announces, and a huge one."""
-    with archive.open(member) as file:
-        version = npy.read_magic(file)
-        shape, _, dtype = npy.read_array_header_1_0(file) if version == (1, 0) else npy.read_array_header_2_0(file)
+    shape, dtype = _header(archive, member)
     field = f"{shown} {member.filename.removesuffix('.npy')}"
     if dtype.hasobject:
         raise BadInput(field, "objects", f"{_FORM}: pickled objects could run any program")
     size = int(np.prod([int(side) for side in shape], dtype=object)) * dtype.itemsize
     if size > _MAX_BYTES or member.file_size > _MAX_BYTES or size > member.file_size:
         raise BadInput(field, f"{size:,} bytes", f"must have at most {_MAX_BYTES:,} bytes, and as many as its header says")
+
+
+def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
+    """The shape and dtype that an array announces."""
+    with archive.open(member) as file:
+        version = npy.read_magic(file)
+        shape, _, dtype = npy.read_array_header_1_0(file) if version == (1, 0) else npy.read_array_header_2_0(file)
+    return shape, dtype

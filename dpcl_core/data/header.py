@@ -64,6 +64,8 @@ def _kind(data_files: DataFiles, card: DatasetCard) -> Kind | None:
         return "tagged"
     if "text" in columns and not card.features:
         return "text"
+    if EMBEDDING_COLUMN in columns:
+        return "embedding"
     if LABEL_COLUMN in columns:
-        return "embedding" if EMBEDDING_COLUMN in columns else "table"
+        return "table"
     return None if first.suffix in sheets.TYPED else "text"

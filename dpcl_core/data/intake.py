@@ -218,7 +218,7 @@ def _check(path: Path, name: str) -> None:
     try:
         card = catalog.card(name)
         table = files.find(card).train[0]
-        if table.suffix in (*sheets.LINES, ".parquet") and card.kind in ("text", "table", "embedding"):
+        if table.suffix in (*sheets.LINES, *sheets.TYPED) and card.kind in ("text", "table", "embedding"):
             columns = sheets.header(table, card)
             if LABEL_COLUMN not in columns:
                 listed = ", one of " + ", ".join(columns[:12]) + (" ..." if len(columns) > 12 else "")

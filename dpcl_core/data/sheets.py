@@ -20,6 +20,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from dpcl_core.data import arrays
+from dpcl_core.data.arrays import EMBEDDING_COLUMN
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.schema import NO_HEADER
 from dpcl_core.errors import BadInput
@@ -205,6 +206,8 @@ def _renamed(names: Sequence[str], card: DatasetCard, shown: str) -> list[str]:
             raise BadInput(role, column, allowed)
     by_column = {column: CANONICAL[role] for role, column in roles.items()}
     taken = set(by_column.values())
+    if EMBEDDING_COLUMN in names:
+        names = arrays.canonical(names, taken)
     return [by_column.get(name) or (f"{name} (unused)" if name in taken else name) for name in names]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dpcl_core.data import catalog, outline, table_features
+from dpcl_core.data import catalog, outline, sheets, table_features
 from dpcl_core.data.card import Feature
 from dpcl_core.data.dataset import Dataset
 from dpcl_core.data.load import load
@@ -129,6 +130,19 @@ def test_embeddings_of_any_width_have_length_one(data_dir: Path) -> None:
     write(data_dir / "lists", "train", embedding=lists, label=["a", "b", "a"])
     _, values = read("own:lists")
     assert np.allclose(values, [[0.6, 0.8, 0], [0, 0, 0], [0, 0, 0]])
+
+
+def test_every_array_of_one_value_a_row_is_a_column_that_can_have_a_role(data_dir: Path) -> None:
+    rng = np.random.default_rng(0)
+    wards, labels = np.array(["north", "south"])[np.arange(40) % 2], np.arange(40) % 4
+    arrays = {"features": rng.normal(size=(40, 3)), "y": labels, "ward": wards, "means": np.zeros(3), "twice": np.eye(40)}
+    (data_dir / "mine").mkdir()
+    np.savez(data_dir / "mine" / "all.npz", **arrays)
+    assert sheets.header(data_dir / "mine" / "all.npz", catalog.card("own:mine")) == ["embedding", "label", "ward"]
+    for target, classes in (("y", ("0", "1", "2", "3")), ("ward", ("north", "south"))):
+        card = replace(catalog.card("own:mine"), roles=(("target", target),))
+        (found,) = catalog.outlines(card)
+        assert found.classes == classes
 
 
 def test_pickled_objects_and_bombs_are_no_embeddings(data_dir: Path) -> None:
