@@ -59,6 +59,11 @@ class Params(Spec):
         return 0
 
     @property
+    def shares_batches(self) -> bool:
+        """Whether the models of one seed are trained on the same random batches, so that their epsilons do not add up."""
+        return False
+
+    @property
     def is_task_given(self) -> bool:
         """Whether a test example comes with its task, so that only the task's own labels compete for it."""
         return False

@@ -19,7 +19,8 @@ def joint_release(ledgers: Mapping[Cell, Ledger]) -> tuple[float, float]:
     Models of one seed that were trained on the same batches are one training with several noises (see `joint`); all others
     compose in sequence. Another seed may put a person into another task, so each seed counts, for every kind of entry, the
     largest number that any of its people has. Each list of labels costs a delta of its own, so with lists delta is the sum
-    of the models' deltas.
+    of the models' deltas. Where that sum has no bound (a person of many rows, `privacy.group`), the models' own bounds add
+    up, epsilons and deltas, unless some share batches: such models are not independent.
     """
     any_one = next(iter(ledgers.values()))
     events: Counter[dp.DpEvent] = Counter()
@@ -28,7 +29,12 @@ def joint_release(ledgers: Mapping[Cell, Ledger]) -> tuple[float, float]:
     delta = any_one.delta
     if has_lists(events):
         delta = min(0.5, delta * len(ledgers))
-    return any_one.composed(tuple(events.elements()), delta), delta
+    together = any_one.composed(tuple(events.elements()), delta)
+    if math.isinf(together) and not any(entry.shares_batches for ledger in ledgers.values() for entry in ledger.entries):
+        added, of_all = math.fsum(ledger.epsilon() for ledger in ledgers.values()), any_one.delta * len(ledgers)
+        if math.isfinite(added) and of_all < 1:
+            return added, of_all
+    return together, delta
 
 
 def _worst(ledgers: Sequence[Ledger]) -> Counter[dp.DpEvent]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection, func, insert, select
 
@@ -19,6 +20,7 @@ from dpcl_core import checks
 from dpcl_core.data import marks
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
+from dpcl_core.privacy import statement
 from dpcl_core.privacy.statement import shown
 from dpcl_core.runs import tables
 from dpcl_core.runs.store import Store
@@ -34,8 +36,8 @@ _KNOWN = "Some were at data with the same rows, under another name or deleted si
 class Looks:
     """Looks at one dataset. `runs` with `models` in all; `tuned`: settings tried on it; `audits`: trainings repeated.
 
-    `epsilon`, `delta`: of all releases together, by basic composition; infinite where one of them has no bound. `is_known`:
-    some of them were at data of another name, or deleted since, that share rows with these.
+    `epsilon`, `delta`: of all releases together, by basic composition of runs; infinite where one has no known bound.
+    `is_known`: some of them were at data of another name, or deleted since, that share rows with these.
     """
 
     dataset: str
@@ -56,7 +58,7 @@ class Looks:
         if not counted:
             return f"Nobody has looked at {self.dataset} yet: the first run is the first look."
         total = f"at most epsilon {shown(self.epsilon)}, delta {self.delta:.2g}"
-        together = total if math.isfinite(self.epsilon) else "no bound, as one of them has none"
+        together = total if math.isfinite(self.epsilon) else "no bound is known, as one of them has none"
         known = f" {_KNOWN}" if self.is_known else ""
         return f"Looks at {self.dataset} so far: {', '.join(counted)}.{known} All of them together: {together}. {_RULE}"
 
@@ -82,13 +84,18 @@ def of(store: Store, dataset: str) -> Looks | None:
 def of_names(connection: Connection, names: Sequence[str]) -> Looks:
     """The looks at the datasets of these names by runs that are in the store."""
     others = select(tables.turns.c.run_id).union_all(select(tables.audits.c.id))
-    launched = select(tables.runs.c.spec).where(tables.dataset.in_(names), tables.runs.c.started.is_not(None))
+    is_launched = tables.dataset.in_(names) & tables.runs.c.started.is_not(None)
+    launched = select(tables.runs.c.id, tables.runs.c.spec).where(is_launched)
     is_audit = tables.runs.c.id.in_(select(tables.audits.c.id))
     tried = select(tables.studies.c.settings, func.count(tables.trials.c.number)).outerjoin(tables.trials)
-    specs = [_spec(text) for text in connection.scalars(launched.where(tables.runs.c.id.not_in(others)))]
-    audits = len(connection.scalars(launched.where(is_audit)).all())
+    found = connection.execute(launched.where(tables.runs.c.id.not_in(others))).all()
+    of_cells = select(tables.cells.c.run_id, tables.cells.c.guarantee)
+    cells = connection.execute(of_cells.where(tables.cells.c.run_id.in_([row.id for row in found])))
+    stated = {row.run_id: row.guarantee for row in cells}
+    launches = [(_spec(row.spec), stated.get(row.id)) for row in found]
+    audits = len(connection.execute(launched.where(is_audit)).all())
     studies = connection.execute(tried.group_by(tables.studies.c.id)).all()
-    return _added(names, specs, sum(n for settings, n in studies if _is_on(settings, names)), audits)
+    return _added(names, launches, sum(n for settings, n in studies if _is_on(settings, names)), audits)
 
 
 def keep(connection: Connection, dataset: str) -> None:
@@ -105,17 +112,32 @@ def sentence(store: Store, dataset: str) -> str:
     return "" if found is None else found.sentence
 
 
-def _added(names: Sequence[str], specs: Sequence[RunSpec | None], tuned: int, audits: int) -> Looks:
+Launch = tuple[RunSpec | None, Mapping[str, Any] | None]  # settings, and what the run has stated of one of its models
+
+
+def _added(names: Sequence[str], launches: Sequence[Launch], tuned: int, audits: int) -> Looks:
     """A tuning on the data and an audit of a run have no bound: their numbers are read without noise."""
-    epsilon, delta, models = 0.0, 0.0, 0
-    for spec in specs:
-        models += 0 if spec is None else spec.n_cells
-        epsilon += math.inf if spec is None or not _is_bounded(spec) else sum(cell.epsilon for cell in spec.cells())
-        delta += 0.0 if spec is None else spec.n_cells * spec.privacy.delta
+    specs = [spec for spec, _ in launches]
+    models = sum(spec.n_cells for spec in specs if spec is not None)
+    totals = [(math.inf, 0.0) if spec is None else _released(spec, stated) for spec, stated in launches]
+    epsilon, delta = (math.fsum(column) for column in zip(*totals, (0.0, 0.0), strict=True))
     has_no_bound = tuned or audits
     dataset, *others = names
     looked = any(spec is not None and spec.data.dataset in others for spec in specs)
     return Looks(dataset, len(specs), models, tuned, audits, math.inf if has_no_bound else epsilon, delta, looked)
+
+
+def _released(spec: RunSpec, stated: Mapping[str, Any] | None) -> tuple[float, float]:
+    """(epsilon, delta) of all models of a run: as its ledgers add up (`joint_release`), before by its budgets."""
+    n, delta = spec.n_cells, spec.privacy.delta
+    if not _is_bounded(spec):
+        return math.inf, n * delta
+    for name, total in (stated or {}).get("parts", {}).items():
+        if name.startswith(statement.OF_ALL) and math.isfinite(float(total)):
+            return float(total), delta if name == statement.all_models(n, delta, delta) else n * delta
+    if spec.params.shares_batches and len(spec.privacy.epsilons) > 1:
+        return math.inf, n * delta
+    return math.fsum(cell.epsilon for cell in spec.cells()), n * delta
 
 
 def _is_bounded(spec: RunSpec) -> bool:

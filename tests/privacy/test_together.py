@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import dp_accounting as dp
 import numpy as np
@@ -86,6 +87,20 @@ def test_different_steps_on_the_same_batches_are_refused_and_no_noise_stays_none
     with pytest.raises(Unaccountable, match="same steps"):
         joint([subsampled_gaussian(1.0, 0.1, 50), subsampled_gaussian(1.0, 0.1, 51)])
     assert joint([subsampled_gaussian(1.0, 0.1, 50), dp.NonPrivateDpEvent()]) == dp.NonPrivateDpEvent()
+
+
+def test_where_the_joint_sum_of_a_person_of_many_rows_has_no_bound_the_models_own_add_up() -> None:
+    """The delta that five rows leave is below what an accountant resolves; on the same batches nothing may be added."""
+    ledgers = {cell: replace(ledger, rows_per_unit=5) for cell, ledger in books((1.0,), 20).items()}
+    for ledger in ledgers.values():
+        ledger.spend(subsampled_gaussian(4.0, 0.1, 50), task=0, what="steps")
+    alone = {cell: ledger.epsilon() for cell, ledger in ledgers.items()}
+    assert all(map(math.isfinite, alone.values()))
+    epsilon, delta = joint_release(ledgers)
+    assert (epsilon, delta) == (pytest.approx(sum(alone.values())), pytest.approx(20 * DELTA))
+    for ledger in ledgers.values():
+        ledger.spend(subsampled_gaussian(3000.0, 0.1, 1), task=0, what="steps", shares_batches=True)
+    assert joint_release(ledgers)[0] == math.inf
 
 
 def test_lists_of_all_models_are_told_at_the_sum_of_their_deltas() -> None:

@@ -6,11 +6,13 @@ import math
 from pathlib import Path
 
 import pytest
+from sqlalchemy import insert
 
 from dpcl_core import checks, export
 from dpcl_core.data import catalog, files, intake, marks, outline
 from dpcl_core.data.intake import Asked
 from dpcl_core.data.schema import Columns
+from dpcl_core.privacy import statement
 from dpcl_core.runs import looks, purge, tables
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.store import Store
@@ -56,6 +58,27 @@ def test_every_launched_run_is_one_more_look_and_budgets_add_up(store: Store) ->
     assert looks.of(store, "own:m_ne") == looks.Looks("own:m_ne", 1, 4, 0, 0, 6.0, pytest.approx(4e-5)), "_ is no wildcard"
 
 
+def test_models_on_the_same_batches_do_not_add_up_and_count_as_their_ledgers_say(store: Store) -> None:
+    """Amplified by the same draws: together they have more than the sum of their epsilons (`privacy.joint_release`)."""
+    raw = own().model_dump(mode="json") | {"method": "peft-ensemble", "params": {"adapter": "head"}}
+    shared = checks.parse(raw)
+    run_id = launched(store, shared)
+    found = looks.of(store, "own:mine")
+    assert found is not None
+    assert found.epsilon == math.inf
+    with store.writing() as connection:
+        parts = {statement.all_models(4, 1e-5, 1e-5): 7.5}
+        of_cell = {"metrics": {}, "guarantee": {"parts": parts}, "seconds": 1.0}
+        connection.execute(insert(tables.cells).values(run_id=run_id, epsilon=1.0, seed=0, **of_cell))
+    found = looks.of(store, "own:mine")
+    assert found is not None
+    assert (found.models, found.epsilon, found.delta) == (4, 7.5, 1e-5)
+    launched(store, checks.parse(raw | {"params": {"adapter": "film"}, "seeds": [0]}))
+    found = looks.of(store, "own:mine")
+    assert found is not None
+    assert (found.models, found.epsilon, found.delta) == (6, 7.5 + 3.0, pytest.approx(3e-5))
+
+
 def test_new_data_start_at_none_and_public_data_are_not_counted(store: Store) -> None:
     launched(store, own())
     assert looks.sentence(store, "own:new") == "Nobody has looked at own:new yet: the first run is the first look."
@@ -70,7 +93,7 @@ def test_one_look_without_a_bound_leaves_none_for_all(changes: dict[str, object]
     found = looks.of(store, "own:mine")
     assert found is not None
     assert (found.epsilon, found.document()["epsilon"]) == (math.inf, "inf")
-    assert "no bound, as one of them has none" in found.sentence
+    assert "no bound is known, as one of them has none" in found.sentence
 
 
 def test_settings_tried_on_the_data_and_audits_are_counted(store: Store) -> None:

@@ -186,7 +186,7 @@ class Trainer:
                 task=work.tasks[-1],
                 what=plan.words,
                 people_of=work.tasks,
-                shares_batches=self._params.adapter == "head",
+                shares_batches=self._params.shares_batches,
             )
         return spaces
 

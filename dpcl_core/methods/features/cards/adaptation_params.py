@@ -49,6 +49,10 @@ class PeftParams(Params):
         return "features" if self.adapter == "head" else "images"
 
     @property
+    def shares_batches(self) -> bool:
+        return self.adapter == "head"
+
+    @property
     def n_steps(self) -> int:
         """Steps of DP-SGD: a public number that does not depend on the task's actual size."""
         return max(1, round(self.epochs / self.sample_rate))
