@@ -24,8 +24,8 @@ PAGES = {
     ],
     "": [("about", "About")],  # no group: a link, which the style sheet puts at the end
 }  # fmt: skip
-# Not in the menu, which a phone shows whole: Lessons and Classroom lead there.
-UNLISTED = [("exercises", "Exercises"), ("teacher", "For teachers")]
+# Not in the menu, which a phone shows whole: Lessons, Classroom and About lead there.
+UNLISTED = [("exercises", "Exercises"), ("teacher", "For teachers"), ("administration", "Administration")]
 
 
 def main() -> None:

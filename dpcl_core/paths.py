@@ -30,6 +30,11 @@ def codes_key() -> Path:
     return home() / "exercise-codes.key"
 
 
+def administrator_key() -> Path:
+    """The key that opens the page Administration."""
+    return home() / "administrator.key"
+
+
 def network_cache() -> Path:
     """The user's cache of fetched networks, whatever the home is: `~/.cache/dpcl/networks`, or below `XDG_CACHE_HOME`."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dpcl" / "networks"

@@ -15,7 +15,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.lessons import glossary
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.card import MethodCard
-from dpcl_core.runs import devices
+from dpcl_core.runs import devices, visitors
 from dpcl_core.scenarios import catalog as scenarios
 from pages.parts.shell import citation
 from pages.parts.shell.header import header
@@ -50,6 +50,8 @@ def page() -> None:
         citation.button()
         _this_computer()
         _kept()
+        if visitors.limits() is not None:
+            st.page_link("pages/administration.py", label=":primary[Administration of this server →]")
 
 
 def _this_computer() -> None:

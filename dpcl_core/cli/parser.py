@@ -172,6 +172,7 @@ def build() -> Parser:
     text = "for many visitors: limits for each (such as cells=60,seconds=900,places=3,megabytes=200), a fair queue, own runs"
     served.add_argument("--shared", metavar="LIMITS", nargs="?", const="usual", help=text)
     served.add_argument("--no-browser", action="store_true", help="do not open a browser")
+    add("administrator", reading.administrator, "print the key that opens the page Administration of a shared server")
     text = "print the shell completion of these commands"
     shells = commands.add_parser("completion", help=text, description=f"{text[0].upper()}{text[1:]}.")
     shells.set_defaults(command=lambda options: reading.completion(parser, options.shell))

@@ -211,6 +211,14 @@ def app(options: argparse.Namespace) -> int:
     return subprocess.run(command, check=False, env=environment).returncode
 
 
+def administrator(_options: argparse.Namespace) -> int:
+    """Prints the key of the page Administration."""
+    from dpcl_core.runs import administration
+
+    print(administration.key())
+    return 0
+
+
 def completion(parser: argparse.ArgumentParser, shell: str) -> int:
     """Prints the completion script of a shell."""
     import shtab

@@ -8,22 +8,17 @@ who typed them.
 from __future__ import annotations
 
 import hmac
-import os
 import re
-import secrets
 from base64 import b32encode
-from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
 from unicodedata import normalize
 
-from dpcl_core import paths
-from dpcl_core.errors import BadInput, StoreTrouble
+from dpcl_core import keys, paths
+from dpcl_core.errors import BadInput
 
 SHORTEST, LONGEST = 2, 24  # characters of a name
 MOST = 500  # codes that are read at once: seals cannot be guessed
-_KEY_BYTES = 32
 _NAME = re.compile(r"[^\W_]+(?: [^\W_]+)*")
 _CODE = re.compile(r"(?P<said>(?P<name>.+)-(?P<part>[1-9])(?P<right>[a-z]*))-(?P<mark>[a-z2-7]{3})-(?P<seal>[a-z2-7]{8})")
 
@@ -82,28 +77,5 @@ def _mark(key: bytes) -> str:
 
 
 def _key() -> bytes:
-    """This server's key, made once by the operating system; only its owner can read the file."""
-    path = paths.codes_key()
-    try:
-        if not path.exists():
-            _make(path)
-        key = path.read_bytes()
-    except OSError as error:
-        raise StoreTrouble(f"the key of exercise codes cannot be kept in {path.name}: {error.strerror}") from error
-    if len(key) != _KEY_BYTES:
-        raise StoreTrouble(f"{path.name} in the home folder is damaged: delete it, and a new key is made")
-    return key
-
-
-def _make(path: Path) -> None:
-    """Writes the whole key beside its place first: of two processes that begin at once, one key stays."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(secrets.token_bytes(_KEY_BYTES))
-        with suppress(FileExistsError):
-            os.link(beside, path)
-    finally:
-        beside.unlink()
+    """This server's key."""
+    return keys.kept(paths.codes_key(), "exercise codes")

@@ -36,6 +36,11 @@ def store() -> Store:
     return opened if limits is None else opened.as_visitor(visitors.Visitor(visitor.digest(), limits))
 
 
+def whole_store() -> Store:
+    """The store with everything in it, for the administrator alone."""
+    return _store(_place())
+
+
 def store_if_any() -> Store | None:
     """The store, or None if it cannot be opened, for pages that can do without."""
     try:

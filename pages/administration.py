@@ -1,0 +1,118 @@
+"""Page for the administrator of a shared server: who uses how much, and what can be stopped or deleted."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from dpcl_core.figures.picture import counted
+from dpcl_core.runs import visitors
+from dpcl_core.runs.run import Run
+from pages.parts.shell import layout, state
+from pages.parts.shell.header import header
+
+if TYPE_CHECKING:
+    from dpcl_core.runs.administration import Usage
+
+HELP = """Visitors are known by a random token in their browser. Only its digest is kept; its first letters are their name
+here. Settings and results of runs are not shown: they belong to the visitors."""
+_OPEN = "administrator"  # session key
+_MOST = 100  # visitors that are listed
+
+
+@state.guarded
+def page() -> None:
+    """The page."""
+    header("Administration", "Who uses this server, and how much?", help_text=HELP)
+    limits = visitors.limits()
+    if limits is None:
+        st.info("This server is not shared: nobody owns a run and nothing is limited. `dpcl app --shared` serves many.")
+        return
+    if not st.session_state.get(_OPEN):
+        _ask()
+        return
+    _watched(limits)
+
+
+def _ask() -> None:
+    """Asks for the administrator's key."""
+    from dpcl_core.runs import administration
+
+    with layout.card("administration-key"), st.form("administration", border=False):
+        typed = st.text_input("Key", type="password", help="`dpcl administrator` prints it on the server.")
+        if not st.form_submit_button("Open", type="primary"):
+            return
+    if not administration.is_key(typed):
+        st.error("key: is not this server's; on the server, `dpcl administrator` prints it.")
+        return
+    st.session_state[_OPEN] = True
+    st.rerun()
+
+
+@st.fragment(run_every=5.0)
+@state.guarded
+def _watched(limits: visitors.Limits) -> None:
+    """Draws all visitors and their open runs."""
+    from dpcl_core.runs import administration
+
+    store = state.whole_store()
+    used = administration.usage(store)
+    _runs(store.unfinished())
+    with layout.card("administration-visitors"):
+        st.header("Visitors", anchor=False)
+        if not used:
+            st.caption("No visitor has started a run yet.")
+        for one in used[:_MOST]:
+            _visitor(one, limits)
+        if len(used) > _MOST:
+            st.caption(f"The {_MOST} who use most, of {len(used):,}.")
+
+
+def _visitor(one: Usage, limits: visitors.Limits) -> None:
+    """Draws what a visitor uses, with the buttons that stop and delete."""
+    from dpcl_core.runs import administration
+
+    store = state.whole_store()
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.markdown(
+            f"**{_name(one.owner)}**: {one.waiting} waiting, {one.active} under way, {one.over} over, {one.trash} in the "
+            f"trash; {one.megabytes:.1f} of {limits.megabytes} MB; last start {_when(one.latest)}",
+            width="stretch",
+        )
+        if st.button("Stop all", key=f"stop-{one.owner}", disabled=not one.waiting + one.active):
+            st.toast(f"{counted(administration.stop(store, one.owner), 'run')} asked to stop.")
+        with st.popover("Delete", disabled=not one.over + one.trash):
+            st.markdown("The results of all this visitor's runs that are over, for good?")
+            if st.button("Delete them", key=f"delete-{one.owner}", type="primary"):
+                deleted = administration.delete(store, visitors.Visitor(one.owner, limits))
+                st.toast(f"{counted(deleted, 'run')} deleted.")
+
+
+def _runs(open_runs: list[Run]) -> None:
+    """Draws the runs that wait or are under way, oldest first."""
+    with layout.card("administration-runs"):
+        st.header("Waiting and under way", anchor=False)
+        if not open_runs:
+            st.caption("No run waits or is under way.")
+        for run in open_runs:
+            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+                of = _name(run.owner) if run.owner is not None else "from a terminal"
+                words = f"**{run.status}** on {run.device}, {of}, since {_when(run.created)} (`{run.id}`)"
+                st.markdown(words, width="stretch")
+                if st.button("Stop", key=f"stop-run-{run.id}", disabled=run.status == "stopping"):
+                    state.whole_store().request_stop(run.id)
+                    st.rerun(scope="fragment")
+
+
+def _name(owner: str) -> str:
+    return f"visitor {owner[:6]}"
+
+
+def _when(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+if __name__ == "__main__":
+    page()

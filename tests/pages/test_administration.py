@@ -1,0 +1,73 @@
+"""Page of the administrator: shut without the key, and with it every visitor's runs can be stopped and deleted."""
+
+from __future__ import annotations
+
+import stat
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dpcl_core import paths
+from dpcl_core.cli import main
+from dpcl_core.runs import administration, visitors
+from dpcl_core.runs.store import Store
+from dpcl_core.runs.visitors import Limits, Visitor
+from pages.parts.shell import visitor
+from tests.pages.conftest import Open, words
+from tests.pages.test_runs import ALL, SPEC
+from tests.support import replay
+
+
+@pytest.fixture
+def visited(store: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """A shared server with runs of two visitors and of a terminal, seen by a third visitor."""
+    monkeypatch.setenv(visitors.VARIABLE, "usual")
+    monkeypatch.setattr(visitor, "digest", lambda: "carol")
+    for owner in ("anna", "berta"):
+        theirs = store.as_visitor(Visitor(owner, Limits()))
+        replay.fill(theirs, SPEC, ALL, name="secret title")
+        theirs.create(SPEC)
+    store.create(SPEC)
+    return store
+
+
+def opened(page: AppTest) -> AppTest:
+    page.text_input[0].set_value(administration.key())
+    return next(button for button in page.button if button.label == "Open").click().run()
+
+
+def test_nothing_is_shown_without_the_key(open_page: Open, visited: Store) -> None:
+    page = open_page("administration")
+    page.text_input[0].set_value("guessed")
+    next(button for button in page.button if button.label == "Open").click().run()
+    assert not page.exception
+    assert page.error[0].value.startswith("key: is not this server's")
+    assert "under way" not in words(page)
+    assert stat.S_IMODE(paths.administrator_key().stat().st_mode) == 0o600
+
+
+def test_a_server_for_one_has_no_administrator(open_page: Open, store: Store) -> None:
+    page = open_page("administration")
+    assert "not shared" in page.info[0].value
+    assert not page.text_input
+
+
+def test_with_the_key_everybodys_runs_are_counted_stopped_and_deleted(open_page: Open, visited: Store) -> None:
+    page = opened(open_page("administration"))
+    said = words(page)
+    assert "1 waiting, 0 under way, 1 over, 0 in the trash" in said
+    assert said.count("**queued** on") == 3
+    assert "secret title" not in said
+    page.button(key="stop-anna").click().run()
+    page.button(key="delete-berta").click().run()
+    assert not page.exception
+    used = {one.owner: one for one in administration.usage(visited)}
+    assert (used["anna"].waiting, used["anna"].over) == (0, 2)
+    assert (used["berta"].waiting, used["berta"].over, used["berta"].trash) == (1, 0, 0)
+    assert used["anna"].megabytes > used["berta"].megabytes == 0
+
+
+def test_the_terminal_prints_the_key(visited: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["administrator"]) == 0
+    assert administration.is_key(capsys.readouterr().out.upper())
+    assert not administration.is_key("")
