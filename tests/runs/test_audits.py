@@ -18,6 +18,8 @@ from dpcl_core.spec import RunSpec
 from tests.support import audited, replay
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.databases("sqlite", "postgresql")
+
 SPEC = replay.a_spec(epsilons=(1.0, math.inf), seeds=(0,))
 
 

@@ -20,6 +20,8 @@ from dpcl_core.tuning import settings
 from dpcl_core.tuning.settings import Trial
 from tests.support import replay
 
+pytestmark = pytest.mark.databases("sqlite", "postgresql")
+
 
 def own(name: str = "own:mine", **privacy: object) -> RunSpec:
     raw = {"method": "cosine", "data": {"dataset": name}, "scenario": {"kind": "class-incremental", "tasks": 2}}

@@ -273,7 +273,7 @@ def test_heartbeats_are_by_the_clock_of_the_database(store, monkeypatch):
     before = time.time()
     with monkeypatch.context() as patch:
         patch.setattr(time, "time", lambda: 0.0)  # of a machine whose clock is wrong
-        store.heartbeat(run_id)
+        store.heartbeat(run_id, process.me())
         silent = store.get(run_id).silent_seconds
     run = store.get(run_id)
     assert before - 0.002 <= run.heartbeat <= time.time() + 0.002  # what SQLite's clock rounds to

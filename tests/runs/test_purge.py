@@ -14,6 +14,8 @@ from dpcl_core.runs.rooms import Rooms
 from dpcl_core.runs.sets import Sets
 from tests.support import replay
 
+pytestmark = pytest.mark.databases("sqlite", "postgresql")
+
 
 def _on(dataset: str):
     spec = replay.a_spec()

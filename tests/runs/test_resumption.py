@@ -25,6 +25,8 @@ from tests.support.waiting import until
 from tests.test_durable_runs import asked_of, results
 from tests.test_neighbours import METHODS
 
+pytestmark = pytest.mark.databases("sqlite", "postgresql")
+
 
 def seeded(tasks: int = 5) -> RunSpec:
     """A cheap run of two cells on the bundled digits."""

@@ -16,6 +16,8 @@ from dpcl_core.runs.rooms import Rooms, digest
 from tests.support import replay
 from tests.support.together import together
 
+pytestmark = pytest.mark.databases("sqlite", "postgresql")
+
 TEACHER, ANN, BEN = "teacher's token", "Ann's token", "Ben's token"
 QUESTION, ANSWERS = "Does noise on the sums hide a label?", ("Yes", "No")
 

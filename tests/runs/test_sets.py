@@ -14,6 +14,8 @@ from tests.support import replay, stand_in
 from tests.support.together import together
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.databases("sqlite", "postgresql")
+
 SPECS = {name: replay.a_spec(seeds=(seed,)) for seed, name in enumerate(("first", "second", "third"))}
 
 

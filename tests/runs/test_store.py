@@ -21,6 +21,8 @@ from dpcl_core.runs.subprocess_start import log_file
 from tests.support import replay
 from tests.support.together import together
 
+pytestmark = pytest.mark.databases("sqlite", "postgresql")
+
 ENDS = ("cancelled", "failed", "lost", "finished")
 
 
@@ -213,10 +215,10 @@ def test_only_the_process_it_was_started_for_adopts_a_run(store):
 
 def test_a_run_that_gave_a_sign_meanwhile_is_not_buried(store):
     run_id = store.create(replay.a_spec())
-    store.claim(run_id)
+    store.claim(run_id, process.me())
     seen = store.get(run_id)
     time.sleep(0.01)
-    assert store.heartbeat(run_id) == "starting"
+    assert store.heartbeat(run_id, process.me()) == "starting"
     assert not store.mark_failed(seen, Failure("worker-died", "gone", ""))
     assert store.mark_failed(store.get(run_id), Failure("worker-died", "gone", "log"))
     run = store.get(run_id)

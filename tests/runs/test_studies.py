@@ -17,6 +17,8 @@ from dpcl_core.tuning.settings import Trial
 from tests.support import replay, tuned
 from tests.support.waiting import NEVER_SECONDS, until
 
+pytestmark = pytest.mark.databases("sqlite", "postgresql")
+
 TRIAL = Trial(0, 1e-3, 20, 2.0, 0.5, None, 1.0)
 
 

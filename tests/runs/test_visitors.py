@@ -22,6 +22,8 @@ from dpcl_core.runs.studies import Studies
 from dpcl_core.runs.visitors import Limits, Visitor
 from tests.support import replay, tuned
 
+pytestmark = pytest.mark.databases("sqlite", "postgresql")
+
 SPEC = replay.a_spec()  # nine cells
 
 
