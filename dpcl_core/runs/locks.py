@@ -6,7 +6,7 @@ from sqlalchemy import Connection, func, select
 
 # Names of locks; any numbers that no other program on the same database uses.
 LAYOUT = 5_180_371  # making and migrating the tables
-QUEUE = 5_180_372  # adding to the queues: runs added together follow one another, and limits are counted before they are used
+QUEUE = 5_180_372  # adding to the queues: runs added together follow one another, limits are counted before they are used
 
 
 def take(connection: Connection, lock: int) -> None:

@@ -416,8 +416,12 @@ def enqueue(
 ) -> str:
     """Puts a row at the end of its device's queue and gives its id.
 
-    Raises BadInput for a bad device, and for what is above a limit of the visitor of a shared server.
+    Raises BadInput for a bad device, for settings with a null character (PostgreSQL could then look up no run's dataset),
+    and for what is above a limit of the visitor of a shared server.
     """
+    document = spec.model_dump_json()
+    if "\\u0000" in document:
+        raise BadInput("settings", "a null character", "must be text that can be printed")
     if not _DEVICE.fullmatch(device):
         raise BadInput("device", device, "must be cpu or cuda:N")
     locks.take(connection, locks.QUEUE)
@@ -429,7 +433,7 @@ def enqueue(
         insert(runs).values(
             id=run_id,
             name=name,
-            spec=spec.model_dump_json(),
+            spec=document,
             digest=spec.digest(),
             workload=workload,
             n_cells=n_cells,

@@ -13,6 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import pytest
+
+# Where a test's default store lies: `databases` in tests/runs/conftest.py.
+both = pytest.mark.databases("sqlite", "postgresql")
+both_if_slow = pytest.mark.databases("sqlite", pytest.param("postgresql", marks=pytest.mark.slow))
+file_alone = pytest.mark.databases("sqlite")
+
 ABSENT = "PostgreSQL's programs are not installed here (postgres, initdb, pg_ctl), or the Python package psycopg is not"
 _USER = "dpcl"
 # A crash of the server alone loses nothing that the system has: waiting for the disk would only take time.
