@@ -7,7 +7,7 @@ import sqlite3
 from pathlib import Path
 
 from sqlalchemy import URL, Connection, Double, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -102,8 +102,8 @@ def trouble(error: Exception, url: str) -> StoreTrouble:
         fix = f"the file is damaged or no store ({message}); move it away to start a new one"
     elif "unable to open" in text:
         fix = "cannot be opened: it must be a file in a folder that may be written"
-    elif isinstance(error, DBAPIError) and (error.connection_invalidated or "connection" in text):
-        fix = f"PostgreSQL does not answer ({message}); start it, or check host, port, user and password in the address"
+    elif isinstance(error, OperationalError) and (error.connection_invalidated or "connection" in text):
+        fix = f"cannot be reached ({message}); see whether PostgreSQL runs there, and check user, password and name"
     else:
         fix = message
     return StoreTrouble(f"store {shown(url)}: {fix}")
