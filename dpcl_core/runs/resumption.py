@@ -60,15 +60,20 @@ class Stored:
             connection.execute(insert(checkpoints).values(**place, task=checkpoint.task, events=documents, **state))
 
 
-def carried_on(store: Store, run_id: str, stream: Iterable[Event]) -> Iterator[Event]:
-    """The events of a run that goes on, without those that are stored already; marks it as running when it has started."""
-    stored = Counter(_key(document) for document in _stored(store, run_id))
+def carried_on(
+    store: Store, run_id: str, stream: Iterable[Event], patience: Patience = Patience()  # noqa: B008 (nothing changes it)
+) -> Iterator[Event]:
+    """The events of a run that goes on, without those that are stored already; marks it as running when it has started.
+
+    Outlasts a store that is away, then raises StoreTrouble.
+    """
+    stored = patience.outlast(lambda: Counter(map(_key, _stored(store, run_id))))
     for event in stream:
         key = _key(to_json(event)) if stored and not isinstance(event, Progress) else ""
         if stored[key]:
             stored[key] -= 1
             if isinstance(event, Started):
-                store.begin(run_id, by=process.me())
+                patience.outlast(lambda: store.begin(run_id, by=process.me()))
         else:
             yield event
 
