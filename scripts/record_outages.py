@@ -41,8 +41,8 @@ DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "outages.md"
 RACES = 1000
 APPS, THREADS = 2, 4
 RACED = f"one waiting run, seen at once by {THREADS} threads of each of {APPS} apps"
-AWAY_SECONDS = STUCK_SECONDS + 15.0  # longer than an app waits for a sign of life
-CRASH_SECONDS = 1.0  # between two crashes
+AWAY_SECONDS = STUCK_SECONDS + 5.0  # longer than an app waits for a sign of life
+CRASH_SECONDS = 5.0  # between two crashes
 PRESET = "digits-cosine"
 SEEDS = range(60)  # so many that a run is still under way when its store goes away
 
