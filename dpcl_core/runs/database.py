@@ -7,7 +7,7 @@ import sqlite3
 from pathlib import Path
 
 from sqlalchemy import URL, Connection, Double, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -53,7 +53,7 @@ def open_database(url: str) -> Engine:
         except OSError as error:
             raise StoreTrouble(f"store {shown(url)}: its folder cannot be made: {error.strerror}") from error
     try:
-        engine = create_engine(where)
+        engine = create_engine(where) if sqlite else create_engine(where, pool_pre_ping=True, connect_args=_limits(where))
     except ImportError as error:
         raise StoreTrouble(f"store {shown(url)}: needs the Python package {error.name}, which is not installed") from error
     if sqlite:
@@ -63,6 +63,17 @@ def open_database(url: str) -> Engine:
         tables.one_busy.dialect_options["postgresql"]["where"] = tables.busy
     layout.bring_up_to_date(engine, shown(url))
     return engine
+
+
+def _limits(where: URL) -> dict[str, str | int]:
+    """How long PostgreSQL is waited for: as long as a file that is locked, also where nothing answers any more.
+
+    A process that sleeps in the middle of a transaction, as on a laptop that was shut, gives up its locks after a while.
+    """
+    milliseconds = 1000 * BUSY_SECONDS
+    settings = f"-c lock_timeout={milliseconds} -c idle_in_transaction_session_timeout={2 * milliseconds}"
+    limits = {"connect_timeout": BUSY_SECONDS, "tcp_user_timeout": milliseconds, "options": settings}
+    return {name: value for name, value in limits.items() if name not in where.query}
 
 
 def absolute(url: str) -> str:
@@ -85,12 +96,14 @@ def trouble(error: Exception, url: str) -> StoreTrouble:
         fix = "is read-only, so nothing new can be kept; what is stored is untouched"
     elif "disk is full" in text or "disk i/o" in text or "no space" in text:
         fix = f"the disk is full or failing ({message}); what was stored before is untouched"
-    elif "locked" in text or "busy" in text:
+    elif "locked" in text or "busy" in text or "lock timeout" in text:
         fix = f"another program has kept it locked for {BUSY_SECONDS} seconds; try again"
     elif "not a database" in text or "malformed" in text:
         fix = f"the file is damaged or no store ({message}); move it away to start a new one"
     elif "unable to open" in text:
         fix = "cannot be opened: it must be a file in a folder that may be written"
+    elif isinstance(error, OperationalError) and (error.connection_invalidated or "connection" in text):
+        fix = f"cannot be reached ({message}); see whether PostgreSQL runs there, and check user, password and name"
     else:
         fix = message
     return StoreTrouble(f"store {shown(url)}: {fix}")
@@ -109,6 +122,8 @@ def _checked(url: str) -> URL:
     allowed = "must be sqlite:///PATH or postgresql://USER@HOST/NAME"
     try:
         where = make_url(url)
+        if where.drivername == "postgresql":
+            where = where.set(drivername="postgresql+psycopg")  # the driver of the extra; SQLAlchemy would take an older one
         where.get_dialect()
     except (ArgumentError, NoSuchModuleError, ValueError):
         raise StoreUnknown(f"store {shown(url)}: {allowed}") from None  # the cause contains the password

@@ -50,8 +50,9 @@ class Journal:
 
     def beat(self) -> None:
         """Gives a sign of life, whether or not the store can take one."""
-        with suppress(OSError):
-            os.utime(self.path)
+        if self._is_mine():
+            with suppress(OSError):
+                os.utime(self.path)
 
     def keep(self, first: int, events: Sequence[Event]) -> bool:
         """Keeps a batch whose first event has this number; False: the disk refused it."""
@@ -64,19 +65,29 @@ class Journal:
 
     def clear(self) -> None:
         """Empties the file but for its first line: the store has taken all events."""
-        with suppress(OSError):
-            os.truncate(self.path, len(self._first_line))
-            self._size, self.holds_end = len(self._first_line), False
+        if self._is_mine():
+            with suppress(OSError):
+                os.truncate(self.path, len(self._first_line))
+                self._size, self.holds_end = len(self._first_line), False
 
     def remove(self) -> None:
         """Deletes the file: the store has everything, the end included."""
-        forget(self.path.name.removesuffix(_ENDING))
+        if self._is_mine():
+            forget(self.path.name.removesuffix(_ENDING))
+
+    def _is_mine(self) -> bool:
+        """Whether the file is still this process's: another one that has taken the run begins it anew."""
+        try:
+            with self.path.open("rb") as file:
+                return file.read(len(self._first_line)) == self._first_line
+        except OSError:
+            return False
 
     def _keep(self, document: Mapping[str, object]) -> bool:
         if self._size == 0:
             self.begin()  # the disk may have been full until now
         try:
-            if self._size > 0:
+            if self._size > 0 and self._is_mine():
                 self._append(_line(document))
                 return True
         except OSError:

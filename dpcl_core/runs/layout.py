@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, func, insert, inspect, select, text
+from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, insert, inspect, select, text
 
 from dpcl_core.errors import StoreTrouble
+from dpcl_core.runs import locks
 from dpcl_core.runs.tables import metadata
 
 _REVISIONS = ("4", "5", "6")  # in `migrations/versions`, in order
 NEWEST = _REVISIONS[-1]
 _BEFORE_ALEMBIC = "dpcl_layout"  # the table in which layouts 1 to 4 kept their number
-_LOCK = 5_180_371  # of PostgreSQL: two processes must not migrate at once
 
 version = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
 
@@ -26,8 +26,7 @@ def bring_up_to_date(engine: Engine, name: str) -> None:
         if _found(connection, name) == NEWEST:
             return
     with engine.execution_options(writes=True).begin() as connection:
-        if connection.dialect.name == "postgresql":
-            connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+        locks.take(connection, locks.LAYOUT)
         found = _found(connection, name)  # again: another process may have been faster
         if found is None:
             metadata.create_all(connection)

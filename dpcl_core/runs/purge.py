@@ -27,7 +27,8 @@ def purge(store: Store, dataset: str) -> int:
     """
     with store.writing() as connection:
         ids = _on(connection, dataset)
-        under_way = connection.scalar(select(runs.c.id).where(runs.c.id.in_(ids), runs.c.status.in_(ACTIVE)))
+        states = connection.execute(select(runs.c.id, runs.c.status).where(runs.c.id.in_(ids)).with_for_update())
+        under_way = next((run_id for run_id, status in states if status in ACTIVE), None)
         if under_way is not None:
             raise BadInput("run", under_way, "is under way on these data: stop it first")
         looks.keep(connection, dataset)

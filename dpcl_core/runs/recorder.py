@@ -130,20 +130,20 @@ class Recorder:
                 failures = 0
             except StoreTrouble:
                 failures += 1
-            except Exception as trouble:  # no outage: the run is gone from the store, or the program itself is wrong
+            except Exception as trouble:  # no outage: the run is gone or was taken from here, or the program itself is wrong
                 self._trouble = self._trouble or trouble
                 self._stopped_at = self._stopped_at or time.monotonic()
 
     def _tick(self) -> None:
         self._flush()
-        if self._store.heartbeat(self._run_id) not in ("starting", "running") and self._stopped_at is None:
+        if self._store.heartbeat(self._run_id, process.me()) not in ("starting", "running") and self._stopped_at is None:
             self._stopped_at = time.monotonic()
 
     def _flush(self) -> None:
         with self._lock:
             self._number_waiting()
             batch, first = list(self._sent), self._next
-        self._store.append(self._run_id, batch, first=first)
+        self._store.append(self._run_id, batch, first=first, by=process.me())
         self._is_begin_due |= any(isinstance(event, Started) for event in batch)
         with self._lock:
             del self._sent[: len(batch)]
@@ -153,7 +153,7 @@ class Recorder:
             if self._kept == 0 and self._journal.holds_events:
                 self._journal.clear()
         if self._is_begin_due:
-            self._store.begin(self._run_id)
+            self._store.begin(self._run_id, by=process.me())
             self._is_begin_due = False
 
     def _number_waiting(self) -> None:
@@ -188,7 +188,7 @@ class Recorder:
         """Ends this process in the middle of a step; the events so far are in the store or in the journal."""
         if self._over.is_set():
             return  # the step has just ended by itself
-        print("stopped in the middle of a step", file=sys.stderr, flush=True)
+        print(self._trouble or "stopped in the middle of a step", file=sys.stderr, flush=True)
         end: End = "cancelled" if self._trouble is None else "failed"
         failure = None if self._trouble is None else self._failed_as(self._trouble)
         try:

@@ -45,11 +45,7 @@ class Stored:
         return [Checkpoint(group, row.task, tuple(map(from_json, row.events)), row.document, row.arrays) for row in rows]
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Saves a checkpoint in place of the state before it.
-
-        Raises BadInput in a process from which the run was taken: what it learned must not leave it, as another process has
-        learned the same task.
-        """
+        """Saves a checkpoint in place of the state before it. Raises BadInput in a process from which the run was taken."""
         self.patience.outlast(lambda: self._save(checkpoint))
 
     def _save(self, checkpoint: Checkpoint) -> None:
@@ -57,27 +53,27 @@ class Stored:
         documents = [to_json(event) for event in checkpoint.events]
         of_learner = [checkpoints.c[name] == value for name, value in place.items()]
         state = {"document": checkpoint.document, "arrays": checkpoint.arrays}
-        mine = [runs.c[name] == getattr(process.me(), name) for name in ("machine", "pid", "ticks")]
-        with self.store.writing() as connection:
-            # An update, not a question: from here on no other process can take the run before this is saved.
-            held = update(runs).where(runs.c.id == self.run_id, runs.c.status.in_(ACTIVE), *mine).values(pid=runs.c.pid)
-            if connection.execute(held).rowcount != 1:
-                raise BadInput("run", self.run_id, "is no longer carried out by this process")
+        with self.store.holding(self.run_id, process.me()) as connection:
             connection.execute(update(checkpoints).where(*of_learner).values(document=None, arrays=None))
             # It is there if an earlier attempt was saved and the answer was lost.
             connection.execute(delete(checkpoints).where(*of_learner, checkpoints.c.task == checkpoint.task))
             connection.execute(insert(checkpoints).values(**place, task=checkpoint.task, events=documents, **state))
 
 
-def carried_on(store: Store, run_id: str, stream: Iterable[Event]) -> Iterator[Event]:
-    """The events of a run that goes on, without those that are stored already; marks it as running when it has started."""
-    stored = Counter(_key(document) for document in _stored(store, run_id))
+def carried_on(
+    store: Store, run_id: str, stream: Iterable[Event], patience: Patience = Patience()  # noqa: B008 (nothing changes it)
+) -> Iterator[Event]:
+    """The events of a run that goes on, without those that are stored already; marks it as running when it has started.
+
+    Outlasts a store that is away, then raises StoreTrouble.
+    """
+    stored = patience.outlast(lambda: Counter(map(_key, _stored(store, run_id))))
     for event in stream:
         key = _key(to_json(event)) if stored and not isinstance(event, Progress) else ""
         if stored[key]:
             stored[key] -= 1
             if isinstance(event, Started):
-                store.begin(run_id)
+                patience.outlast(lambda: store.begin(run_id, by=process.me()))
         else:
             yield event
 
@@ -119,7 +115,7 @@ def resume_by_itself(connection: Connection, run_id: str) -> bool:
 
 def _requeued(connection: Connection, run_id: str) -> bool:
     ended = or_(runs.c.status.in_(("lost", "cancelled")), (runs.c.status == "failed") & runs.c.error_kind.in_(RESUMABLE))
-    change = update(runs).where(runs.c.id == run_id, ended)
+    change = update(runs).where(runs.c.id == run_id, runs.c.deleted.is_(None), ended)
     nothing = dict.fromkeys(("finished", "heartbeat", "machine", "pid", "ticks", "error_kind", "error", "error_log"))
     return connection.execute(change.values(status="queued", **nothing)).rowcount == 1
 

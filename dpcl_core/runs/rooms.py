@@ -147,7 +147,7 @@ class Rooms:
     def join(self, code: str, token: str) -> str:
         """Lets a visitor in, once, and gives the name drawn for this room. Raises BadInput for a full or unknown room."""
         with self.store.writing() as connection:
-            room = _row(connection, code).code
+            room = _row(connection, code, locked=True).code  # one at a time: each gets a name that nobody has
             me = digest(token)
             mine = select(members.c.name).where(members.c.room == room, members.c.token == me)
             if (name := connection.scalar(mine)) is not None:
@@ -200,7 +200,7 @@ class Rooms:
     def vote(self, code: str, token: str, poll: str, choice: int) -> None:
         """A visitor's answer; a later one replaces it. Raises BadInput where the poll is over or there is no such answer."""
         with self.store.writing() as connection:
-            row, me = _row(connection, code), digest(token)
+            row, me = _row(connection, code, locked=True), digest(token)
             asked = _read_poll(row.poll)
             if asked is None or asked.id != poll or not asked.is_open:
                 raise BadInput("poll", poll, "takes no more answers")
@@ -215,7 +215,7 @@ class Rooms:
     def add_run(self, code: str, token: str, run_id: str) -> None:
         """Puts a visitor's run on the room's plot. Raises BadInput for an unknown run or a visitor who is not in."""
         with self.store.writing() as connection:
-            room = _row(connection, code).code
+            room = _row(connection, code, locked=True).code
             name = connection.scalar(select(members.c.name).where(members.c.room == room, members.c.token == digest(token)))
             if name is None:
                 raise BadInput("room", room, "join it first")
@@ -291,15 +291,17 @@ def clean_code(code: str) -> str:
     return cleaned
 
 
-def _row(connection: Connection, code: str) -> Any:
-    found = connection.execute(select(rooms).where(rooms.c.code == clean_code(code), rooms.c.ends > time.time())).first()
+def _row(connection: Connection, code: str, *, locked: bool = False) -> Any:
+    """The room of a code; `locked`: no other transaction changes it or what belongs to it before this one ends."""
+    query = select(rooms).where(rooms.c.code == clean_code(code), rooms.c.ends > time.time())
+    found = connection.execute(query.with_for_update() if locked else query).first()
     if found is None:
         raise BadInput("room", clean_code(code), "no such room is open: rooms end after a day")
     return found
 
 
 def _owned(connection: Connection, code: str, token: str) -> str:
-    row = _row(connection, code)
+    row = _row(connection, code, locked=True)
     if row.owner != digest(token):
         raise BadInput("room", row.code, "belongs to another browser: only the one that opened it can change it")
     return str(row.code)

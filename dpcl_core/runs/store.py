@@ -24,7 +24,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from dpcl_core import paths
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Classifier, Event, from_json
-from dpcl_core.runs import database, durations, event_rows, queue, visitors
+from dpcl_core.runs import database, durations, event_rows, locks, queue, visitors
 from dpcl_core.runs.process import Process
 from dpcl_core.runs.run import RESUMABLE, End, Failure, Run, Status, checked_id, clean_name, of_row
 from dpcl_core.runs.tables import ACTIVE, audits, cells, checkpoints, dataset, events, resumptions, runs, turns
@@ -32,6 +32,7 @@ from dpcl_core.runs.visitors import Visitor
 from dpcl_core.spec import RunSpec
 
 _DEVICE = re.compile(r"cpu|cuda:[0-9]{1,2}")
+_TAKEN = "is no longer carried out by this process: it was ended or taken over elsewhere, as after a silence; see dpcl runs"
 PROMPT_SECONDS = 1.0  # a write that takes longer has waited for somebody
 
 
@@ -143,8 +144,10 @@ class Store:
 
     # Events
 
-    def append(self, run_id: str, new_events: Sequence[Event], *, first: int | None = None) -> None:
-        """Adds events to a run; only the process that carries it out calls this. Raises BadInput for an unknown run.
+    def append(
+        self, run_id: str, new_events: Sequence[Event], *, first: int | None = None, by: Process | None = None
+    ) -> None:
+        """Adds events to a run. Raises BadInput for an unknown run, and for one that `by` no longer carries out.
 
         Classifiers are kept aside, without a number: no page reads them. `first`: the number of the first event that has
         one (None: the next). Events that the store has already are left out, so that a call whose answer was lost in an
@@ -152,7 +155,7 @@ class Store:
         """
         checked_id(run_id)
         if new_events:
-            with self.writing() as connection:
+            with self.writing() if by is None else self.holding(run_id, by) as connection:
                 event_rows.append(connection, run_id, new_events, first)
 
     def last_number(self, run_id: str) -> int:
@@ -171,14 +174,13 @@ class Store:
 
         The end counts for a run under way, and for one that was thought lost. None: the store has no such run.
         """
-        query = select(runs.c.machine, runs.c.pid, runs.c.ticks).where(runs.c.id == checked_id(run_id))
+        query = select(runs.c.id).where(runs.c.id == checked_id(run_id))
         with self.reading() as connection:  # a journal of another store is asked for at every look at the queue
             if connection.execute(query).one_or_none() is None:
                 return None
         with self.writing() as connection:
-            row = connection.execute(query.with_for_update()).one_or_none()
-            if row is None or row != (by.machine, by.pid, by.ticks):
-                return None if row is None else False
+            if not _is_carried_out(connection, run_id, by, *get_args(End)):
+                return False
             for first, said in batches:
                 event_rows.append(connection, run_id, said, first)
             if end is not None:
@@ -301,17 +303,20 @@ class Store:
         with self.writing() as connection:
             return _applied(connection, change.values(status="queued", started=None, heartbeat=None))
 
-    def begin(self, run_id: str) -> bool:
-        """From starting to running: the data are loaded and the first task begins."""
-        with self.writing() as connection:
+    def begin(self, run_id: str, *, by: Process | None = None) -> bool:
+        """From starting to running: the data are loaded and the first task begins. `by`: as for `append`."""
+        with self.writing() if by is None else self.holding(run_id, by) as connection:
             return _applied(connection, _transition(run_id, ("starting",)).values(status="running"))
 
-    def heartbeat(self, run_id: str) -> Status:
-        """Records that the process of a run is alive, and gives the run's state, which others may have changed."""
-        change = _transition(run_id, ACTIVE).values(heartbeat=database.now()).returning(runs.c.status)
-        with self.writing() as connection:
-            status: Status | None = connection.scalar(change)
-        return status or self.status(run_id)
+    def heartbeat(self, run_id: str, by: Process) -> Status:
+        """Records that the process of a run is alive, and gives the run's state, which others may have changed.
+
+        Raises BadInput for a run that this process no longer carries out.
+        """
+        change = update(runs).where(runs.c.id == checked_id(run_id)).values(heartbeat=database.now())
+        with self.holding(run_id, by) as connection:
+            status: Status = connection.execute(change.returning(runs.c.status)).scalar_one()
+        return status
 
     def is_prompt(self, run_id: str) -> bool:
         """Whether the store takes a write at once; to see that, a run's heartbeat is written over itself."""
@@ -323,13 +328,10 @@ class Store:
     def end(self, run_id: str, status: End, failure: Failure | None = None, *, by: Process | None = None) -> bool:
         """Ends a run that is under way; of two concurrent ends the first counts. Deletes checkpoints of no more use.
 
-        `by`: only if this process carries it out, so that one from which it was taken ends nothing.
+        Raises BadInput for a run that `by` no longer carries out; one that has ended is still its own.
         """
-        change = _end_update(run_id, status, failure)
-        if by is not None:
-            change = change.where(runs.c.machine == by.machine, runs.c.pid == by.pid, runs.c.ticks == by.ticks)
-        with self.writing() as connection:
-            return _ended(connection, run_id, change, status, failure)
+        with self.writing() if by is None else self.holding(run_id, by, *get_args(End)) as connection:
+            return _ended(connection, run_id, _end_update(run_id, status, failure), status, failure)
 
     def mark_failed(self, run: Run, failure: Failure, if_lost: Callable[[Connection, str], object] | None = None) -> bool:
         """Ends a run whose process is gone: lost, or cancelled if it was stopping. Not if a heartbeat came since `run`.
@@ -383,6 +385,18 @@ class Store:
             yield connection
 
     @contextmanager
+    def holding(self, run_id: str, by: Process, *also: Status) -> Iterator[Connection]:
+        """A write transaction of the process that carries out a run: until it is over, no other can take the run.
+
+        Raises BadInput where the run was given up, or taken by another process, because this one was thought dead: what it
+        learned must not leave it, as the other learns the same. `also`: states allowed beside those under way.
+        """
+        with self.writing() as connection:
+            if not _is_carried_out(connection, run_id, by, *also):
+                raise BadInput("run", run_id, _TAKEN)
+            yield connection
+
+    @contextmanager
     def _troubles(self) -> Iterator[None]:
         try:
             yield
@@ -402,10 +416,15 @@ def enqueue(
 ) -> str:
     """Puts a row at the end of its device's queue and gives its id.
 
-    Raises BadInput for a bad device, and for what is above a limit of the visitor of a shared server.
+    Raises BadInput for a bad device, for settings with a null character (PostgreSQL could then look up no run's dataset),
+    and for what is above a limit of the visitor of a shared server.
     """
+    document = spec.model_dump_json()
+    if "\\u0000" in document:
+        raise BadInput("settings", "a null character", "must be text that can be printed")
     if not _DEVICE.fullmatch(device):
         raise BadInput("device", device, "must be cpu or cuda:N")
+    locks.take(connection, locks.QUEUE)
     if visitor is not None:
         past = durations.past(connection, {workload}).get((workload, device), [])
         visitors.check(connection, visitor, n_cells, durations.estimate(past, n_cells))
@@ -414,7 +433,7 @@ def enqueue(
         insert(runs).values(
             id=run_id,
             name=name,
-            spec=spec.model_dump_json(),
+            spec=document,
             digest=spec.digest(),
             workload=workload,
             n_cells=n_cells,
@@ -427,16 +446,35 @@ def enqueue(
     return run_id
 
 
+def _is_carried_out(connection: Connection, run_id: str, by: Process, *also: Status) -> bool:
+    """Whether this process carries out a run, which is under way or in one of the states `also`; locks it to the end.
+
+    Raises BadInput for an unknown run.
+    """
+    query = select(runs.c.status, runs.c.machine, runs.c.pid, runs.c.ticks).where(runs.c.id == checked_id(run_id))
+    row = connection.execute(query.with_for_update()).one_or_none()
+    if row is None:
+        raise BadInput("run", run_id, "no such run in this store")
+    return row.status in (*ACTIVE, *also) and Process(row.machine, row.pid, row.ticks) == by
+
+
 def _transition(run_id: str, before: Sequence[str]) -> Update:
     """An UPDATE of one run that changes nothing unless the run is in one of the states `before`."""
     return update(runs).where(runs.c.id == checked_id(run_id), runs.c.status.in_(before))
 
 
 def _end_update(run_id: str, status: End, failure: Failure | None, before: Sequence[str] = ACTIVE) -> Update:
-    kind, sentence, log = (None, None, None) if failure is None else (failure.kind, failure.sentence, failure.log)
+    kind, sentence, log = None, None, None
+    if failure is not None:
+        kind, sentence, log = failure.kind, _storable(failure.sentence), _storable(failure.log)
     return _transition(run_id, before).values(
         status=status, finished=time.time(), error_kind=kind, error=sentence, error_log=log
     )
+
+
+def _storable(text: str) -> str:
+    """The text without what PostgreSQL (null characters) or either database (halves of characters) refuses."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
 
 
 def _ended(connection: Connection, run_id: str, change: Update, status: End, failure: Failure | None) -> bool:

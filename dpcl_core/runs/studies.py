@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from dpcl_core.errors import BadInput
-from dpcl_core.runs import tables
+from dpcl_core.runs import locks, tables
 from dpcl_core.runs.durations import workload_of
 from dpcl_core.runs.run import Run, checked_id
 from dpcl_core.runs.store import Store, enqueue
@@ -60,6 +60,7 @@ class Studies:
         if len(study.trials) >= study.tune.n_trials:
             raise BadInput("tuning", study_id, f"has all its {study.tune.n_trials} trials")
         with self.store.writing() as connection:
+            locks.take(connection, locks.QUEUE)  # of two who resume it at once, the second finds it queued
             turns = select(tables.turns.c.run_id).where(tables.turns.c.study_id == study_id)
             open_turns = select(func.count()).where(
                 tables.runs.c.id.in_(turns), tables.runs.c.status.in_(("queued", *tables.ACTIVE))

@@ -45,7 +45,8 @@ def _durable_engine(store: Store, run_id: str, patience: Patience) -> Engine:
     """The engine of a run that goes on after its checkpoints, if it has some."""
 
     def engine(spec: RunSpec, device: str) -> Iterator[Event]:
-        return resumption.carried_on(store, run_id, real_engine(spec, device, resumption.Stored(store, run_id, patience)))
+        stream = real_engine(spec, device, resumption.Stored(store, run_id, patience))
+        return resumption.carried_on(store, run_id, stream, patience)
 
     return engine
 

@@ -16,7 +16,10 @@ from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from tests.support import audited, replay
+from tests.support.postgres import both, both_if_slow
 from tests.support.waiting import until
+
+pytestmark = both_if_slow
 
 SPEC = replay.a_spec(epsilons=(1.0, math.inf), seeds=(0,))
 
@@ -30,6 +33,7 @@ def played(spec: RunSpec, epsilon: float) -> Audited:
     return audited.result(epsilon)
 
 
+@both
 def test_an_audit_is_queued_like_a_run_and_listed_apart_from_runs(store: Store, run_id: str) -> None:
     audit_id = Audits(store).create(run_id)
     assert [run.id for run in store.list_runs()] == [run_id]

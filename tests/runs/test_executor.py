@@ -20,6 +20,7 @@ from dpcl_core.runs import database, executor, journal, process, tables
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.store import Store
 from tests.support import replay, stand_in
+from tests.support.postgres import both, both_if_slow
 from tests.support.waiting import NEVER_SECONDS, until
 
 
@@ -27,6 +28,7 @@ def runner(store: Store, behaviour: str) -> LocalExecutor:
     return LocalExecutor(store, stand_in.command(behaviour))
 
 
+@both_if_slow
 def test_a_run_goes_on_when_the_app_ends_and_the_next_in_the_queue_follows_by_itself(store):
     """Two apps start one run each at once, then both end: both runs finish, one after the other."""
     spec = replay.a_spec()
@@ -79,6 +81,7 @@ def test_a_worker_told_to_end_by_the_system_cancels_its_run_even_in_a_long_step(
     until(lambda: store.status(run_id) == "cancelled")
 
 
+@both_if_slow
 def test_a_killed_worker_is_missed_and_others_go_on(store):
     app = runner(store, "killed")
     doomed, other = store.create(replay.a_spec()), store.create(replay.a_spec())
@@ -193,6 +196,7 @@ def test_silence_counts_only_while_the_store_takes_writes(store, home, monkeypat
     until(lambda: app.check() is None or store.status(run_id) == "lost")
 
 
+@both
 def test_a_claim_whose_process_was_never_started_is_given_back(store, monkeypatch):
     monkeypatch.setattr(executor, "SILENT_SECONDS", 0.2)
     run_id = store.create(replay.a_spec())

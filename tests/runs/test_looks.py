@@ -21,6 +21,9 @@ from dpcl_core.spec import RunSpec
 from dpcl_core.tuning import settings
 from dpcl_core.tuning.settings import Trial
 from tests.support import replay
+from tests.support.postgres import both, both_if_slow
+
+pytestmark = both_if_slow
 
 
 def own(name: str = "own:mine", **privacy: object) -> RunSpec:
@@ -40,6 +43,7 @@ def store(tmp_path: Path) -> Store:
     return Store(f"sqlite:///{tmp_path / 'store.sqlite'}")
 
 
+@both
 def test_every_launched_run_is_one_more_look_and_budgets_add_up(store: Store) -> None:
     """Failed and deleted ones, too: what left them is not known. One that never began looked at nothing."""
     deleted = launched(store, own())
@@ -96,6 +100,7 @@ def test_one_look_without_a_bound_leaves_none_for_all(changes: dict[str, object]
     assert "no bound is known, as one of them has none" in found.sentence
 
 
+@both
 def test_settings_tried_on_the_data_and_audits_are_counted(store: Store) -> None:
     """A tuning on a public stand-in looks at that one."""
     base = checks.parse({

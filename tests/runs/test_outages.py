@@ -29,6 +29,7 @@ from dpcl_core.runs.subprocess_start import log_file
 from dpcl_core.spec import Cell, RunSpec
 from tests.support import replay
 from tests.support.full_disk import no_room
+from tests.support.postgres import both
 from tests.support.together import together
 from tests.support.waiting import until
 
@@ -117,6 +118,7 @@ def test_a_full_disk_that_is_freed_later_costs_a_run_nothing(hasty, home):
     assert without_progress(hasty.events(run_id)) == without_progress(said)
 
 
+@both
 def test_a_write_whose_answer_is_lost_is_not_written_twice(hasty, monkeypatch):
     """As when a database restarts between taking a transaction and saying so."""
     run_id, said = claimed(hasty), [*replay.recorded(replay.a_spec()), a_classifier(0)]
@@ -155,6 +157,7 @@ def test_a_store_that_stays_away_gets_the_end_of_a_run_later(hasty, home):
 
 
 @pytest.mark.parametrize("end", [None, "finished"])
+@both
 def test_the_journal_of_a_dead_process_is_taken_in_once(store, end):
     """Many look at once, and again; the process died in the middle of a line."""
     run_id, said = store.create(replay.a_spec()), [*replay.recorded(replay.a_spec()), a_classifier(0)]
@@ -186,6 +189,7 @@ def test_the_journal_of_a_dead_process_is_taken_in_once(store, end):
         assert journal.last_beat(run_id) is None
 
 
+@both
 def test_a_run_thought_lost_is_what_its_journal_says(store):
     """Where somebody who cannot see the journal looked first."""
     run_id = claimed(store)
@@ -268,12 +272,13 @@ def test_patience_grows_and_ends():
     assert len(calls) == 1
 
 
+@both
 def test_heartbeats_are_by_the_clock_of_the_database(store, monkeypatch):
     run_id = claimed(store)
     before = time.time()
     with monkeypatch.context() as patch:
         patch.setattr(time, "time", lambda: 0.0)  # of a machine whose clock is wrong
-        store.heartbeat(run_id)
+        store.heartbeat(run_id, process.me())
         silent = store.get(run_id).silent_seconds
     run = store.get(run_id)
     assert before - 0.002 <= run.heartbeat <= time.time() + 0.002  # what SQLite's clock rounds to

@@ -13,6 +13,9 @@ from dpcl_core.runs.process import me
 from dpcl_core.runs.rooms import Rooms
 from dpcl_core.runs.sets import Sets
 from tests.support import replay
+from tests.support.postgres import both, both_if_slow
+
+pytestmark = both_if_slow
 
 
 def _on(dataset: str):
@@ -26,6 +29,7 @@ def _counts(store) -> dict[str, int]:
         return {table.name: connection.scalar(select(func.count()).select_from(table)) or 0 for table in every}
 
 
+@both
 def test_all_of_its_runs_go_and_all_others_stay(store):
     other = replay.fill(store, _on("own:visits-2"), replay.recorded(replay.a_spec()))
     Sets(store).create("preset", {"a": _on("digits"), "b": _on("digits")})

@@ -21,9 +21,12 @@ from dpcl_core.runs.tables import checkpoints, resumptions
 from dpcl_core.spec import RunSpec
 from tests.scenarios.test_preview import data_dir  # noqa: F401
 from tests.support import dying_worker, replay
+from tests.support.postgres import both, both_if_slow
 from tests.support.waiting import until
 from tests.test_durable_runs import asked_of, results
 from tests.test_neighbours import METHODS
+
+pytestmark = both_if_slow
 
 
 def seeded(tasks: int = 5) -> RunSpec:
@@ -80,6 +83,7 @@ def test_a_resumed_run_ends_with_the_events_of_an_unbroken_one_each_stored_once(
     assert n_saved(store, run_id) == n_saved(store, unbroken) == 0, "a run that is over needs none"
 
 
+@both
 def test_only_the_newest_state_of_a_learner_is_kept(store):
     run_id = lost_after(store, seeded(), 3)
     with store.reading() as connection:
@@ -89,6 +93,7 @@ def test_only_the_newest_state_of_a_learner_is_kept(store):
     assert resumption.Stored(store, run_id).of(1) == []
 
 
+@both
 def test_a_process_from_which_a_run_was_taken_cannot_save(store):
     spec = seeded()
     run_id = lost_after(store, spec, 1)
@@ -113,6 +118,7 @@ def test_a_finished_cell_is_kept_when_its_process_dies(store, tmp_path, data_dir
     assert [to_json(one) for one in store.classifiers(run_id)] == classifiers
 
 
+@both
 def test_a_run_goes_on_by_itself_twice_without_a_new_checkpoint_and_is_then_left_to_a_person(store):
     run_id = lost_after(store, seeded(), 1)
 
@@ -191,6 +197,7 @@ def test_a_store_that_is_away_for_a_while_costs_no_checkpoint(store, monkeypatch
     assert n_saved(store, run_id) == 1
 
 
+@both
 def test_resume_prints_what_run_prints_and_prints_a_finished_run_again(store, capsys):
     run_id = lost_after(store, seeded(), 2)
     assert main(["resume", run_id, "--json"]) == 0

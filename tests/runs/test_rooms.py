@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from statistics import fmean
 
 import pytest
+from sqlalchemy import select
 
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, TaskLearned, of_kind
 from dpcl_core.lessons import text
 from dpcl_core.runs import rooms as module
+from dpcl_core.runs import tables
 from dpcl_core.runs.rooms import Rooms, digest
 from tests.support import replay
+from tests.support.postgres import both, file_alone
 from tests.support.together import together
+
+pytestmark = both
 
 TEACHER, ANN, BEN = "teacher's token", "Ann's token", "Ben's token"
 QUESTION, ANSWERS = "Does noise on the sums hide a label?", ("Yes", "No")
@@ -55,6 +59,7 @@ def test_counts_are_seen_by_who_has_answered_and_by_the_teacher(rooms, code):
         rooms.vote(code, BEN, poll.id, 0)
 
 
+@file_alone
 def test_a_question_is_known_by_its_words_whatever_its_lines(rooms, code):
     rooms.ask(code, TEACHER, "Does noise\nhide  it?", [" Yes ", "No"])
     poll = rooms.state(code).poll
@@ -63,6 +68,7 @@ def test_a_question_is_known_by_its_words_whatever_its_lines(rooms, code):
         assert not poll.is_about(question, answers)
 
 
+@file_alone
 def test_every_prediction_of_the_course_fits_into_a_room(rooms, code):
     for step in (step for name in text.NAMES for step in text.load(name).steps):
         rooms.ask(code, TEACHER, step.predict, step.choices)
@@ -112,6 +118,7 @@ def test_runs_become_points_at_their_mean_accuracy_and_one_is_shown_to_all(rooms
         (lambda rooms, code: rooms.open("x" * 81, ANN), "1 to 80 characters"),
     ],
 )
+@file_alone
 def test_what_is_refused_is_one_sentence(rooms, code, act, says):
     with pytest.raises(BadInput, match=says):
         act(rooms, code)
@@ -125,7 +132,7 @@ def test_a_room_is_full_at_its_limit(rooms, code, monkeypatch):
     assert rooms.join(code, ANN), "who is in stays in"
 
 
-def test_nothing_is_left_of_a_room_that_has_ended(rooms, code, store, home, monkeypatch):
+def test_nothing_is_left_of_a_room_that_has_ended(rooms, code, store, monkeypatch):
     rooms.join(code, ANN)
     rooms.ask(code, TEACHER, QUESTION, ANSWERS)
     rooms.vote(code, ANN, rooms.state(code).poll.id, 0)
@@ -136,13 +143,14 @@ def test_nothing_is_left_of_a_room_that_has_ended(rooms, code, store, home, monk
     with pytest.raises(BadInput, match="rooms end after a day"):
         rooms.state(code)
     rooms.open("Another", TEACHER)
-    with sqlite3.connect(home / "store.sqlite") as connection:
-        for table in ("members", "votes", "room_runs"):
-            assert connection.execute(f"SELECT * FROM {table}").fetchall() == []
-        assert connection.execute("SELECT title FROM rooms").fetchall() == [("Another",)]
+    with store.reading() as connection:
+        for table in (tables.members, tables.votes, tables.room_runs):
+            assert connection.execute(select(table)).all() == []
+        assert connection.scalars(select(tables.rooms.c.title)).all() == ["Another"]
     assert store.get(run_id).id == run_id, "runs belong to the store"
 
 
+@file_alone
 def test_no_token_is_stored(rooms, code, home):
     rooms.join(code, ANN)
     written = b"".join(path.read_bytes() for path in home.iterdir() if path.is_file())

@@ -11,12 +11,16 @@ from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.sets import Sets
 from dpcl_core.runs.store import Store
 from tests.support import replay, stand_in
+from tests.support.postgres import both, both_if_slow
 from tests.support.together import together
 from tests.support.waiting import until
+
+pytestmark = both_if_slow
 
 SPECS = {name: replay.a_spec(seeds=(seed,)) for seed, name in enumerate(("first", "second", "third"))}
 
 
+@both
 def test_a_set_is_one_entry_whose_runs_follow_one_another(store):
     sets = Sets(store)
     before = store.create(replay.a_spec())
@@ -52,6 +56,7 @@ def test_a_set_is_one_entry_whose_runs_follow_one_another(store):
     assert (sets.of_run(second), sets.of_run(before)) == (whole.id, None)
 
 
+@both
 def test_a_stop_in_the_middle_ends_the_whole_set_and_nothing_else(store):
     sets = Sets(store)
     set_id = sets.create("q", SPECS)
@@ -115,6 +120,7 @@ def test_two_apps_never_start_a_run_twice(store):
     assert all(one.finished <= after.started for one, after in pairwise(runs))
 
 
+@both
 def test_finished_runs_are_found_by_their_settings(store):
     spec, other = replay.a_spec(), replay.a_spec(seeds=(7,))
     replay.fill(store, spec, [])

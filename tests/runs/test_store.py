@@ -19,7 +19,10 @@ from dpcl_core.runs.run import Failure
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.subprocess_start import log_file
 from tests.support import replay
+from tests.support.postgres import both, both_if_slow, file_alone
 from tests.support.together import together
+
+pytestmark = both
 
 ENDS = ("cancelled", "failed", "lost", "finished")
 
@@ -64,6 +67,7 @@ _BAD_IDS = ["", "../../etc/passwd", "0123456789ab/..", "0123456789AB", "01234567
         lambda store, run_id: store.claim(run_id),
     ],
 )
+@file_alone
 def test_a_run_id_is_twelve_hexadecimal_digits_and_nothing_else(store, use, run_id):
     with pytest.raises(BadInput, match="12 hexadecimal digits"):
         use(store, run_id)
@@ -84,6 +88,7 @@ def test_an_unknown_run_is_refused_with_its_id(store):
 
 
 @pytest.mark.parametrize("name", ["", "   ", "x" * 101, "a\x00b"])
+@file_alone
 def test_a_name_is_one_short_line(store, name):
     run_id = store.create(replay.a_spec(), name="before")
     with pytest.raises(BadInput, match=r"name = .*1 to 100 characters"):
@@ -93,6 +98,7 @@ def test_a_name_is_one_short_line(store, name):
     assert [run.name for run in store.list_runs()] == ["before"]
 
 
+@file_alone
 def test_a_device_is_one_we_know(store):
     with pytest.raises(BadInput, match="device = gpu: must be cpu or cuda:N"):
         store.create(replay.a_spec(), device="gpu")
@@ -108,6 +114,7 @@ _steps = st.lists(st.sampled_from(["claim", "begin", "stop", "mark_failed", *END
 @given(_steps | _steps.map(lambda steps: ["claim", *steps]))
 @example(["claim", "stop", "mark_failed"])
 @example(["claim", "begin", "stop", "finished", "cancelled"])
+@both_if_slow
 def test_states_follow_one_another_as_the_page_promises(store, steps):
     run_id = store.create(replay.a_spec())
     expected = "queued"
@@ -138,6 +145,7 @@ def test_states_follow_one_another_as_the_page_promises(store, steps):
 
 
 @pytest.mark.parametrize("status", ["queued", "starting", "running", "stopping", *ENDS])
+@both_if_slow
 def test_a_second_stop_gets_the_same_answer_as_the_first(store, status):
     run_id = replay.fill(store, replay.a_spec(), [], status=status)
     first, second = store.request_stop(run_id), store.request_stop(run_id)
@@ -213,10 +221,10 @@ def test_only_the_process_it_was_started_for_adopts_a_run(store):
 
 def test_a_run_that_gave_a_sign_meanwhile_is_not_buried(store):
     run_id = store.create(replay.a_spec())
-    store.claim(run_id)
+    store.claim(run_id, process.me())
     seen = store.get(run_id)
     time.sleep(0.01)
-    assert store.heartbeat(run_id) == "starting"
+    assert store.heartbeat(run_id, process.me()) == "starting"
     assert not store.mark_failed(seen, Failure("worker-died", "gone", ""))
     assert store.mark_failed(store.get(run_id), Failure("worker-died", "gone", "log"))
     run = store.get(run_id)
@@ -272,6 +280,7 @@ def test_an_estimate_is_the_median_of_runs_of_the_same_size_else_scaled_by_cells
     assert store.get(store.create(spec)).estimate_seconds == pytest.approx(9.0)
 
 
+@both_if_slow
 def test_a_run_whose_method_was_removed_still_lists_and_shows(store):
     good, bad = store.create(replay.a_spec()), replay.fill(store, replay.a_spec(), [Note("info", "said")])
     raw = json.loads(replay.a_spec().model_dump_json()) | {"method": "gone"}
@@ -312,6 +321,7 @@ def test_listing_costs_the_same_few_questions_for_any_number_of_runs(store):
     assert counts[0] == counts[1] <= 4
 
 
+@file_alone
 def test_late_events_are_found_by_key_and_not_by_reading_all(store):
     with store.reading() as connection:
         query = "EXPLAIN QUERY PLAN SELECT payload FROM events WHERE run_id = 'x' AND seq > 9 ORDER BY seq"

@@ -16,7 +16,7 @@ import pytest
 
 from dpcl_core.errors import StoreTrouble
 from dpcl_core.events import Note
-from dpcl_core.runs import database, layout
+from dpcl_core.runs import database, layout, process
 from dpcl_core.runs.store import Store
 from tests.support import replay
 from tests.support.full_disk import no_room
@@ -187,7 +187,7 @@ def test_many_who_write_at_once_wait_their_turn(store):
         try:
             for _ in range(50):
                 store.append(ids[number], [Note("info", "x")] * 3)
-                store.heartbeat(ids[number])
+                store.heartbeat(ids[number], process.me())
         except Exception as error:
             failed.append(error)
 

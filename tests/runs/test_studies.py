@@ -15,7 +15,10 @@ from dpcl_core.runs.store import Store
 from dpcl_core.runs.studies import Studies
 from dpcl_core.tuning.settings import Trial
 from tests.support import replay, tuned
+from tests.support.postgres import both, both_if_slow
 from tests.support.waiting import NEVER_SECONDS, until
+
+pytestmark = both_if_slow
 
 TRIAL = Trial(0, 1e-3, 20, 2.0, 0.5, None, 1.0)
 
@@ -25,6 +28,7 @@ def studies(store: Store) -> Studies:
     return Studies(store)
 
 
+@both
 def test_a_tuning_is_queued_like_a_run_and_listed_apart_from_runs(store: Store, studies: Studies) -> None:
     run_id = store.create(replay.a_spec())
     study_id = studies.create(tuned.a_tuning())
@@ -37,6 +41,7 @@ def test_a_tuning_is_queued_like_a_run_and_listed_apart_from_runs(store: Store, 
     assert studies.get(study_id).tune == tuned.a_tuning()
 
 
+@both
 def test_trials_and_sizes_come_back_as_they_were(studies: Studies) -> None:
     study_id = studies.create(tuned.a_tuning())
     failed = Trial(1, 1e-2, 30, 0.3, None, "the loss is not finite", 0.1)

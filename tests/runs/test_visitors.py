@@ -21,6 +21,9 @@ from dpcl_core.runs.store import Store
 from dpcl_core.runs.studies import Studies
 from dpcl_core.runs.visitors import Limits, Visitor
 from tests.support import replay, tuned
+from tests.support.postgres import both, both_if_slow, file_alone
+
+pytestmark = both
 
 SPEC = replay.a_spec()  # nine cells
 
@@ -40,6 +43,7 @@ def test_a_run_above_a_limit_is_refused_with_what_mends_it(store):
     assert len(store.unfinished()) == 3
 
 
+@both_if_slow
 def test_a_run_that_would_take_too_long_is_refused_before_it_starts(store):
     visiting(store, "anna", seconds=1).create(SPEC)  # nothing is known of how long it takes
     _took(store, 20.0)
@@ -151,6 +155,7 @@ def test_whoever_had_the_fewest_runs_lately_is_next(store):
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(owners=st.lists(st.sampled_from(["anna", "bert", "clara"]), max_size=9))
+@both_if_slow
 def test_nobody_gets_two_places_more_than_another_who_waits(store, owners: Sequence[str]):
     for run in store.unfinished():
         store.request_stop(run.id)
@@ -193,6 +198,7 @@ def test_limits_are_read_from_one_line(monkeypatch):
         ("yes", "must be one of cells, seconds, places, megabytes, or usual alone"),
     ],
 )
+@file_alone
 def test_wrong_limits_are_refused_before_the_server_starts(home, capsys, monkeypatch, text, says):
     monkeypatch.setattr("subprocess.run", lambda *_, **__: pytest.fail("it started"))
     assert cli.main(["app", "--shared", text]) == 2
