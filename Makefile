@@ -8,7 +8,7 @@ TORCH_INDEX := https://download.pytorch.org/whl/cpu
 CPU_TORCH = [ "$$(uname)" != Linux ] || nvidia-smi >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet --no-deps \
 	--timeout 5 --retries 0 --index-url $(TORCH_INDEX) $$(grep '^torch==' requirements.txt) >/dev/null 2>&1 || true
 
-.PHONY: install install-dev app test test-elsewhere lint reproduce kills bench docs site clean
+.PHONY: install install-dev app test test-elsewhere lint reproduce kills fuzz bench docs site clean
 
 install: $(VENV)/.installed $(VENV)/.networks
 
@@ -53,6 +53,10 @@ reproduce: install-dev
 # Runs of every method killed at every event, and resumed: for a night. Writes docs/kills.md.
 kills: install-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.test_durable_runs
+
+# Settings, links, files and messages as strangers send them: for a night. Writes docs/fuzzing.md.
+fuzz: install-dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.test_fuzzing
 
 bench: install-dev
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-only

@@ -102,6 +102,7 @@ def check(spec: RunSpec) -> None:
         raise BadInput("params.length", spec.params.text_length, allowed, {"params.length": most})
     if refusal := backbones.refuses(backbone, dataset.name):
         raise BadInput("data.backbone", backbone.name, refusal, fitting)
+    backbones.refuse_resolution(backbone, spec.data.resolution)
     if dataset.scaled_by == "training" and method.guarantee == "proved" and any(map(math.isfinite, spec.privacy.epsilons)):
         allowed = (
             "is scaled by the mean and variance of its training examples, which this method's bound does not cover; use "
