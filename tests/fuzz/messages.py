@@ -18,8 +18,8 @@ _SOON_SECONDS = 0.05
 _LOCAL = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _PATHS = (
     "/", "/train", "/nothing", "/rooms/x", "/rooms/" + "y" * 3000, "/rooms/..%2f..%2fetc", "/rooms/a/vote",
-    "/_stcore/health", "/_stcore/host-config", "/_stcore/upload_file/x/y", "/media/x", "/component/x/y", "/app/static/../../app.py",
-    "/%00", "/%ff", "/..%2f..%2fetc/passwd", "/?" + "a" * 8000,
+    "/_stcore/health", "/_stcore/host-config", "/_stcore/upload_file/x/y", "/media/x", "/component/x/y",
+    "/app/static/../../app.py", "/%00", "/%ff", "/..%2f..%2fetc/passwd", "/?" + "a" * 8000,
 )  # fmt: skip
 
 

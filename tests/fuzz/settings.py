@@ -24,8 +24,8 @@ Schema = Mapping[str, object]
 _ODD: tuple[object, ...] = (
     None, True, "", " ", "\0", "é\u202e", "../../etc", "x" * 5000, "digits", "inf", "nan", 0, -1, 1, 2**31, 2**63, 2**64,
     10**400, -(10**400), 0.5, -0.0, 1e-320, 1e308, math.inf, -math.inf, math.nan, [], [[]], [None], ["a", "a"],
-    [1, 1], {}, {"": 1}, {"kind": {}}, [0] * 2000, [{"a": [1]}], b"bytes", (1, 2), "own:", "own:..", "own:a", "hf:", "hf:a/b/c", "timm:",
-    "st:x", "∞",
+    [1, 1], {}, {"": 1}, {"kind": {}}, [0] * 2000, [{"a": [1]}], b"bytes", (1, 2), "own:", "own:..", "own:a",
+    "hf:", "hf:a/b/c", "timm:", "st:x", "∞",
 )  # fmt: skip
 _HOSTED = ("own:cats", "hf:nobody/nothing", "st:nobody/nothing", "timm:resnet18")
 
