@@ -6,11 +6,12 @@ import json
 import math
 import random
 import resource
-import signal
 from collections.abc import Mapping
-from contextlib import closing, suppress
-from itertools import count
-from types import FrameType
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 
 from dpcl_core import checks, engine
 from dpcl_core.backbones import catalog as backbones
@@ -86,38 +87,46 @@ def mended(raw: Mapping[str, object]) -> dict[str, object] | None:
     return None
 
 
-class _Enough(BaseException):
-    """The time for looking at a run is over."""
-
-
 def first_steps(raw: Mapping[str, object], seconds: float, megabytes: int) -> str:
     """Why a run of settings that were accepted fails within its first seconds; empty if it does not.
 
-    Only what its settings could have told counts: not that a training diverges. The process may not take more memory, so
-    that a run too large for any computer fails here as it would there.
+    Only what its settings could have told counts: not that a training diverges. The run has a process of its own, a copy of
+    this one with all libraries loaded, which may not take more memory: a run too large for any computer fails as it would there.
     """
+    _load_everything()
+    processes = get_context("fork")
+    answers, sent = processes.Pipe(duplex=False)
+    run = processes.Process(target=_run, args=(raw, megabytes, sent), daemon=True)
+    run.start()
+    sent.close()
+    answer = ""
+    if answers.poll(seconds):
+        try:
+            answer = answers.recv()
+        except EOFError:
+            answer = f"the process ended with status {run.exitcode}"
+    run.kill()
+    run.join()
+    return answer
 
-    def over(_number: int, _frame: FrameType | None) -> None:
-        raise _Enough
 
-    before, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (megabytes * 2**20, hard))
-    handler = signal.signal(signal.SIGALRM, over)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+def _run(raw: Mapping[str, object], megabytes: int, sent: Connection) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (megabytes * 2**20, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    answer = ""
     try:
-        with closing(engine.run(checks.parse(raw))) as events:
-            for _ in zip(events, count(), strict=False):
-                pass
-    except _Enough:
-        return ""
+        for _ in engine.run(checks.parse(raw)):
+            pass
     except Exception as error:
         kind = failure_kind(error)
-        return "" if kind in ("diverged", "out-of-memory") else f"{kind}: {type(error).__name__}: {error}"
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, handler)
-        resource.setrlimit(resource.RLIMIT_AS, (before, hard))
-    return ""
+        answer = "" if kind in ("diverged", "out-of-memory") else f"{kind}: {type(error).__name__}: {error}"
+    sent.send(answer)
+
+
+@cache
+def _load_everything() -> None:
+    """Loads what any run needs, so that a run's first seconds are not those of its imports."""
+    for module in ("dpcl_core.backbones.language.libraries", *(card.module for card in methods.CARDS.values())):
+        import_module(module)
 
 
 def _of(schema: Schema, draw: random.Random) -> dict[str, object]:
