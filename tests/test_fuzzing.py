@@ -47,8 +47,8 @@ _INTRODUCTION = """# What strangers may send
 Made by `make fuzz`. Settings are drawn from the schemas of all methods, streams, data and privacy settings, within their
 bounds and far outside; links from the keys of every page; files are good ones with seeded changes, at every place where a
 file comes in; connections and requests go to a real server. A finding is anything but use or one sentence: another
-exception, a page that breaks off, a run that fails at once for a reason that its settings show, a server that ends or answers with a
-traceback. Accepted: settings with which a run could start; of the others, all that was met as it should be.
+exception, a page that breaks off, a run that fails at once for a reason that its settings show, a server that ends or
+answers with a traceback. Accepted: settings with which a run could start; of the others, all that was met as it should be.
 
 | what | tried | accepted | findings | seed |
 | --- | --- | --- | --- | --- |

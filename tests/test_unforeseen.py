@@ -23,7 +23,9 @@ from dpcl_core.runs.subprocess_start import log_file
 from pages.parts.rooms import live
 from pages.parts.shell import mishap
 
-SENTENCE = re.compile(r"The program itself went wrong; what happened is in errors\.log of its home folder as error ([0-9a-f]{8})\.")
+SENTENCE = re.compile(
+    r"The program itself went wrong; what happened is in errors\.log of its home folder as error ([0-9a-f]{8})\."
+)
 
 
 @pytest.fixture(autouse=True)
@@ -162,8 +164,10 @@ def test_a_module_of_somebody_elses_method_that_fails_is_one_sentence(
 
     monkeypatch.syspath_prepend(tmp_path)
     for name, code, said in (
-        ("broken", "x = (", "SyntaxError"), ("failing", "1 / 0", "ZeroDivisionError"), ("other", "CARD = 3", "its CARD is a int"),
-    ):  # fmt: skip
+        ("broken", "x = (", "SyntaxError"),
+        ("failing", "1 / 0", "ZeroDivisionError"),
+        ("other", "CARD = 3", "its CARD is a int"),
+    ):
         (tmp_path / f"own_{name}.py").write_text(code)
         monkeypatch.setenv("DPCL_METHODS", f"own_{name}")
         with pytest.raises(BadInput, match=said):

@@ -19,8 +19,8 @@ _ROOT = Path(__file__).resolve().parents[2]
 _ODD = (
     "", " ", "\0", "-", ",", ",,,", "a,b", "%2C", "%", "\u202e", "é" * 50, "x" * 3000, "0", "1", "-1", "2", "999999",
     "9" * 5000, "1e309", "inf", "∞", "nan", "1,inf", "0.5", "-0", "true", "None", "[]", "{}", "<script>alert(1)</script>",
-    "](http://x)", "../../etc/passwd", "own:x", "own:../x", "digits", "small", "federated", "lm-tiny", "lite0", "abcdefghijkl",
-    "0" * 32, "1;2", "$x$", ":red[x]", "١٢",
+    "](http://x)", "../../etc/passwd", "own:x", "own:../x", "digits", "small", "federated", "lm-tiny", "lite0",
+    "abcdefghijkl", "0" * 32, "1;2", "$x$", ":red[x]", "١٢",
 )  # fmt: skip
 _OTHERS = ("v", "large", "run", "preset", "question", "room", "from", "zz", "é", "embed")
 _SECONDS = 600  # of a page on a busy machine

@@ -91,7 +91,8 @@ def first_steps(raw: Mapping[str, object], seconds: float, megabytes: int) -> st
     """Why a run of settings that were accepted fails within its first seconds; empty if it does not.
 
     Only what its settings could have told counts: not that a training diverges. The run has a process of its own, a copy of
-    this one with all libraries loaded, which may not take more memory: a run too large for any computer fails as it would there.
+    this one with all libraries loaded, which may not take more memory: a run too large for any computer fails as it would
+    there.
     """
     _load_everything()
     processes = get_context("fork")

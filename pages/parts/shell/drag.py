@@ -33,8 +33,8 @@ def drag(source: Source, start: float, *, key: str, panels: Sequence[str], is_pl
 
 
 def _plain(source: Source, start: float, key: str) -> float:
-    finite = min(start, max(source.stops))  # no stop need be infinite where the budget is
-    nearest = min(source.stops, key=lambda stop: 0.0 if stop == finite else abs(math.log(stop / finite)))
+    start = min(start, max(source.stops))
+    nearest = start if start in source.stops else min(source.stops, key=lambda stop: abs(math.log(stop / start)))
     value = st.select_slider(
         "Privacy budget ε", source.stops, nearest, format_func=epsilon_text, key=f"{key}-plain",
         help="From stronger privacy (left) to higher accuracy (right).",
