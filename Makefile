@@ -8,7 +8,7 @@ TORCH_INDEX := https://download.pytorch.org/whl/cpu
 CPU_TORCH = [ "$$(uname)" != Linux ] || nvidia-smi >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet --no-deps \
 	--timeout 5 --retries 0 --index-url $(TORCH_INDEX) $$(grep '^torch==' requirements.txt) >/dev/null 2>&1 || true
 
-.PHONY: install install-dev app test test-elsewhere lint reproduce kills bench docs site clean
+.PHONY: install install-dev app test test-elsewhere lint reproduce kills fuzz bench locks docs site clean
 
 install: $(VENV)/.installed $(VENV)/.networks
 
@@ -54,8 +54,16 @@ reproduce: install-dev
 kills: install-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.test_durable_runs
 
+# Settings, links, files and messages as strangers send them: for a night. Writes docs/fuzzing.md.
+fuzz: install-dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.test_fuzzing
+
 bench: install-dev
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-only
+
+# Every package with the hashes of its files, which the image is installed from; needs uv. See scripts/lock.py.
+locks: install
+	TORCH_INDEX=$${TORCH_INDEX-$(TORCH_INDEX)} $(BIN)/python -m scripts.lock
 
 # The documentation as a site, below site/; warnings are errors.
 docs: install-dev

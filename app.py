@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import streamlit as st
 from starlette.middleware import Middleware
 from streamlit import net_util
@@ -9,7 +11,7 @@ from streamlit.starlette import App
 
 from dpcl_core.paths import assets_dir
 from pages.parts.rooms import live
-from pages.parts.shell import presenter, queue, style, visitor
+from pages.parts.shell import mishap, presenter, queue, style, visitor
 from pages.parts.shell.header import INSIDE
 from pages.parts.shell.view import CHANGES
 
@@ -54,4 +56,9 @@ if __name__ == "__main__":  # drawn for a visitor
 else:  # imported by the server: the same file is its address
     # Where a page of another origin connects, the framework would ask a host on the internet for this server's address.
     net_util.get_external_ip = lambda: None
-    app = App(__file__, lifespan=queue.moving, routes=live.routes(), middleware=[Middleware(visitor.GivesToken)])
+    for log in ("streamlit.error_util", "uvicorn.error"):
+        logging.getLogger(log).addFilter(mishap.Masking())
+    app = App(
+        __file__, lifespan=queue.moving, routes=live.routes(), middleware=[Middleware(visitor.GivesToken)],
+        on_script_error=mishap.shown,
+    )  # fmt: skip

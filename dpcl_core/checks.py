@@ -102,6 +102,7 @@ def check(spec: RunSpec) -> None:
         raise BadInput("params.length", spec.params.text_length, allowed, {"params.length": most})
     if refusal := backbones.refuses(backbone, dataset.name):
         raise BadInput("data.backbone", backbone.name, refusal, fitting)
+    backbones.refuse_resolution(backbone, spec.data.resolution)
     if dataset.scaled_by == "training" and method.guarantee == "proved" and any(map(math.isfinite, spec.privacy.epsilons)):
         allowed = (
             "is scaled by the mean and variance of its training examples, which this method's bound does not cover; use "
@@ -219,8 +220,9 @@ def read_toml(text: str) -> dict[str, object]:
     """The nested mapping of a TOML text. Raises BadInput with the line where it breaks."""
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise BadInput("spec", text.strip().splitlines()[0] if text.strip() else "", f"must be TOML: {error}") from error
+    except (ValueError, RecursionError) as error:  # also for numbers of thousands of digits, and tables inside tables
+        reason = "its tables lie too deep" if isinstance(error, RecursionError) else error
+        raise BadInput("spec", text.strip().splitlines()[0] if text.strip() else "", f"must be TOML: {reason}") from error
 
 
 def apply_sets(raw: Raw, assignments: Sequence[str]) -> dict[str, object]:
@@ -279,7 +281,7 @@ def as_sets(values: Mapping[str, object]) -> str:
 def _value(text: str) -> object:
     try:
         return tomllib.loads(f"v = {text}")["v"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text  # a bare word: --set method=cosine
 
 

@@ -107,5 +107,8 @@ def first_of(error: ValidationError, prefix: str = "", known: Sequence[str] = ()
 
 
 def _shown(value: object) -> str:
-    text = value if isinstance(value, str) else repr(value)
+    try:
+        text = value if isinstance(value, str) else repr(value)
+    except (RecursionError, ValueError):  # tables inside tables, a number of thousands of digits
+        text = f"a {type(value).__name__} too large to show"
     return text if len(text) <= 80 else text[:77] + "..."

@@ -91,15 +91,15 @@ def inside(folder: Path, name: str, field: str) -> Path:
     return path
 
 
-def read_file(path: Path, field: str) -> bytes:
-    """The content of a file that somebody names on the command line.
+def read_file(path: Path, field: str, *, at_most: int = _LARGEST) -> bytes:
+    """The content of a file that somebody names, of at most so many bytes.
 
     Raises BadInput naming `field` for one that is missing, too large, or no regular file: a pipe may never end.
     """
     try:
         about = path.stat()
-        if not stat.S_ISREG(about.st_mode) or about.st_size > _LARGEST:
-            raise BadInput(field, str(path), f"must be a regular file of at most {_LARGEST // 1_000_000} MB")
+        if not stat.S_ISREG(about.st_mode) or about.st_size > at_most:
+            raise BadInput(field, str(path), f"must be a regular file of at most {at_most // 1_000_000} MB")
         return path.read_bytes()
     except OSError as error:
         raise BadInput(field, str(path), f"must be a file that can be read: {error.strerror}") from error

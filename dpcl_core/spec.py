@@ -106,17 +106,17 @@ class DataSpec(Spec):
     """The data: which dataset, how much of it, and the public network that turns it into features."""
 
     dataset: str = Field("digits", description="A dataset of the catalog, or own:NAME for a folder of yours.")
-    train_per_class: Annotated[int, Field(ge=1)] | None = Field(
+    train_per_class: Annotated[int, Field(ge=1, le=10**9)] | None = Field(
         None,
         description="Keep about this many training examples of each class (sentences of each source), each by a public coin "
         "of its own bytes; empty: all.",
     )
-    train_per_source: Annotated[int, Field(ge=1)] | None = Field(
+    train_per_source: Annotated[int, Field(ge=1, le=10**9)] | None = Field(
         None,
         description="Keep about this many training examples of each source instead (a member of a combined dataset, a "
         "style, a rate), each by the same coin; empty: all.",
     )
-    test_per_class: Annotated[int, Field(ge=1)] | None = Field(
+    test_per_class: Annotated[int, Field(ge=1, le=10**9)] | None = Field(
         None, description="Keep at most this many test examples of each class; empty: all."
     )
     backbone: str = Field("pixels", description="Frozen public network that turns an example into features.")

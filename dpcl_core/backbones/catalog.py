@@ -143,7 +143,7 @@ def refuse_resolution(card: BackboneCard, resolution: int | None) -> None:
     if resolution is None or resolution in card.resolutions:
         return
     offered = f"must be one of {', '.join(map(str, card.resolutions))}" if card.resolutions else "must be left out"
-    raise BadInput("data.resolution", resolution, f"{offered} with data.backbone = {card.name}")
+    raise BadInput("data.resolution", resolution, f"{offered} with data.backbone = {card.name}", {"data.resolution": None})
 
 
 def available(card: BackboneCard) -> str | None:

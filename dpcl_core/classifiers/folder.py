@@ -248,30 +248,25 @@ def _axes(facts: Mapping[str, Fact], kept: Sequence[Classifier]) -> bytes | None
 
 def _document(folder: Path) -> tuple[Path, Document]:
     """The folder that holds the document, `folder` itself or its `classifier`, and the document."""
-    place = folder if (folder / DOCUMENT).is_file() else folder / NAME
     must = f"must be a folder written by dpcl export, with {NAME}/{DOCUMENT}"
     try:
-        with (place / DOCUMENT).open("rb") as file:
-            content = file.read(_LARGEST_DOCUMENT + 1)
-        if len(content) > _LARGEST_DOCUMENT:
-            raise BadInput("FOLDER", folder.name, f"{must} of {_LARGEST_DOCUMENT:,} bytes at most")
+        place = next(one for one in (folder, folder / NAME) if (one / DOCUMENT).is_file())
+        content = paths.read_file(place / DOCUMENT, DOCUMENT, at_most=_LARGEST_DOCUMENT)
         return place, Document.model_validate(json.loads(content))
     except ValidationError as error:
         first = first_of(error, DOCUMENT)
         raise BadInput(first.field, first.value, f"{first.allowed}; the folder {must}") from error
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError, StopIteration) as error:
         if isinstance(error, BadInput):
             raise
         raise BadInput("FOLDER", folder.name, must) from error
 
 
 def _arrays(folder: Path, name: str) -> Mapping[str, NDArray[np.generic]]:
-    path = paths.inside(folder, name, DOCUMENT)
+    content = paths.read_file(paths.inside(folder, name, DOCUMENT), name, at_most=_LARGEST_FILE)
     try:
-        if path.stat().st_size > _LARGEST_FILE:
-            raise BadInput(name, f"{path.stat().st_size:,} bytes", f"must have {_LARGEST_FILE:,} bytes at most")
-        return safetensors.load(path.read_bytes())
-    except (OSError, SafetensorError) as error:
+        return safetensors.load(content)
+    except SafetensorError as error:
         raise BadInput("FOLDER", name, "must be the safetensors file that dpcl export wrote") from error
 
 

@@ -1,6 +1,7 @@
 """The command line: python -m dpcl_core …
 
-Exit status: 0 success, 1 the run or the store failed, 2 the input was wrong (one line on standard error, no traceback).
+Exit status: 0 success, 1 the run, the store or the program itself failed, 2 the input was wrong (one line on standard
+error, no traceback: that of an error that nobody foresaw is in the log of errors).
 `verify`: 0 all numbers match, 1 one differs, 2 one cannot be checked.
 """
 
@@ -34,6 +35,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
+        return 1
+    except Exception as error:  # nobody foresaw it
+        from dpcl_core import unforeseen
+
+        print(unforeseen.recorded(error), file=sys.stderr)
         return 1
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from dpcl_core.data.sheets import content_of
 from dpcl_core.data.tags import BEGIN, INSIDE, OUTSIDE
 from dpcl_core.errors import BadInput
 
@@ -20,10 +21,7 @@ def read(path: Path, shown: str) -> list[Tagged | BadInput]:
     An unreadable sentence is replaced by its error, which names the line and what is allowed, but no word of the file: it
     may be private. Raises BadInput for a file that cannot be opened.
     """
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise BadInput(shown, "no permission", "must be a file that you can read") from error
+    lines = content_of(path, shown).splitlines()
     sentences_read: list[Tagged | BadInput] = []
     sentence: list[tuple[int, bytes]] = []
     for number, line in enumerate([*lines, b""], start=1):

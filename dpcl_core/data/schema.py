@@ -200,7 +200,7 @@ def parsed(path: Path, shown: str) -> Schema:
         schema_fields = Schema.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except ValidationError as error:
         raise first_of(error, shown) from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BadInput(shown, type(error).__name__, "must be a TOML file with classes, n_train, sources, title") from error
     for field in ("classes", "sources"):
         names = getattr(schema_fields, field)

@@ -54,11 +54,13 @@ def _added() -> dict[str, MethodCard]:
     """Cards of the modules named in `DPCL_METHODS`. Raises BadInput for a module without a card, and for a name in use."""
     cards: dict[str, MethodCard] = {}
     for module in filter(None, map(str.strip, os.environ.get(_ELSEWHERE, "").split(","))):
+        must = "must be a module on PYTHONPATH with a MethodCard called CARD"
         try:
             card = import_module(module).CARD
-        except (ModuleNotFoundError, AttributeError) as error:
-            allowed = f"must be a module on PYTHONPATH with a MethodCard called CARD ({error})"
-            raise BadInput(_ELSEWHERE, module, allowed) from error
+        except Exception as error:  # whatever somebody else's module raises
+            raise BadInput(_ELSEWHERE, module, f"{must} ({type(error).__name__}: {error})") from error
+        if not isinstance(card, MethodCard):
+            raise BadInput(_ELSEWHERE, module, f"{must}; its CARD is a {type(card).__name__}")
         if card.name in {**_BUILT_IN, **cards}:
             raise BadInput(_ELSEWHERE, module, f"its card must have a new name: there is already a method {card.name}")
         cards[card.name] = card

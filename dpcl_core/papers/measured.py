@@ -158,9 +158,9 @@ def all_recorded() -> tuple[Measured, ...]:
 def read(path: Path) -> tuple[Measured, ...]:
     """The results in a file of `write`. Raises BadInput for a file of other content."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(paths.read_file(path, "recorded figures"))
         return tuple(_from_json(run) for run in document["runs"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BadInput("recorded figures", str(path), "must be a file that `reproduce --record` wrote") from error
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from pathlib import Path
 
@@ -14,11 +13,10 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from dpcl_core.errors import StoreTrouble, StoreUnknown
+from dpcl_core.masking import MASK, is_secret, masked
 from dpcl_core.runs import layout, tables
 
 BUSY_SECONDS = 10
-_PASSWORD = re.compile(r"(://[^:/@]*:).*(?:@|%40)")  # up to the last @: a password may contain one
-_SECRET = re.compile(r"(?i)([?&;][^=&;]*(?:pass|secret|key|token)[^=&;]*=)[^&;\s]*")  # in the parameters behind the name
 
 
 class now(FunctionElement[float]):  # noqa: N801 (written like the function of the database that it stands for)
@@ -51,17 +49,17 @@ def open_database(url: str) -> Engine:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreTrouble(f"store {shown(url)}: its folder cannot be made: {error.strerror}") from error
+            raise StoreTrouble(f"store {masked(url)}: its folder cannot be made: {error.strerror}") from error
     try:
         engine = create_engine(where) if sqlite else create_engine(where, pool_pre_ping=True, connect_args=_limits(where))
     except ImportError as error:
-        raise StoreTrouble(f"store {shown(url)}: needs the Python package {error.name}, which is not installed") from error
+        raise StoreTrouble(f"store {masked(url)}: needs the Python package {error.name}, which is not installed") from error
     if sqlite:
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
     else:  # set here: naming PostgreSQL loads its part of SQLAlchemy, which would delay runs that use SQLite
         tables.one_busy.dialect_options["postgresql"]["where"] = tables.busy
-    layout.bring_up_to_date(engine, shown(url))
+    layout.bring_up_to_date(engine, masked(url))
     return engine
 
 
@@ -88,9 +86,9 @@ def trouble(error: Exception, url: str) -> StoreTrouble:
     """A database error as one sentence with a remedy."""
     message = " ".join(str(getattr(error, "orig", None) or error).split())
     where = make_url(url)
-    hidden = [str(where.password or ""), *(str(value) for key, value in where.query.items() if _is_secret(key))]
+    hidden = [str(where.password or ""), *(str(value) for key, value in where.query.items() if is_secret(key))]
     for secret in filter(None, hidden):
-        message = message.replace(secret, "***")
+        message = message.replace(secret, MASK)
     text = message.lower()
     if "readonly" in text or "read-only" in text:
         fix = "is read-only, so nothing new can be kept; what is stored is untouched"
@@ -106,16 +104,7 @@ def trouble(error: Exception, url: str) -> StoreTrouble:
         fix = f"cannot be reached ({message}); see whether PostgreSQL runs there, and check user, password and name"
     else:
         fix = message
-    return StoreTrouble(f"store {shown(url)}: {fix}")
-
-
-def _is_secret(parameter: str) -> bool:
-    return _SECRET.match(f"?{parameter}=") is not None
-
-
-def shown(url: str) -> str:
-    """The URL for printing: without its password, even where the URL cannot be parsed."""
-    return _SECRET.sub(r"\1***", _PASSWORD.sub(r"\1***@", url))
+    return StoreTrouble(f"store {masked(url)}: {fix}")
 
 
 def _checked(url: str) -> URL:
@@ -126,13 +115,13 @@ def _checked(url: str) -> URL:
             where = where.set(drivername="postgresql+psycopg")  # the driver of the extra; SQLAlchemy would take an older one
         where.get_dialect()
     except (ArgumentError, NoSuchModuleError, ValueError):
-        raise StoreUnknown(f"store {shown(url)}: {allowed}") from None  # the cause contains the password
+        raise StoreUnknown(f"store {masked(url)}: {allowed}") from None  # the cause contains the password
     except ImportError as error:
-        raise StoreTrouble(f"store {shown(url)}: needs the Python package {error.name}, which is not installed") from error
+        raise StoreTrouble(f"store {masked(url)}: needs the Python package {error.name}, which is not installed") from error
     if where.get_backend_name() not in ("sqlite", "postgresql"):
-        raise StoreUnknown(f"store {shown(url)}: {allowed}")
+        raise StoreUnknown(f"store {masked(url)}: {allowed}")
     if where.get_backend_name() == "sqlite" and where.database in (None, "", ":memory:"):
-        raise StoreUnknown(f"store {url}: a store in memory is seen by one process alone; {allowed}")
+        raise StoreUnknown(f"store {masked(url)}: a store in memory is seen by one process alone; {allowed}")
     return where
 
 

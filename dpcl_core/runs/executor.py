@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from dpcl_core.errors import StoreTrouble, failure_kind
+from dpcl_core.masking import masked
 from dpcl_core.runs import journal, process, resumption
 from dpcl_core.runs.run import Failure, Run
 from dpcl_core.runs.store import Store
@@ -165,6 +166,6 @@ def _gone_sentence(run: Run) -> str:
 
 def _end_of_log(run_id: str) -> str:
     try:
-        return log_file(run_id).read_text(encoding="utf-8", errors="replace")[-_LOG_END:]
+        return masked(log_file(run_id).read_text(encoding="utf-8", errors="replace")[-_LOG_END:])
     except OSError:
         return ""

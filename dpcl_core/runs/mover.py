@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
-import traceback
 from collections.abc import Callable
 
+from dpcl_core import unforeseen
 from dpcl_core.errors import StoreTrouble
 from dpcl_core.runs.executor import Executor
 from dpcl_core.runs.patience import Patience
@@ -39,7 +39,7 @@ def move(
             if failures == 0:
                 on_trouble(trouble)
             failures += 1
-        except Exception:
-            traceback.print_exc(file=sys.stderr)
+        except Exception as error:
+            print(unforeseen.trace(error), file=sys.stderr)
             failures += 1
         over.wait(max(PAUSE_SECONDS, patience.pause(failures)) if failures else PAUSE_SECONDS)

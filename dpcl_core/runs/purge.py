@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, delete, or_, select, update
 
+from dpcl_core import unforeseen
 from dpcl_core.errors import BadInput
 from dpcl_core.runs import journal, looks, tables
 from dpcl_core.runs.store import Store
@@ -40,6 +41,7 @@ def purge(store: Store, dataset: str) -> int:
             if of_run:
                 connection.execute(delete(table).where(or_(*(column.in_(ids) for column in of_run))))
     _forget_files(ids)
+    unforeseen.forget()  # an error may quote the data
     return len(ids)
 
 

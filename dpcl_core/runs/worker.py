@@ -13,13 +13,14 @@ import socket
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 
+from dpcl_core import unforeseen
 from dpcl_core.checkpoints import Keep
 from dpcl_core.errors import BadInput, StoreTrouble, failure_kind
 from dpcl_core.events import Event
+from dpcl_core.masking import masked
 from dpcl_core.runs import auditor, process, resumption, tuner, warm_worker
 from dpcl_core.runs.executor import WORKER, Executor, LocalExecutor
 from dpcl_core.runs.patience import Patience
@@ -195,12 +196,12 @@ def _follow(store: Store, run_id: str, on_event: Callable[[Event], None] | None,
 
 def _failure(error: BaseException) -> Failure:
     kind = failure_kind(error)
-    message = " ".join(str(error).split()) or type(error).__name__
+    message = masked(" ".join(str(error).split())) or type(error).__name__
     sentence = {
         "out-of-memory": "The computer ran out of memory: fewer examples, a smaller backbone or fewer seeds need less.",
         "internal": f"The program itself went wrong ({type(error).__name__}: {message}); the settings are kept.",
     }.get(kind, message)
-    return Failure(kind, sentence, "".join(traceback.format_exception(error)))
+    return Failure(kind, sentence, unforeseen.trace(error))
 
 
 def _stop_on_sigterm(store: Store, run_id: str) -> None:

@@ -70,6 +70,12 @@ def test_the_plain_slider_says_the_same_as_the_element(open_page: Open) -> None:
     assert "No bound" in words(page)
 
 
+def test_a_link_without_noise_opens_the_plain_slider(open_page: Open) -> None:
+    page = open_page("playground", plain="1", e="inf")
+    assert not page.exception
+    assert page.select_slider[0].value == math.inf
+
+
 def test_an_element_that_cannot_load_gives_way_to_the_plain_slider(open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(element: object) -> None:
         raise FileNotFoundError("drag.mjs")

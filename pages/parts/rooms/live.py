@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from dpcl_core import unforeseen
 from dpcl_core.errors import BadInput, StoreTrouble
 from pages.parts.shell import visitor
 
@@ -49,6 +50,8 @@ def _as_json(answer: Answer) -> Callable[[Live, Request], Awaitable[Response]]:
         except (BadInput, StoreTrouble) as trouble:
             status = 400 if isinstance(trouble, BadInput) else 503
             return JSONResponse({"error": str(trouble)}, status_code=status, headers=headers)
+        except Exception as error:  # nobody foresaw it
+            return JSONResponse({"error": unforeseen.recorded(error)}, status_code=500, headers=headers)
 
     return answered
 
@@ -110,7 +113,7 @@ async def _sent(request: Request) -> dict[str, object]:
             raise BadInput("answer", len(body), f"must be at most {_MOST_BYTES} bytes")
     try:
         answer = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict):
         raise BadInput("answer", "", "must be a JSON object")

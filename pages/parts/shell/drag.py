@@ -33,7 +33,8 @@ def drag(source: Source, start: float, *, key: str, panels: Sequence[str], is_pl
 
 
 def _plain(source: Source, start: float, key: str) -> float:
-    nearest = min(source.stops, key=lambda stop: 0.0 if stop == start else abs(math.log(stop / start)))
+    start = min(start, max(source.stops))
+    nearest = start if start in source.stops else min(source.stops, key=lambda stop: abs(math.log(stop / start)))
     value = st.select_slider(
         "Privacy budget ε", source.stops, nearest, format_func=epsilon_text, key=f"{key}-plain",
         help="From stronger privacy (left) to higher accuracy (right).",

@@ -1,0 +1,58 @@
+"""Errors that nobody foresaw: one sentence for whoever meets them, and the traceback under its number in a log."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+import traceback
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dpcl_core import paths
+from dpcl_core.masking import masked
+
+_LARGEST = 5_000_000  # bytes of the log; the one before it is kept beside it
+
+
+def log_file() -> Path:
+    """The log of this computer's unforeseen errors. A message may quote data, so only its owner may read it."""
+    return paths.home() / "logs" / "errors.log"
+
+
+def recorded(error: BaseException) -> str:
+    """Writes the error's traceback into the log, without secrets; gives the sentence for the reader, with its number.
+
+    Where the log cannot be written, the traceback goes to standard error.
+    """
+    number = secrets.token_hex(4)
+    try:
+        _append(f"error {number}, {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC\n{trace(error)}\n")
+    except OSError:
+        print(f"error {number}\n{trace(error)}", file=sys.stderr)
+        return f"The program itself went wrong; what happened is on the server's standard error as error {number}."
+    return f"The program itself went wrong; what happened is in {log_file().name} of its home folder as error {number}."
+
+
+def trace(error: BaseException) -> str:
+    """The traceback of an error without secrets."""
+    return masked("".join(traceback.format_exception(error)))
+
+
+def forget() -> None:
+    """Deletes the log: what it quotes may be of data that are deleted."""
+    for path in (log_file(), _older()):
+        path.unlink(missing_ok=True)
+
+
+def _append(entry: str) -> None:
+    path = log_file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and path.stat().st_size > _LARGEST:
+        path.replace(_older())
+    with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a", encoding="utf-8", errors="replace") as log:
+        log.write(entry)
+
+
+def _older() -> Path:
+    return log_file().with_suffix(".log.1")

@@ -1,0 +1,248 @@
+"""Nothing that anybody can type, link to, upload or send is met with anything but use or one sentence.
+
+Here a small sample; `make fuzz` tries far more and writes the counts into docs/fuzzing.md. A finding is printed with the
+seed and the number that draw it again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+import streamlit as st
+
+from tests.fuzz import files, links, messages, settings
+from tests.support.waiting import until
+
+ROOT = Path(__file__).resolve().parent.parent
+RECORD = ROOT / "docs" / "fuzzing.json"
+RUN_SECONDS, RUN_MEGABYTES = 2.0, 16_000
+# How many of each a night tries; files: of each door.
+NIGHT = {"settings": 100_000, "runs": 250, "links": 2_000, "files": 400} | dict.fromkeys(messages.SENDERS, 2_000)
+_TITLES = {
+    "settings": "settings through `checks.parse` and `checks.check`",
+    "runs": f"first {RUN_SECONDS:g} s of runs of settings that were accepted",
+    "links": "links to pages",
+    "files": "files with changed bytes or values",
+    "no files": "pipes, devices, folders, circles, huge files in their place",
+    "frames": "connections with bytes that are no frames",
+    "messages": "connections with wrong messages",
+    "requests": "requests",
+}
+_INTRODUCTION = """# What strangers may send
+
+Made by `make fuzz`. Settings are drawn from the schemas of all methods, streams, data and privacy settings, within their
+bounds and far outside; links from the keys of every page; files are good ones with seeded changes, at every place where a
+file comes in; connections and requests go to a real server. A finding is anything but use or one sentence: another
+exception, a page that breaks off, a run that fails at once for a reason that its settings show, a server that ends or
+answers with a traceback. Accepted: settings with which a run could start; of the others, all that was met as it should be.
+
+| what | tried | accepted | findings | seed |
+| --- | --- | --- | --- | --- |
+"""
+Counts = dict[str, int]
+
+
+def fuzz_settings(seed: str, n: int) -> Counts:
+    """Draws settings; the accepted ones are those with which a run may start."""
+
+    def is_accepted(draw: random.Random) -> bool:
+        return settings.refusal(settings.drawn(draw)) is None
+
+    return _counted("settings", seed, n, is_accepted)
+
+
+def fuzz_runs(seed: str, n: int) -> Counts:
+    """Starts runs of settings that were accepted, or of what their refusals offer; no method has more than its share."""
+    started: Counter[object] = Counter()
+
+    def is_accepted(draw: random.Random) -> bool:
+        while True:
+            raw = settings.drawn(draw)
+            usable = raw if settings.refusal(raw) is None else settings.mended(raw)
+            if usable is not None and started[usable["method"]] <= n // 12:
+                break
+        started[usable["method"]] += 1
+        failure = settings.first_steps(usable, RUN_SECONDS, RUN_MEGABYTES)
+        assert not failure, f"{failure}; {usable}"
+        return True
+
+    return _counted("runs", seed, n, is_accepted)
+
+
+def fuzz_links(seed: str, n: int) -> Counts:
+    def is_accepted(draw: random.Random) -> bool:
+        page = draw.choice(links.pages())
+        assert not (wrong := links.wrong_with(page, links.drawn(page, draw))), wrong
+        return True
+
+    return _counted("links", seed, n, is_accepted)
+
+
+def fuzz_files(seed: str, n: int, folder: Path) -> tuple[Counts, Counts]:
+    """Changed files, and paths that are no files, at every door."""
+    changed, none = Counter[str](), Counter[str]()
+    for door in files.doors(folder):
+        assert not (wrong := door.trouble()), wrong
+
+        def is_accepted(draw: random.Random, door: files.Door = door) -> bool:
+            wrong = files.changed(door, draw)
+            assert not wrong, f"{door.path.name}: {wrong}"
+            return True
+
+        changed.update(_counted(f"files {door.path.name}", seed, n, is_accepted))
+        for what, wrong in files.no_files(door):
+            none.update(tried=1, accepted=int(not wrong), findings=int(bool(wrong)))
+            if wrong:
+                print(f"FOUND {door.path.name}, {what}: {wrong}", flush=True)
+    return dict(changed), dict(none)
+
+
+def fuzz_server(kind: str, seed: str, n: int, port: int) -> Counts:
+    def is_accepted(draw: random.Random) -> bool:
+        assert not (wrong := messages.SENDERS[kind](port, draw)), wrong
+        return True
+
+    return _counted(kind, seed, n, is_accepted)
+
+
+@contextmanager
+def server(home: Path) -> Iterator[int]:
+    """A server on a port of this computer; at the end it must still be up and healthy."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "streamlit", "run", "app.py", f"--server.port={port}", "--server.address=127.0.0.1"]
+    environment = {**os.environ, "DPCL_HOME": str(home)}
+    with (home / "server.log").open("w") as log:
+        process = subprocess.Popen(
+            [*command, "--server.headless=true"], cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT
+        )
+    try:
+        until(lambda: process.poll() is not None or messages.is_healthy(port))
+        yield port
+        assert process.poll() is None, "the server ended"
+        assert messages.is_healthy(port)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _counted(kind: str, seed: str, n: int, is_accepted: object) -> Counts:
+    """Tries n draws of a kind and prints every one that is met with anything but use or one sentence."""
+    counts = {"tried": 0, "accepted": 0, "findings": 0}
+    for number in range(n):
+        counts["tried"] += 1
+        try:
+            counts["accepted"] += int(is_accepted(random.Random(f"{seed} {kind} {number}")))  # type: ignore[operator]
+        except Exception as error:
+            counts["findings"] += 1
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            print(f"FOUND {kind} {seed!r} {number}: {error!r:.600} at {where.filename}:{where.lineno}", flush=True)
+    return counts
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+    monkeypatch.delenv("DPCL_STORE", raising=False)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    st.cache_resource.clear()
+    st.cache_data.clear()
+    return tmp_path
+
+
+def test_settings_are_used_or_refused(home: Path) -> None:
+    assert fuzz_settings("sample", 250)["findings"] == 0
+
+
+def test_links_open_a_page(home: Path) -> None:
+    assert fuzz_links("sample", 6)["findings"] == 0
+
+
+def test_files_are_used_or_refused(home: Path) -> None:
+    changed, none = fuzz_files("sample", 2, home)
+    assert changed["findings"] == none["findings"] == 0
+
+
+def test_a_server_outlasts_what_strangers_send(home: Path) -> None:
+    with server(home) as port:
+        for kind in messages.SENDERS:
+            assert fuzz_server(kind, "sample", 15, port)["findings"] == 0
+
+
+def test_a_finding_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    def fails(_draw: random.Random) -> bool:
+        raise KeyError("x")
+
+    assert _counted("settings", "s", 3, fails) == {"tried": 3, "accepted": 0, "findings": 3}
+    assert capsys.readouterr().out.count("FOUND settings 's' ") == 3
+
+
+def page(record: Mapping[str, Mapping[str, object]]) -> str:
+    """The counts as a page of the documentation."""
+    rows = [
+        f"| {title} | {own['tried']:,} | {own['accepted']:,} | {own['findings']} | `{own['seed']}` |"
+        for kind, title in _TITLES.items() if (own := record.get(kind))
+    ]  # fmt: skip
+    return _INTRODUCTION + "\n".join(rows) + "\n"
+
+
+def test_the_page_has_the_record() -> None:
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    assert RECORD.with_suffix(".md").read_text(encoding="utf-8") == page(record)
+    assert set(record) == set(_TITLES)
+    assert all(own["findings"] == 0 for own in record.values())
+
+
+def main(seed: str, named: Sequence[str]) -> int:
+    """Tries the named kinds, or all, and writes the counts down after each; gives the number of findings."""
+    warnings.simplefilter("ignore")
+    record: dict[str, Mapping[str, object]] = {}
+    with TemporaryDirectory() as root, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DPCL_HOME", root)
+        patch.delenv("DPCL_STORE", raising=False)
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        for kind in named or NIGHT:
+            for name, counts in _night(kind, seed, Path(root)).items():
+                print(f"{name}: {counts}", flush=True)
+                record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
+                record[name] = {**counts, "seed": seed}
+                RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+                RECORD.with_suffix(".md").write_text(page(record), encoding="utf-8")
+    return sum(int(str(counts["findings"])) for counts in record.values())
+
+
+def _night(kind: str, seed: str, folder: Path) -> Mapping[str, Counts]:
+    """A night's counts of a kind."""
+    n = NIGHT[kind]
+    match kind:
+        case "settings":
+            return {kind: fuzz_settings(seed, n)}
+        case "runs":
+            return {kind: fuzz_runs(seed, n)}
+        case "links":
+            return {kind: fuzz_links(seed, n)}
+        case "files":
+            changed, none = fuzz_files(seed, n, folder)
+            return {kind: changed, "no files": none}
+        case _:
+            with server(folder) as port:
+                return {kind: fuzz_server(kind, seed, n, port)}
+
+
+if __name__ == "__main__":
+    # python -m tests.test_fuzzing [SEED [KIND ...]]; the seed is today unless one is given
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else time.strftime("%Y-%m-%d"), sys.argv[2:]) > 0)

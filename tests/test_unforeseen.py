@@ -1,0 +1,187 @@
+"""An error that nobody foresaw is one sentence with a number, and secrets are in no message, log, page or record."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+import app as served
+from dpcl_core import checks, cli, unforeseen
+from dpcl_core.errors import BadInput
+from dpcl_core.masking import masked
+from dpcl_core.papers import measured
+from dpcl_core.runs import executor, worker
+from dpcl_core.runs.subprocess_start import log_file
+from pages.parts.rooms import live
+from pages.parts.shell import mishap
+
+SENTENCE = re.compile(
+    r"The program itself went wrong; what happened is in errors\.log of its home folder as error ([0-9a-f]{8})\."
+)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+    monkeypatch.setenv("DPCL_STORE", "postgresql+psycopg://someone:s3cr%40t@db/runs?sslpassword=other-secret")
+    monkeypatch.setenv("HF_TOKEN", "hf_abcdefgh")
+    return tmp_path
+
+
+SECRET = "failed at postgresql://someone:s3cr%40t@db/runs?sslpassword=other-secret: s3cr@t, hf_abcdefgh"
+
+
+def logged(number: str) -> str:
+    """The entry of the log with this number."""
+    entries = unforeseen.log_file().read_text(encoding="utf-8").split("error ")
+    (entry,) = (entry for entry in entries if entry.startswith(number))
+    return entry
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("postgresql://a:b@c/d", "postgresql://a:***@c/d"),
+        ("postgresql://a:b@x@c/d?password=e&user=f", "postgresql://a:***@c/d?password=***&user=f"),
+        ("https://x/y?access_token=e&z=1 and s3cr@t", "https://x/y?access_token=***&z=1 and ***"),
+        ("the header hf_abcdefgh", "the header ***"),
+        ("nothing: to hide@all, f(key=1; x)", "nothing: to hide@all, f(key=1; x)"),
+    ],
+)
+def test_secrets_are_masked_and_nothing_else(text: str, shown: str) -> None:
+    assert masked(text) == shown
+
+
+def test_the_terminal_prints_one_sentence_and_the_log_has_the_rest(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(_what: str) -> None:
+        raise KeyError(SECRET)
+
+    monkeypatch.setattr("dpcl_core.listing.rows", fails)
+    assert cli.main(["list", "presets"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    match = SENTENCE.fullmatch(err.strip())
+    assert match is not None
+    entry = logged(match[1])
+    assert "Traceback" in entry
+    assert "KeyError: 'failed at postgresql://someone:***@db" in entry
+    assert not any(secret in entry for secret in ("s3cr", "other-secret", "hf_abcdefgh"))
+    assert unforeseen.log_file().stat().st_mode & 0o077 == 0
+
+
+def test_a_page_shows_one_sentence_and_the_framework_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(mishap.st, "error", shown.append)
+    assert mishap.shown(KeyError(SECRET))
+    (sentence,) = shown
+    assert SENTENCE.fullmatch(sentence.replace("\\", "")) is not None
+    assert served.app._on_script_error is mishap.shown, "the server asks it of every page, fragment and press"
+
+
+def test_what_the_framework_logs_is_masked() -> None:
+    try:
+        raise KeyError(SECRET)
+    except KeyError:
+        record = logging.LogRecord("x", logging.ERROR, "", 0, "Uncaught %s", ("execution",), sys.exc_info())
+    assert mishap.Masking().filter(record)
+    text = logging.Formatter().format(record)
+    assert text.startswith("Uncaught execution\nTraceback")
+    assert "s3cr" not in text
+    assert any(isinstance(one, mishap.Masking) for one in logging.getLogger("streamlit.error_util").filters)
+
+
+def test_a_request_of_a_room_gets_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_text: bytes) -> None:
+        raise KeyError(SECRET)
+
+    monkeypatch.setattr(live.json, "loads", fails)
+    from starlette.applications import Starlette
+
+    with TestClient(Starlette(routes=live.routes())) as client:
+        answer = client.post("/rooms/abcd/vote", json={"poll": 1, "choice": 1})
+    assert answer.status_code == 500
+    assert SENTENCE.fullmatch(json.JSONDecoder().decode(answer.text)["error"]) is not None
+
+
+def test_a_log_that_cannot_be_written_is_standard_error(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "logs").write_text("in its place")
+    sentence = unforeseen.recorded(KeyError(SECRET))
+    error = capsys.readouterr().err
+    number = re.search(r"standard error as error ([0-9a-f]{8})", sentence)
+    assert number is not None
+    assert number[1] in error
+    assert "KeyError" in error
+    assert "s3cr" not in error
+
+
+def test_the_log_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unforeseen, "_LARGEST", 2000)
+    for number in range(40):
+        unforeseen.recorded(KeyError(str(number)))
+    kept = sum(path.stat().st_size for path in unforeseen.log_file().parent.iterdir())
+    assert kept < 6000
+    unforeseen.forget()
+    assert not any(unforeseen.log_file().parent.iterdir())
+
+
+def test_what_is_stored_of_a_failed_run_is_masked(home: Path) -> None:
+    failure = worker._failure(KeyError(SECRET))
+    assert "s3cr" not in failure.sentence + (failure.log or "")
+    log_file("a" * 12).parent.mkdir()
+    log_file("a" * 12).write_text(f"the last line: {SECRET}")
+    assert executor._end_of_log("a" * 12).startswith("the last line: failed at postgresql://someone:***@")
+
+
+@pytest.mark.parametrize("text", ["a=" + "[" * 100_000, "a=" + "9" * 5000, "a." * 3000 + "b=1", "a=0x" + "f" * 9000])
+def test_toml_of_any_depth_and_length_is_one_sentence(text: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        checks.parse(checks.read_toml(text))
+    assert "\n" not in str(caught.value)
+    with pytest.raises(BadInput):
+        checks.parse(checks.apply_sets({}, [text]))
+
+
+def test_a_record_that_is_a_pipe_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "record.json")
+    with pytest.raises(BadInput, match="must be a file that `reproduce --record` wrote"):
+        measured.read(tmp_path / "record.json")
+
+
+def test_a_module_of_somebody_elses_method_that_fails_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dpcl_core.methods import catalog
+
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, code, said in (
+        ("broken", "x = (", "SyntaxError"),
+        ("failing", "1 / 0", "ZeroDivisionError"),
+        ("other", "CARD = 3", "its CARD is a int"),
+    ):
+        (tmp_path / f"own_{name}.py").write_text(code)
+        monkeypatch.setenv("DPCL_METHODS", f"own_{name}")
+        with pytest.raises(BadInput, match=said):
+            catalog._added()
+
+
+def test_a_run_asks_no_other_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the environment allows: a connection to anywhere but this computer fails the run."""
+    from dpcl_core import engine, presets
+
+    def refused(self: socket.socket, address: object) -> None:
+        raise AssertionError(f"asks {address}")
+
+    monkeypatch.setattr(socket.socket, "connect", refused)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *arguments, **named: refused(None, arguments))  # type: ignore[arg-type]
+    spec = checks.parse(checks.changed(presets.raw("digits-cosine"), {"seeds": [0], "privacy.epsilons": [1.0]}))
+    assert list(engine.run(spec))
