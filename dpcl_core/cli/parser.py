@@ -165,7 +165,7 @@ def build() -> Parser:
     halved.add_argument("--to", required=True, metavar="DIR", help="folder to write them into")
     led = add("server", federation.server, "carry out a run with the clients that join, until it ends", make=real.add_parser)
     led.add_argument("folder", metavar="SERVER", help="the server's folder")
-    led.add_argument("--address", default="127.0.0.1:9093", help="where to listen (default 127.0.0.1:9093: this computer only)")
+    led.add_argument("--address", default="127.0.0.1:9093", help="where to listen (default 127.0.0.1:9093)")
     led.add_argument("--wait", type=float, default=120.0, metavar="SECONDS", help="for all clients to join (default 120)")
     joined = add("client", federation.client, "answer a server until it ends the run", make=real.add_parser)
     joined.add_argument("folder", metavar="CLIENT", help="the client's folder")

@@ -1,7 +1,7 @@
 """The server's side: knows clients by their keys, collects their vectors, and carries out the run as the simulation does.
 
-A vector that does not come, comes late or is unusable counts as zeros. The mechanism clips every vector before it adds them up,
-and sums are divided by public numbers, so none of this changes what the ledger records or what it is worth.
+A vector that does not come, comes late or is unusable counts as zeros. The mechanism clips every vector before it adds them
+up, and sums are divided by public numbers, so none of this changes what the ledger records or what it is worth.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from dpcl_core.methods.federated.questions import Question
 _MOST_TRIES = 3
 # In place of what the card of a simulated method assumes.
 ASSUMED = (
-    "Clients are processes of their own. The server sees each client's vector before it adds them up and adds noise: it must "
-    "be trusted with them, and so must everyone who can read its memory.",
+    "Clients are processes of their own. The server sees each client's vector before it adds them up and adds noise: it "
+    "must be trusted with them, and so must everyone who can read its memory.",
     "Between client and server the vectors are encrypted, or never leave one computer.",
     "Who takes part in a round, and how long the server waits for whom, stays between clients and server.",
 )
@@ -97,11 +97,15 @@ class Roll:
             self.greet()
         missing = [str(client) for client in range(n_clients) if client not in self.node_of]
         if missing:
-            raise NobodyThere(f"clients = {n_clients - len(missing)}: all {n_clients} must be connected before the first task; "
-                              f"missing: {', '.join(missing)}; start them, or wait longer with --wait")
+            raise NobodyThere(
+                f"clients = {n_clients - len(missing)}: all {n_clients} must be connected before the first task, and "
+                f"{', '.join(missing)} are missing; start them, or wait longer with --wait"
+            )
         if any(self.n_answered.values()):
-            raise NobodyThere("clients: have answered an earlier run, which spent their budget; `dpcl flower split` makes parts "
-                              "for a new run, with a budget of its own")
+            raise NobodyThere(
+                "clients: some have answered an earlier run, which spent their budget; `dpcl flower split` makes parts for "
+                "a new run, with a budget of its own"
+            )
 
     def connected(self) -> dict[int, int]:
         """The clients' nodes that are connected now, by client, those that have come back included."""

@@ -5,31 +5,86 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors import numpy as safetensors
 
 from dpcl_core import checks, paths
 from dpcl_core.engine import Opened
 from dpcl_core.errors import BadInput
-from dpcl_core.events import Event, JsonValue, Progress, from_json, plain, to_json
+from dpcl_core.events import Event, Progress, from_json, to_json
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.scenarios.stream import Examples, Task, TaskStream
-from dpcl_core.spec import RunSpec
+from dpcl_core.spec import Recurrence, RunSpec, Spec, Unit
 
 FACTS, ROWS, SPEC, SPENT = "facts.json", "rows.safetensors", "spec.toml", "answered"
-_SIZES = ("n_people", "n_tasks", "n_classes", "recurrence", "n_users", "n_inputs", "public", "classes", "counted")
-_OF_STREAM = ("classes", "recurrence", "unit", "assumed", "metric", "looks_ahead")
 _Arrays = dict[str, NDArray[np.generic]]
+
+
+class TaskFacts(Spec):
+    """What is public of a task."""
+
+    name: str
+    prior: tuple[int, ...]
+    task_id: int | None
+
+
+class Facts(Spec):
+    """What is public of a run beside its settings, its anchors and its test rows: fields of its context and its stream."""
+
+    n_people: int
+    n_tasks: int
+    n_classes: int
+    recurrence: Recurrence
+    n_users: int
+    n_inputs: int
+    public: tuple[int, ...]
+    counted: bool
+    n_axes: dict[float, int]
+    classes: tuple[str, ...]
+    unit: Unit
+    assumed: tuple[str, ...]
+    metric: Literal["accuracy", "entity-f1"]
+    looks_ahead: bool
+    tasks: tuple[TaskFacts, ...]
+
+    @classmethod
+    def of(cls, context: PublicContext, stream: TaskStream) -> Facts:
+        """Those of an opened run."""
+        tasks = tuple(TaskFacts(name=task.name, prior=task.prior, task_id=task.task_id) for task in stream.tasks)
+        sources = (context, stream)
+        fields = {name: getattr(of, name) for of in sources for name in cls.model_fields if hasattr(of, name)}
+        return cls(**{**fields, "tasks": tasks})
+
+    def context(self, anchors: NDArray[np.float32] | None) -> PublicContext:
+        """The public facts of a learner."""
+        return PublicContext(
+            n_people=self.n_people, n_tasks=self.n_tasks, n_classes=self.n_classes, recurrence=self.recurrence,
+            n_users=self.n_users, n_inputs=self.n_inputs, public=self.public, counted=self.counted, n_axes=self.n_axes,
+            classes=self.classes, anchors=anchors,
+        )  # fmt: skip
+
+    def stream(self, tasks: tuple[Task, ...]) -> TaskStream:
+        """The stream of these tasks."""
+        return TaskStream(tasks, self.classes, self.recurrence, self.unit, self.assumed, self.metric, self.looks_ahead)
+
+
+class _Own(Spec):
+    """What is in a folder's facts: the public ones, and who the folder is for. `Participant` says what the fields mean."""
+
+    facts: Facts
+    number: int | None
+    keys: tuple[str, ...]
+    key: str
+    events: tuple[str, ...]  # each as JSON
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,15 +149,10 @@ def write(part: Participant, folder: Path) -> None:
     if folder.exists():
         raise BadInput("--to", str(folder), "must be a new folder: parts of another run must not be mixed with these")
     folder.mkdir(parents=True, mode=0o700)
-    facts = {
-        "number": part.number,
-        "keys": part.keys,
-        "key": part.key,
-        "context": {name: getattr(part.context, name) for name in _SIZES},
-        "stream": {name: getattr(part.stream, name) for name in _OF_STREAM},
-        "tasks": [{"name": task.name, "prior": task.prior, "task_id": task.task_id} for task in part.stream.tasks],
-        "events": [to_json(event) for event in part.events],
-    }
+    events = tuple(json.dumps(to_json(event), ensure_ascii=False) for event in part.events)
+    own = _Own(
+        facts=Facts.of(part.context, part.stream), number=part.number, keys=part.keys, key=part.key, events=events
+    )
     arrays: _Arrays = {} if part.context.anchors is None else {"anchors": part.context.anchors}
     for task in part.stream.tasks:
         for split, examples in (("train", task.train), ("test", task.test)):
@@ -112,7 +162,7 @@ def write(part: Participant, folder: Path) -> None:
                 arrays[f"{task.index}/{split}/sentences"] = examples.sentences
     for name, content in (
         (SPEC, checks.to_toml(part.spec).encode()),
-        (FACTS, json.dumps(plain(facts), ensure_ascii=False).encode()),
+        (FACTS, own.model_dump_json().encode()),
         (ROWS, safetensors.save(arrays)),
     ):
         with open(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -125,26 +175,23 @@ def read(folder: Path) -> Participant:
     """
     spec = checks.parse(checks.read_toml(_content(folder, SPEC).decode("utf-8", "replace")))
     try:
-        facts = json.loads(_content(folder, FACTS))
+        own = _Own.model_validate_json(_content(folder, FACTS))
         arrays = safetensors.load((folder / ROWS).read_bytes())
-        number = TypeAdapter(int | None).validate_python(facts["number"])
-        context = PublicContext(**_tuples(facts["context"]), anchors=cast("NDArray[np.float32]", arrays.get("anchors")))
-        tasks = tuple(_task(index, _tuples(told), arrays, number) for index, told in enumerate(facts["tasks"]))
-        stream = TaskStream(tasks, **_tuples(facts["stream"]))
-        events = tuple(from_json(event) for event in facts["events"])
-        keys, key = tuple(map(str, facts["keys"])), str(facts["key"])
-    except (OSError, ValueError, KeyError, TypeError, AssertionError, SafetensorError, ValidationError) as error:
-        raise _refusal(folder) from error
+        tasks = tuple(_task(index, task, arrays, own.number) for index, task in enumerate(own.facts.tasks))
+        events = tuple(from_json(json.loads(event)) for event in own.events)
+    except (OSError, ValueError, KeyError, AssertionError, SafetensorError) as error:
+        allowed = "must be a folder that `dpcl flower split` wrote, with all its files as they were"
+        raise BadInput("folder", str(folder), allowed) from error
     refuse(spec)
-    if stream.recurrence == "once" and sum(len(task.train) > 0 for task in tasks) > 1:
+    if own.facts.recurrence == "once" and own.number is not None and sum(len(task.train) > 0 for task in tasks) > 1:
         raise BadInput("folder", str(folder), "must hold rows of one task only: the budget counts each client in one task")
-    return Participant(spec, context, stream, number, keys, key, events)
+    context = own.facts.context(cast("NDArray[np.float32] | None", arrays.get("anchors")))
+    return Participant(spec, context, own.facts.stream(tasks), own.number, own.keys, own.key, events)
 
 
 def digest(part: Participant) -> str:
     """What server and clients must agree on: a digest of the settings and of all public facts that a vector depends on."""
-    facts = asdict(replace(part.context, anchors=None)), [(task.name, task.prior, task.task_id) for task in part.stream.tasks]
-    found = sha256(json.dumps(plain([part.spec.model_dump(mode="json"), *facts]), sort_keys=True).encode())
+    found = sha256(checks.to_toml(part.spec).encode() + Facts.of(part.context, part.stream).model_dump_json().encode())
     found.update(b"" if part.context.anchors is None else part.context.anchors.tobytes())
     return found.hexdigest()
 
@@ -153,15 +200,7 @@ def _content(folder: Path, name: str) -> bytes:
     return paths.read_file(folder / name, "folder")
 
 
-def _refusal(folder: Path) -> BadInput:
-    return BadInput("folder", str(folder), "must be a folder that `dpcl flower split` wrote, with all its files unchanged")
-
-
-def _tuples(facts: Mapping[str, JsonValue]) -> dict[str, object]:  # the fields' own types have tuples where JSON has lists
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in facts.items()}
-
-
-def _task(index: int, told: Mapping[str, object], arrays: _Arrays, number: int | None) -> Task:
+def _task(index: int, told: TaskFacts, arrays: _Arrays, number: int | None) -> Task:
     splits = []
     for split in ("train", "test"):
         inputs, labels = arrays[f"{index}/{split}/inputs"], cast("NDArray[np.int64]", arrays[f"{index}/{split}/labels"])
@@ -169,5 +208,4 @@ def _task(index: int, told: Mapping[str, object], arrays: _Arrays, number: int |
         users = np.full(len(labels), -1 if number is None else number)
         sentences = cast("NDArray[np.int64] | None", arrays.get(f"{index}/{split}/sentences"))
         splits.append(Examples(inputs, labels, users if split == "train" else None, sentences=sentences))
-    prior = TypeAdapter(tuple[int, ...]).validate_python(told["prior"])
-    return Task(index, str(told["name"]), splits[0], splits[1], prior, cast("int | None", told["task_id"]))
+    return Task(index, told.name, splits[0], splits[1], told.prior, told.task_id)

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
+from typing import IO
 
 from dpcl_core import __version__
 from dpcl_core.errors import BadInput
@@ -73,7 +74,7 @@ def endpoint(address: str, field: str, tls: Tls | None) -> tuple[str, int]:
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise BadInput(field, address, "must be HOST:PORT, such as 127.0.0.1:9093")
     if tls is None and not _is_loopback(host):
-        allowed = "must be on this computer, such as 127.0.0.1:9093, unless certificates are given: vectors would be readable"
+        allowed = "must be on this computer, such as 127.0.0.1:9093, or certificates be given: vectors would be readable"
         raise BadInput(field, address, allowed)
     return host, int(port)
 
@@ -141,9 +142,9 @@ def join(folder: Path, server: str, tls: Tls | None, patience_seconds: float) ->
 
 
 @contextmanager
-def _running(command: Sequence[str], home: Path, log: object) -> Iterator[subprocess.Popen[bytes]]:
+def _running(command: Sequence[str], home: Path, log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
     """A process of Flower, and its end: asked to, then forced."""
-    process = subprocess.Popen(_installed(command), env=_environment(home), stdout=log, stderr=subprocess.STDOUT)  # type: ignore[call-overload]
+    process = subprocess.Popen(_installed(command), env=_environment(home), stdout=log, stderr=subprocess.STDOUT)
     try:
         yield process
     finally:
@@ -157,8 +158,9 @@ def _running(command: Sequence[str], home: Path, log: object) -> Iterator[subpro
 
 def _followed(command: Sequence[str], home: Path, log: Callable[[str], None]) -> None:
     """Runs a command to its end and passes on the lines that are for the reader."""
+    pipe = subprocess.PIPE
     with subprocess.Popen(
-        _installed(command), env=_environment(home), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        _installed(command), env=_environment(home), stdout=pipe, stderr=subprocess.STDOUT, text=True, errors="replace"
     ) as process:
         assert process.stdout is not None
         try:

@@ -30,12 +30,8 @@ class FlowerTransport:
 
     def ask(self, nodes: Sequence[int], record: Record) -> Iterable[tuple[int, Mapping[str, object]]]:
         until = time.monotonic() + self._patience_seconds
-        sent = [
-            Message(
-                RecordDict({"asked": ConfigRecord(record)}), dst_node_id=node, message_type="query", ttl=self._patience_seconds
-            )
-            for node in nodes
-        ]
+        content, seconds = RecordDict({"asked": ConfigRecord(record)}), self._patience_seconds
+        sent = [Message(content, dst_node_id=node, message_type="query", ttl=seconds) for node in nodes]
         waiting = {name for name in self._grid.push_messages(sent) if name}
         while waiting and time.monotonic() < until:
             for message in self._grid.pull_messages(waiting):

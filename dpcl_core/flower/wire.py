@@ -1,6 +1,6 @@
 """What travels between server and clients: flat records of numbers, texts and bytes, and what the server makes of them.
 
-Whatever a client sends, reading it raises nothing and gives one vector of the length that was asked for, or a reason why not.
+Whatever a client sends, reading it gives one vector of the length that was asked for, or `Unusable` with the reason.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Unusable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """A client that has shown its key: its number, the digest of its public facts, and how many questions it has answered."""
+    """A client that has shown its key: its number, the digest of its public facts, and how many questions it answered."""
 
     client: int
     facts: str
@@ -67,7 +67,8 @@ def question_of(record: Mapping[str, object]) -> Question:
         if not np.isfinite(values).all():
             raise Unusable
     except (KeyError, ValueError, TypeError) as error:
-        raise BadInput("question", "from the server", "must be one of this version's; is the server another version?") from error
+        allowed = "must be one of this version's; is the server another version?"
+        raise BadInput("question", "from the server", allowed) from error
     return Question(state=values, **numbers)
 
 
