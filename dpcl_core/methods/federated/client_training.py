@@ -8,6 +8,7 @@ import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated.cards.federated_params import ClippedParams, RehearsalParams, RoundParams
 from dpcl_core.methods.federated.head import Head, stop_if_diverged
@@ -83,7 +84,15 @@ class RoundHead:
         return self._head.logits(self._weights, z)
 
     def answers(self, rows: TaskRows, question: Question, chosen: Chosen) -> NDArray[np.floating]:
-        """The chosen clients' updates [n, P] of the question's head, from their own rows. Private."""
+        """The chosen clients' updates [n, P] of the question's head, from their own rows. Private.
+
+        Raises BadInput for a round beyond those that the budget was divided among, and for another head.
+        """
+        if question.round not in range(self._params.rounds):
+            allowed = f"must be one of {self._params.rounds}, from 0: the budget was divided among them"
+            raise BadInput("question.round", question.round, allowed)
+        if question.state.shape != self._weights.shape:
+            raise BadInput("question.state", question.state.shape, f"must be the {len(self._weights)} weights of a head")
         clients = Clients.of(rows.z, rows.targets, rows.users, self._n_users)
         return self._updates(clients, question, chosen)
 

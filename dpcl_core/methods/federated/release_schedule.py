@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated import client_release
 from dpcl_core.methods.federated.budget import Horizon
@@ -123,7 +124,15 @@ class ReleaseSchedule:
     def answers(
         self, rows: TaskRows, question: Question, lists: Callable[[], Lists] | None = None
     ) -> NDArray[np.float64]:
-        """Every client's vector [n, D] for the task's sum. Private. `lists`: as in `of_task`; None: fitted here."""
+        """Every client's vector [n, D] for the task's sum. Private. `lists`: as in `of_task`; None: fitted here.
+
+        Raises BadInput for a second round, which no budget is for, and for groups that are not the task's.
+        """
+        if question.round != 0:
+            raise BadInput("question.round", question.round, "must be 0: a task has one release")
+        expected = (len(rows.space), self.n_groups, rows.z.shape[1]) if self.n_groups > 1 else (0,)
+        if question.state.shape != expected:
+            raise BadInput("question.state", question.state.shape, f"must be the means of the task's groups, {expected}")
         fitted = (lists or partial(self.lists, rows, question.task))() if self.n_groups > 1 else None
         return self.layout(rows).vectors(self.slotted(rows, fitted, question.state, question.task))
 
