@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,7 +50,7 @@ def server(options: argparse.Namespace) -> int:
     from dpcl_core import export
     from dpcl_core.flower import outcome, participant, processes
 
-    _check_flower()
+    _prepare()
     folder = Path(options.folder)
     part = participant.read(folder)
     if part.number is not None:
@@ -73,7 +75,7 @@ def client(options: argparse.Namespace) -> int:
     """Answers a server until it ends the run."""
     from dpcl_core.flower import participant, processes
 
-    _check_flower()
+    _prepare()
     folder = Path(options.folder)
     part = participant.read(folder)
     if part.number is None:
@@ -87,6 +89,7 @@ def client(options: argparse.Namespace) -> int:
     return 0
 
 
-def _check_flower() -> None:
+def _prepare() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # a stop from outside ends Flower's processes, too
     if missing := packages.lacking(["flwr"]):
         raise BadInput("command", "flower", f"{missing}, in an environment of its own (docs/guides/real_clients.md)")

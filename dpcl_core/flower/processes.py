@@ -13,11 +13,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import IO
+
+import psutil
 
 from dpcl_core import __version__
 from dpcl_core.errors import BadInput
@@ -25,7 +27,7 @@ from dpcl_core.flower.client import OVER
 from dpcl_core.flower.outcome import EVENTS, OUTCOME, SAID
 
 LOG = "flower.log"
-_START_SECONDS, _END_SECONDS, _LOOK_SECONDS = 60.0, 10.0, 0.2
+_START_SECONDS, _END_SECONDS, _GRACE_SECONDS, _LOOK_SECONDS = 60.0, 10.0, 2.0, 0.2
 _QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -143,17 +145,23 @@ def join(folder: Path, server: str, tls: Tls | None, patience_seconds: float) ->
 
 @contextmanager
 def _running(command: Sequence[str], home: Path, log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """A process of Flower, and its end: asked to, then forced."""
+    """A process of Flower, and its end with all that it has started: asked to, then forced."""
     process = subprocess.Popen(_installed(command), env=_environment(home), stdout=log, stderr=subprocess.STDOUT)
     try:
         yield process
     finally:
+        family = []
+        with suppress(psutil.NoSuchProcess):
+            family = psutil.Process(process.pid).children(recursive=True)
         process.terminate()
         try:
             process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        for left in psutil.wait_procs(family, _GRACE_SECONDS)[1]:
+            with suppress(psutil.NoSuchProcess):
+                left.kill()
 
 
 def _followed(command: Sequence[str], home: Path, log: Callable[[str], None]) -> None:

@@ -20,7 +20,7 @@ _LOOK_SECONDS = 0.3  # between two looks for answers
 
 
 class FlowerTransport:
-    """Flower's nodes; an answer that takes longer than `patience_seconds` is not waited for."""
+    """Flower's nodes. Who has left, or takes longer than `patience_seconds` for an answer, is not waited for."""
 
     def __init__(self, grid: Grid, patience_seconds: float) -> None:
         self._grid, self._patience_seconds = grid, patience_seconds
@@ -32,13 +32,14 @@ class FlowerTransport:
         until = time.monotonic() + self._patience_seconds
         content, seconds = RecordDict({"asked": ConfigRecord(record)}), self._patience_seconds
         sent = [Message(content, dst_node_id=node, message_type="query", ttl=seconds) for node in nodes]
-        waiting = {name for name in self._grid.push_messages(sent) if name}
+        waiting = {name: node for name, node in zip(self._grid.push_messages(sent), nodes, strict=True) if name}
         while waiting and time.monotonic() < until:
-            for message in self._grid.pull_messages(waiting):
-                waiting.discard(message.metadata.reply_to_message_id)
+            here = set(self.nodes())  # before the look: an answer may have come before its node left
+            for message in self._grid.pull_messages(list(waiting)):
+                waiting.pop(message.metadata.reply_to_message_id, None)
                 if message.has_content() and "answer" in message.content.config_records:
                     yield message.metadata.src_node_id, dict(message.content.config_records["answer"])
-            # Who has gone answers no more; Flower notices it by heartbeats.
+            waiting = {name: node for name, node in waiting.items() if node in here}
             time.sleep(_LOOK_SECONDS if waiting else 0)
 
     def pause(self) -> None:

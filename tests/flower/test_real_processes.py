@@ -30,7 +30,7 @@ from tests.support.waiting import PATIENCE_SECONDS
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "guides" / "real_clients.md"
 START, END = "<!-- figures: written by make flower -->", "<!-- end of figures -->"
-N, ANSWER_SECONDS = 5, 90.0
+N = 5
 SMALL: Mapping[str, Sequence[str]] = {
     "label-means": (),
     "cslr-server-head": ("params.modes_per_task=2", "params.steps=100", "params.anchors=50"),
@@ -102,7 +102,7 @@ def processes(folders: Sequence[Path], lies: Mapping[int, str] | None = None) ->
         address = f"127.0.0.1:{found.getsockname()[1]}"
     began = time.monotonic()
     program = [sys.executable, "-m", "dpcl_core", "flower"]
-    patience = ["--patience", str(ANSWER_SECONDS)]
+    patience = ["--patience", str(PATIENCE_SECONDS)]  # Flower notices who has left
     server = subprocess.Popen(
         [*program, "server", str(folders[0]), "--address", address, "--wait", str(PATIENCE_SECONDS), *patience],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=ROOT,
