@@ -90,6 +90,6 @@ def client(options: argparse.Namespace) -> int:
 
 
 def _prepare() -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # a stop from outside ends Flower's processes, too
     if missing := packages.lacking(["flwr"]):
         raise BadInput("command", "flower", f"{missing}, in an environment of its own (docs/guides/real_clients.md)")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # a stop from outside ends Flower's processes, too
