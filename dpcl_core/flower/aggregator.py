@@ -164,9 +164,3 @@ def events(part: Participant, transport: Transport, wait_seconds: float, log: Ca
             kept = tuple(sentence for sentence in event.guarantee.assumptions if sentence not in card.assumes)
             event = replace(event, guarantee=replace(event.guarantee, assumptions=(*ASSUMED, *kept)))
         yield event
-
-
-def dismiss(transport: Transport) -> None:
-    """Tells all nodes that the run is over."""
-    for _ in transport.ask(list(transport.nodes()), wire.goodbye()):
-        pass

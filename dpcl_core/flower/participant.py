@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +17,15 @@ from safetensors import SafetensorError
 from safetensors import numpy as safetensors
 
 from dpcl_core import checks, paths
-from dpcl_core.engine import Opened
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Event, Progress, from_json, to_json
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.scenarios.stream import Examples, Task, TaskStream
 from dpcl_core.spec import Recurrence, RunSpec, Spec, Unit
+
+if TYPE_CHECKING:
+    from dpcl_core.engine import Opened  # a client, which starts anew for each question, need not load it
 
 FACTS, ROWS, SPEC, SPENT = "facts.json", "rows.safetensors", "spec.toml", "answered"
 _Arrays = dict[str, NDArray[np.generic]]

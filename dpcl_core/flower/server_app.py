@@ -12,11 +12,12 @@ from flwr.serverapp import Grid, ServerApp
 
 from dpcl_core.errors import BadInput, Diverged
 from dpcl_core.events import to_json
-from dpcl_core.flower import aggregator, participant
+from dpcl_core.flower import aggregator, participant, wire
 from dpcl_core.flower.outcome import EVENTS, OUTCOME, SAID
 from dpcl_core.flower.wire import Record
 
 _LOOK_SECONDS = 0.3  # between two looks for answers
+_LEAVE_SECONDS = 60.0
 
 
 class FlowerTransport:
@@ -29,10 +30,7 @@ class FlowerTransport:
         return list(self._grid.get_node_ids())
 
     def ask(self, nodes: Sequence[int], record: Record) -> Iterable[tuple[int, Mapping[str, object]]]:
-        until = time.monotonic() + self._patience_seconds
-        content, seconds = RecordDict({"asked": ConfigRecord(record)}), self._patience_seconds
-        sent = [Message(content, dst_node_id=node, message_type="query", ttl=seconds) for node in nodes]
-        waiting = {name: node for name, node in zip(self._grid.push_messages(sent), nodes, strict=True) if name}
+        until, waiting = time.monotonic() + self._patience_seconds, self._sent(nodes, record)
         while waiting and time.monotonic() < until:
             here = set(self.nodes())  # before the look: an answer may have come before its node left
             for message in self._grid.pull_messages(list(waiting)):
@@ -41,6 +39,20 @@ class FlowerTransport:
                     yield message.metadata.src_node_id, dict(message.content.config_records["answer"])
             waiting = {name: node for name, node in waiting.items() if node in here}
             time.sleep(_LOOK_SECONDS if waiting else 0)
+
+    def dismiss(self) -> None:
+        """Says to all that the run is over, and waits a moment for them to leave; their answers would only be cut off."""
+        until = time.monotonic() + _LEAVE_SECONDS
+        self._sent(self.nodes(), wire.goodbye())
+        while self.nodes() and time.monotonic() < until:
+            self.pause()
+
+    def _sent(self, nodes: Sequence[int], record: Record) -> dict[str, int]:
+        """The messages that Flower has taken, with their nodes."""
+        content, seconds = RecordDict({"asked": ConfigRecord(record)}), self._patience_seconds
+        sent = [Message(content, dst_node_id=node, message_type="query", ttl=seconds) for node in nodes]
+        # None for a message that was not taken, and nothing at all where all together were too large.
+        return {name: node for name, node in zip(self._grid.push_messages(sent), nodes, strict=False) if name}
 
     def pause(self) -> None:
         time.sleep(_LOOK_SECONDS)
@@ -61,7 +73,7 @@ def main(grid: Grid, context: Context) -> None:
     except (BadInput, Diverged, aggregator.NobodyThere) as error:
         status, sentence = "failed", " ".join(str(error).split())
     (folder / OUTCOME).write_text(json.dumps({"status": status, "error": sentence}), encoding="utf-8")
-    aggregator.dismiss(transport)
+    transport.dismiss()
 
 
 def _say(line: str) -> None:
