@@ -52,11 +52,11 @@ def answered(key, question, vector):
     if os.environ["LIE"] == "die":
         if question.task == 1:
             import psutil
-            for process in psutil.Process().parents():
-                is_last = "dpcl_core" in process.cmdline()
+            above = psutil.Process().parents()
+            names = ["dpcl_core" in process.cmdline() for process in above]
+            for process in above[: names.index(True) + 1]:  # up to the command of this client, and no further
                 process.kill()
-                if is_last:
-                    os.kill(os.getpid(), 9)
+            os.kill(os.getpid(), 9)
         return record
     return {**record, "vector": eval(os.environ["LIE"])}
 wire.answered = answered
