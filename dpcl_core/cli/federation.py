@@ -58,7 +58,7 @@ def server(options: argparse.Namespace) -> int:
     given = (options.authority, options.certificate, options.key)
     if any(given) and not all(given):
         raise BadInput("--certificate", options.certificate or "", "goes with --key and --authority: give all three or none")
-    tls = None if options.authority is None else processes.Tls(*map(Path, given))
+    tls = None if options.authority is None else processes.Tls(*(Path(path).resolve() for path in given))
     processes.serve(folder, options.address, tls, options.wait, options.patience, say)
     reason, events = outcome.failure(folder), outcome.events(folder)
     if options.json:
@@ -80,7 +80,7 @@ def client(options: argparse.Namespace) -> int:
     part = participant.read(folder)
     if part.number is None:
         raise BadInput("folder", options.folder, "is the server's: give a client's")
-    tls: Tls | None = None if options.authority is None else processes.Tls(Path(options.authority))
+    tls: Tls | None = None if options.authority is None else processes.Tls(Path(options.authority).resolve())
     processes.join(folder, options.server, tls, options.patience)
     if options.json:
         print_json({"client": part.number, "status": "finished"})

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dpcl_core.events import Event, from_json
 
-EVENTS, OUTCOME = "events.jsonl", "outcome.json"
+EVENTS, OUTCOME, LOG = "events.jsonl", "outcome.json", "flower.log"
 SAID = "dpcl: "  # begins the lines that are for whoever runs the server
 
 
@@ -21,5 +21,5 @@ def events(folder: Path) -> tuple[Event, ...]:
 def failure(folder: Path) -> str | None:
     """Why the run ended without a result, in one sentence; None where it finished."""
     if not (folder / OUTCOME).exists():
-        return "the server's process ended before the run did"
+        return f"the server's process ended before the run did: see {folder / LOG}"
     return str(json.loads((folder / OUTCOME).read_text(encoding="utf-8"))["error"]) or None

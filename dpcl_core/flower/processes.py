@@ -24,9 +24,8 @@ import psutil
 from dpcl_core import __version__
 from dpcl_core.errors import BadInput
 from dpcl_core.flower.client import OVER
-from dpcl_core.flower.outcome import EVENTS, OUTCOME, SAID
+from dpcl_core.flower.outcome import EVENTS, LOG, OUTCOME, SAID
 
-LOG = "flower.log"
 _START_SECONDS, _END_SECONDS, _GRACE_SECONDS, _LOOK_SECONDS = 60.0, 10.0, 2.0, 0.2
 _QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -115,7 +114,7 @@ def serve(
             settings = {"folder": str(folder.resolve()), "wait": float(wait_seconds), "patience": float(patience_seconds)}
             config = " ".join(f"{name}={json.dumps(value)}" for name, value in settings.items())
             run = ["flwr", "run", str(app), "here", "--stream", "--run-config", config]
-            _followed(run, home, log)
+            _followed(run, home, written, log)
 
 
 def join(folder: Path, server: str, tls: Tls | None, patience_seconds: float) -> None:
@@ -164,8 +163,8 @@ def _running(command: Sequence[str], home: Path, log: IO[bytes]) -> Iterator[sub
                 left.kill()
 
 
-def _followed(command: Sequence[str], home: Path, log: Callable[[str], None]) -> None:
-    """Runs a command to its end and passes on the lines that are for the reader."""
+def _followed(command: Sequence[str], home: Path, written: IO[bytes], log: Callable[[str], None]) -> None:
+    """Runs a command to its end; passes on the lines that are for the reader, and keeps the others."""
     pipe = subprocess.PIPE
     with subprocess.Popen(
         _installed(command), env=_environment(home), stdout=pipe, stderr=subprocess.STDOUT, text=True, errors="replace"
@@ -176,6 +175,9 @@ def _followed(command: Sequence[str], home: Path, log: Callable[[str], None]) ->
                 _, mark, said = line.partition(SAID)
                 if mark:
                     log(said.rstrip())
+                else:
+                    written.write(line.encode())
+                    written.flush()
         except BaseException:
             process.terminate()
             raise
