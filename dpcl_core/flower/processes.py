@@ -26,7 +26,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.flower.client import OVER
 from dpcl_core.flower.outcome import EVENTS, LOG, OUTCOME, SAID
 
-_START_SECONDS, _END_SECONDS, _GRACE_SECONDS, _LOOK_SECONDS = 60.0, 10.0, 2.0, 0.2
+_START_SECONDS, _END_SECONDS, _GRACE_SECONDS, _LOOK_SECONDS, _CHECK_SECONDS = 60.0, 10.0, 2.0, 0.2, 2.0
 _QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -118,8 +118,8 @@ def serve(
 
 
 def join(folder: Path, server: str, tls: Tls | None, patience_seconds: float) -> None:
-    """Answers the server of a run until that has ended it. Raises BadInput where the server cannot be reached."""
-    endpoint(server, "--server", tls)
+    """Answers the server of a run until that has ended it. Raises BadInput where the server is away for too long."""
+    host, port = endpoint(server, "--server", tls)
     (folder / OVER).unlink(missing_ok=True)
     secured = ["--insecure"] if tls is None else ["--root-certificates", str(tls.authority)]
     with (
@@ -128,18 +128,21 @@ def join(folder: Path, server: str, tls: Tls | None, patience_seconds: float) ->
         _running(
             [
                 "flower-supernode", "--superlink", server, *secured, "--host", "127.0.0.1", "--port", str(_free_port()),
-                "--max-wait-time", str(patience_seconds), "--node-config", f"folder={json.dumps(str(folder.resolve()))}",
+                "--node-config", f"folder={json.dumps(str(folder.resolve()))}",
             ],
             Path(made),
             written,
         ) as process,
     ):  # fmt: skip
+        seen = looked = time.monotonic()
         while not (folder / OVER).exists():
-            if process.poll() is not None:
-                reason = f"must be the address of a running server; its connection ended, see {folder / LOG}"
-                raise BadInput("--server", server, reason)
+            if time.monotonic() > looked + _CHECK_SECONDS:  # Flower's own process would try for ever, and say nothing
+                looked = time.monotonic()
+                seen = looked if _is_there(host, port) else seen
+            if process.poll() is not None or time.monotonic() > seen + patience_seconds:
+                reason = f"must be the address of a running server; there was none for {patience_seconds:g} seconds"
+                raise BadInput("--server", server, f"{reason}, see {folder / LOG}")
             time.sleep(_LOOK_SECONDS)
-        time.sleep(_LOOK_SECONDS)
 
 
 @contextmanager
@@ -199,13 +202,18 @@ def _free_port() -> int:
         return int(found.getsockname()[1])
 
 
+def _is_there(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host.strip("[]"), port), 1).close()
+    except OSError:
+        return False
+    return True
+
+
 def _wait_for(host: str, port: int, process: subprocess.Popen[bytes], folder: Path) -> None:
     until = time.monotonic() + _START_SECONDS
     while time.monotonic() < until and process.poll() is None:
-        try:
-            socket.create_connection((host, port), 1).close()
-        except OSError:
-            time.sleep(_LOOK_SECONDS)
-        else:
+        if _is_there(host, port):
             return
+        time.sleep(_LOOK_SECONDS)
     raise BadInput("--address", f"{host}:{port}", f"must be free for the server, which did not start; see {folder / LOG}")
