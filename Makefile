@@ -8,7 +8,7 @@ TORCH_INDEX := https://download.pytorch.org/whl/cpu
 CPU_TORCH = [ "$$(uname)" != Linux ] || nvidia-smi >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet --no-deps \
 	--timeout 5 --retries 0 --index-url $(TORCH_INDEX) $$(grep '^torch==' requirements.txt) >/dev/null 2>&1 || true
 
-.PHONY: install install-dev app test test-elsewhere lint reproduce kills fuzz bench locks docs site clean
+.PHONY: install install-dev app test test-elsewhere lint reproduce kills fuzz flower bench locks docs site clean
 
 install: $(VENV)/.installed $(VENV)/.networks
 
@@ -57,6 +57,15 @@ kills: install-dev
 # Settings, links, files and messages as strangers send them: for a night. Writes docs/fuzzing.md.
 fuzz: install-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.test_fuzzing
+
+# A server and five clients as processes of Flower, in an environment of its own; ten minutes. Writes docs/guides/real_clients.md.
+flower: .venv-flower/.installed
+	OMP_NUM_THREADS=1 .venv-flower/bin/python -m tests.flower.test_real_processes
+
+.venv-flower/.installed: pyproject.toml
+	test -x .venv-flower/bin/python || $(PYTHON) -m venv .venv-flower
+	.venv-flower/bin/python -m pip install --quiet -e '.[flower]' pytest
+	touch $@
 
 bench: install-dev
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-only

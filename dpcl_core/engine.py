@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import cast
 
@@ -41,6 +41,29 @@ _ENTITIES = (
 _PARTS = 20  # progress events while features are computed
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Opened:
+    """What a run's learners are given: its streams by seed and the public facts about them, before anything is learned.
+
+    `spec`: the run's settings, with the budget of one row where a person has several; `known`: between which scores it is
+    read; `table`: all examples.
+    """
+
+    spec: RunSpec
+    table: Table
+    streams: Mapping[int, TaskStream]
+    context: PublicContext
+    known: References
+
+    def of_cells(self, cells: Sequence[Cell]) -> tuple[Mapping[int, TaskStream], PublicContext]:
+        """The streams and public facts of these cells of one learner, along as many public axes as their budget affords."""
+        if not self.context.n_axes or self.spec.params.inputs != "features":
+            return self.streams, self.context
+        n_axes = self.context.n_axes[cells[0].epsilon]
+        narrow, seeds = self.table.along_first(n_axes), dict.fromkeys(cell.seed for cell in cells)
+        return {seed: open_stream(self.spec, narrow, seed) for seed in seeds}, replace(self.context, n_inputs=n_axes)
+
+
 def run(spec: RunSpec, *, device: str = "cpu", keep: Keep | None = None) -> Generator[Event]:
     """Carries out one run and yields its events. Everything it does is in this loop.
 
@@ -49,6 +72,18 @@ def run(spec: RunSpec, *, device: str = "cpu", keep: Keep | None = None) -> Gene
 
     Raises BadInput for anything the user can correct, where possible before any private example is touched.
     """
+    asked, of = spec, (yield from opened(spec, device=device))
+    spec = of.spec
+    counts = of.context.n_axes if spec.params.inputs == "features" else {}
+    for place, cells in enumerate(_groups(spec, counts)):
+        streams, context = of.of_cells(cells)
+        learned = Group(asked, spec, cells, streams, context, place, keep).events()
+        events = learned if place else _with_untrained(learned, of.known, spec, streams, context)
+        yield from _as_asked(events, asked, spec)
+
+
+def opened(spec: RunSpec, *, device: str = "cpu") -> Generator[Event, None, Opened]:
+    """Loads the data of a run, computes features and opens its streams; yields the events until then. Raises as `run`."""
     checks.check(spec)
     yield Progress("data", 0, 1, None, f"loading {spec.data.dataset}")
     dataset = _occurring(spec, load.load(spec.data, undeclared=spec.labels == "dp-learned"))
@@ -85,7 +120,7 @@ def run(spec: RunSpec, *, device: str = "cpu", keep: Keep | None = None) -> Gene
         counted=not datasets.card(spec.data.dataset).is_own,
     )
     # A person has several rows: learners get the budget of one row, and all that leaves here has the person's.
-    asked, spec = spec, spec.model_copy(update={"privacy": group.for_a_row(spec.privacy, rows_per_unit(spec))})
+    spec = spec.model_copy(update={"privacy": group.for_a_row(spec.privacy, rows_per_unit(spec))})
     tasks = [task for stream in streams.values() for task in stream.tasks]
     sizes = [int(context.task_size)] * len(tasks)  # nothing is counted in the user's own data
     if context.counted:
@@ -96,16 +131,7 @@ def run(spec: RunSpec, *, device: str = "cpu", keep: Keep | None = None) -> Gene
         yield Note("warning", warning)
     context = replace(context, anchors=(yield from _anchors(spec, dataset, device)))
     context = replace(context, n_axes=axes.numbers(spec, context))
-    counts = context.n_axes if spec.params.inputs == "features" else {}
-    for place, cells in enumerate(_groups(spec, counts)):
-        if counts:
-            n_axes = counts[cells[0].epsilon]
-            narrow = table.along_first(n_axes)
-            streams = {seed: open_stream(spec, narrow, seed) for seed in dict.fromkeys(cell.seed for cell in cells)}
-            context = replace(context, n_inputs=n_axes)
-        learned = Group(asked, spec, cells, streams, context, place, keep).events()
-        events = learned if place else _with_untrained(learned, known, spec, streams, context)
-        yield from _as_asked(events, asked, spec)
+    return Opened(spec, table, streams, context, known)
 
 
 def _as_asked(events: Iterator[Event], asked: RunSpec, spec: RunSpec) -> Iterator[Event]:

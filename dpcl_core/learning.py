@@ -25,6 +25,7 @@ from dpcl_core.events import AuditNote, CellFinished, Event, Fact, JsonValue, Ta
 from dpcl_core.explorers.catalog import Observer
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common import classifier, state
+from dpcl_core.methods.common.card import MakeLearner
 from dpcl_core.methods.common.evaluation import evaluated, untrained
 from dpcl_core.methods.common.learner import Learner, Prefetching, PublicContext, Surveying
 from dpcl_core.privacy import ledger_state
@@ -53,7 +54,8 @@ class _Standing:
 class Group:
     """The cells of one learner.
 
-    `asked`: the run as it was asked for; `place`: of the group among the run's; `keep`: for its checkpoints, if any.
+    `asked`: the run as it was asked for; `place`: of the group among the run's; `keep`: for its checkpoints, if any; `make`:
+    makes the learner, where that is not as usual.
     """
 
     asked: RunSpec
@@ -63,6 +65,7 @@ class Group:
     context: PublicContext
     place: int = 0
     keep: Keep | None = None
+    make: MakeLearner | None = None
 
     def __post_init__(self) -> None:
         self._started = time.perf_counter()
@@ -84,7 +87,7 @@ class Group:
             return
         cells, rounds = self.cells, self._rounds
         standing = _Standing(self._ledgers(), {cell: [] for cell in cells})
-        learner = methods.maker(self.spec.method)(self.spec, cells, self.context)
+        learner = (self.make or methods.maker(self.spec.method))(self.spec, cells, self.context)
         observer = Observer(self.spec, cells, self.context)
         baselines = self._baselines(learner)
         if kept:

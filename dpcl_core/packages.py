@@ -16,6 +16,7 @@ EXTRAS = {
     "sentence_transformers": "text",
     "optuna": "tune",
     "psycopg": "postgres",
+    "flwr": "flower",
 }
 
 

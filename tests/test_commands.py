@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpcl_core import checks, cli, paths, presets
-from dpcl_core.cli import parser, reading, settings, training, working
+from dpcl_core.cli import federation, parser, reading, settings, training, working
 from dpcl_core.errors import DataMissing
 from dpcl_core.papers import catalog as papers
 from dpcl_core.papers import report
@@ -106,7 +106,8 @@ def test_a_documents_command_runs(
     if "own:" in command:
         monkeypatch.setenv("DPCL_DATA", str(folder))
     monkeypatch.chdir(folder)
-    stands_for = {"RUN_ID": run_id, "FILE": "FILE.csv"}
+    example = "examples/real_clients.toml"
+    stands_for = {"RUN_ID": run_id, "FILE": "FILE.csv", example: str(ROOT / example)}
     words = [stands_for.get(word, word) for word in shlex.split(command.removeprefix(PROGRAM))]
     options = parser.build().parse_args(words)
     if options.command is training.reproduce:
@@ -122,6 +123,8 @@ def test_a_documents_command_runs(
         check(training.own_spec(options))
     elif options.command in (training.run, training.audit):
         check(settings.spec_of(options))
+    elif options.command in (federation.server, federation.client):  # each waits for the others
+        assert Path(options.folder).parent.name == "parts"
     elif options.command is working.work:
         assert cli.main([*words, "--once"]) == 0  # else it ends only when it is stopped
     else:

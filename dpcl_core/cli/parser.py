@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from dpcl_core import __version__
-from dpcl_core.cli import networks, reading, training, working
+from dpcl_core.cli import federation, networks, reading, training, working
 from dpcl_core.errors import BadInput
 
 Command = Callable[[argparse.Namespace], int]
@@ -156,6 +156,25 @@ def build() -> Parser:
     owned.add_argument("data", metavar="NAME_OR_PATH", help="its name, file or folder")
     add_columns(owned)
     owned.add_argument("--write-schema", action="store_true", help="write the public part as schema.toml beside the data")
+    real = commands.add_parser("flower", help="clients as processes of their own").add_subparsers(
+        required=True, metavar="COMMAND"
+    )
+    text = "write what the server and each client of a run hold, as folders"
+    halved = add("split", federation.split, text, make=real.add_parser)
+    add_settings(halved, "settings as TOML, with one epsilon and one seed")
+    halved.add_argument("--to", required=True, metavar="DIR", help="folder to write them into")
+    led = add("server", federation.server, "carry out a run with the clients that join, until it ends", make=real.add_parser)
+    led.add_argument("folder", metavar="SERVER", help="the server's folder")
+    led.add_argument("--address", default="127.0.0.1:9093", help="where to listen (default 127.0.0.1:9093)")
+    led.add_argument("--wait", type=float, default=120.0, metavar="SECONDS", help="for all clients to join (default 120)")
+    joined = add("client", federation.client, "answer a server until it ends the run", make=real.add_parser)
+    joined.add_argument("folder", metavar="CLIENT", help="the client's folder")
+    joined.add_argument("--server", default="127.0.0.1:9093", help="the server's address (default 127.0.0.1:9093)")
+    for sub, waits in ((led, "for an answer, after which it counts as zeros"), (joined, "for a server that is away")):
+        sub.add_argument("--patience", type=float, default=60.0, metavar="SECONDS", help=f"{waits} (default 60)")
+        sub.add_argument("--authority", metavar="PEM", help="certificate of the authority that signed the server's")
+    led.add_argument("--certificate", metavar="PEM", help="the server's certificate; needed beyond this computer")
+    led.add_argument("--key", metavar="PEM", help="the key of that certificate")
     account = add(
         "account", reading.account, "noise from a budget, or a budget from noise; give two of epsilon, sigma, delta"
     )

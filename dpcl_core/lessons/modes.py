@@ -140,8 +140,8 @@ def client_side(of: World, matcher: str, n_anchors: int, epsilon: float, n_round
     for number in range(n_rounds):
         noise = SeededNoise(cell, f"anchors round {number}")
         (replay,) = released(
-            by_matching(of.lists, ids, N_MODES), layout, np.eye(N_MODES, n_classes), [multiplier], [noise], [ledger],
-            task=0, n_clients=of.n_clients,
+            layout.vectors(by_matching(of.lists, ids, N_MODES)), layout, np.eye(N_MODES, n_classes), [multiplier], [noise],
+            [ledger], task=0, n_clients=of.n_clients,
         )  # fmt: skip
         prototypes = replay.means
         ids, wanted = _assigned(of, chosen, compared, prototypes, draw)

@@ -53,6 +53,7 @@ class MethodCard:
     `noises_embeddings`: whether, under these settings, it adds noise to token embeddings.
     `needs_anchors`: uses features of public sentences, which the engine passes in `PublicContext.anchors`.
     `needs_values`: trains a network on the examples' own values, so features of another network do not work.
+    `asks_clients`: whether its clients can be processes of their own: `make_learner` then takes `collect`, which asks them.
     `ceiling`: the method that trains the same kind of model on all tasks at once; "" if none does. `at_once`: settings under
     which this method does so in a single training, for a ceiling.
     `packages`: Python packages beyond the base that its module imports.
@@ -95,6 +96,7 @@ class MethodCard:
     noises_embeddings: Callable[[Params], bool] = lambda params: False
     needs_anchors: bool = False
     needs_values: bool = False
+    asks_clients: bool = False
     ceiling: str = ""
     at_once: Mapping[str, object] = field(default_factory=dict)
 

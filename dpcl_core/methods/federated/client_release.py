@@ -82,6 +82,11 @@ class EvenSlots:
         """Largest norm of a client's vector: how far the sum moves when a client's contribution becomes zero."""
         return float(self.view.radius * np.sqrt(self.n_slots))
 
+    @property
+    def width(self) -> int:
+        """Numbers in a client's vector."""
+        return self.n_slots * int(self.view.axes.shape[1])
+
     def vectors(self, slotted: Slotted) -> NDArray[np.float64]:
         """Client vectors [n, D], each of norm at most `sensitivity`."""
         residuals = np.where(slotted.weights[:, :, None] > 0, self.view.residuals(slotted.means), 0.0)
@@ -116,6 +121,10 @@ class WeightedSlots:
     def sensitivity(self) -> float:
         return float(np.hypot(1.0, self.share_scale))
 
+    @property
+    def width(self) -> int:
+        return self.n_slots * (1 + int(self.view.axes.shape[1]))
+
     def vectors(self, slotted: Slotted) -> NDArray[np.float64]:
         shares = slotted.weights[:, :, None]
         residuals = clipped_rows(self.view.residuals(slotted.means), self.view.radius) / self.view.radius
@@ -137,7 +146,7 @@ Layout = EvenSlots | WeightedSlots  # encodes a client's slots as a vector of bo
 
 
 def released(
-    slotted: Slotted,
+    vectors: NDArray[np.floating],
     layout: Layout,
     targets: NDArray[np.float64],
     multipliers: Sequence[float],
@@ -148,18 +157,19 @@ def released(
     n_clients: int,
     sample_rate: float = 1.0,
 ) -> list[Replay]:
-    """One release of the clients' slots, as a mixture for each budget: joint vector, one Gaussian, division by constants.
+    """One release of the clients' vectors [n, D], a mixture for each budget: one Gaussian on the sum, division by constants.
 
+    A client's vector is the layout's; whatever else arrives in its place is clipped to the same length by the mechanism.
     `multipliers`: noise over sensitivity, one per budget (0: none; the ledger records it). Targets [K, C] are public: slots
-    are labels or parts of one. `n_clients`: the public number of clients. With `sample_rate` < 1 `slotted` holds a Poisson
-    sample of clients, and sums are divided by the rate times `n_clients`, not by the sample's size. Components get the
-    public covariance.
+    are labels or parts of one. `n_clients`: the public number of clients. With `sample_rate` < 1 `vectors` holds those of a
+    Poisson sample of clients, and sums are divided by the rate times `n_clients`, not by the sample's size. Components get
+    the public covariance.
 
-    Sensitivity: the layout's, provided a client's slots depend only on its own data, public facts and earlier releases.
+    Sensitivity: the layout's, provided a client's vector depends only on its own data, public facts and earlier releases.
     Raises BadInput for fewer than two clients.
     """
     stds = [multiplier * layout.sensitivity for multiplier in multipliers]
-    part = ClientVectors(REPLAY, layout.vectors(slotted), layout.sensitivity, stds)
+    part = ClientVectors(REPLAY, vectors, layout.sensitivity, stds)
     what = f"sum of clients' vectors of {layout.n_slots} slots"
     totals = noisy_client_sums([part], noises, ledgers, task=task, what=what, sample_rate=sample_rate)
     return decoded(totals[0], layout, targets, expected_clients(n_clients, sample_rate), stds)

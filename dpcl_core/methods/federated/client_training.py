@@ -8,9 +8,11 @@ import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated.cards.federated_params import ClippedParams, RehearsalParams, RoundParams
 from dpcl_core.methods.federated.head import Head, stop_if_diverged
+from dpcl_core.methods.federated.questions import Collect, Question
 from dpcl_core.methods.federated.replay import Replay, sampled
 from dpcl_core.methods.federated.rounds import (
     Clients,
@@ -29,6 +31,7 @@ from dpcl_core.scenarios.stream import generator
 from dpcl_core.spec import Cell, RunSpec
 
 Chosen = NDArray[np.int64]
+Rows = tuple[NDArray[np.float32], NDArray[np.float32]]  # embeddings [n, d] and their targets [n, C]
 
 
 def participation(params: RoundParams, spec: RunSpec, cell: Cell) -> Batches:
@@ -38,16 +41,27 @@ def participation(params: RoundParams, spec: RunSpec, cell: Cell) -> Batches:
 
 
 class RoundHead:
-    """One cell's head. `noise_multiplier` 0: updates are neither clipped nor noised, and the ledger records this."""
+    """One cell's head. `noise_multiplier` 0: updates are neither clipped nor noised, and the ledger records this.
+
+    `collect`: asks clients that are processes of their own, who know themselves which task is theirs; None: they are
+    simulated here, from the rows of the task.
+    """
 
     KEPT = ("_weights", "_participation", "_noise")
 
-    def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext, noise_multiplier: float) -> None:
+    def __init__(
+        self,
+        spec: RunSpec,
+        cell: Cell,
+        context: PublicContext,
+        noise_multiplier: float,
+        collect: Collect | None = None,
+    ) -> None:
         params = spec.params
         assert isinstance(params, RoundParams)
         self._spec, self._params, self._cell, self._context = spec, params, cell, context
         self._n_users, self._n_clients = context.n_users or 0, clients_per_task(context)
-        self._multiplier = noise_multiplier
+        self._multiplier, self._collect = noise_multiplier, collect
         self._head = Head(context.n_inputs, context.n_classes, params.hidden)
         self._weights = self._head.initial(generator(cell.seed, "head"))
         self._participation = participation(params, spec, cell)
@@ -68,6 +82,19 @@ class RoundHead:
     def logits(self, z: NDArray[np.floating]) -> NDArray[np.float32]:
         """Logits [n, C] of embeddings [n, d]."""
         return self._head.logits(self._weights, z)
+
+    def answers(self, rows: TaskRows, question: Question, chosen: Chosen) -> NDArray[np.floating]:
+        """The chosen clients' updates [n, P] of the question's head, from their own rows. Private.
+
+        Raises BadInput for a round beyond those that the budget was divided among, and for another head.
+        """
+        if question.round not in range(self._params.rounds):
+            allowed = f"must be one of {self._params.rounds}, from 0: the budget was divided among them"
+            raise BadInput("question.round", question.round, allowed)
+        if question.state.shape != self._weights.shape:
+            raise BadInput("question.state", question.state.shape, f"must be the {len(self._weights)} weights of a head")
+        clients = Clients.of(rows.z, rows.targets, rows.users, self._n_users)
+        return self._updates(clients, question, chosen)
 
     def trained(
         self,
@@ -90,14 +117,18 @@ class RoundHead:
             ledger.spend(clean, task=index, what="updates of the head without noise", channels={HEAD: clean})
         clients = Clients.of(rows.z, rows.targets, rows.users, self._n_users)
         rehearsal = generator(self._cell.seed, f"rehearsal of task {index}")
-        is_release = self._spec.privacy.noise == "release" and self._multiplier > 0
         for done in range(self._params.rounds):
-            chosen = clients_of_this_task(self._participation.draw(self._n_users), rows, self._context)
+            chosen = self._participation.draw(self._n_users)
+            if self._collect is None:
+                chosen = clients_of_this_task(chosen, rows, self._context)
             if on_start is not None:
                 on_start(chosen)
             replayed = self._replayed(mixtures() if mixtures is not None else (), rehearsal)
-            draws = client_draws(chosen, None if is_release else self._cell.seed, f"round {done} of task {index}")
-            updates = local_updates(self._head, self._weights, clients, chosen, self._plan, draws, replayed)
+            question = Question(index, done, len(self._weights), self._weights)
+            if self._collect is None:
+                updates = self._updates(clients, question, chosen, replayed)
+            else:
+                updates = self._collect(question, chosen)
             parts = list(extra(chosen)) if extra is not None else []
             if self._multiplier > 0:
                 head = ClientVectors(HEAD, updates, self._clip, [self._multiplier * self._clip])
@@ -105,11 +136,20 @@ class RoundHead:
                 self._weights = moved(self._weights, sums.pop(0)[0], self._params.participation * self._n_clients)
             else:
                 sums = self._sums(parts, index, ledger) if parts else []
-                self._weights = averaged(self._weights, updates)
+                self._weights = averaged(self._weights, updates.astype(np.float32, copy=False))
             stop_if_diverged(self._weights, done, self._params.rounds, self._params.learning_rate, "round")
             if on_sums is not None:
                 on_sums(sums)
             yield done + 1
+
+    def _updates(
+        self, clients: Clients, question: Question, chosen: Chosen, replayed: Rows | None = None
+    ) -> NDArray[np.floating]:
+        is_release = self._spec.privacy.noise == "release" and self._multiplier > 0
+        purpose = f"round {question.round} of task {question.task}"
+        draws = client_draws(chosen, None if is_release else self._cell.seed, purpose)
+        start = question.state.astype(np.float32, copy=False)
+        return local_updates(self._head, start, clients, chosen, self._plan, draws, replayed)
 
     def _sums(self, parts: Sequence[ClientVectors], index: int, ledger: Ledger) -> list[NDArray[np.float64]]:
         rate = self._params.participation
@@ -118,7 +158,7 @@ class RoundHead:
 
     def _replayed(
         self, mixtures: Sequence[Replay], random: np.random.Generator
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
+    ) -> Rows | None:
         if not mixtures or not isinstance(self._params, RehearsalParams) or self._params.replay_weight == 0:
             return None
         return sampled(mixtures, self._params.samples, random, unit_length=self._params.unit_length)

@@ -105,7 +105,8 @@ class _RoundSums:
 
     def vectors(self, chosen: Chosen) -> list[ClientVectors]:
         """The replay vectors of the round's clients, matched to the releases before it."""
-        slotted = self._releases.slotted(self._rows, self._lists, 0, self._index)
+        prototypes = self._releases.prototypes(0, self._rows.space)
+        slotted = self._releases.slotted(self._rows, self._lists, prototypes, self._index)
         return [ClientVectors(REPLAY, self._layout.vectors(slotted)[chosen], self._layout.sensitivity, [self._std])]
 
     def add(self, sums: Sequence[NDArray[np.float64]]) -> None:

@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.methods.federated.observations import ListsObserved
+from dpcl_core.methods.federated.questions import Question
 from dpcl_core.methods.federated.server_head import ServerHeadLearner
 from dpcl_core.methods.federated.slot_assignment import TaskRows
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell
 
 
@@ -27,6 +29,10 @@ class CslrServerHead(ServerHeadLearner):
         lists = cache(partial(self._releases.lists, rows, index))
         self._releases.of_task(rows, index, ledgers, lists)
         return self._releases.observed(rows, lists, index, 0)
+
+    def answers(self, task: Task, question: Question, clients: NDArray[np.int64]) -> NDArray[np.floating]:
+        """The clients' lists, matched to the question's groups, as vectors of the task's release."""
+        return self._releases.answers(self._seen.rows(task), question)[clients]
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """The last task's noisy sums, and the head trained on the releases of all tasks."""

@@ -13,6 +13,7 @@ from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated.budget import Horizon
 from dpcl_core.methods.federated.cards.dp_fedavg import DpFedAvgParams
 from dpcl_core.methods.federated.client_training import RoundHead
+from dpcl_core.methods.federated.questions import Collect, Question
 from dpcl_core.methods.federated.task_rows import SeenLabels, features
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
@@ -24,7 +25,9 @@ class DpFedAvg:
 
     KEPT = ("_seen", "_head")
 
-    def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
+    def __init__(
+        self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext, collect: Collect | None = None
+    ) -> None:
         params = spec.params
         assert isinstance(params, DpFedAvgParams)
         (self._cell,) = cells
@@ -32,13 +35,17 @@ class DpFedAvg:
         self._seen = SeenLabels(spec, context)
         horizon = Horizon.of(spec.privacy, context.n_tasks, context.recurrence, params.rounds, params.participation)
         noise = horizon.one_per_round(self._cell.epsilon)
-        self._head = RoundHead(spec, self._cell, context, noise)
+        self._head = RoundHead(spec, self._cell, context, noise, collect)
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
         task = tasks[self._cell.seed]
         rows = self._seen.rows(task)
         for done in self._head.trained(rows, task.index, ledgers[self._cell]):
             yield Progress("training", done, self._rounds, task.index, f"rounds on {task.name}")
+
+    def answers(self, task: Task, question: Question, clients: NDArray[np.int64]) -> NDArray[np.floating]:
+        """The clients' updates of the question's head."""
+        return self._head.answers(self._seen.rows(task), question, clients)
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """The head's logits [1, n, classes], the only prediction rule."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.federated.questions import Collect, Question
 from dpcl_core.methods.federated.release_schedule import ReleaseSchedule
 from dpcl_core.methods.federated.replay import Replay
 from dpcl_core.methods.federated.task_rows import SeenLabels, features
@@ -25,15 +26,21 @@ class LabelMeans:
 
     KEPT = ("_seen", "_releases")
 
-    def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
+    def __init__(
+        self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext, collect: Collect | None = None
+    ) -> None:
         self._cells, self._seed, self._n_classes = tuple(cells), cells[0].seed, context.n_classes
         self._seen = SeenLabels(spec, context)
-        self._releases = ReleaseSchedule(spec, cells, context)
+        self._releases = ReleaseSchedule(spec, cells, context, collect=collect)
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
         task = tasks[self._seed]
         self._releases.of_task(self._seen.rows(task), task.index, ledgers)
         yield Progress("training", 1, 1, task.index, f"class means of {task.name}")
+
+    def answers(self, task: Task, question: Question, clients: NDArray[np.int64]) -> NDArray[np.floating]:
+        """The clients' class means, as vectors of the task's release."""
+        return self._releases.answers(self._seen.rows(task), question)[clients]
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """Nearness of each class's mean [epsilons, n, classes], the only prediction rule."""

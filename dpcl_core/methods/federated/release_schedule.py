@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated import client_release
 from dpcl_core.methods.federated.budget import Horizon
@@ -16,6 +18,7 @@ from dpcl_core.methods.federated.lists import ListLearner, Lists
 from dpcl_core.methods.federated.observations import ListsObserved, NoiseStd
 from dpcl_core.methods.federated.public_context import EntryMatcher, PublicEmbeddings
 from dpcl_core.methods.federated.public_view import public_modes
+from dpcl_core.methods.federated.questions import Collect, Question
 from dpcl_core.methods.federated.replay import Replay
 from dpcl_core.methods.federated.slot_assignment import Draws, TaskRows, listed, matched
 from dpcl_core.methods.federated.task_rows import clients_per_task
@@ -29,7 +32,8 @@ class ReleaseSchedule:
     """The released mixtures of one seed's budgets. Keeps only releases and public facts.
 
     `multipliers`: noise over sensitivity of each release, one per budget (0: none); by default one release per task spends
-    the budget. `public`: the method's public embeddings.
+    the budget. `public`: the method's public embeddings. `collect`: asks clients that are processes of their own; None: they
+    are simulated here, from the rows of the task.
     """
 
     KEPT, kept_records = ("_noises", "_latest", "parts"), (Replay,)
@@ -40,6 +44,7 @@ class ReleaseSchedule:
         cells: Sequence[Cell],
         context: PublicContext,
         multipliers: Sequence[float] | None = None,
+        collect: Collect | None = None,
     ) -> None:
         params = spec.params
         assert isinstance(params, ReleaseParams)
@@ -50,6 +55,7 @@ class ReleaseSchedule:
         self.public = PublicEmbeddings.of(
             context.anchors, cells[0].seed, params.dimensions, params.radius, n_anchors, params.axes_of
         )
+        self._collect = collect
         self._cells, self._n_users, self._n_clients = tuple(cells), context.n_users or 0, clients_per_task(context)
         self._noises = [noise_of(spec.privacy.noise, cell, "releases") for cell in cells]
         self._matcher = EntryMatcher.of(self._lists, self.public) if self._lists is not None else None
@@ -58,6 +64,11 @@ class ReleaseSchedule:
             public_modes(self.public.others, self.n_groups) if self.n_groups > 1 else np.zeros((1, context.n_inputs))
         )
         self.parts: list[list[Replay]] = [[] for _ in cells]  # by budget, one mixture per task
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether the clients' rows are here, for the simulator to look at."""
+        return self._collect is None
 
     @property
     def n_groups(self) -> int:
@@ -78,11 +89,12 @@ class ReleaseSchedule:
 
         `lists`: returns the clients' lists of the task; called only where a label has several groups.
         """
-        client_lists = lists() if lists is not None and self.n_groups > 1 else None
+        everyone, layout = np.arange(self._n_users), self.layout(rows)
         for budget, cell in enumerate(self._cells):
+            question = Question(index, 0, layout.width, self.prototypes(budget, rows.space))
             (mixture,) = client_release.released(
-                self.slotted(rows, client_lists, budget, index),
-                self.layout(rows),
+                self.answers(rows, question, lists) if self._collect is None else self._collect(question, everyone),
+                layout,
                 self.targets(rows),
                 [self.multipliers[budget]],
                 [self._noises[budget]],
@@ -109,13 +121,30 @@ class ReleaseSchedule:
         learner = ListLearner(self._lists.list_size, self._lists.restarts)
         return listed(rows, range(self._n_users), learner, self._draws(f"list of task {index}"))
 
-    def slotted(self, rows: TaskRows, lists: Lists | None, budget: int, index: int) -> Slotted:
-        """Every client's shares and means of the task's slots. Private."""
+    def answers(
+        self, rows: TaskRows, question: Question, lists: Callable[[], Lists] | None = None
+    ) -> NDArray[np.float64]:
+        """Every client's vector [n, D] for the task's sum. Private. `lists`: as in `of_task`; None: fitted here.
+
+        Raises BadInput for a second round, which no budget is for, and for groups that are not the task's.
+        """
+        if question.round != 0:
+            raise BadInput("question.round", question.round, "must be 0: a task has one release")
+        expected = (len(rows.space), self.n_groups, rows.z.shape[1]) if self.n_groups > 1 else (0,)
+        if question.state.shape != expected:
+            raise BadInput("question.state", question.state.shape, f"must be the means of the task's groups, {expected}")
+        fitted = (lists or partial(self.lists, rows, question.task))() if self.n_groups > 1 else None
+        return self.layout(rows).vectors(self.slotted(rows, fitted, question.state, question.task))
+
+    def slotted(
+        self, rows: TaskRows, lists: Lists | None, prototypes: NDArray[np.floating], index: int
+    ) -> Slotted:
+        """Every client's shares and means of the task's slots, matched to `prototypes` [S, M, d]. Private."""
         if self.n_groups == 1 or lists is None:
             return client_release.by_label(rows.z, rows.labels, rows.users, self._n_users, rows.space)
         assert self._matcher is not None
         draws = self._draws(f"matching of task {index}")
-        ids = matched(lists, self._matcher, self._prototypes(budget, rows.space), draws)
+        ids = matched(lists, self._matcher, np.asarray(prototypes, dtype=np.float64), draws)
         return client_release.by_matching(lists, ids, len(rows.space) * self.n_groups)
 
     def observed(self, rows: TaskRows, lists: Callable[[], Lists], index: int, round: int) -> ListsObserved:
@@ -132,8 +161,13 @@ class ReleaseSchedule:
         scale = layout.sensitivity / self._n_clients * (1 if isinstance(layout, EvenSlots) else radius * layout.n_slots)
         return [NoiseStd(z * scale, z / self._n_clients, z * radius) for z in self.multipliers]
 
-    def _prototypes(self, budget: int, space: Sequence[int]) -> NDArray[np.float64]:
-        """Means [S, M, d] to which a budget's lists are matched: a label's latest release if any, else public modes."""
+    def prototypes(self, budget: int, space: Sequence[int]) -> NDArray[np.float64]:
+        """Means [S, M, d] to which a budget's lists are matched: a label's latest release if any, else public modes.
+
+        Empty where a label has one group only, so that there is nothing to match.
+        """
+        if self.n_groups == 1:
+            return np.zeros(0)
         return np.stack([self._latest.get((budget, label), self._fresh) for label in space])
 
     def _draws(self, purpose: str) -> Draws:

@@ -15,6 +15,7 @@ from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated.cards.federated_params import ServerParams
 from dpcl_core.methods.federated.head import Head, trained
 from dpcl_core.methods.federated.observations import ListsObserved
+from dpcl_core.methods.federated.questions import Collect
 from dpcl_core.methods.federated.release_schedule import ReleaseSchedule
 from dpcl_core.methods.federated.replay import Replay, sampled
 from dpcl_core.methods.federated.slot_assignment import TaskRows
@@ -33,11 +34,13 @@ class ServerHeadLearner(ABC):
     KEPT: ClassVar[tuple[str, ...]] = ("_seen", "_releases", "_weights")
     received: ClassVar[str]
 
-    def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
+    def __init__(
+        self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext, collect: Collect | None = None
+    ) -> None:
         assert isinstance(spec.params, ServerParams)
         self._params, self._cells, self._seed = spec.params, tuple(cells), cells[0].seed
         self._seen = SeenLabels(spec, context)
-        self._releases = ReleaseSchedule(spec, cells, context)
+        self._releases = ReleaseSchedule(spec, cells, context, collect=collect)
         self._head = Head(context.n_inputs, context.n_classes, spec.params.hidden)
         self._first = np.stack([self._head.initial(generator(self._seed, "head"))] * len(cells))
         self._weights = self._first
@@ -47,7 +50,8 @@ class ServerHeadLearner(ABC):
         rows = self._seen.rows(task)
         yield Progress("training", 0, 2, task.index, f"lists of {task.name}")
         observed = self._receive(rows, task.index, ledgers)
-        yield observed
+        if self._releases.is_simulated:
+            yield observed
         yield Progress("training", 1, 2, task.index, f"head from the {self.received} up to {task.name}")
         self._train(observed.parts, task.index)
         yield Progress("training", 2, 2, task.index, f"{task.name} learned")

@@ -34,7 +34,7 @@ def slotted() -> Slotted:
 
 def released(of: Slotted, layout: Layout, multiplier: float = 0.0, n_clients: int = N, rate: float = 1.0) -> Replay:
     (found,) = client_release.released(
-        of,
+        layout.vectors(of),
         layout,
         TARGETS[: layout.n_slots],
         [multiplier],
@@ -213,9 +213,8 @@ def test_a_rare_label_is_not_drawn_to_the_centre_where_there_is_no_noise() -> No
 def test_each_budget_is_in_its_ledger_with_the_multiplier_that_scaled_its_noise() -> None:
     books = [Ledger(1e-5, "add-remove", "every") for _ in range(3)]
     layout = WeightedSlots(VIEW, K)
-    found = client_release.released(
-        slotted(), layout, TARGETS, [2.163, 0.5, 0.0], [ReleaseNoise() for _ in books], books, task=1, n_clients=N
-    )
+    vectors, noises = layout.vectors(slotted()), [ReleaseNoise() for _ in books]
+    found = client_release.released(vectors, layout, TARGETS, [2.163, 0.5, 0.0], noises, books, task=1, n_clients=N)
     assert len(found) == 3
     assert books[0].entries[0].event == dp.GaussianDpEvent(pytest.approx(2.163))
     assert books[0].entries[0].task == 1
@@ -224,7 +223,7 @@ def test_each_budget_is_in_its_ledger_with_the_multiplier_that_scaled_its_noise(
     assert books[2].entries[0].event == dp.NonPrivateDpEvent()
     four = Ledger(1e-5, "add-remove", "every")
     for task in range(4):
-        client_release.released(slotted(), layout, TARGETS, [2.163], [ReleaseNoise()], [four], task=task, n_clients=N)
+        client_release.released(vectors, layout, TARGETS, [2.163], [ReleaseNoise()], [four], task=task, n_clients=N)
     assert four.epsilon() == pytest.approx(4.0, rel=0.01)  # the card's multiplier for four releases
 
 

@@ -28,7 +28,7 @@ def opened(**params: object) -> tuple[RunSpec, ReleaseSchedule, TaskRows]:
 
 def vectors(releases: ReleaseSchedule, rows: TaskRows) -> np.ndarray:
     lists = releases.lists(rows, 0)
-    return releases.layout(rows).vectors(releases.slotted(rows, lists, 0, 0))
+    return releases.layout(rows).vectors(releases.slotted(rows, lists, releases.prototypes(0, rows.space), 0))
 
 
 @pytest.mark.parametrize(("matcher", "rule"), MATCHERS)
@@ -63,7 +63,7 @@ def test_clients_that_do_their_worst_stay_within_the_bound() -> None:
 def test_groups_of_a_label_are_matched_among_themselves() -> None:
     """With two labels and three groups each, a client's weight in a label's slots is its share of rows with that label."""
     _, releases, rows = opened(modes_per_task=3)
-    slotted = releases.slotted(rows, releases.lists(rows, 0), 0, 0)
+    slotted = releases.slotted(rows, releases.lists(rows, 0), releases.prototypes(0, rows.space), 0)
     shares = slotted.weights.reshape(clients.N_CLIENTS, 2, 3).sum(axis=2)
     for client in range(clients.N_CLIENTS):
         own = rows.labels[rows.users == client]

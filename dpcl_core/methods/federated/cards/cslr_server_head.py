@@ -22,6 +22,7 @@ CARD = federated_params.card(
     shares="epsilons",
     derived=lambda params, facts: f"{facts.n_tasks} releases in all, of every client each; the head costs nothing more.",
     needs_anchors=True,
+    asks_clients=True,
     printed=printed.SERVER_HEAD,
     table_names=lambda spec: ("Repair: CSLR, head on the server", federated_params.axes(spec)),
     reference="CSLR",

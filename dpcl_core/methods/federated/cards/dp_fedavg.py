@@ -19,6 +19,7 @@ CARD = federated_params.card(
     matters=("rounds", "participation", "clip_norm"),
     module="dpcl_core.methods.federated.dp_fedavg",
     printed=printed.FED_AVG,
+    asks_clients=True,
     table_names=lambda spec: ("DP-SGD (no replay)", ""),
     reference="DP-SGD (no replay)",
 )

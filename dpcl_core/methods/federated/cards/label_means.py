@@ -23,6 +23,7 @@ CARD = federated_params.card(
     shares="epsilons",
     derived=lambda params, facts: f"{facts.n_tasks} releases in all, of every client each; nothing is trained.",
     needs_anchors=True,
+    asks_clients=True,
     printed=ADDED,
     table_names=lambda spec: ("Added: class means", federated_params.axes(spec)),
 )

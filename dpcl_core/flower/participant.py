@@ -1,0 +1,213 @@
+"""What one process of a run with real clients holds, as a folder: public facts, and its own rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors import numpy as safetensors
+
+from dpcl_core import checks, paths
+from dpcl_core.errors import BadInput
+from dpcl_core.events import Event, Progress, from_json, to_json
+from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.scenarios.stream import Examples, Task, TaskStream
+from dpcl_core.spec import Recurrence, RunSpec, Spec, Unit
+
+if TYPE_CHECKING:
+    from dpcl_core.engine import Opened  # a client, which starts anew for each question, need not load it
+
+FACTS, ROWS, SPEC, SPENT = "facts.json", "rows.safetensors", "spec.toml", "answered"
+_Arrays = dict[str, NDArray[np.generic]]
+
+
+class TaskFacts(Spec):
+    """What is public of a task."""
+
+    name: str
+    prior: tuple[int, ...]
+    task_id: int | None
+
+
+class Facts(Spec):
+    """What is public of a run beside its settings, its anchors and its test rows: fields of its context and its stream."""
+
+    n_people: int
+    n_tasks: int
+    n_classes: int
+    recurrence: Recurrence
+    n_users: int
+    n_inputs: int
+    public: tuple[int, ...]
+    counted: bool
+    n_axes: dict[float, int]
+    classes: tuple[str, ...]
+    unit: Unit
+    assumed: tuple[str, ...]
+    metric: Literal["accuracy", "entity-f1"]
+    looks_ahead: bool
+    tasks: tuple[TaskFacts, ...]
+
+    @classmethod
+    def of(cls, context: PublicContext, stream: TaskStream) -> Facts:
+        """Those of an opened run."""
+        tasks = tuple(TaskFacts(name=task.name, prior=task.prior, task_id=task.task_id) for task in stream.tasks)
+        sources = (context, stream)
+        fields = {name: getattr(of, name) for of in sources for name in cls.model_fields if hasattr(of, name)}
+        return cls(**{**fields, "tasks": tasks})
+
+    def context(self, anchors: NDArray[np.float32] | None) -> PublicContext:
+        """The public facts of a learner."""
+        return PublicContext(
+            n_people=self.n_people, n_tasks=self.n_tasks, n_classes=self.n_classes, recurrence=self.recurrence,
+            n_users=self.n_users, n_inputs=self.n_inputs, public=self.public, counted=self.counted, n_axes=self.n_axes,
+            classes=self.classes, anchors=anchors,
+        )  # fmt: skip
+
+    def stream(self, tasks: tuple[Task, ...]) -> TaskStream:
+        """The stream of these tasks."""
+        return TaskStream(tasks, self.classes, self.recurrence, self.unit, self.assumed, self.metric, self.looks_ahead)
+
+
+class _Own(Spec):
+    """What is in a folder's facts: the public ones, and who the folder is for. `Participant` says what the fields mean."""
+
+    facts: Facts
+    number: int | None
+    keys: tuple[str, ...]
+    key: str
+    events: tuple[str, ...]  # each as JSON
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Participant:
+    """What one process knows.
+
+    `stream`: the tasks; a client has its own training rows in them, the server the public test rows, and neither has more.
+    `number`: the client's, from 0; None: the server. `keys`: SHA-256 of every client's key, for the server; a client has its
+    `key`. `events`: what is public of the run before its first task, for the server.
+    """
+
+    spec: RunSpec
+    context: PublicContext
+    stream: TaskStream
+    number: int | None
+    keys: tuple[str, ...] = ()
+    key: str = ""
+    events: tuple[Event, ...] = ()
+
+
+def refuse(spec: RunSpec) -> None:
+    """Raises BadInput for a run that cannot have real clients: a method that does not ask them, several models, no noise."""
+    if not methods.card(spec.method).asks_clients:
+        able = ", ".join(name for name, card in methods.CARDS.items() if card.asks_clients)
+        raise BadInput("method", spec.method, f"must be one whose clients can be processes of their own: {able}")
+    if spec.n_cells != 1:
+        allowed = "must be one budget with one seed: what clients hold is released once, and models would add up"
+        raise BadInput("privacy.epsilons x seeds", spec.n_cells, allowed)
+    if not np.isfinite(spec.privacy.epsilons[0]):
+        raise BadInput("privacy.epsilons", "inf", "must be finite: real clients release nothing without noise")
+
+
+def parts(spec: RunSpec, of: Opened, events: Sequence[Event]) -> list[Participant]:
+    """The server's part of an opened run, and each client's, in this order."""
+    streams, context = of.of_cells(list(of.spec.cells()))
+    (stream,) = streams.values()
+    n_clients = context.n_users or 0
+    keys = [secrets.token_hex(16) for _ in range(n_clients)]
+    digests = tuple(sha256(key.encode()).hexdigest() for key in keys)
+    public = tuple(event for event in events if not isinstance(event, Progress))
+    server = Participant(spec, context, _with_rows(stream, None), None, digests, events=public)
+    clients = [
+        Participant(spec, context, _with_rows(stream, number), number, key=key) for number, key in enumerate(keys)
+    ]
+    return [server, *clients]
+
+
+def _with_rows(stream: TaskStream, number: int | None) -> TaskStream:
+    """The stream with one client's training rows alone, or, for the server, with the test rows alone."""
+    tasks = []
+    for task in stream.tasks:
+        assert task.train.users is not None
+        own, test = np.zeros(0, dtype=np.int64), task.test
+        if number is not None:
+            own, test = np.flatnonzero(task.train.users == number), test.take(own)
+        tasks.append(replace(task, train=task.train.take(own), test=test))
+    return replace(stream, tasks=tuple(tasks))
+
+
+def write(part: Participant, folder: Path) -> None:
+    """Writes a part into a new folder that only its owner can read. Raises BadInput where there is one already."""
+    if folder.exists():
+        raise BadInput("--to", str(folder), "must be a new folder: parts of another run must not be mixed with these")
+    folder.mkdir(parents=True, mode=0o700)
+    events = tuple(json.dumps(to_json(event), ensure_ascii=False) for event in part.events)
+    own = _Own(
+        facts=Facts.of(part.context, part.stream), number=part.number, keys=part.keys, key=part.key, events=events
+    )
+    arrays: _Arrays = {} if part.context.anchors is None else {"anchors": part.context.anchors}
+    for task in part.stream.tasks:
+        for split, examples in (("train", task.train), ("test", task.test)):
+            arrays[f"{task.index}/{split}/inputs"] = np.ascontiguousarray(examples.inputs)
+            arrays[f"{task.index}/{split}/labels"] = examples.labels
+            if examples.sentences is not None:
+                arrays[f"{task.index}/{split}/sentences"] = examples.sentences
+    for name, content in (
+        (SPEC, checks.to_toml(part.spec).encode()),
+        (FACTS, own.model_dump_json().encode()),
+        (ROWS, safetensors.save(arrays)),
+    ):
+        with open(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(content)
+
+
+def read(folder: Path) -> Participant:
+    """The part in a folder that `write` made. Raises BadInput for any other, and for a client in two tasks of a stream in
+    which each client belongs to one alone: its guarantee would not hold.
+    """
+    spec = checks.parse(checks.read_toml(_content(folder, SPEC).decode("utf-8", "replace")))
+    try:
+        own = _Own.model_validate_json(_content(folder, FACTS))
+        arrays = safetensors.load((folder / ROWS).read_bytes())
+        tasks = tuple(_task(index, task, arrays, own.number) for index, task in enumerate(own.facts.tasks))
+        events = tuple(from_json(json.loads(event)) for event in own.events)
+    except (OSError, ValueError, KeyError, AssertionError, SafetensorError) as error:
+        allowed = "must be a folder that `dpcl flower split` wrote, with all its files as they were"
+        raise BadInput("folder", str(folder), allowed) from error
+    refuse(spec)
+    if own.facts.recurrence == "once" and own.number is not None and sum(len(task.train) > 0 for task in tasks) > 1:
+        raise BadInput("folder", str(folder), "must hold rows of one task only: the budget counts each client in one task")
+    context = own.facts.context(cast("NDArray[np.float32] | None", arrays.get("anchors")))
+    return Participant(spec, context, own.facts.stream(tasks), own.number, own.keys, own.key, events)
+
+
+def digest(part: Participant) -> str:
+    """What server and clients must agree on: a digest of the settings and of all public facts that a vector depends on."""
+    found = sha256(checks.to_toml(part.spec).encode() + Facts.of(part.context, part.stream).model_dump_json().encode())
+    found.update(b"" if part.context.anchors is None else part.context.anchors.tobytes())
+    return found.hexdigest()
+
+
+def _content(folder: Path, name: str) -> bytes:
+    return paths.read_file(folder / name, "folder")
+
+
+def _task(index: int, told: TaskFacts, arrays: _Arrays, number: int | None) -> Task:
+    splits = []
+    for split in ("train", "test"):
+        inputs, labels = arrays[f"{index}/{split}/inputs"], cast("NDArray[np.int64]", arrays[f"{index}/{split}/labels"])
+        assert len(inputs) == len(labels)
+        users = np.full(len(labels), -1 if number is None else number)
+        sentences = cast("NDArray[np.int64] | None", arrays.get(f"{index}/{split}/sentences"))
+        splits.append(Examples(inputs, labels, users if split == "train" else None, sentences=sentences))
+    return Task(index, told.name, splits[0], splits[1], told.prior, told.task_id)

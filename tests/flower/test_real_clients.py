@@ -1,0 +1,445 @@
+"""Clients as processes of their own: the run is the simulation's, whatever some of them do. Here over a fake network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpcl_core import cli
+from dpcl_core.engine import Opened
+from dpcl_core.errors import BadInput
+from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Note, Progress, TaskLearned, to_json
+from dpcl_core.flower import aggregator, client, participant, processes, wire
+from dpcl_core.flower.wire import Record
+from dpcl_core.learning import Group
+from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.federated.questions import Question
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.scenarios.stream import Table, TaskStream
+from dpcl_core.spec import RunSpec
+from tests.support import clients
+
+N = 5
+OF, PUBLIC = clients.stream(per_class=20, n_clients=N, classes_per_task=2)
+METHODS = [name for name, card in methods.CARDS.items() if card.asks_clients]
+
+
+def asked(method: str, noise: str = "seeded", **changes: object) -> RunSpec:
+    changes = {"privacy": {"epsilons": [4.0], "noise": noise}, "scenario": {"kind": "federated", "clients": N}, **changes}
+    return clients.small(method, **changes)
+
+
+def opened(spec: RunSpec, of: TaskStream = OF) -> Opened:
+    """What the engine would give of the small stream."""
+    table = Table(OF.tasks[0].train, OF.tasks[0].test, OF.classes)
+    return Opened(spec, table, {0: of}, clients.known(of, PUBLIC, N), None)  # type: ignore[arg-type]
+
+
+def parts(spec: RunSpec, folder: Path, of: TaskStream = OF) -> list[Path]:
+    """The folders of the server and of each client."""
+    folders = [folder / "server", *(folder / f"client-{number}" for number in range(N))]
+    for part, target in zip(participant.parts(spec, opened(spec, of), [Note("info", "public")]), folders, strict=True):
+        participant.write(part, target)
+    return folders
+
+
+Lie = Callable[[Record, Record], Iterable[Record]]  # from what it was asked, and the honest answer
+
+
+@dataclass
+class Wire:
+    """Nodes without a network: node 100 + k answers from the folder of client k, unless it is dead or lies."""
+
+    folders: Mapping[int, Path]
+    lies: Mapping[int, Lie] = field(default_factory=dict)
+    dead: set[int] = field(default_factory=set)
+    dies_after: dict[int, int] = field(default_factory=dict)
+    asked: list[tuple[int, Record]] = field(default_factory=list)
+
+    def nodes(self) -> Sequence[int]:
+        return [node for node in self.folders if node not in self.dead]
+
+    def ask(self, nodes: Sequence[int], record: Record) -> Iterator[tuple[int, Mapping[str, object]]]:
+        for node in nodes:
+            self.asked.append((node, record))
+            if node in self.dies_after:
+                self.dies_after[node] -= 1
+                if self.dies_after[node] < 0:
+                    self.dead.add(node)
+            if node in self.dead:
+                continue
+            honest = client.reply(self.folders[node], record)
+            for answer in self.lies[node](record, honest) if node in self.lies else (honest,):
+                yield node, answer
+
+    def pause(self) -> None:
+        raise AssertionError("waits though nobody is missing")
+
+
+def network(folders: Sequence[Path]) -> Wire:
+    return Wire({100 + number: folder for number, folder in enumerate(folders[1:])})
+
+
+def carried_out(folders: Sequence[Path], over: Wire | None = None) -> tuple[list[Event], list[str]]:
+    log: list[str] = []
+    part = participant.read(folders[0])
+    return list(aggregator.events(part, over or network(folders), 0, log.append)), log
+
+
+def compared(events: Iterable[Event]) -> list[Mapping[str, JsonValue]]:
+    """The events but for times, assumptions, and the lists that only a simulator sees."""
+    found = []
+    for event in events:
+        if isinstance(event, CellFinished):
+            event = replace(event, seconds=0.0, guarantee=replace(event.guarantee, assumptions=()))
+        if isinstance(event, Progress | TaskLearned | CellFinished | Classifier):
+            found.append(to_json(event))
+    return found
+
+
+def simulated(spec: RunSpec, of: TaskStream = OF) -> list[Event]:
+    given = opened(spec, of)
+    return list(Group(spec, spec, list(spec.cells()), given.streams, given.context).events())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_real_clients_give_the_simulations_run_to_the_last_bit(method: str, tmp_path: Path) -> None:
+    """Ledger, accuracies and released arrays: a client's vector does not depend on who is computed beside it."""
+    spec = asked(method)
+    events, log = carried_out(parts(spec, tmp_path))
+    assert events[0] == Note("info", "public")
+    ours, theirs = compared(events), compared(simulated(spec))
+    assert any(isinstance(event, Classifier) for event in events)
+    assert ours == theirs
+    assert sorted(log) == [f"client {number} is here" for number in range(N)]
+
+
+def test_several_groups_are_matched_to_what_was_released(tmp_path: Path) -> None:
+    """The question holds the groups' means, and a later task of the same labels is matched to its earlier release."""
+    again = replace(OF, tasks=(OF.tasks[0], replace(OF.tasks[0], index=1, name="again")))
+    spec = asked("cslr-server-head", params={"modes_per_task": 3, "list_size": 3})
+    over = network(folders := parts(spec, tmp_path, again))
+    events, _ = carried_out(folders, over)
+    assert compared(events) == compared(simulated(spec, again))
+    first, second = (wire.question_of(record).state for _, record in over.asked if record["kind"] == "question" and _ == 100)
+    assert first.shape == (2, 3, clients.WIDTH)
+    assert not np.array_equal(first, second)
+
+
+def without(of: TaskStream, client_number: int, tasks: Iterable[int]) -> TaskStream:
+    """The stream in which a client has no rows in these tasks."""
+    kept = []
+    for task in of.tasks:
+        assert task.train.users is not None
+        stays = (task.train.users != client_number) | (task.index not in tasks)
+        kept.append(replace(task, train=task.train.take(np.flatnonzero(stays))))
+    return replace(of, tasks=tuple(kept))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_client_that_dies_is_one_without_rows_from_then_on(method: str, tmp_path: Path) -> None:
+    spec = asked(method, **({"params": {"participation": 1.0}} if method == "dp-fedavg" else {}))
+    rounds = getattr(spec.params, "rounds", 1)
+    over = network(folders := parts(spec, tmp_path))
+    over.dies_after[103] = 1 + rounds  # answers who it is and the questions of the first task
+    events, log = carried_out(folders, over)
+    assert compared(events) == compared(simulated(spec, without(OF, 3, [1])))
+    assert "task 2, round 1: client 3 counts as zeros" in log
+
+
+def vector(change: Callable[[bytes], object]) -> Lie:
+    return lambda record, honest: [{**honest, "vector": change(honest["vector"])}] if "vector" in honest else [honest]  # type: ignore[arg-type, dict-item, list-item]
+
+
+def instead(**fields: object) -> Lie:
+    return lambda record, honest: [{**honest, **fields}] if "vector" in honest else [honest]  # type: ignore[dict-item]
+
+
+def without_field(name: str) -> Lie:
+    return lambda record, honest: [{key: value for key, value in honest.items() if key != name or "client" in honest}]
+
+
+def one_number(number: float) -> Lie:
+    return vector(lambda sent: np.array([number]).tobytes() + sent[8:])
+
+
+UNUSABLE: dict[str, Lie] = {
+    "nan": one_number(np.nan),
+    "infinite": one_number(-np.inf),
+    "a number too many": vector(lambda sent: sent + bytes(8)),
+    "a byte too few": vector(lambda sent: sent[:-1]),
+    "huge": vector(lambda sent: bytes(1 << 22)),
+    "empty": vector(lambda sent: b""),
+    "text": vector(lambda sent: "0.5"),
+    "a list": vector(lambda sent: [1, 2, 3]),
+    "single precision": vector(lambda sent: np.frombuffer(sent).astype(np.float32).tobytes()),
+    "no vector": without_field("vector"),
+    "no key": without_field("key"),
+    "another's key": instead(key="00"),
+    "a key that is no text": instead(key=b"\xff\xfe"),
+    "another task": instead(task=7),
+    "another round": instead(round=7),
+    "a task that is no number": instead(task="0"),
+    "true for a round": instead(round=False),
+    "nothing": lambda record, honest: [{}] if "vector" in honest else [honest],
+    "silence": lambda record, honest: [] if "vector" in honest else [honest],
+    "a refusal": lambda record, honest: [wire.refused("no")] if "vector" in honest else [honest],
+}
+
+
+@pytest.mark.parametrize("lie", list(UNUSABLE))
+def test_an_answer_is_exactly_what_was_asked_for(lie: str) -> None:
+    question, key = Question(1, 2, 3, np.zeros(0)), "a key"
+    digest = sha256(key.encode()).hexdigest()
+    honest = wire.answered(key, question, np.array([1.0, -2.0, 1e30]))
+    assert wire.vector_of(honest, question, digest).tolist() == [1.0, -2.0, 1e30]
+    for record in UNUSABLE[lie](wire.asked(question), honest):
+        with pytest.raises(wire.Unusable):
+            wire.vector_of(record, question, digest)
+
+
+def test_an_unusable_answer_counts_as_zeros(tmp_path: Path) -> None:
+    """Nothing of it reaches the sum: the run is that of clients without rows."""
+    spec, of = asked("label-means"), OF
+    over = network(folders := parts(spec, tmp_path))
+    for number, lie in enumerate(("nan", "a number too many", "another's key", "silence")):
+        over.lies = {**over.lies, 100 + number: UNUSABLE[lie]}
+        of = without(of, number, [0, 1])
+    events, log = carried_out(folders, over)
+    assert compared(events) == compared(simulated(spec, of))
+    assert log.count("task 1, round 1: client 2 counts as zeros") == 1
+
+
+def test_a_second_answer_a_late_one_and_strangers_change_nothing(tmp_path: Path) -> None:
+    spec = asked("dp-fedavg", params={"participation": 1.0})
+    over = network(folders := parts(spec, tmp_path))
+    last: list[Record] = []
+
+    def again(record: Record, honest: Record) -> Iterable[Record]:
+        """The answer to the question before, this one's, and something else once more."""
+        late, last[:] = list(last), [honest]
+        return [*late, honest, *UNUSABLE["nan"](record, honest), honest] if "vector" in honest else [honest]
+
+    over.lies = {
+        101: again,
+        200: lambda record, honest: [{**honest, "client": 99}],
+        201: lambda record, honest: [{**honest, "key": "0"}],
+        202: lambda record, honest: [honest],  # client 0 a second time, with its key
+        203: lambda record, honest: [{"client": 3}],
+        204: lambda record, honest: [{**honest, "client": -1}],
+        205: lambda record, honest: [{**honest, "facts": "another split's"}],
+        206: lambda record, honest: [],
+    }
+    over.folders = {**over.folders, **{200 + place: folders[1] for place in range(7)}}
+    events, log = carried_out(folders, over)
+    assert compared(events) == compared(simulated(spec))
+    assert all(node < 200 for node, record in over.asked if record["kind"] == "question")
+    assert "task 1, round 2: client 1: an answer to another question; not counted" in log
+    assert "left out a node: client 0 a second time" in log
+    assert "left out a node: an unknown client" in log
+    assert sum(node == 206 for node, _ in over.asked) == 3, "a silent node is not waited for in every round"
+
+
+@pytest.mark.parametrize("size", [1e3, 1.7e308])
+@pytest.mark.parametrize("method", ["label-means", "dp-fedavg"])
+def test_an_oversized_vector_moves_the_sum_by_no_more_than_its_bound(method: str, size: float, tmp_path: Path) -> None:
+    """The same noise with it and without it: what differs in the released sum is what the client did to it."""
+    few = {"rounds": 1, "participation": 1.0} if method == "dp-fedavg" else {}
+    spec = asked(method, params=few)
+    (cell,) = spec.cells()
+    seen: dict[str, np.ndarray] = {}
+    for name, lie in (("liar", one_number(size)), ("dead", UNUSABLE["silence"])):
+        over = network(folders := parts(spec, tmp_path / name))
+        over.lies = {100: lie}
+        part = participant.read(folders[0])
+        roll = aggregator.Roll(part, over, lambda line: None)
+        learner = methods.maker(method)(spec, [cell], part.context, collect=aggregator.Collector(roll))  # type: ignore[call-arg]
+        ledger = Ledger(spec.privacy.delta, spec.privacy.adjacency, "every")
+        list(learner.learn({0: part.stream.tasks[0]}, {cell: ledger}))
+        seen[name] = learner.released(cell)["sums" if method == "label-means" else "head"].astype(np.float64)
+    moved = np.linalg.norm(seen["liar"] - seen["dead"])
+    bound = np.hypot(1, 0.5) if method == "label-means" else 1 / N  # the layout's; the clipping norm over five clients
+    if size == 1e3:  # all of the bound is used; sums are rounded to the noise's grid, the head to single precision
+        assert 0.9 * bound < moved < bound + 1e-6
+    else:  # a vector whose length is no number counts as zeros
+        assert moved == 0
+
+
+def test_a_run_that_nobody_is_left_for_ends_in_one_sentence(tmp_path: Path) -> None:
+    over = network(folders := parts(asked("label-means"), tmp_path))
+    over.dies_after = dict.fromkeys(over.folders, 1)
+    with pytest.raises(aggregator.NobodyThere, match=r"^clients = 0: none is connected in task 2; nothing"):
+        carried_out(folders, over)
+
+
+def test_who_is_missing_at_the_start_is_named(tmp_path: Path) -> None:
+    over = network(folders := parts(asked("label-means"), tmp_path))
+    over.dead = {101, 104}
+    with pytest.raises(aggregator.NobodyThere, match=r"^clients = 3: all 5 must be .* and 1, 4 are missing; start"):
+        carried_out(folders, over)
+    assert all(record["kind"] == "hello" for _, record in over.asked), "nothing is asked of anyone"
+
+
+def test_a_client_comes_back_under_another_node(tmp_path: Path) -> None:
+    spec = asked("label-means")
+    over = network(folders := parts(spec, tmp_path))
+    real = over.nodes
+    over.folders = {**over.folders, 300: folders[1]}
+
+    def nodes_after_the_first_task() -> list[int]:
+        if sum(record["kind"] == "question" for _, record in over.asked) == N:
+            over.dead.add(100)
+        return [node for node in real() if node != 300 or 100 in over.dead]
+
+    over.nodes = nodes_after_the_first_task  # type: ignore[method-assign]
+    events, _ = carried_out(folders, over)
+    assert compared(events) == compared(simulated(spec))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_in_a_release_each_question_is_answered_once_and_noise_is_fresh(method: str, tmp_path: Path) -> None:
+    spec = asked(method, noise="release")
+    folders = parts(spec, tmp_path / "one")
+    first, _ = carried_out(folders)
+    with pytest.raises(aggregator.NobodyThere, match="have answered an earlier run, which spent their budget"):
+        carried_out(folders)
+    second, _ = carried_out(parts(spec, tmp_path / "two"))
+    runs = (first, second, simulated(asked(method)))
+    ends = [event for events in runs for event in events if isinstance(event, CellFinished)]
+    assert ends[0].ledger == ends[1].ledger == ends[2].ledger
+    releases = [[to_json(event) for event in events if isinstance(event, Classifier)] for events in (first, second)]
+    assert len(releases[0]) == len(OF.tasks)
+    assert all(one != other for one, other in zip(*releases, strict=True))
+
+
+def question(record: Record, **changes: object) -> Record:
+    return {**record, **changes}  # type: ignore[dict-item]
+
+
+def test_a_client_refuses_what_its_settings_do_not_ask(tmp_path: Path) -> None:
+    """A server that asks for more than the budget covers gets nothing from it."""
+    spec = asked("dp-fedavg", noise="release")
+    over = network(folders := parts(spec, tmp_path))
+    carried_out(folders, over)
+    good = next(record for node, record in over.asked if record["kind"] == "question")
+    fresh = parts(spec, tmp_path / "fresh")[1]
+    for changed, what in [
+        (question(good, task=2), "question.task = 2: must be one of 2, from 0"),
+        (question(good, task=-1), "question.task = -1"),
+        (question(good, round=3), "question.round = 3: must be one of 3, from 0"),
+        (question(good, width=3), "question.width = 3"),
+        (question(good, state=bytes(8)), "question"),
+        (question(good, state=np.full_like(np.frombuffer(good["state"]), np.nan).tobytes()), "question"),  # type: ignore[arg-type]
+        (question(good, shape=[2]), "question"),
+        ({"kind": "question"}, "question"),
+        ({}, "question"),
+    ]:
+        answer = client.reply(fresh, changed)
+        assert set(answer) == {"refused"}, changed
+        assert str(answer["refused"]).startswith(what)
+    assert "vector" in client.reply(fresh, good)
+    assert "it was answered before" in str(client.reply(fresh, good)["refused"])
+    assert set(client.reply(folders[0], good)) == {"refused"}, "the server's folder answers nothing"
+
+
+def test_nobody_holds_rows_of_others(tmp_path: Path) -> None:
+    folders = parts(asked("label-means"), tmp_path)
+    server, *others = map(participant.read, folders)
+    held = [np.concatenate([task.train.inputs for task in part.stream.tasks]) for part in others]
+    assert all(len(task.train) == 0 and len(task.test) > 0 for task in server.stream.tasks)
+    assert all(len(task.test) == 0 for part in others for task in part.stream.tasks)
+    everyone = np.concatenate([task.train.inputs for task in OF.tasks])
+    assert sorted(map(bytes, np.concatenate(held))) == sorted(map(bytes, everyone))
+    for number, part in enumerate(others):
+        users = np.concatenate([task.train.users for task in OF.tasks])  # type: ignore[arg-type]
+        assert np.array_equal(held[number], everyone[users == number])
+        assert part.key not in (folders[0] / "facts.json").read_text(encoding="utf-8")
+        assert all((folders[1 + number] / name).stat().st_mode & 0o77 == 0 for name in ("facts.json", "rows.safetensors"))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_clients_of_one_task_each(method: str, tmp_path: Path) -> None:
+    """Each client knows which task is its own; a folder with rows of two would break its guarantee, and is refused."""
+    of = clients.at_home(OF, 4)
+    spec = asked(method)
+    folders = parts(spec, tmp_path, of)
+    events, _ = carried_out(folders)
+    assert compared(events) == compared(simulated(spec, of))
+    both = replace(participant.read(folders[1]), stream=replace(OF, recurrence="once"))
+    participant.write(both, tmp_path / "both")
+    with pytest.raises(BadInput, match="must hold rows of one task only"):
+        participant.read(tmp_path / "both")
+
+
+def test_what_cannot_have_real_clients_is_refused() -> None:
+    for spec, what in [
+        (clients.small("local-list"), "method = local-list: must be one whose clients can be processes of their own: "),
+        (asked("label-means", seeds=[0, 1]), "privacy.epsilons x seeds = 2: must be one budget with one seed"),
+        (asked("label-means", privacy={"epsilons": ["inf"]}), "privacy.epsilons = inf: must be finite"),
+    ]:
+        with pytest.raises(BadInput, match=f"^{re.escape(what)}"):
+            participant.refuse(spec)
+
+
+@pytest.mark.parametrize("broken", ["facts.json", "rows.safetensors", "spec.toml"])
+def test_a_broken_folder_is_refused_in_one_sentence(broken: str, tmp_path: Path) -> None:
+    folder = parts(asked("label-means"), tmp_path)[1]
+    for content in (b"{}", b"\xff" * 9, None):
+        (folder / broken).unlink() if content is None else (folder / broken).write_bytes(content)
+        with pytest.raises(BadInput) as refused:
+            participant.read(folder)
+        assert "\n" not in str(refused.value)
+    with pytest.raises(BadInput, match="must be a new folder"):
+        participant.write(participant.read(tmp_path / "client-1"), folder)
+
+
+def test_the_guarantee_says_whom_it_trusts(tmp_path: Path) -> None:
+    events, _ = carried_out(parts(asked("label-means"), tmp_path))
+    (end,) = (event for event in events if isinstance(event, CellFinished))
+    (usual,) = (event for event in simulated(asked("label-means")) if isinstance(event, CellFinished))
+    simulates = set(methods.card("label-means").assumes)
+    assert set(end.guarantee.assumptions) == (set(usual.guarantee.assumptions) - simulates) | set(aggregator.ASSUMED)
+    assert simulates <= set(usual.guarantee.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("address", "what"),
+    [
+        ("nowhere", "must be HOST:PORT"),
+        ("127.0.0.1:0", "must be HOST:PORT"),
+        ("127.0.0.1:70000", "must be HOST:PORT"),
+        ("0.0.0.0:9093", "must be on this computer, .* or certificates be given"),
+        ("example.org:9093", "must be on this computer"),
+    ],
+)
+def test_an_address_without_encryption_is_on_this_computer(address: str, what: str) -> None:
+    with pytest.raises(BadInput, match=what):
+        processes.endpoint(address, "--address", None)
+
+
+def test_loopback_and_encrypted_addresses_are_taken(tmp_path: Path) -> None:
+    for address in ("127.0.0.1:9093", "localhost:9093", "[::1]:9093"):
+        assert processes.endpoint(address, "--address", None)[1] == 9093
+    with pytest.raises(BadInput, match=r"^--authority = .*: must be a PEM file$"):
+        processes.Tls(tmp_path / "missing.pem")
+    (pem := tmp_path / "ca.pem").touch()
+    assert processes.endpoint("example.org:9093", "--server", processes.Tls(pem)) == ("example.org", 9093)
+
+
+def test_commands_refuse_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folders = parts(asked("label-means"), tmp_path)
+    for arguments, what in [
+        (["server", str(folders[1])], "flower"),  # where Flower is missing, that comes first
+        (["client", str(folders[0])], "flower"),
+        (["split", "--preset", "digits-cosine", "--to", str(tmp_path / "x")], "method = cosine: must be one whose clients"),
+    ]:
+        assert cli.main(["flower", *arguments]) == 2
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1
+        assert what in said or "folder" in said
