@@ -70,7 +70,7 @@ def _limits(where: URL) -> dict[str, str | int]:
     """
     milliseconds = 1000 * BUSY_SECONDS
     settings = f"-c lock_timeout={milliseconds} -c idle_in_transaction_session_timeout={2 * milliseconds}"
-    limits = {"connect_timeout": BUSY_SECONDS, "tcp_user_timeout": milliseconds, "options": settings}
+    limits: dict[str, str | int] = {"connect_timeout": BUSY_SECONDS, "tcp_user_timeout": milliseconds, "options": settings}
     return {name: value for name, value in limits.items() if name not in where.query}
 
 

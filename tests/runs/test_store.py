@@ -104,6 +104,21 @@ def test_a_device_is_one_we_know(store):
         store.create(replay.a_spec(), device="gpu")
 
 
+def test_a_failure_with_characters_that_a_database_refuses_still_ends_its_run(store):
+    run_id = store.create(replay.a_spec())
+    store.claim(run_id)
+    assert store.end(run_id, "failed", Failure("internal", "a\x00b", "c\x00d\ud800"))
+    run = store.get(run_id)
+    assert (run.error, run.error_log) == ("a\N{REPLACEMENT CHARACTER}b", "c\N{REPLACEMENT CHARACTER}d?")
+
+
+def test_settings_with_a_null_character_are_refused(store):
+    """PostgreSQL would store them, and then find the dataset of no run."""
+    with pytest.raises(BadInput, match="settings = a null character"):
+        store.create(replay.a_spec().model_copy(update={"public_labels": ("a\x00", "b")}))
+    assert store.seen_by(lambda name: False).list_runs() == []
+
+
 # States
 
 
