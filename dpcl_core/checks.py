@@ -190,7 +190,7 @@ def _check_streams(spec: RunSpec, nominal_size: int) -> None:
 
 
 def _competing(spec: RunSpec, homes: Sequence[Sequence[int]], public: Sequence[int]) -> list[list[int]]:
-    """The labels of which examples are learned in each task: all public ones, or with `labels = prior` those listed by then."""
+    """The labels learned in each task: all public ones, or with `labels = prior` those listed by then."""
     if spec.labels != "prior":
         return [list(public)] * len(homes)
     given = spec.params.is_task_given
