@@ -184,8 +184,18 @@ def _check_streams(spec: RunSpec, nominal_size: int) -> None:
             empty_label_space.check(spec, zip(stream.tasks, stream.homes, strict=True), public)
         sizes = [nominal_size] * len(stream.tasks)
         if stream.counts is not None:  # None for the user's own data, where counts would be a release
-            sizes = stream.counts[:, public].sum(axis=1).tolist()
+            spaces = _competing(spec, stream.homes, public)
+            sizes = [int(counts[space].sum()) for counts, space in zip(stream.counts, spaces, strict=True)]
         refuse_small_task(spec, zip(stream.tasks, sizes, strict=True))
+
+
+def _competing(spec: RunSpec, homes: Sequence[Sequence[int]], public: Sequence[int]) -> list[list[int]]:
+    """The labels learned in each task: all public ones, or with `labels = prior` those listed by then."""
+    if spec.labels != "prior":
+        return [list(public)] * len(homes)
+    given = spec.params.is_task_given
+    listed = [set(homes[task]) if given else set().union(*homes[: task + 1]) for task in range(len(homes))]
+    return [sorted(space & set(public)) for space in listed]
 
 
 def refuse_small_task(spec: RunSpec, tasks: Iterable[tuple[str, int]]) -> None:

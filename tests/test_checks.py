@@ -251,3 +251,14 @@ def test_a_fix_is_a_command_that_gives_the_same_settings() -> None:
 def test_missing_data_take_a_decision() -> None:
     raw = {"data": {"dataset": "own:nothing-here"}}
     assert checks.repair(raw) == {}
+
+
+def test_a_list_for_each_task_leaves_out_examples_of_other_tasks_before_batches_are_cut() -> None:
+    """In a blurry stream a task has few examples of its own labels; the check knows it as the learner does."""
+    raw = {
+        "method": "l2dp-ml", "labels": "prior", "seeds": [1], "data": {"dataset": "digits", "backbone": "pixels"},
+        "scenario": {"kind": "i-blurry", "disjoint_percent": 0, "blurry_percent": 85},
+    }  # fmt: skip
+    with pytest.raises(BadInput, match=r"params\.batch_size = 100: must be at most 76, the number of training examples"):
+        checks.check(checks.parse(raw))
+    checks.check(checks.parse({**raw, "labels": "prior-const"}))

@@ -1,0 +1,68 @@
+"""What the image and the guides on hosting rest on: an ordinary user, locked packages, addresses, limits said once."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dpcl_core import cli
+from dpcl_core.cli import reading
+
+ROOT = Path(__file__).resolve().parent.parent
+PIN = re.compile(r"^([\w.-]+)(?:\[[\w,]+\])?==([^\s;]+)", re.MULTILINE)
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("torch", ["cpu", "cuda"])
+def test_the_locks_have_every_requirement_with_hashes_and_name_no_host(torch: str) -> None:
+    locked = text("locks/common.txt") + text(f"locks/{torch}.txt")
+    pins = {name: version.partition("+")[0] for name, version in PIN.findall(locked)}
+    required = dict(PIN.findall(text("requirements.txt")))
+    assert len(required) > 25
+    assert {name: pins.get(name) for name in required} == required, "run make locks"
+    packages = re.split(r"\n(?=\w)", locked.replace("-r common.txt\n", ""))
+    assert [one.split()[0] for one in packages if PIN.match(one) and "--hash=sha256:" not in one] == []
+    assert "://" not in locked
+
+
+def test_the_image_runs_as_an_ordinary_user_from_locked_packages() -> None:
+    lines = text("Dockerfile").splitlines()
+    user = lines.index("USER dpcl")
+    assert any("useradd --uid 1000" in line for line in lines[:user])
+    assert not [line for line in lines[user:] if line.startswith(("RUN", "COPY", "ADD"))]
+    assert "--require-hashes" in text("Dockerfile")
+
+
+def test_every_service_of_ours_is_read_only_and_has_no_password_in_the_file() -> None:
+    services = yaml.safe_load(text("compose.yaml"))["services"]
+    for name in ("app", "worker"):
+        assert services[name]["read_only"]
+        assert services[name]["cap_drop"] == ["ALL"]
+        assert services[name]["environment"]["DPCL_STORE"].startswith("postgresql+psycopg://dpcl:${DPCL_PASSWORD:?")
+    assert services["app"]["ports"] == ["127.0.0.1:8501:8501"]
+
+
+def test_the_proxy_lets_through_what_the_app_takes() -> None:
+    limit = tomllib.loads(text(".streamlit/config.toml"))["server"]["maxUploadSize"]
+    assert f"client_max_body_size {limit}m;" in text("docs/guides/nginx.conf")
+
+
+@pytest.mark.parametrize(("given", "address"), [([], "localhost"), (["--address", "0.0.0.0"], "0.0.0.0")])
+def test_the_app_listens_where_it_is_told_and_else_on_this_computer(
+    given: list[str], address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[list[str]] = []
+
+    class Done:
+        returncode = 0
+
+    monkeypatch.setattr(reading.subprocess, "run", lambda command, **_: (started.append(command), Done())[1])
+    assert cli.main(["app", "--no-browser", *given]) == 0
+    assert f"--server.address={address}" in started[0]
