@@ -26,7 +26,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.flower.client import OVER
 from dpcl_core.flower.outcome import EVENTS, LOG, OUTCOME, SAID
 
-_START_SECONDS, _END_SECONDS, _GRACE_SECONDS, _LOOK_SECONDS, _CHECK_SECONDS = 60.0, 10.0, 2.0, 0.2, 2.0
+_START_SECONDS, _END_SECONDS, _GRACE_SECONDS, _LOOK_SECONDS, _CHECK_SECONDS = 300.0, 10.0, 2.0, 0.2, 2.0
 _QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
