@@ -9,7 +9,7 @@ from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, func
 from dpcl_core.errors import StoreTrouble
 from dpcl_core.runs.tables import metadata
 
-_REVISIONS = ("4", "5", "6")  # in `migrations/versions`, in order
+_REVISIONS = ("4", "5", "6", "7")  # in `migrations/versions`, in order
 NEWEST = _REVISIONS[-1]
 _BEFORE_ALEMBIC = "dpcl_layout"  # the table in which layouts 1 to 4 kept their number
 _LOCK = 5_180_371  # of PostgreSQL: two processes must not migrate at once

@@ -28,7 +28,7 @@ RESUMABLE: tuple[FailureKind, ...] = ("worker-died", "store")  # failures that s
 class Run:
     """One stored run; times are seconds since 1970.
 
-    `readable_spec` is None where the settings name something this program no longer has; `spec_trouble` then says so in
+    `device` is what it asks for, `runs_on` what it was given, named with its machine. `readable_spec` is None where the settings name something this program no longer has; `spec_trouble` then says so in
     one sentence and `raw_spec` still holds what was stored. `estimate_seconds`: total duration, estimated from past runs
     of the same workload; None when unknown or over. `process` carries the run out, or waits in a terminal to do so.
     `silent_seconds`: since the last heartbeat, by the database's clock. `place_in_queue`: counts the waiting entries,
@@ -44,6 +44,7 @@ class Run:
     digest: str
     status: Status
     device: str
+    runs_on: str | None
     created: float
     started: float | None
     finished: float | None

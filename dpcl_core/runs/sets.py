@@ -144,7 +144,7 @@ class Sets:
         query = select(tables.runs.c.digest, tables.runs.c.id).order_by(tables.runs.c.number)
         query = query.where(
             tables.runs.c.digest.in_(digests), tables.runs.c.status == "finished", tables.runs.c.deleted.is_(None),
-            tables.runs.c.id.not_in(select(tables.turns.c.run_id).union_all(select(tables.audits.c.id))),
+            tables.runs.c.id.not_in(select(tables.turns.c.run_id).union_all(select(tables.audits.c.id), select(tables.shards.c.id))),
         )  # fmt: skip
         with self.store.reading() as connection:
             return {row[0]: row[1] for row in connection.execute(query)}

@@ -9,7 +9,6 @@ A state changes by one UPDATE that names the states it may follow, so that of tw
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import sqlite3
 import time
@@ -24,14 +23,13 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from dpcl_core import paths
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Classifier, Event, from_json
-from dpcl_core.runs import database, durations, event_rows, queue, visitors
+from dpcl_core.runs import database, devices, durations, event_rows, queue, visitors
 from dpcl_core.runs.process import Process
 from dpcl_core.runs.run import RESUMABLE, End, Failure, Run, Status, checked_id, clean_name, of_row
-from dpcl_core.runs.tables import ACTIVE, audits, cells, checkpoints, dataset, events, resumptions, runs, turns
+from dpcl_core.runs.tables import ACTIVE, audits, cells, checkpoints, dataset, events, resumptions, runs, shards, turns
 from dpcl_core.runs.visitors import Visitor
 from dpcl_core.spec import RunSpec
 
-_DEVICE = re.compile(r"cpu|cuda:[0-9]{1,2}")
 PROMPT_SECONDS = 1.0  # a write that takes longer has waited for somebody
 
 
@@ -92,7 +90,7 @@ class Store:
 
     def list_runs(self, limit: int = 500) -> list[Run]:
         """The newest runs that are not deleted, newest first; without the runs of tunings and audits."""
-        others = select(turns.c.run_id).union_all(select(audits.c.id))
+        others = select(turns.c.run_id).union_all(select(audits.c.id), select(shards.c.id))
         listed = select(runs).where(runs.c.deleted.is_(None), runs.c.id.not_in(others))
         return self._runs(listed.order_by(runs.c.number.desc()).limit(limit))
 
@@ -228,6 +226,7 @@ class Store:
         with self.writing() as connection:
             connection.execute(_transition(run_id, ("queued",)).values(status="cancelled", finished=time.time()))
             connection.execute(_transition(run_id, ("starting", "running")).values(status="stopping"))
+            stop_shards(connection, run_id)
         return self.status(run_id)
 
     def rename(self, run_id: str, name: str) -> None:
@@ -270,15 +269,19 @@ class Store:
 
     # Transitions by executors and workers: each gives whether this call made it
 
-    def claim(self, run_id: str, process: Process | None = None) -> bool:
-        """Claims the first run of a queue for a process (None: one about to be started), if its device is free."""
+    def claim(self, run_id: str, process: Process | None = None, *, on: str | None = None) -> bool:
+        """Claims the first run of a queue for a process (None: one about to be started), if the device is free.
+
+        `on`: the device that carries it out, MACHINE/cpu (None: this computer's).
+        """
         change = _transition(run_id, ("queued",))
         with self.writing() as connection:
             if run_id not in queue.next_runs(connection):
                 return False
             try:
-                values = {"status": "starting", "started": time.time(), "heartbeat": database.now(), **_columns(process)}
-                return _applied(connection, change.values(**values))
+                begun = {"status": "starting", "started": time.time(), "heartbeat": database.now(), **_columns(process)}
+                on = on or devices.here(str(connection.scalar(select(runs.c.device).where(runs.c.id == run_id))))
+                return _applied(connection, change.values(**begun, runs_on=on))
             except IntegrityError:  # the index of one run per device
                 return False
 
@@ -299,7 +302,11 @@ class Store:
         """Puts a run back for which no process was started: who claimed it has died, or lost the store just then."""
         change = _transition(run.id, ("starting",)).where(runs.c.pid.is_(None), runs.c.heartbeat == run.heartbeat)
         with self.writing() as connection:
-            return _applied(connection, change.values(status="queued", started=None, heartbeat=None))
+            return _applied(connection, change.values(status="queued", started=None, heartbeat=None, runs_on=None))
+
+    def leave_device(self, run_id: str) -> None:
+        """Frees the device of a run whose own process from now on only waits for its parts."""
+        self._set(run_id, runs_on=None)
 
     def begin(self, run_id: str) -> bool:
         """From starting to running: the data are loaded and the first task begins."""
@@ -404,8 +411,7 @@ def enqueue(
 
     Raises BadInput for a bad device, and for what is above a limit of the visitor of a shared server.
     """
-    if not _DEVICE.fullmatch(device):
-        raise BadInput("device", device, "must be cpu or cuda:N")
+    devices.checked(device)
     if visitor is not None:
         past = durations.past(connection, {workload}).get((workload, device), [])
         visitors.check(connection, visitor, n_cells, durations.estimate(past, n_cells))
@@ -430,6 +436,14 @@ def enqueue(
 def _transition(run_id: str, before: Sequence[str]) -> Update:
     """An UPDATE of one run that changes nothing unless the run is in one of the states `before`."""
     return update(runs).where(runs.c.id == checked_id(run_id), runs.c.status.in_(before))
+
+
+def stop_shards(connection: Connection, run_id: str) -> None:
+    """Cancels the parts of a run that wait, and requests those under way to stop."""
+    change = update(runs).where(runs.c.id.in_(select(shards.c.id).where(shards.c.run_id == checked_id(run_id))))
+    queued = change.where(runs.c.status == "queued")
+    connection.execute(queued.values(status="cancelled", finished=time.time()))
+    connection.execute(change.where(runs.c.status.in_(("starting", "running"))).values(status="stopping"))
 
 
 def _end_update(run_id: str, status: End, failure: Failure | None, before: Sequence[str] = ACTIVE) -> Update:

@@ -94,7 +94,7 @@ def test_a_name_is_one_short_line(store, name):
 
 
 def test_a_device_is_one_we_know(store):
-    with pytest.raises(BadInput, match="device = gpu: must be cpu or cuda:N"):
+    with pytest.raises(BadInput, match="device = gpu: must be cpu, cuda:N or cuda"):
         store.create(replay.a_spec(), device="gpu")
 
 
