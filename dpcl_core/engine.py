@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import cast
 
@@ -15,7 +16,7 @@ from dpcl_core.backbones import axes as public_axes
 from dpcl_core.backbones import cache, pixels
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.backbones.extractor import pictures as as_pictures
-from dpcl_core.checkpoints import Keep
+from dpcl_core.checkpoints import Division, Keep, Whole
 from dpcl_core.data import anchors, load
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.dataset import Content, Dataset
@@ -41,11 +42,18 @@ _ENTITIES = (
 _PARTS = 20  # progress events while features are computed
 
 
-def run(spec: RunSpec, *, device: str = "cpu", keep: Keep | None = None) -> Generator[Event]:
+def run(
+    spec: RunSpec,
+    *,
+    device: str = "cpu",
+    keep: Keep | None = None,
+    division: Division = Whole(),  # noqa: B008 (a value that nothing changes)
+) -> Generator[Event]:
     """Carries out one run and yields its events. Everything it does is in this loop.
 
     `keep`: where its checkpoints lie, one for every task; None: it cannot be resumed. If there are some, the run goes on
-    after them and yields all events of the unbroken run, saved ones as they were saved.
+    after them and yields all events of the unbroken run, saved ones as they were saved. `division`: which groups of cells
+    this process carries out, and where the events of the others come from.
 
     Raises BadInput for anything the user can correct, where possible before any private example is touched.
     """
@@ -97,13 +105,23 @@ def run(spec: RunSpec, *, device: str = "cpu", keep: Keep | None = None) -> Gene
     context = replace(context, anchors=(yield from _anchors(spec, dataset, device)))
     context = replace(context, n_axes=axes.numbers(spec, context))
     counts = context.n_axes if spec.params.inputs == "features" else {}
-    for place, cells in enumerate(_groups(spec, counts)):
-        if counts:
-            n_axes = counts[cells[0].epsilon]
-            narrow = table.along_first(n_axes)
-            streams = {seed: open_stream(spec, narrow, seed) for seed in dict.fromkeys(cell.seed for cell in cells)}
-            context = replace(context, n_inputs=n_axes)
-        learned = Group(asked, spec, cells, streams, context, place, keep).events()
+    groups = _groups(spec, counts)
+
+    def opened(cells: Sequence[Cell]) -> tuple[Mapping[int, TaskStream], PublicContext]:
+        """The streams of a group, along as many axes as its budgets allow, and its context."""
+        if not counts:
+            return streams, context
+        n_axes = counts[cells[0].epsilon]
+        narrow = table.along_first(n_axes)
+        along = {seed: open_stream(spec, narrow, seed) for seed in dict.fromkeys(cell.seed for cell in cells)}
+        return along, replace(context, n_inputs=n_axes)
+
+    def here(place: int) -> Iterator[Event]:
+        return Group(asked, spec, groups[place], *opened(groups[place]), place, keep).events()
+
+    division.begin(len(groups), context.n_tasks)
+    for place in range(len(groups)):
+        learned = division.events(place, partial(here, place))
         events = learned if place else _with_untrained(learned, known, spec, streams, context)
         yield from _as_asked(events, asked, spec)
 

@@ -16,6 +16,8 @@ EXTRAS = {
     "sentence_transformers": "text",
     "optuna": "tune",
     "psycopg": "postgres",
+    "ray": "ray",
+    "submitit": "slurm",
 }
 
 

@@ -50,7 +50,11 @@ def default() -> str:
 
 def machine() -> str:
     """The name of this computer among machines that share a store."""
-    name = os.environ.get(MACHINE) or socket.gethostname().partition(".")[0]
+    return as_machine(os.environ.get(MACHINE) or socket.gethostname().partition(".")[0])
+
+
+def as_machine(name: str) -> str:
+    """A name as part of a device's."""
     return re.sub(r"[^\w.-]", "-", name)[:48] or "machine"
 
 

@@ -81,11 +81,10 @@ def of(store: Store, dataset: str) -> Looks | None:
 
 def of_names(connection: Connection, names: Sequence[str]) -> Looks:
     """The looks at the datasets of these names by runs that are in the store."""
-    others = select(tables.turns.c.run_id).union_all(select(tables.audits.c.id), select(tables.shards.c.id))
     launched = select(tables.runs.c.spec).where(tables.dataset.in_(names), tables.runs.c.started.is_not(None))
     is_audit = tables.runs.c.id.in_(select(tables.audits.c.id))
     tried = select(tables.studies.c.settings, func.count(tables.trials.c.number)).outerjoin(tables.trials)
-    specs = [_spec(text) for text in connection.scalars(launched.where(tables.runs.c.id.not_in(others)))]
+    specs = [_spec(text) for text in connection.scalars(launched.where(tables.runs.c.id.not_in(tables.of_others)))]
     audits = len(connection.scalars(launched.where(is_audit)).all())
     studies = connection.execute(tried.group_by(tables.studies.c.id)).all()
     return _added(names, specs, sum(n for settings, n in studies if _is_on(settings, names)), audits)

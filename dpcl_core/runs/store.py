@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
+from dataclasses import asdict
 from typing import cast, get_args
 
 from sqlalchemy import ColumnElement, Connection, Select, Update, and_, delete, func, insert, or_, select, update
@@ -25,8 +26,8 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Classifier, Event, from_json
 from dpcl_core.runs import database, devices, durations, event_rows, queue, visitors
 from dpcl_core.runs.process import Process
-from dpcl_core.runs.run import RESUMABLE, End, Failure, Run, Status, checked_id, clean_name, of_row
-from dpcl_core.runs.tables import ACTIVE, audits, cells, checkpoints, dataset, events, resumptions, runs, shards, turns
+from dpcl_core.runs.run import RESUMABLE, End, Failure, Run, Split, Status, checked_id, clean_name, of_row
+from dpcl_core.runs.tables import ACTIVE, cells, checkpoints, dataset, events, of_others, resumptions, runs, shards, splits
 from dpcl_core.runs.visitors import Visitor
 from dpcl_core.spec import RunSpec
 
@@ -61,14 +62,23 @@ class Store:
 
     # Making and reading runs
 
-    def create(self, spec: RunSpec, *, name: str | None = None, device: str = "cpu") -> str:
-        """Puts a run at the end of its device's queue and gives its id. Raises BadInput for a bad name or device."""
+    def create(self, spec: RunSpec, *, name: str | None = None, device: str = "cpu", split: Split | None = None) -> str:
+        """Puts a run at the end of its device's queue and gives its id. Raises BadInput for a bad name or device.
+
+        `split`: it is to be carried out in parts.
+        """
         label = clean_name(f"{spec.method} on {spec.data.dataset}" if name is None else name)
         with self.writing() as connection:
             return enqueue(
                 connection, spec, name=label, workload=durations.workload_of(spec), n_cells=spec.n_cells, device=device,
-                visitor=self.visitor,
+                visitor=self.visitor, split=split,
             )  # fmt: skip
+
+    def split_of(self, run_id: str) -> Split | None:
+        """Into how many parts a run is split, and what starts them; None for one that is carried out whole."""
+        with self.reading() as connection:
+            row = connection.execute(select(splits).where(splits.c.run_id == checked_id(run_id))).one_or_none()
+        return None if row is None else Split(row.n_shards, row.executor)
 
     def check_cost(self, spec: RunSpec, seconds: float | None) -> None:
         """Raises BadInput where a run of these settings, estimated to take so long, is above a limit of this visitor."""
@@ -79,7 +89,7 @@ class Store:
     def retry(self, run_id: str) -> str:
         """A new run of the same settings, name and device, at the end of the queue; gives its id."""
         before = self.get(run_id)
-        return self.create(before.spec, name=before.name, device=before.device)
+        return self.create(before.spec, name=before.name, device=before.device, split=self.split_of(run_id))
 
     def get(self, run_id: str) -> Run:
         """A run, deleted ones included. Raises BadInput for an id that is malformed or unknown."""
@@ -90,8 +100,7 @@ class Store:
 
     def list_runs(self, limit: int = 500) -> list[Run]:
         """The newest runs that are not deleted, newest first; without the runs of tunings and audits."""
-        others = select(turns.c.run_id).union_all(select(audits.c.id), select(shards.c.id))
-        listed = select(runs).where(runs.c.deleted.is_(None), runs.c.id.not_in(others))
+        listed = select(runs).where(runs.c.deleted.is_(None), runs.c.id.not_in(of_others))
         return self._runs(listed.order_by(runs.c.number.desc()).limit(limit))
 
     def trash(self) -> list[Run]:
@@ -280,7 +289,10 @@ class Store:
                 return False
             try:
                 begun = {"status": "starting", "started": time.time(), "heartbeat": database.now(), **_columns(process)}
-                on = on or devices.here(str(connection.scalar(select(runs.c.device).where(runs.c.id == run_id))))
+                asked = str(connection.scalar(select(runs.c.device).where(runs.c.id == run_id)))
+                on = on or devices.here(asked)
+                if not devices.fits(asked, on):
+                    return False
                 return _applied(connection, change.values(**begun, runs_on=on))
             except IntegrityError:  # the index of one run per device
                 return False
@@ -406,6 +418,7 @@ def enqueue(
     n_cells: int,
     device: str,
     visitor: Visitor | None,
+    split: Split | None = None,
 ) -> str:
     """Puts a row at the end of its device's queue and gives its id.
 
@@ -430,6 +443,8 @@ def enqueue(
             owner=None if visitor is None else visitor.owner,
         )
     )
+    if split is not None:
+        connection.execute(insert(splits).values(run_id=run_id, **asdict(split)))
     return run_id
 
 

@@ -18,6 +18,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     cast,
+    select,
 )
 
 ACTIVE = ("starting", "running", "stopping")
@@ -232,6 +233,9 @@ kept_looks = Table(
     Column("delta", Double, nullable=False),
 )
 
+
+# The runs in the queue that are not runs of their own: of tunings and audits, and parts of runs.
+of_others = select(turns.c.run_id).union_all(select(audits.c.id), select(shards.c.id))
 
 # The dataset that a run's settings name; PostgreSQL reads JSON only as such, SQLite from any text.
 _SETTINGS = JSON().with_variant(Text(), "sqlite")

@@ -17,10 +17,10 @@ import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 
-from dpcl_core.checkpoints import Keep
+from dpcl_core.checkpoints import Division, Keep, Whole
 from dpcl_core.errors import BadInput, StoreTrouble, failure_kind
 from dpcl_core.events import Event
-from dpcl_core.runs import auditor, process, resumption, tuner, warm_worker
+from dpcl_core.runs import auditor, devices, executors, process, resumption, shards, tuner, warm_worker
 from dpcl_core.runs.executor import WORKER, Executor, LocalExecutor
 from dpcl_core.runs.patience import Patience
 from dpcl_core.runs.recorder import Recorder
@@ -33,19 +33,28 @@ from dpcl_core.spec import RunSpec
 _QUEUE_SECONDS = 0.25
 
 
-def real_engine(spec: RunSpec, device: str, keep: Keep | None = None) -> Iterator[Event]:
+def real_engine(
+    spec: RunSpec,
+    device: str,
+    keep: Keep | None = None,
+    division: Division = Whole(),  # noqa: B008 (a value that nothing changes)
+) -> Iterator[Event]:
     """Runs the engine, imported only when a run begins because it loads the heavy libraries."""
     _set_passive_waiting()
     from dpcl_core import engine
 
-    return engine.run(spec, device=device, keep=keep)
+    return engine.run(spec, device=device, keep=keep, division=division)
 
 
-def _durable_engine(store: Store, run_id: str, patience: Patience) -> Engine:
-    """The engine of a run that goes on after its checkpoints, if it has some."""
+def _durable_engine(store: Store, run_id: str, patience: Patience, runner: Executor) -> Engine:
+    """The engine of a run, or of a part of one, that goes on after its checkpoints, if it has some."""
 
     def engine(spec: RunSpec, device: str) -> Iterator[Event]:
-        return resumption.carried_on(store, run_id, real_engine(spec, device, resumption.Stored(store, run_id, patience)))
+        if (part := shards.part_of(store, run_id, patience)) is not None:
+            return resumption.carried_on(store, run_id, shards.without_results(real_engine(spec, device, part, part)))
+        division = shards.division_of(store, run_id, lambda name: executors.opened(name, store, local=runner), patience)
+        keep = resumption.Stored(store, run_id, patience)
+        return resumption.carried_on(store, run_id, real_engine(spec, device, keep, division))
 
     return engine
 
@@ -141,16 +150,17 @@ def carry_out(
     if run.status not in ACTIVE or run.process != process.me():
         return _follow(store, run_id, on_event, patience)
     runner = executor if executor is not None else LocalExecutor(store)
+    device = devices.bare(run.runs_on or run.device)
     recorder = Recorder(store, run_id, failed_as=_failure, on_cut_off=runner.schedule, patience=patience)
     end: End = "finished"
     failure: Failure | None = None
 
     def chosen_engine() -> Engine:
         own = engine or tuner.engine_of(store, run_id) or auditor.engine_of(store, run_id)
-        return own or _durable_engine(store, run_id, patience)
+        return own or _durable_engine(store, run_id, patience, runner)
 
     try:
-        with recorder, closing(_generator(patience.outlast(chosen_engine), run.spec, run.device)) as stream:
+        with recorder, closing(_generator(patience.outlast(chosen_engine), run.spec, device)) as stream:
             for event in stream:
                 recorder.add(event)
                 if on_event is not None:
@@ -193,6 +203,8 @@ def _follow(store: Store, run_id: str, on_event: Callable[[Event], None] | None,
 
 
 def _failure(error: BaseException) -> Failure:
+    if isinstance(error, shards.PartFailed):
+        return error.failure
     kind = failure_kind(error)
     message = " ".join(str(error).split()) or type(error).__name__
     sentence = {

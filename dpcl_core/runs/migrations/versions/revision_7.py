@@ -10,14 +10,15 @@ revision, down_revision = "7", "6"
 
 def upgrade() -> None:
     """Adds a column and two tables; a device is limited to one run by machine and device, no more by device alone."""
-    active = "status IN ('starting', 'running', 'stopping')"
+    busy = "status IN ('starting', 'running', 'stopping')"
+    active = sa.text(busy)
     if op.get_bind().dialect.name == "postgresql":
         op.alter_column("runs", "device", type_=sa.String(60))
     op.add_column("runs", sa.Column("runs_on", sa.String(60)))
     op.drop_index("one_run_per_device", "runs")
-    op.execute(f"UPDATE runs SET runs_on = device WHERE {active}")
+    op.execute(f"UPDATE runs SET runs_on = device WHERE {busy}")
     op.create_index(
-        "one_run_per_device", "runs", ["runs_on"], unique=True, sqlite_where=sa.text(active), postgresql_where=sa.text(active)
+        "one_run_per_device", "runs", ["runs_on"], unique=True, sqlite_where=active, postgresql_where=active
     )
     op.create_table(
         "splits",
