@@ -64,12 +64,26 @@ def opened(name: str, store: Store, *, local: Executor | None = None) -> Executo
             return SlurmExecutor(store)
 
 
-def n_devices(name: str, device: str) -> int:
-    """How many runs that ask for a device an executor can carry out at once, as far as it knows."""
-    if name == "ray":
-        kind = "GPU" if devices.bare(device) != "cpu" else "CPU"
-        return sum(int(node["Resources"].get(kind, 0)) if kind == "GPU" else 1 for node in _nodes().values())
-    return SLURM_JOBS if name == "slurm" else 1
+def default_device(name: Name) -> str:
+    """The device for runs that name none: a card where the executor has one. Of SLURM's nodes nothing is known."""
+    match name:
+        case "local":
+            return devices.default()
+        case "ray":
+            return "cuda" if any(_n_cards(node) for node in _nodes().values()) else "cpu"
+        case "slurm":
+            return "cpu"
+
+
+def n_devices(name: Name, device: str) -> int:
+    """How many runs that ask for a device the executor can carry out at once."""
+    match name:
+        case "local":
+            return 1
+        case "ray":
+            return sum(1 if devices.bare(device) == "cpu" else _n_cards(node) for node in _nodes().values())
+        case "slurm":
+            return SLURM_JOBS
 
 
 def work(url: str, machine: str | None = None) -> None:
@@ -147,10 +161,8 @@ class RayExecutor(_Cluster):
 
         node = _nodes()[place]
         there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        cards = int(node["Resources"].get("GPU", 0))
-        return ray.remote(max_retries=0)(work).options(
-            num_cpus=1, num_gpus=cards, scheduling_strategy=there
-        ).remote(self.store.url, place)  # fmt: skip
+        asked = {"num_cpus": 1, "num_gpus": _n_cards(node), "max_retries": 0, "scheduling_strategy": there}
+        return ray.remote(work).options(**asked).remote(self.store.url, place)
 
     def _is_over(self, worker: Any) -> bool:
         import ray
@@ -174,6 +186,10 @@ def _nodes() -> Mapping[str, Mapping[str, Any]]:
 
     up = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
     return {_name(node): node for node in up}
+
+
+def _n_cards(node: Mapping[str, Any]) -> int:
+    return int(node["Resources"].get("GPU", 0))
 
 
 def _name(node: Mapping[str, Any]) -> str:

@@ -73,10 +73,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """How a run is carried out in parts: in at most `n_shards`, which the executor of this name starts."""
+    """How a run is carried out in parts: in at most `n_shards`, which the executor of this name starts on such devices."""
 
     n_shards: int
     executor: str
+    device: str = "cpu"
 
 
 @dataclass(frozen=True, slots=True)

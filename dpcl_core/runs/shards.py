@@ -19,12 +19,12 @@ from sqlalchemy import func, insert, select
 
 from dpcl_core.checkpoints import Checkpoint, Division, Whole, is_public
 from dpcl_core.events import Event, JsonValue, Progress, Started, from_json
-from dpcl_core.runs import devices, resumption
+from dpcl_core.runs import resumption
 from dpcl_core.runs.durations import workload_of
 from dpcl_core.runs.executor import Executor
 from dpcl_core.runs.patience import Patience
 from dpcl_core.runs.resumption import Stored
-from dpcl_core.runs.run import LONGEST_NAME, Failure, Run, Status, clean_name
+from dpcl_core.runs.run import LONGEST_NAME, Failure, Split, Status, clean_name
 from dpcl_core.runs.store import Store, enqueue, stop_shards
 from dpcl_core.runs.tables import checkpoints, runs, shards
 
@@ -124,7 +124,7 @@ def division_of(store: Store, run_id: str, open_executor: Callable[[str], Execut
     split = store.split_of(run_id)
     if split is None:
         return Whole()
-    return Waiting(store, run_id, split.n_shards, open_executor(split.executor), patience)
+    return Waiting(store, run_id, split, open_executor(split.executor), patience)
 
 
 @dataclass(slots=True)
@@ -133,18 +133,18 @@ class Waiting:
 
     store: Store
     run_id: str
-    n_shards: int
+    split: Split
     executor: Executor
     patience: Patience
     _n_tasks: int = 0
-    _n_checkpoints: int = 0  # of the whole run; 0 where it is not split after all
+    _n_checkpoints: int = 0  # of the whole run; 0 where this process carries it out after all
     _n_seen: int = -1
 
     def begin(self, n_groups: int, n_tasks: int) -> None:
-        shared = parts(n_groups, self.n_shards)
-        if len(shared) > 1:
+        shared = parts(n_groups, self.split.n_shards)
+        if len(shared) > 1 or self.split.executor != "local":
             self._n_tasks, self._n_checkpoints = n_tasks, n_groups * n_tasks
-            self.patience.outlast(lambda: _put_into_queue(self.store, self.store.get(self.run_id), shared))
+            self.patience.outlast(lambda: _put_into_queue(self.store, self.run_id, shared, self.split.device))
             self.patience.outlast(lambda: self.store.leave_device(self.run_id))
 
     def events(self, group: int, here: Callable[[], Iterator[Event]]) -> Iterator[Event]:
@@ -195,17 +195,16 @@ class Waiting:
             stop_shards(connection, self.run_id)
 
 
-def _put_into_queue(store: Store, run: Run, shared: Sequence[Sequence[int]]) -> None:
+def _put_into_queue(store: Store, run_id: str, shared: Sequence[Sequence[int]], device: str) -> None:
     """Puts the parts of a run into the queue; where that was done before, those that did not finish."""
-    known = of_run(store, run.id)
+    known = of_run(store, run_id)
     if not known:
-        kind = "cpu" if devices.bare(run.device) == "cpu" else "cuda"
+        run, n_groups = store.get(run_id), sum(map(len, shared))
         with store.writing() as connection:
-            n_groups = sum(map(len, shared))
             for number, groups in enumerate(shared):
                 tail = f": part {number + 1} of {len(shared)}"
                 shard_id = enqueue(
-                    connection, run.spec, name=clean_name(run.name[: LONGEST_NAME - len(tail)] + tail), device=kind,
+                    connection, run.spec, name=clean_name(run.name[: LONGEST_NAME - len(tail)] + tail), device=device,
                     workload=workload_of(run.spec), n_cells=run.spec.n_cells * len(groups) // n_groups, visitor=None,
                 )  # fmt: skip
                 connection.execute(insert(shards).values(id=shard_id, run_id=run.id, groups=list(groups)))

@@ -78,7 +78,7 @@ class Store:
         """Into how many parts a run is split, and what starts them; None for one that is carried out whole."""
         with self.reading() as connection:
             row = connection.execute(select(splits).where(splits.c.run_id == checked_id(run_id))).one_or_none()
-        return None if row is None else Split(row.n_shards, row.executor)
+        return None if row is None else Split(row.n_shards, row.executor, row.device)
 
     def check_cost(self, spec: RunSpec, seconds: float | None) -> None:
         """Raises BadInput where a run of these settings, estimated to take so long, is above a limit of this visitor."""

@@ -120,6 +120,7 @@ splits = Table(
     Column("run_id", String(12), ForeignKey("runs.id"), primary_key=True),
     Column("n_shards", Integer, nullable=False),
     Column("executor", String(10), nullable=False),
+    Column("device", String(60), nullable=False),  # that its parts ask for
 )
 
 # A part of such a run is a run in the queue, too. Its checkpoints are kept under the whole run's id.

@@ -25,6 +25,7 @@ def upgrade() -> None:
         sa.Column("run_id", sa.String(12), sa.ForeignKey("runs.id"), primary_key=True),
         sa.Column("n_shards", sa.Integer, nullable=False),
         sa.Column("executor", sa.String(10), nullable=False),
+        sa.Column("device", sa.String(60), nullable=False),
     )
     op.create_table(
         "shards",
