@@ -1,0 +1,292 @@
+"""Many machines for real: a Ray cluster of two nodes on this computer with one store, a node that is lost, SLURM's jobs.
+
+`python -m tests.runs.test_cluster` (`make cluster`) measures, and writes docs/many_machines.md. Ray and submitit are not among
+what the project needs: without them these tests are skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import mean
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from dpcl_core import machine
+from dpcl_core.runs import executors, process, shards
+from dpcl_core.runs.store import Store
+from dpcl_core.runs.tables import ACTIVE, checkpoints
+from tests.support import postgres
+from tests.support.waiting import PATIENCE_SECONDS, until
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DOCUMENT = ROOT / "docs" / "many_machines.md"
+SETTINGS = (
+    "method=sleeping", "data.dataset=digits", "scenario.kind=class-incremental", "privacy.noise=seeded",
+    "privacy.epsilons=[1.0, 8.0]",
+)  # fmt: skip
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, value in environment(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    return tmp_path
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Variables for everything that is started here: Ray's nodes, their workers, the command line."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    quiet = {"RAY_DISABLE_DOCKER_CPU_WARNING": "1", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_DEDUP_LOGS": "0"}
+    return {"DPCL_HOME": str(home), "DPCL_METHODS": "tests.support.sleeping_method", "PYTHONPATH": path, **quiet}
+
+
+@contextmanager
+def a_store(home: Path) -> Iterator[str]:
+    """The address of a store that many machines can reach: on PostgreSQL, where there is one."""
+    server = postgres.server() if postgres.programs() is not None else nullcontext(None)
+    with server as made:
+        yield f"sqlite:///{home / 'store.sqlite'}" if made is None else made.create("dpcl")
+
+
+@contextmanager
+def nodes(*names: str) -> Iterator[Any]:
+    """A Ray cluster of nodes of one processor each on this computer; its driver is on another one without any."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    small = {"object_store_memory": 80 * 2**20}
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **small})
+    os.environ["RAY_ADDRESS"] = cluster.address
+    try:
+        yield {name: cluster.add_node(num_cpus=1, node_name=name, **small) for name in names} | {"cluster": cluster}
+    finally:
+        del os.environ["RAY_ADDRESS"]
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def started(url: str, *arguments: str) -> subprocess.Popen[str]:
+    sets = [part for setting in SETTINGS for part in ("--set", setting)]
+    command = [sys.executable, "-m", "dpcl_core", "run", *sets, *arguments, "--device", "cpu", "--store", url, "--json"]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def document(command: subprocess.Popen[str]) -> dict[str, Any]:
+    out, said = command.communicate(timeout=PATIENCE_SECONDS)
+    assert command.returncode == 0, said
+    return dict(json.loads(out))
+
+
+def comparable(found: dict[str, Any]) -> dict[str, Any]:
+    """A run's document without what differs between equal runs: its id, and durations."""
+    cells = [{name: value for name, value in cell.items() if name != "seconds"} for cell in found["cells"]]
+    return {**found, "run_id": None, "cells": cells}
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """What came of a run one of whose two nodes was killed: tasks learned and lost by then, seconds until the part went on."""
+
+    is_equal: bool
+    n_kept: int
+    seconds: float
+
+
+def lose_a_node(url: str) -> Lost:
+    """Carries out a run in parts on two nodes and kills one, all its processes at once, after its part's first checkpoint."""
+    settings = ("--set", "seeds=[0, 1]", "--set", "scenario.tasks=5", "--set", "params.seconds=2.0")
+    whole = document(started(url, *settings, "--set", "params.seconds=0.0"))
+    with nodes("first", "second") as cluster:
+        command, store = started(url, *settings, "--executor", "ray", "--shards", "2"), Store(url)
+
+        def on_second() -> shards.Shard | None:
+            of_all = [one for run in store.list_runs() for one in shards.of_run(store, run.id)]
+            return next((one for one in of_all if one.runs_on == "second/cpu" and one.status in ACTIVE), None)
+
+        def n_saved() -> int:
+            shard = on_second()
+            if shard is None:
+                return 0
+            query = select(func.count()).select_from(checkpoints).where(checkpoints.c.learner.in_(shard.groups))
+            with store.reading() as connection:
+                return connection.scalar(query) or 0
+
+        until(lambda: n_saved() > 0 or command.poll() is not None)
+        lost, n_kept = on_second(), n_saved()
+        assert lost is not None, command.communicate()
+        its_process = store.get(lost.id).process
+        cluster["cluster"].remove_node(cluster["second"], allow_graceful=False)
+        assert its_process is not None
+        assert its_process.machine == process.me().machine
+        os.kill(its_process.pid, signal.SIGKILL)
+        killed = time.monotonic()
+        until(lambda: store.get(lost.id).runs_on == "first/cpu" or command.poll() is not None)
+        seconds = time.monotonic() - killed
+        found = document(command)
+    before, after = comparable(whole), comparable(found)
+    for one in (before, after):
+        one["spec"]["params"].pop("seconds")
+        for name in ("command", "digest", "layer"):
+            one.pop(name, None)
+    return Lost(before == after, n_kept, seconds)
+
+
+@pytest.mark.slow
+def test_a_lost_nodes_part_goes_on_elsewhere_and_the_run_is_the_unsplit_one(home: Path) -> None:
+    pytest.importorskip("ray")
+    with a_store(home) as url:
+        lost = lose_a_node(url)
+    assert lost.is_equal
+    assert lost.n_kept >= 1
+
+
+@pytest.mark.slow
+def test_a_stop_reaches_the_parts_on_all_nodes(home: Path) -> None:
+    pytest.importorskip("ray")
+    with a_store(home) as url, nodes("first", "second"):
+        command = started(url, "--set", "seeds=[0]", "--set", "params.seconds=60.0", "--executor", "ray")
+        store = Store(url)
+
+        def running() -> list[shards.Shard]:
+            found = [one for run in store.list_runs() for one in shards.of_run(store, run.id)]
+            return [one for one in found if one.status == "running"]
+
+        until(lambda: len(running()) == 2 or command.poll() is not None)
+        assert {one.runs_on for one in running()} == {"first/cpu", "second/cpu"}
+        (run,) = store.list_runs()
+        store.request_stop(run.id)
+        command.communicate(timeout=PATIENCE_SECONDS)
+        until(lambda: not store.unfinished())
+        assert {one.status for one in shards.of_run(store, run.id)} == {"cancelled"}
+        assert store.status(run.id) == "cancelled"
+
+
+@pytest.mark.slow
+def test_slurms_jobs_carry_out_what_waits(home: Path) -> None:
+    """submitit's own local executor stands for SLURM: a job is a process, pickled and logged in the same way."""
+    pytest.importorskip("submitit")
+    with a_store(home) as url:
+        assert by_slurm(url) == ["finished"] * 2
+
+
+def by_slurm(url: str) -> list[str]:
+    from dpcl_core import checks
+
+    store = Store(url)
+    executor = executors.SlurmExecutor(store, cluster="local")
+    spec = checks.parse(checks.apply_sets({}, [*SETTINGS, "params.seconds=0.1", "scenario.tasks=2", "seeds=[0]"]))
+    ids = [store.create(spec) for _ in range(2)]
+
+    def is_over() -> bool:
+        executor.schedule()
+        return not store.unfinished()
+
+    until(is_over)
+    return [store.status(run_id) for run_id in ids]
+
+
+# The record
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """Seconds of a run in parts: as a whole, from its first part's start to its last part's end, and of each part."""
+
+    whole: float
+    parts: float
+    each: tuple[float, ...]
+
+
+def timed(url: str, names: tuple[str, ...], seconds: float, n_shards: int) -> Took:
+    settings = ("--set", "seeds=[0, 1, 2, 3]", "--set", "scenario.tasks=2", "--set", f"params.seconds={seconds}")
+    with nodes(*names):
+        begun = time.monotonic()
+        found = document(started(url, *settings, "--executor", "ray", "--shards", str(n_shards)))
+        whole = time.monotonic() - begun
+    store = Store(url)
+    of_run = [store.get(shard.id) for shard in shards.of_run(store, found["run_id"])]
+    spans = [(run.started, run.finished) for run in of_run if run.started is not None and run.finished is not None]
+    assert len(spans) == n_shards
+    return Took(
+        whole, max(end for _, end in spans) - min(start for start, _ in spans), tuple(end - start for start, end in spans)
+    )
+
+
+def record(seconds: float = 5.0, n_shards: int = 8) -> None:
+    """Measures and writes the page."""
+    with TemporaryDirectory() as folder:
+        os.environ.update(environment(Path(folder)))
+        with a_store(Path(folder)) as url:
+            one = timed(url, ("first",), seconds, n_shards)
+            two = timed(url, ("first", "second"), seconds, n_shards)
+            lost, slurm = lose_a_node(url), by_slurm(url)
+            backend = "PostgreSQL" if url.startswith("postgresql") else "SQLite"
+    assert lost.is_equal
+    of_part = seconds * 2
+    overhead = mean(each - of_part for each in (*one.each, *two.each))
+    between = (one.parts - sum(one.each)) / (n_shards - 1)
+    text = f"""# Many machines, measured
+
+Written by `make cluster` on {datetime.now(UTC):%Y-%m-%d}: {machine.machine()}, all nodes on this one computer, store on {backend}. How to use many
+machines: [the guide](guides/many_machines.md).
+
+## Two workers and one
+
+A run of {n_shards} models in {n_shards} parts, on a Ray cluster of one node and of two. A part sleeps for {of_part:.0f} seconds in place of
+training, since two nodes share this computer's cores with whatever else runs: so this measures what the parts cost beside
+their training, and not how fast two computers train.
+
+| | one node | two nodes | ratio |
+| --- | --- | --- | --- |
+| from the first part's start to the last one's end | {one.parts:.1f} s | {two.parts:.1f} s | {one.parts / two.parts:.2f} |
+| the whole command, start of Python and Ray's connection included | {one.whole:.1f} s | {two.whole:.1f} s | {one.whole / two.whole:.2f} |
+
+A part takes {overhead:.1f} s beside its training (a process is started, the data are loaded, checkpoints saved), and {max(between, 0.0):.1f} s pass between two parts on one
+node.
+
+## A node is lost
+
+Of two nodes one was killed after its part had saved {lost.n_kept} of its tasks. The part went on on the other node {lost.seconds:.1f} s later. With
+seeded noise, the run's document equals that of the unsplit run: {"yes" if lost.is_equal else "no"}.
+
+A process on this computer is seen to be gone at once. Of one on another computer only the heartbeat is seen: its part waits 10
+seconds longer.
+
+## SLURM
+
+Two runs in jobs of submitit's local executor, which stands for SLURM: {", ".join(slurm)}.
+
+## 1,000 parts, on paper
+
+Not measured: what the figures above and the store's queries lead to expect.
+
+- **Work.** 1,000 parts of an hour each on 100 machines with one device each: 10 rounds, {10 * (1 + overhead / 3600):.2f} hours. Beside training, each part takes
+  {overhead:.1f} s: {1000 * overhead / 3600:.1f} machine hours in all, {100 * overhead / 3600:.2f} % of the work.
+- **Store.** Each part writes its heartbeat four times a second: 100 machines make 400 short writes a second, which PostgreSQL
+  takes and SQLite does not. Each machine looks at the queue twice a second and reads all waiting rows: 200 reads a second of up to 1,000
+  short rows are the first limit. Beyond about 100 machines the pause of `mover` should grow with their number.
+- **Merging.** The run's own process asks for new checkpoints of one group four times a second and counts all: one indexed
+  query. Events leave in the order of the groups, so that a page shows later models only when earlier ones are done.
+- **Checkpoints.** Only the newest state of a group is kept: at most 100 under way at once, as many as machines.
+- **Losses.** If each machine fails once in 1,000 hours, one of these 10 hours is likely to see one loss: it costs at most one task of one part, and 10
+  seconds.
+"""
+    DOCUMENT.write_text(text, encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    record()
