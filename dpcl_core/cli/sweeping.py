@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from dpcl_core import checks, presets
 from dpcl_core.cli import training
-from dpcl_core.cli.output import say
+from dpcl_core.cli.output import results_alone, say
 from dpcl_core.cli.settings import spec_of
 from dpcl_core.errors import BadInput
 from dpcl_core.runs.run import Split
@@ -40,12 +40,13 @@ def sweep(options: argparse.Namespace) -> int:
     say(f"set {set_id}: {len(specs)} runs")
     line = ""
     try:
-        while not (now := patience.outlast(lambda: sets.get(set_id))).is_over:
-            patience.outlast(executor.schedule)
-            if now.line() != line:
-                line = now.line()
-                say(line)
-            time.sleep(_PAUSE_SECONDS)
+        with results_alone():
+            while not (now := patience.outlast(lambda: sets.get(set_id))).is_over:
+                patience.outlast(executor.schedule)
+                if now.line() != line:
+                    line = now.line()
+                    say(line)
+                time.sleep(_PAUSE_SECONDS)
     except KeyboardInterrupt:
         sets.request_stop(set_id)
         raise

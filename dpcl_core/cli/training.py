@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dpcl_core import checks, packages
-from dpcl_core.cli.output import print_json, print_looks, print_study, say
+from dpcl_core.cli.output import print_json, print_looks, print_study, results_alone, say
 from dpcl_core.cli.settings import asked_of, spec_of, spec_of_stored
 from dpcl_core.errors import INPUT, BadInput, DataMissing
 from dpcl_core.events import Event, Note, Progress
@@ -189,7 +189,8 @@ def carried_out(store: Store, run_id: str) -> Run:
     from dpcl_core.runs import worker
 
     reporter = Reporter()
-    return worker.run_here(store, run_id, on_wait=reporter.queued, on_event=reporter)
+    with results_alone():
+        return worker.run_here(store, run_id, on_wait=reporter.queued, on_event=reporter)
 
 
 def exit_status(run: Run) -> int:

@@ -1,7 +1,7 @@
 """Many machines for real: a Ray cluster of two nodes on this computer with one store, a node that is lost, SLURM's jobs.
 
-`python -m tests.runs.test_cluster` (`make cluster`) measures, and writes docs/many_machines.md. Ray and submitit are not among
-what the project needs: without them these tests are skipped.
+`python -m tests.runs.test_cluster` (`make cluster`) measures, and writes docs/many_machines.md. The project itself needs
+neither Ray nor submitit: without them these tests are skipped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dpcl_core import machine
 from dpcl_core.runs import executors, process, shards
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import ACTIVE, checkpoints
-from tests.support import postgres
+from tests.support import postgres, replay
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -98,7 +98,7 @@ def comparable(found: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """What came of a run one of whose two nodes was killed: tasks learned and lost by then, seconds until the part went on."""
+    """What came of a run one of whose two nodes was killed: tasks saved by then, seconds until the part went on."""
 
     is_equal: bool
     n_kept: int
@@ -106,7 +106,7 @@ class Lost:
 
 
 def lose_a_node(url: str) -> Lost:
-    """Carries out a run in parts on two nodes and kills one, all its processes at once, after its part's first checkpoint."""
+    """Carries out a run in parts on two nodes and kills one with all its processes after its part's first checkpoint."""
     settings = ("--set", "seeds=[0, 1]", "--set", "scenario.tasks=5", "--set", "params.seconds=2.0")
     whole = document(started(url, *settings, "--set", "params.seconds=0.0"))
     with nodes("first", "second") as cluster:
@@ -183,12 +183,10 @@ def test_slurms_jobs_carry_out_what_waits(home: Path) -> None:
 
 
 def by_slurm(url: str) -> list[str]:
-    from dpcl_core import checks
-
+    """How two runs ended that SLURM's jobs carried out."""
     store = Store(url)
     executor = executors.SlurmExecutor(store, cluster="local")
-    spec = checks.parse(checks.apply_sets({}, [*SETTINGS, "params.seconds=0.1", "scenario.tasks=2", "seeds=[0]"]))
-    ids = [store.create(spec) for _ in range(2)]
+    ids = [store.create(replay.a_spec(seeds=(seed,))) for seed in range(2)]
 
     def is_over() -> bool:
         executor.schedule()
@@ -238,52 +236,16 @@ def record(seconds: float = 5.0, n_shards: int = 8) -> None:
     of_part = seconds * 2
     overhead = mean(each - of_part for each in (*one.each, *two.each))
     between = (one.parts - sum(one.each)) / (n_shards - 1)
-    text = f"""# Many machines, measured
-
-Written by `make cluster` on {datetime.now(UTC):%Y-%m-%d}: {machine.machine()}, all nodes on this one computer, store on {backend}. How to use many
-machines: [the guide](guides/many_machines.md).
-
-## Two workers and one
-
-A run of {n_shards} models in {n_shards} parts, on a Ray cluster of one node and of two. A part sleeps for {of_part:.0f} seconds in place of
-training, since two nodes share this computer's cores with whatever else runs: so this measures what the parts cost beside
-their training, and not how fast two computers train.
-
-| | one node | two nodes | ratio |
-| --- | --- | --- | --- |
-| from the first part's start to the last one's end | {one.parts:.1f} s | {two.parts:.1f} s | {one.parts / two.parts:.2f} |
-| the whole command, start of Python and Ray's connection included | {one.whole:.1f} s | {two.whole:.1f} s | {one.whole / two.whole:.2f} |
-
-A part takes {overhead:.1f} s beside its training (a process is started, the data are loaded, checkpoints saved), and {max(between, 0.0):.1f} s pass between two parts on one
-node.
-
-## A node is lost
-
-Of two nodes one was killed after its part had saved {lost.n_kept} of its tasks. The part went on on the other node {lost.seconds:.1f} s later. With
-seeded noise, the run's document equals that of the unsplit run: {"yes" if lost.is_equal else "no"}.
-
-A process on this computer is seen to be gone at once. Of one on another computer only the heartbeat is seen: its part waits 10
-seconds longer.
-
-## SLURM
-
-Two runs in jobs of submitit's local executor, which stands for SLURM: {", ".join(slurm)}.
-
-## 1,000 parts, on paper
-
-Not measured: what the figures above and the store's queries lead to expect.
-
-- **Work.** 1,000 parts of an hour each on 100 machines with one device each: 10 rounds, {10 * (1 + overhead / 3600):.2f} hours. Beside training, each part takes
-  {overhead:.1f} s: {1000 * overhead / 3600:.1f} machine hours in all, {100 * overhead / 3600:.2f} % of the work.
-- **Store.** Each part writes its heartbeat four times a second: 100 machines make 400 short writes a second, which PostgreSQL
-  takes and SQLite does not. Each machine looks at the queue twice a second and reads all waiting rows: 200 reads a second of up to 1,000
-  short rows are the first limit. Beyond about 100 machines the pause of `mover` should grow with their number.
-- **Merging.** The run's own process asks for new checkpoints of one group four times a second and counts all: one indexed
-  query. Events leave in the order of the groups, so that a page shows later models only when earlier ones are done.
-- **Checkpoints.** Only the newest state of a group is kept: at most 100 under way at once, as many as machines.
-- **Losses.** If each machine fails once in 1,000 hours, one of these 10 hours is likely to see one loss: it costs at most one task of one part, and 10
-  seconds.
-"""
+    figures = {
+        "date": f"{datetime.now(UTC):%Y-%m-%d}", "machine": machine.machine(), "backend": backend, "n": str(n_shards),
+        "part": f"{of_part:.0f}", "one": f"{one.parts:.1f}", "two": f"{two.parts:.1f}",
+        "ratio": f"{one.parts / two.parts:.2f}",
+        "one_whole": f"{one.whole:.1f}", "two_whole": f"{two.whole:.1f}", "ratio_whole": f"{one.whole / two.whole:.2f}",
+        "overhead": f"{overhead:.1f}", "between": f"{max(between, 0.0):.1f}", "kept": str(lost.n_kept),
+        "seconds": f"{lost.seconds:.1f}", "slurm": ", ".join(slurm), "hours": f"{10 * (1 + overhead / 3600):.2f}",
+        "extra": f"{1000 * overhead / 3600:.1f}", "percent": f"{100 * overhead / 3600:.2f}",
+    }  # fmt: skip
+    text = (Path(__file__).parent / "many_machines.md").read_text(encoding="utf-8").format(**figures)
     DOCUMENT.write_text(text, encoding="utf-8")
     print(text)
 
