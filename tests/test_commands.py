@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpcl_core import checks, cli, paths, presets
-from dpcl_core.cli import parser, reading, settings, training, working
+from dpcl_core.cli import parser, reading, settings, sweeping, training, working
 from dpcl_core.errors import DataMissing
 from dpcl_core.papers import catalog as papers
 from dpcl_core.papers import report
@@ -122,6 +122,9 @@ def test_a_documents_command_runs(
         check(training.own_spec(options))
     elif options.command in (training.run, training.audit):
         check(settings.spec_of(options))
+    elif options.command is sweeping.sweep:
+        for spec in sweeping.specs_of(options).values():
+            check(spec)
     elif options.command is working.work:
         assert cli.main([*words, "--once"]) == 0  # else it ends only when it is stopped
     else:

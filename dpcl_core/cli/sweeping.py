@@ -27,7 +27,7 @@ def sweep(options: argparse.Namespace) -> int:
     from dpcl_core.runs.sets import Sets
     from dpcl_core.runs.store import Store
 
-    specs = _specs(options)
+    specs = specs_of(options)
     for spec in specs.values():
         checks.check(spec)
     wanted = training.split_of(options) or Split(1, "local", options.device or executors.default_device("local"))
@@ -53,7 +53,7 @@ def sweep(options: argparse.Namespace) -> int:
     return training.print_set(now, store, options)
 
 
-def _specs(options: argparse.Namespace) -> dict[str, RunSpec]:
+def specs_of(options: argparse.Namespace) -> dict[str, RunSpec]:
     """Every combination of the settings that vary; of a preset of which none do, its own runs."""
     grid = dict(_values(text) for text in options.over)
     if not grid:

@@ -5,6 +5,7 @@ Each device of each machine has one run at a time. Other executors are in `execu
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from dpcl_core.errors import StoreTrouble, failure_kind
-from dpcl_core.runs import devices, journal, process, resumption
+from dpcl_core.runs import devices, journal, machines, process, resumption
 from dpcl_core.runs.run import Failure, Run
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.subprocess_start import log_file, spawn
@@ -151,8 +152,13 @@ class LocalExecutor(Supervisor):
 
     worker: Sequence[str] = WORKER
     warm: WarmWorker | None = None
+    _announced: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def schedule(self) -> None:
+        now = time.monotonic()
+        if now - self._announced.get("at", -math.inf) > machines.EVERY_SECONDS and machines.can_share(self.store):
+            machines.announce(self.store)
+            self._announced["at"] = now
         unfinished = self.check()
         for run, _ in self.startable(unfinished, devices.of_this_machine):
             self._start(run)

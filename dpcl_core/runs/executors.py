@@ -23,7 +23,7 @@ from sqlalchemy import make_url
 
 from dpcl_core import packages, paths
 from dpcl_core.errors import BadInput, DataMissing, unknown
-from dpcl_core.runs import database, devices, mover
+from dpcl_core.runs import database, devices, machines, mover
 from dpcl_core.runs.executor import Executor, LocalExecutor, Supervisor
 from dpcl_core.runs.patience import Patience
 from dpcl_core.runs.run import Run
@@ -75,11 +75,13 @@ def default_device(name: Name) -> str:
             return "cpu"
 
 
-def n_devices(name: Name, device: str) -> int:
-    """How many runs that ask for a device the executor can carry out at once."""
+def n_devices(name: Name, device: str, store: Store | None = None) -> int:
+    """How many runs that ask for a device the executor can carry out at once; `store`: with all machines of this store."""
     match name:
         case "local":
-            return 1
+            present = {} if store is None else machines.present(store)
+            offered = (f"{of}/{one}" for of, names in present.items() for one in names)
+            return max(1, sum(devices.fits(device, one) for one in offered))
         case "ray":
             return sum(1 if devices.bare(device) == "cpu" else _n_cards(node) for node in _nodes().values())
         case "slurm":

@@ -132,6 +132,15 @@ shards = Table(
     Column("groups", JSON, nullable=False),  # places of its groups of cells in the whole run
 )
 
+# The machines that look after the queue of a store on a server, and when each did last, by the database's clock.
+machines = Table(
+    "machines",
+    metadata,
+    Column("name", String(48), primary_key=True),
+    Column("devices", JSON, nullable=False),  # list of str, such as cpu and cuda:0
+    Column("seen", Double, nullable=False),
+)
+
 # A tuning is a run in the queue each time it is started or resumed; its id is that of its first run.
 studies = Table(
     "studies",

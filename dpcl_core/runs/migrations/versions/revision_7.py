@@ -1,4 +1,4 @@
-"""Which machine's device carries a run out; runs that are carried out in parts."""
+"""Which machine's device carries a run out; runs that are carried out in parts; the machines of a store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ revision, down_revision = "7", "6"
 
 
 def upgrade() -> None:
-    """Adds a column and two tables; a device is limited to one run by machine and device, no more by device alone."""
+    """Adds a column and three tables; a device is limited to one run by machine and device, no more by device alone."""
     busy = "status IN ('starting', 'running', 'stopping')"
     active = sa.text(busy)
     if op.get_bind().dialect.name == "postgresql":
@@ -34,3 +34,9 @@ def upgrade() -> None:
         sa.Column("groups", sa.JSON, nullable=False),
     )
     op.create_index("ix_shards_run_id", "shards", ["run_id"])
+    op.create_table(
+        "machines",
+        sa.Column("name", sa.String(48), primary_key=True),
+        sa.Column("devices", sa.JSON, nullable=False),
+        sa.Column("seen", sa.Double, nullable=False),
+    )
