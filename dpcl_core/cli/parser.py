@@ -44,7 +44,7 @@ def build() -> Parser:
         sub.set_defaults(command=command)
         sub.add_argument("--json", action="store_true", help="print one JSON document")
         if kept:
-            sub.add_argument("--device", help="cpu or cuda:N (default: the first GPU, else the CPU)")
+            sub.add_argument("--device", help="cpu, cuda:N, or NAME/cpu of a machine (default: the first GPU, else the CPU)")
             sub.add_argument("--store", metavar="URL", help=f"where {kept} are kept (default: DPCL_STORE, else the home)")
         return sub
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 _HERE, _ALL, _RAY = "This computer", "All machines", "Ray cluster"
 _HELP = (
-    "Elsewhere the models of a run that share no work are learned in parts, each by the next free machine. The result is that of "
-    "the unsplit run."
+    "Elsewhere, models of a run that share no work are learned in parts, each by the next free machine. "
+    "The result stays that of the unsplit run."
 )
 
 
