@@ -15,6 +15,7 @@ import os
 import shutil
 import socket
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -32,6 +33,7 @@ from dpcl_core.runs.tables import ACTIVE
 
 Name = Literal["local", "ray", "slurm"]
 NAMES: tuple[Name, ...] = get_args(Name)
+_LOOK_SECONDS = 5.0
 SLURM_JOBS = 16  # at most so many nodes at once
 _SLURM_MINUTES = 24 * 60  # of a job, unless SBATCH_TIMELIMIT says otherwise
 _NO_CLUSTER = "no Ray cluster can be reached: start one with `ray start --head`, or name yours in RAY_ADDRESS"
@@ -89,18 +91,29 @@ def n_devices(name: Name, device: str, store: Store | None = None) -> int:
 
 
 def work(url: str, machine: str | None = None) -> None:
-    """Carries out queued runs on this machine, under this name, until nothing waits for it or is under way on it."""
+    """Carries out queued runs on this machine, under this name, until nothing waits for it or is under way on it.
+
+    Ends, too, when the store stays away: the cluster's machine is then free for others.
+    """
     if machine is not None:
         os.environ[devices.MACHINE] = machine
-    store, over = Patience().outlast(lambda: Store(url)), threading.Event()
+    patience, over = Patience(), threading.Event()
+    store, seen = patience.outlast(lambda: Store(url)), [time.monotonic()]
 
     def look() -> None:
+        seen[0] = time.monotonic()
         unfinished = store.unfinished()
         mine = [run for run in unfinished if run.status in ACTIVE and _machine(run) == devices.machine()]
         waiting = [run for run in unfinished if run.status == "queued" and _can_serve(run.device)]
         if not mine and not waiting:
             over.set()
 
+    def watch() -> None:
+        while not over.wait(_LOOK_SECONDS):
+            if time.monotonic() - seen[0] > patience.give_up:
+                over.set()
+
+    threading.Thread(target=watch, name="store away", daemon=True).start()
     mover.move(lambda: LocalExecutor(store), over, after_each=look)
 
 

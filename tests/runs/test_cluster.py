@@ -107,7 +107,7 @@ class Lost:
 
 def lose_a_node(url: str) -> Lost:
     """Carries out a run in parts on two nodes and kills one with all its processes after its part's first checkpoint."""
-    settings = ("--set", "seeds=[0, 1]", "--set", "scenario.tasks=5", "--set", "params.seconds=2.0")
+    settings = ("--set", "seeds=[0, 1]", "--set", "scenario.tasks=5", "--set", "params.seconds=1.0")
     whole = document(started(url, *settings, "--set", "params.seconds=0.0"))
     with nodes("first", "second") as cluster:
         command, store = started(url, *settings, "--executor", "ray", "--shards", "2"), Store(url)
@@ -193,6 +193,7 @@ def by_slurm(url: str) -> list[str]:
         return not store.unfinished()
 
     until(is_over)
+    until(lambda: all(job.done() for job in executor._workers.values()))  # they must not outlive the store's server
     return [store.status(run_id) for run_id in ids]
 
 
@@ -223,7 +224,7 @@ def timed(url: str, names: tuple[str, ...], seconds: float, n_shards: int) -> To
     )
 
 
-def record(seconds: float = 5.0, n_shards: int = 8) -> None:
+def record(seconds: float = 3.0, n_shards: int = 8) -> None:
     """Measures and writes the page."""
     with TemporaryDirectory() as folder:
         os.environ.update(environment(Path(folder)))
