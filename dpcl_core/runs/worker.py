@@ -113,9 +113,13 @@ def run_here(
 def wait_for_device(store: Store, run_id: str, on_wait: Callable[[int], None] | None = None) -> bool:
     """Waits for this process's turn to carry out a queued run, calling `on_wait` with the place in the queue.
 
-    False: it was cancelled meanwhile, or another process has claimed it. A KeyboardInterrupt cancels the run.
+    False: it was cancelled meanwhile, another process has claimed it, or it asks for another machine. A KeyboardInterrupt
+    cancels the run.
     """
     executor, patience = LocalExecutor(store), Patience()
+    asked = patience.outlast(lambda: store.get(run_id)).device
+    if not devices.fits(asked, devices.here(asked)):
+        return False
     try:
         while not patience.outlast(lambda: store.claim(run_id, process.me())):
             if not patience.outlast(lambda: store.wait(run_id, process.me())):

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import update
 
 from dpcl_core.errors import BadInput
-from dpcl_core.runs import devices, executors, machines
+from dpcl_core.runs import devices, executors, machines, worker
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.tables import machines as table
 from tests.support import replay
@@ -60,3 +60,11 @@ def test_a_free_machine_takes_the_next_run_that_it_can_serve(store, monkeypatch)
         LocalExecutor(store).schedule()
         assert started == wanted
         started.clear()
+
+
+def test_a_terminal_leaves_a_run_that_asks_for_another_machine_to_that_machine(store, monkeypatch):
+    """If it waited for the run, as for one of its own, no other machine would take it."""
+    monkeypatch.setenv("DPCL_MACHINE", "lab1")
+    run_id = store.create(replay.a_spec(), device="lab2/cpu")
+    assert not worker.wait_for_device(store, run_id)
+    assert store.get(run_id).process is None
