@@ -238,7 +238,8 @@ def record(seconds: float = 2.0, n_shards: int = 4) -> None:
     overhead = mean(each - of_part for each in (*one.each, *two.each))
     between = (one.parts - sum(one.each)) / (n_shards - 1)
     figures = {
-        "date": f"{datetime.now(UTC):%Y-%m-%d}", "machine": machine.machine(), "backend": backend, "n": str(n_shards), "models": "8",
+        "date": f"{datetime.now(UTC):%Y-%m-%d}", "machine": machine.machine(), "backend": backend,
+        "n": str(n_shards), "models": "8",
         "part": f"{of_part:.0f}", "one": f"{one.parts:.1f}", "two": f"{two.parts:.1f}",
         "ratio": f"{one.parts / two.parts:.2f}",
         "one_whole": f"{one.whole:.1f}", "two_whole": f"{two.whole:.1f}", "ratio_whole": f"{one.whole / two.whole:.2f}",
