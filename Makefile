@@ -8,7 +8,7 @@ TORCH_INDEX := https://download.pytorch.org/whl/cpu
 CPU_TORCH = [ "$$(uname)" != Linux ] || nvidia-smi >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet --no-deps \
 	--timeout 5 --retries 0 --index-url $(TORCH_INDEX) $$(grep '^torch==' requirements.txt) >/dev/null 2>&1 || true
 
-.PHONY: install install-dev app test test-elsewhere lint reproduce kills fuzz flower bench locks docs site clean
+.PHONY: install install-dev app test test-elsewhere lint reproduce kills fuzz flower cluster bench locks docs site clean
 
 install: $(VENV)/.installed $(VENV)/.networks
 
@@ -66,6 +66,12 @@ flower: .venv-flower/.installed
 	test -x .venv-flower/bin/python || $(PYTHON) -m venv .venv-flower
 	.venv-flower/bin/python -m pip install --quiet -e '.[flower]' pytest
 	touch $@
+
+# Runs in parts on a Ray cluster of two nodes and in SLURM's jobs, and a node that is lost; minutes. Writes docs/many_machines.md.
+cluster: install-dev
+	$(BIN)/python -m pip install --quiet -r requirements-cluster.txt
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/runs/test_cluster.py tests/runs/test_shards.py -m slow
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.runs.test_cluster
 
 bench: install-dev
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-only

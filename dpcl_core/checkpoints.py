@@ -15,7 +15,7 @@ the run, and is deleted when the run ends or is deleted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -47,6 +47,28 @@ class Keep(Protocol):
     def save(self, checkpoint: Checkpoint) -> None:
         """Saves a checkpoint; it is durable when this returns."""
         ...
+
+
+class Division(Protocol):
+    """How the groups of a run are shared out among processes. A group, whose cells share work or noise, is never divided."""
+
+    def begin(self, n_groups: int, n_tasks: int) -> None:
+        """Called once, when the run has started and before the first group begins."""
+        ...
+
+    def events(self, group: int, here: Callable[[], Iterator[Event]]) -> Iterator[Event]:
+        """The events of a group that leave this process; `here` carries it out in this process."""
+        ...
+
+
+class Whole:
+    """One process carries out all groups, one after another."""
+
+    def begin(self, n_groups: int, n_tasks: int) -> None:
+        pass
+
+    def events(self, group: int, here: Callable[[], Iterator[Event]]) -> Iterator[Event]:
+        return here()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from typing import cast
 
@@ -15,7 +16,7 @@ from dpcl_core.backbones import axes as public_axes
 from dpcl_core.backbones import cache, pixels
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.backbones.extractor import pictures as as_pictures
-from dpcl_core.checkpoints import Keep
+from dpcl_core.checkpoints import Division, Keep, Whole
 from dpcl_core.data import anchors, load
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.dataset import Content, Dataset
@@ -64,21 +65,32 @@ class Opened:
         return {seed: open_stream(self.spec, narrow, seed) for seed in seeds}, replace(self.context, n_inputs=n_axes)
 
 
-def run(spec: RunSpec, *, device: str = "cpu", keep: Keep | None = None) -> Generator[Event]:
+def run(
+    spec: RunSpec,
+    *,
+    device: str = "cpu",
+    keep: Keep | None = None,
+    division: Division = Whole(),  # noqa: B008 (a value that nothing changes)
+) -> Generator[Event]:
     """Carries out one run and yields its events. Everything it does is in this loop.
 
     `keep`: where its checkpoints lie, one for every task; None: it cannot be resumed. If there are some, the run goes on
-    after them and yields all events of the unbroken run, saved ones as they were saved.
+    after them and yields all events of the unbroken run, saved ones as they were saved. `division`: which groups of cells
+    this process carries out, and where the events of the others come from.
 
     Raises BadInput for anything the user can correct, where possible before any private example is touched.
     """
     asked, of = spec, (yield from opened(spec, device=device))
     spec = of.spec
-    counts = of.context.n_axes if spec.params.inputs == "features" else {}
-    for place, cells in enumerate(_groups(spec, counts)):
-        streams, context = of.of_cells(cells)
-        learned = Group(asked, spec, cells, streams, context, place, keep).events()
-        events = learned if place else _with_untrained(learned, of.known, spec, streams, context)
+    groups = _groups(spec, of.context.n_axes if spec.params.inputs == "features" else {})
+
+    def here(place: int) -> Iterator[Event]:
+        return Group(asked, spec, groups[place], *of.of_cells(groups[place]), place, keep).events()
+
+    division.begin(len(groups), of.context.n_tasks)
+    for place in range(len(groups)):
+        learned = division.events(place, partial(here, place))
+        events = learned if place else _with_untrained(learned, of.known, spec, of.streams, of.context)
         yield from _as_asked(events, asked, spec)
 
 

@@ -17,6 +17,8 @@ EXTRAS = {
     "optuna": "tune",
     "psycopg": "postgres",
     "flwr": "flower",
+    "ray": "ray",
+    "submitit": "slurm",
 }
 
 

@@ -30,10 +30,11 @@ from pages.parts.training import (
     train_form,
     tuning_form,
     tuning_panel,
+    where_choice,
 )
 
 if TYPE_CHECKING:
-    from dpcl_core.runs.run import Run
+    from dpcl_core.runs.run import Run, Split
 
 HELP = """Choose what to learn and under which privacy budget, then press **Start**. Each pair of ε and seed is a separate
 model; curves show the mean over seeds and, from three seeds on, a 95 % interval. The run continues when you close this page,
@@ -117,6 +118,7 @@ def _controls(view: View) -> tuple[train_form.Values, RunSpec | None, str]:
     origin = st.container(key="from-question", horizontal=True, vertical_alignment="center", gap="small")
     values = train_form.form(view)
     device = device_choice.choice()
+    split = where_choice.choice(device)
     spec, refusal = _checked(values)
     with origin:
         _from_question(view, spec)
@@ -135,7 +137,7 @@ def _controls(view: View) -> tuple[train_form.Values, RunSpec | None, str]:
             st.error(plain(costly))
         is_off = spec is None or costly is not None
         if st.button("Start", type="primary", width="stretch", disabled=is_off, key="start") and spec is not None:
-            _start(spec, device)
+            _start(spec, device, split)
     tuning_form.form(view, values, spec, device)
     return values, spec, device
 
@@ -228,9 +230,12 @@ def _preset_of(spec: RunSpec) -> presets.Preset | None:
     return next((presets.about(name) for name in presets.names() if presets.startable(name).digest() == spec.digest()), None)
 
 
-def _start(spec: RunSpec, device: str) -> None:
+def _start(spec: RunSpec, device: str, split: Split | None) -> None:
+    from dpcl_core.runs import devices
+
     preset = _preset_of(spec)
-    run_id = state.store().create(spec, name=None if preset is None else preset.title, device=device)
+    here = device if split is None else devices.here(device)  # its own process gathers what the parts give
+    run_id = state.store().create(spec, name=None if preset is None else preset.title, device=here, split=split)
     membership.share([run_id])
     state.executor().submit(run_id)
     st.session_state["show-run"] = run_id

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpcl_core import checks, cli, paths, presets
-from dpcl_core.cli import federation, parser, reading, settings, training, working
+from dpcl_core.cli import federation, parser, reading, settings, sweeping, training, working
 from dpcl_core.errors import DataMissing
 from dpcl_core.papers import catalog as papers
 from dpcl_core.papers import report
@@ -125,6 +125,9 @@ def test_a_documents_command_runs(
         check(settings.spec_of(options))
     elif options.command in (federation.server, federation.client):  # each waits for the others
         assert Path(options.folder).parent.name == "parts"
+    elif options.command is sweeping.sweep:
+        for spec in sweeping.specs_of(options).values():
+            check(spec)
     elif options.command is working.work:
         assert cli.main([*words, "--once"]) == 0  # else it ends only when it is stopped
     else:

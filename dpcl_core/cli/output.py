@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,6 +18,13 @@ if TYPE_CHECKING:
 def print_json(document: object) -> None:
     json.dump(document, sys.stdout, ensure_ascii=False, allow_nan=False)
     sys.stdout.write("\n")
+
+
+@contextmanager
+def results_alone() -> Iterator[None]:
+    """Sends to standard error what libraries print meanwhile, so that standard output has results alone."""
+    with redirect_stdout(sys.stderr):
+        yield
 
 
 def one_line(error: Exception) -> str:

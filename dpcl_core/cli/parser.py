@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from dpcl_core import __version__
-from dpcl_core.cli import federation, networks, reading, training, working
+from dpcl_core.cli import federation, networks, reading, sweeping, training, working
 from dpcl_core.errors import BadInput
 
 Command = Callable[[argparse.Namespace], int]
@@ -44,7 +44,7 @@ def build() -> Parser:
         sub.set_defaults(command=command)
         sub.add_argument("--json", action="store_true", help="print one JSON document")
         if kept:
-            sub.add_argument("--device", help="cpu or cuda:N (default: the first GPU, else the CPU)")
+            sub.add_argument("--device", help="cpu, cuda:N, or NAME/cpu of a machine (default: the first GPU, else the CPU)")
             sub.add_argument("--store", metavar="URL", help=f"where {kept} are kept (default: DPCL_STORE, else the home)")
         return sub
 
@@ -52,6 +52,12 @@ def build() -> Parser:
         sub.add_argument("spec", nargs="?", metavar="SPEC.toml", help=text)
         sub.add_argument("--preset", metavar="NAME", help="settings of a preset")
         sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting, TOML value")
+
+    def add_executor(sub: Parser) -> None:
+        where = "what carries it out: this computer, a Ray cluster, or SLURM (default: local)"
+        sub.add_argument("--executor", metavar="local|ray|slurm", help=where)
+        parts = "split a run into at most N parts for several machines, where its models share no work"
+        sub.add_argument("--shards", type=int, metavar="N", help=parts)
 
     def add_columns(sub: Parser) -> None:
         for role, what in (
@@ -86,6 +92,7 @@ def build() -> Parser:
             sub.add_argument("--all", action="store_true", help=every)
             ceiling = "first train on all tasks at once without noise, for comparison; not private: public benchmarks only"
             sub.add_argument("--ceiling", action="store_true", help=ceiling)
+            add_executor(sub)
         if name == "audit":
             sub.add_argument("--trials", type=int, help="releases per side (default: as many as the attack needs)")
             several = (
@@ -97,6 +104,12 @@ def build() -> Parser:
             repeat = "repeat a stored run's training with planted examples, each included with probability one half"
             sub.add_argument("--run", metavar="RUN_ID", help=repeat)
             sub.add_argument("--store", metavar="URL", help="store of that run (default: DPCL_STORE, else the home)")
+    text = "carry out a grid of settings, or every run of a preset, on one or many machines"
+    swept = add("sweep", sweeping.sweep, text, kept="runs")
+    add_settings(swept, "settings as TOML")
+    grid = "a setting that varies, with its values as a TOML list; several make a grid"
+    swept.add_argument("--over", action="append", default=[], metavar="KEY=[VALUE, ...]", help=grid)
+    add_executor(swept)
     tune = add("tune", training.tune, "search for learning rate, batch size and clipping norm", kept="trials")
     add_settings(tune, "settings as TOML, with one epsilon and one seed")
     tune.add_argument("--trials", type=int, help="number of trainings, each with its own settings (default 20)")

@@ -86,13 +86,14 @@ def list_runs(options: argparse.Namespace) -> int:
     runs = checked_store(options.store).list_runs()
     if options.json:
         rows = (
-            {"run_id": run.id} | {name: getattr(run, name) for name in ("name", "status", "created", "error")}
+            {"run_id": run.id} | {name: getattr(run, name) for name in ("name", "status", "runs_on", "created", "error")}
             for run in runs
         )
         print_json(list(rows))
         return 0
     for run in runs:
-        print(f"{run.id}  {run.status:<9}  {run.name}")
+        place = f"  on {run.runs_on}" if run.runs_on is not None and not run.is_over else ""
+        print(f"{run.id}  {run.status:<9}  {run.name}{place}")
     return 0
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dpcl_core import checks, packages
-from dpcl_core.cli.output import print_json, print_looks, print_study, say
+from dpcl_core.cli.output import print_json, print_looks, print_study, results_alone, say
 from dpcl_core.cli.settings import asked_of, spec_of, spec_of_stored
 from dpcl_core.errors import INPUT, BadInput, DataMissing
 from dpcl_core.events import Event, Note, Progress
@@ -19,9 +19,12 @@ from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
     from dpcl_core.privacy.lower_bound import Audited
-    from dpcl_core.runs.run import Run
+    from dpcl_core.runs.run import Run, Split
+    from dpcl_core.runs.sets import Set
     from dpcl_core.runs.store import Store
     from dpcl_core.tuning.settings import TuneSpec
+
+MOST_SHARDS = 1000
 
 
 def run(options: argparse.Namespace) -> int:
@@ -39,7 +42,22 @@ def run(options: argparse.Namespace) -> int:
         if status := exit_status(trained(store, wanted, f"ceiling of {spec.method}", options.device)):
             return status
     # A changed preset loses the preset's name: even the data may differ.
-    return print_run(store, trained(store, spec, None if options.set else options.preset, options.device), options)
+    name = None if options.set else options.preset
+    return print_run(store, trained(store, spec, name, options.device, split_of(options)), options)
+
+
+def split_of(options: argparse.Namespace) -> Split | None:
+    """In how many parts, by which executor and on which devices the command line wants a run; None: whole, here."""
+    from dpcl_core.runs import executors
+    from dpcl_core.runs.run import Split
+
+    if options.shards is not None and not 1 <= options.shards <= MOST_SHARDS:
+        raise BadInput("--shards", options.shards, f"must be from 1 to {MOST_SHARDS}")
+    if options.executor is None and options.shards is None:
+        return None
+    name = executors.checked(options.executor or "local")
+    device = options.device or executors.default_device(name)
+    return Split(options.shards or executors.n_devices(name, device), name, device)
 
 
 def resume(options: argparse.Namespace) -> int:
@@ -97,8 +115,8 @@ def own_spec(options: argparse.Namespace) -> RunSpec:
 
 def run_all(options: argparse.Namespace) -> int:
     """Carries out every run of a preset as one entry of the queue, cheapest first; a stop of one ends all that are left."""
-    from dpcl_core import export, presets
-    from dpcl_core.papers import ceilings, questions
+    from dpcl_core import presets
+    from dpcl_core.papers import questions
     from dpcl_core.runs.sets import Sets
     from dpcl_core.runs.store import Store
 
@@ -106,6 +124,8 @@ def run_all(options: argparse.Namespace) -> int:
         raise BadInput("--all", "", "needs --preset NAME: it carries out every run of that preset")
     if options.spec is not None or options.ceiling or options.data is not None:
         raise BadInput("--all", "", "cannot be combined with a SPEC.toml, --data or --ceiling")
+    if options.executor is not None or options.shards is not None:
+        raise BadInput("--all", "", "carries out its runs on this computer: dpcl sweep takes --executor and --shards")
     specs = presets.startable_variants(options.preset, options.set)
     for spec in specs.values():
         checks.check(spec)
@@ -122,7 +142,14 @@ def run_all(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         sets.request_stop(set_id)
         raise
-    ended = sets.get(set_id)
+    return print_set(sets.get(set_id), store, options)
+
+
+def print_set(ended: Set, store: Store, options: argparse.Namespace) -> int:
+    """Prints the runs of a set that is over, as a list of documents or in words; gives the exit status."""
+    from dpcl_core import export
+    from dpcl_core.papers import ceilings
+
     if options.json:
         print_json([{"label": label, **export.document_of(store, run)} for label, run in ended.runs.items()])
     else:
@@ -134,9 +161,15 @@ def run_all(options: argparse.Namespace) -> int:
     return max(exit_status(run) for run in ended.runs.values())
 
 
-def trained(store: Store, spec: RunSpec, name: str | None, device: str | None) -> Run:
-    """The finished run: put into the store's queue and carried out in this process."""
-    run_id = store.create(spec, name=name, device=on_device(device))
+def trained(store: Store, spec: RunSpec, name: str | None, device: str | None, split: Split | None = None) -> Run:
+    """The finished run: put into the store's queue and carried out in this process, which waits for parts if it is split.
+
+    The own process of such a run stays on this computer, whatever its parts ask for.
+    """
+    from dpcl_core.runs import devices
+
+    here = on_device(device) if split is None else devices.here(on_device(None))
+    run_id = store.create(spec, name=name, device=here, split=split)
     say(f"run {run_id}")
     return carried_out(store, run_id)
 
@@ -156,7 +189,8 @@ def carried_out(store: Store, run_id: str) -> Run:
     from dpcl_core.runs import worker
 
     reporter = Reporter()
-    return worker.run_here(store, run_id, on_wait=reporter.queued, on_event=reporter)
+    with results_alone():
+        return worker.run_here(store, run_id, on_wait=reporter.queued, on_event=reporter)
 
 
 def exit_status(run: Run) -> int:

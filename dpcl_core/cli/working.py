@@ -24,7 +24,7 @@ def work(options: argparse.Namespace) -> int:
         now = {run.id: run for run in store.unfinished()}
         for run in now.values():
             if run.status != "queued" and (run.id not in open_runs or open_runs[run.id].status == "queued"):
-                say(f"run {run.id} ({run.name}): started on {run.device}")
+                say(f"run {run.id} ({run.name}): started on {run.runs_on or run.device}")
         for run_id in open_runs.keys() - now.keys():
             run = store.get(run_id)
             ended.append(run)

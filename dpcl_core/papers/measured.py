@@ -20,6 +20,7 @@ from dpcl_core import checks, machine, metrics, paths
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, JsonValue, References, Started, TaskLearned, plain_number
 from dpcl_core.privacy.statement import ways_out
+from dpcl_core.runs import devices
 from dpcl_core.runs.run import Run
 from dpcl_core.spec import Cell, RunSpec
 
@@ -139,7 +140,7 @@ def of_run(run: Run, events: Iterable[Event]) -> Measured:
             )
     date = time.strftime("%Y-%m-%d", time.localtime(finished))
     seconds = finished - started
-    return Measured(spec, title, date, seconds, run.device, run.id, tuple(models), untrained=untrained)
+    return Measured(spec, title, date, seconds, devices.bare(run.device), run.id, tuple(models), untrained=untrained)
 
 
 @cache

@@ -1,10 +1,15 @@
-"""The devices of this computer that a run can train on, found without loading torch; what a run's process sees of them."""
+"""The devices of this computer that a run can train on, found without loading torch; what a run's process sees of them.
+
+A device of one machine is MACHINE/cpu or MACHINE/cuda:0. A run may also ask for cpu, cuda:0 or cuda (any card) of whichever
+machine is free first.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -13,11 +18,14 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from dpcl_core.errors import BadInput
 from dpcl_core.runs import cuda_driver
 
 _CARDS = "CUDA_VISIBLE_DEVICES"
 _BEFORE = "DPCL_VISIBLE_DEVICES"  # what _CARDS said before a run on the processor hid the cards; _ALL if nothing
 _ALL = "all"
+MACHINE = "DPCL_MACHINE"  # this computer's name among machines that share a store, if not the network's
+_ASKED = re.compile(r"(?:(?P<machine>[\w.-]{1,48})/)?(?P<device>cpu|cuda(?::[0-9]{1,2})?)")
 _SECONDS = 20.0  # a driver that is just waking up takes a few
 
 
@@ -40,11 +48,53 @@ def default() -> str:
     return found()[:2][-1].name
 
 
+def machine() -> str:
+    """The name of this computer among machines that share a store."""
+    return as_machine(os.environ.get(MACHINE) or socket.gethostname().partition(".")[0])
+
+
+def as_machine(name: str) -> str:
+    """A name as part of a device's."""
+    return re.sub(r"[^\w.-]", "-", name)[:48] or "machine"
+
+
+def checked(asked: str) -> str:
+    """The device that a run asks for. Raises BadInput if it is malformed."""
+    if not _ASKED.fullmatch(asked):
+        raise BadInput("device", asked, "must be cpu, cuda:N or cuda, if need be of one machine, such as NAME/cpu")
+    return asked
+
+
+def bare(device: str) -> str:
+    """A device without its machine, as torch calls it: the first card where any would do."""
+    name = device.rpartition("/")[2]
+    return "cuda:0" if name == "cuda" else name
+
+
+def here(asked: str) -> str:
+    """The device of this computer that serves a run which asks for this device: MACHINE/cpu, MACHINE/cuda:0."""
+    return f"{machine()}/{bare(asked)}"
+
+
+def fits(asked: str, device: str) -> bool:
+    """Whether a run that asks for one device can be carried out on another, named with its machine."""
+    of, name = (asked.rpartition("/")[part] for part in (0, 2))
+    machine_of, offered = (device.rpartition("/")[part] for part in (0, 2))
+    return of in ("", machine_of) and (offered == name or (name == "cuda" and offered.startswith("cuda:")))
+
+
+def of_this_machine(asked: str) -> tuple[str, ...]:
+    """The devices of this computer, named with it; cards are looked for only where a run asks for one."""
+    names = ("cpu",) if bare(asked) == "cpu" else tuple(device.name for device in found())
+    return tuple(f"{machine()}/{name}" for name in names)
+
+
 def environment(device: str) -> Mapping[str, str]:
     """This process's environment variables, for a process that carries out runs on the device.
 
     A run on the processor sees no card: torch's optimisers and random states would otherwise open one and hold its memory.
     """
+    device = bare(device)
     others = {name: value for name, value in os.environ.items() if name not in (_CARDS, _BEFORE)}
     visible = _visible()
     if device == "cpu":

@@ -8,7 +8,7 @@ from statistics import median
 
 from sqlalchemy import Connection, select
 
-from dpcl_core.runs.tables import runs
+from dpcl_core.runs.tables import runs, splits
 from dpcl_core.spec import RunSpec
 
 Durations = list[tuple[int, float]]  # number of cells and seconds of each finished run of one workload
@@ -20,12 +20,15 @@ def workload_of(spec: RunSpec) -> str:
 
 
 def past(connection: Connection, workloads: Collection[str]) -> dict[tuple[str, str], Durations]:
-    """Durations of the last 200 finished runs, by workload and device."""
+    """Durations of the last 200 finished runs, by workload and device.
+
+    Those of a run that was split are those of its parts, each on one device.
+    """
     query = select(runs.c.workload, runs.c.device, runs.c.n_cells, runs.c.finished - runs.c.started)
+    is_split = runs.c.id.in_(select(splits.c.run_id))
+    query = query.where(runs.c.status == "finished", runs.c.workload.in_(workloads), ~is_split)
     durations: dict[tuple[str, str], Durations] = {}
-    for workload, device, n_cells, seconds in connection.execute(
-        query.where(runs.c.status == "finished", runs.c.workload.in_(workloads)).order_by(runs.c.number.desc()).limit(200)
-    ):
+    for workload, device, n_cells, seconds in connection.execute(query.order_by(runs.c.number.desc()).limit(200)):
         durations.setdefault((workload, device), []).append((n_cells, seconds))
     return durations
 

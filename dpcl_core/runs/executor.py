@@ -1,17 +1,21 @@
-"""Carries out queued runs on this computer: one process per run, one run at a time per device."""
+"""Looks after queued runs and those under way; carries them out on this computer, one process per run.
+
+Each device of each machine has one run at a time. Other executors are in `executors`, which knows them all.
+"""
 
 from __future__ import annotations
 
+import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
 from dpcl_core.errors import StoreTrouble, failure_kind
 from dpcl_core.masking import masked
-from dpcl_core.runs import journal, process, resumption
+from dpcl_core.runs import devices, journal, machines, process, resumption
 from dpcl_core.runs.run import Failure, Run
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.subprocess_start import log_file, spawn
@@ -44,16 +48,10 @@ class Executor(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class LocalExecutor:
-    """Executes runs in processes of this computer that outlive the app; their state is in the store alone.
-
-    `worker` is the command that carries out the run whose id is appended to it (tests put a stand-in here). `warm` may
-    have a process of the same command ready.
-    """
+class Supervisor:
+    """Ends or resumes runs whose process is gone, wherever it was; starts none. What executors have in common."""
 
     store: Store
-    worker: Sequence[str] = WORKER
-    warm: WarmWorker | None = None
     _signs: dict[str, tuple[float, object]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def submit(self, run_id: str) -> None:
@@ -65,15 +63,30 @@ class LocalExecutor:
         self.schedule()
 
     def schedule(self) -> None:
-        unfinished = self.check()
-        busy = {run.device for run in unfinished if run.status in ACTIVE}
-        waiting = [run for run in unfinished if run.status == "queued" and run.device not in busy]
-        first = self.store.next_runs() if waiting else ()
-        for run in waiting:
-            if run.id in first and not _is_waited_for(run) and self.store.claim(run.id):
-                self._start(run)
-        if self.warm is not None:
-            self.warm.keep(self.store.url, is_idle=not unfinished)
+        self.check()
+
+    def startable(self, unfinished: Sequence[Run], offered: Callable[[str], Sequence[str]]) -> Iterator[tuple[Run, str]]:
+        """The runs whose turn it is, claimed one by one, each with the free device that it was claimed for.
+
+        `offered`: the devices, free or not, that could serve a run which asks for this device.
+        """
+        busy = {run.runs_on for run in unfinished if run.status in ACTIVE}
+
+        def free(run: Run) -> str | None:
+            fitting = (device for device in offered(run.device) if devices.fits(run.device, device))
+            return next((device for device in fitting if device not in busy), None)
+
+        waiting = [run for run in unfinished if run.status == "queued" and not _is_waited_for(run)]
+        while waiting := [run for run in waiting if free(run) is not None]:
+            first = self.store.next_runs()
+            turn = [run for run in waiting if run.id in first]
+            for run in turn:
+                waiting.remove(run)
+                if (device := free(run)) is not None and self.store.claim(run.id, on=device):
+                    busy.add(device)
+                    yield run, device
+            if not turn:
+                return
 
     def check(self) -> list[Run]:
         """Takes in the journals of dead processes and ends or resumes runs whose process is gone; gives those not over."""
@@ -128,6 +141,30 @@ class LocalExecutor:
             self._signs[run.id] = (time.monotonic(), sign)
             return 0.0
         return time.monotonic() - since
+
+
+@dataclass(frozen=True, slots=True)
+class LocalExecutor(Supervisor):
+    """Executes runs in processes of this computer that outlive the app; their state is in the store alone.
+
+    `worker` is the command that carries out the run whose id is appended to it (tests put a stand-in here). `warm` may
+    have a process of the same command ready.
+    """
+
+    worker: Sequence[str] = WORKER
+    warm: WarmWorker | None = None
+    _announced: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def schedule(self) -> None:
+        now = time.monotonic()
+        if now - self._announced.get("at", -math.inf) > machines.EVERY_SECONDS and machines.can_share(self.store):
+            machines.announce(self.store)
+            self._announced["at"] = now
+        unfinished = self.check()
+        for run, _ in self.startable(unfinished, devices.of_this_machine):
+            self._start(run)
+        if self.warm is not None:
+            self.warm.keep(self.store.url, is_idle=not unfinished)
 
     def _start(self, run: Run) -> None:
         log = log_file(run.id)

@@ -83,12 +83,11 @@ def of(store: Store, dataset: str) -> Looks | None:
 
 def of_names(connection: Connection, names: Sequence[str]) -> Looks:
     """The looks at the datasets of these names by runs that are in the store."""
-    others = select(tables.turns.c.run_id).union_all(select(tables.audits.c.id))
     is_launched = tables.dataset.in_(names) & tables.runs.c.started.is_not(None)
     launched = select(tables.runs.c.id, tables.runs.c.spec).where(is_launched)
     is_audit = tables.runs.c.id.in_(select(tables.audits.c.id))
     tried = select(tables.studies.c.settings, func.count(tables.trials.c.number)).outerjoin(tables.trials)
-    found = connection.execute(launched.where(tables.runs.c.id.not_in(others))).all()
+    found = connection.execute(launched.where(tables.runs.c.id.not_in(tables.of_others))).all()
     of_cells = select(tables.cells.c.run_id, tables.cells.c.guarantee)
     cells = connection.execute(of_cells.where(tables.cells.c.run_id.in_([row.id for row in found])))
     stated = {row.run_id: row.guarantee for row in cells}

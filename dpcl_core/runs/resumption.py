@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from sqlalchemy import Connection, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
 
 from dpcl_core.checkpoints import Checkpoint
 from dpcl_core.errors import BadInput
@@ -21,7 +21,7 @@ from dpcl_core.runs import journal, process
 from dpcl_core.runs.patience import Patience
 from dpcl_core.runs.run import RESUMABLE, checked_id
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.tables import ACTIVE, audits, checkpoints, classifiers, events, resumptions, runs, turns
+from dpcl_core.runs.tables import ACTIVE, audits, checkpoints, classifiers, events, resumptions, runs, shards, turns
 
 BY_ITSELF = 2  # times in a row that a run is resumed without a new checkpoint in between
 _GIVEN_UP = " It was resumed twice in a row and finished no other task; Resume tries again."
@@ -29,11 +29,15 @@ _GIVEN_UP = " It was resumed twice in a row and finished no other task; Resume t
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The checkpoints of one run in its store; outlasts a store that is away, then raises StoreTrouble."""
+    """The checkpoints of one run in its store; outlasts a store that is away, then raises StoreTrouble.
+
+    `part`: the part of the run that this process carries out; None: all of it.
+    """
 
     store: Store
     run_id: str
     patience: Patience = field(default_factory=Patience)
+    part: str | None = None
 
     def of(self, group: int) -> Sequence[Checkpoint]:
         return self.patience.outlast(lambda: self._of(group))
@@ -53,7 +57,9 @@ class Stored:
         documents = [to_json(event) for event in checkpoint.events]
         of_learner = [checkpoints.c[name] == value for name, value in place.items()]
         state = {"document": checkpoint.document, "arrays": checkpoint.arrays}
-        with self.store.holding(self.run_id, process.me()) as connection:
+        with self.store.holding(self.part or self.run_id, process.me()) as connection:
+            if self.part is not None and _is_given_up(connection, self.run_id):
+                raise BadInput("run", self.run_id, "is over, so that its parts end")
             connection.execute(update(checkpoints).where(*of_learner).values(document=None, arrays=None))
             # It is there if an earlier attempt was saved and the answer was lost.
             connection.execute(delete(checkpoints).where(*of_learner, checkpoints.c.task == checkpoint.task))
@@ -99,11 +105,13 @@ def resume_by_itself(connection: Connection, run_id: str) -> bool:
     """Resumes a run whose process died after a checkpoint, at most twice in a row without a new one; whether it did.
 
     A process that dies before the first checkpoint is likely to die again, of what its data need: that is left to a person.
+    Not for a part of a run, whose machine may be gone.
     """
-    n_saved = connection.scalar(select(func.count()).select_from(checkpoints).where(checkpoints.c.run_id == run_id)) or 0
+    of_run, is_part = _checkpoints_of(connection, run_id)
+    n_saved = connection.scalar(select(func.count()).select_from(checkpoints).where(of_run)) or 0
     before = connection.execute(select(resumptions).where(resumptions.c.run_id == run_id)).first()
     n_times = before.n_times if before is not None and before.n_checkpoints == n_saved else 0
-    if not n_saved or _why_not(connection, run_id) is not None:
+    if not (n_saved or is_part) or _why_not(connection, run_id) is not None:
         return False
     if n_times >= BY_ITSELF:
         connection.execute(update(runs).where(runs.c.id == run_id).values(error=runs.c.error + _GIVEN_UP))
@@ -116,7 +124,8 @@ def resume_by_itself(connection: Connection, run_id: str) -> bool:
 def _requeued(connection: Connection, run_id: str) -> bool:
     ended = or_(runs.c.status.in_(("lost", "cancelled")), (runs.c.status == "failed") & runs.c.error_kind.in_(RESUMABLE))
     change = update(runs).where(runs.c.id == run_id, runs.c.deleted.is_(None), ended)
-    nothing = dict.fromkeys(("finished", "heartbeat", "machine", "pid", "ticks", "error_kind", "error", "error_log"))
+    process = ("runs_on", "machine", "pid", "ticks", "heartbeat")
+    nothing = dict.fromkeys((*process, "finished", "error_kind", "error", "error_log"))
     return connection.execute(change.values(status="queued", **nothing)).rowcount == 1
 
 
@@ -133,16 +142,31 @@ def _why_not(connection: Connection, run_id: str) -> str | None:
     for table, column in ((turns, turns.c.run_id), (audits, audits.c.id)):
         if connection.scalar(select(column).select_from(table).where(column == run_id)) is not None:
             return "it is part of a tuning or an audit"
-    newest = select(checkpoints.c.learner, func.max(checkpoints.c.task).label("task")).where(checkpoints.c.run_id == run_id)
+    of_run, _ = _checkpoints_of(connection, run_id)
+    newest = select(checkpoints.c.learner, func.max(checkpoints.c.task).label("task")).where(of_run)
     of_learner = newest.group_by(checkpoints.c.learner).subquery()
     same = (checkpoints.c.learner == of_learner.c.learner) & (checkpoints.c.task == of_learner.c.task)
-    rows = connection.execute(select(checkpoints).join(of_learner, same).where(checkpoints.c.run_id == run_id)).all()
+    rows = connection.execute(select(checkpoints).join(of_learner, same).where(of_run)).all()
     if any(row.document is None and not _is_finished(row.events) for row in rows):
         return "the state of its method was not kept, and its noise must not be drawn twice; Retry starts a new run"
     learned = select(events.c.seq).where(events.c.run_id == run_id, events.c.kind.in_(("TaskLearned", "CellFinished")))
     if not rows and connection.execute(learned.limit(1)).first() is not None:
         return "it has results but no checkpoints; Retry starts a new run"
     return None
+
+
+def _checkpoints_of(connection: Connection, run_id: str) -> tuple[ColumnElement[bool], bool]:
+    """Which checkpoints are of a run, or of the part of one; whether it is a part."""
+    part = connection.execute(select(shards).where(shards.c.id == run_id)).one_or_none()
+    if part is None:
+        return checkpoints.c.run_id == run_id, False
+    return and_(checkpoints.c.run_id == part.run_id, checkpoints.c.learner.in_(part.groups)), True
+
+
+def _is_given_up(connection: Connection, run_id: str) -> bool:
+    """Whether a run has ended and is not to go on by itself; one whose process died may."""
+    status = connection.scalar(select(runs.c.status).where(runs.c.id == run_id))
+    return status in (None, "finished", "failed", "cancelled")
 
 
 def _is_finished(documents: Sequence[dict[str, JsonValue]]) -> bool:

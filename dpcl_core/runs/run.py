@@ -28,12 +28,12 @@ RESUMABLE: tuple[FailureKind, ...] = ("worker-died", "store")  # failures that s
 class Run:
     """One stored run; times are seconds since 1970.
 
-    `readable_spec` is None where the settings name something this program no longer has; `spec_trouble` then says so in
-    one sentence and `raw_spec` still holds what was stored. `estimate_seconds`: total duration, estimated from past runs
-    of the same workload; None when unknown or over. `process` carries the run out, or waits in a terminal to do so.
-    `silent_seconds`: since the last heartbeat, by the database's clock. `place_in_queue`: counts the waiting entries,
-    from 1, a set of runs as one; None where it waits for no other entry. `owner`: digest of the token of the visitor of
-    a shared server who started it.
+    `device`: what it asks for; `runs_on`: what it was given, named with its machine. `readable_spec` is None where the
+    settings name something this program no longer has; `spec_trouble` then says so in one sentence and `raw_spec` still
+    holds what was stored. `estimate_seconds`: total duration, estimated from past runs of the same workload; None when
+    unknown or over. `process` carries the run out, or waits in a terminal to do so. `silent_seconds`: since the last
+    heartbeat, by the database's clock. `place_in_queue`: counts the waiting entries, from 1, a set of runs as one; None
+    where it waits for no other entry. `owner`: digest of the token of the visitor of a shared server who started it.
     """
 
     id: str
@@ -44,6 +44,7 @@ class Run:
     digest: str
     status: Status
     device: str
+    runs_on: str | None
     created: float
     started: float | None
     finished: float | None
@@ -68,6 +69,15 @@ class Run:
     @property
     def is_over(self) -> bool:
         return self.status not in ("queued", *ACTIVE)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """How a run is carried out in parts: in at most `n_shards`, which the executor of this name starts on such devices."""
+
+    n_shards: int
+    executor: str
+    device: str = "cpu"
 
 
 @dataclass(frozen=True, slots=True)

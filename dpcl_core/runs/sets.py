@@ -17,8 +17,8 @@ from sqlalchemy import func, insert, select, update
 from dpcl_core.errors import BadInput
 from dpcl_core.runs import tables
 from dpcl_core.runs.durations import workload_of
-from dpcl_core.runs.run import LONGEST_NAME, Run, Status, checked_id, clean_name
-from dpcl_core.runs.store import Store, enqueue
+from dpcl_core.runs.run import LONGEST_NAME, Run, Split, Status, checked_id, clean_name
+from dpcl_core.runs.store import Store, enqueue, stop_shards
 from dpcl_core.spec import DataSpec, RunSpec
 
 
@@ -74,7 +74,7 @@ class Sets:
 
     store: Store
 
-    def create(self, preset: str, specs: Mapping[str, RunSpec], *, device: str = "cpu") -> str:
+    def create(self, preset: str, specs: Mapping[str, RunSpec], *, device: str = "cpu", split: Split | None = None) -> str:
         """Puts the runs at the end of their device's queue, in this order, and gives the set's id.
 
         Each is named after its preset and label. Raises BadInput for no run, a bad name or a bad device.
@@ -87,7 +87,7 @@ class Sets:
             for label, spec in specs.items():
                 ids[label] = enqueue(
                     connection, spec, name=names[label], workload=workload_of(spec), n_cells=spec.n_cells, device=device,
-                    visitor=self.store.visitor,
+                    visitor=self.store.visitor, split=split,
                 )  # fmt: skip
             set_id = next(iter(ids.values()))
             connection.execute(insert(tables.sets).values(id=set_id, preset=preset))
@@ -132,19 +132,21 @@ class Sets:
     def request_stop(self, set_id: str) -> None:
         """Cancels the queued runs and requests the one under way to stop, both at once; runs that ended stay as they are."""
         self.store.check_mine(set_id)
-        of_set = tables.runs.c.id.in_(select(tables.set_runs.c.run_id).where(tables.set_runs.c.set_id == checked_id(set_id)))
-        change = update(tables.runs).where(of_set)
+        runs_of_set = select(tables.set_runs.c.run_id).where(tables.set_runs.c.set_id == checked_id(set_id))
+        change = update(tables.runs).where(tables.runs.c.id.in_(runs_of_set))
         with self.store.writing() as connection:
             queued = change.where(tables.runs.c.status == "queued")
             connection.execute(queued.values(status="cancelled", finished=time.time()))
             connection.execute(change.where(tables.runs.c.status.in_(("starting", "running"))).values(status="stopping"))
+            for run_id in connection.scalars(select(tables.splits.c.run_id).where(tables.splits.c.run_id.in_(runs_of_set))):
+                stop_shards(connection, run_id)
 
     def finished(self, digests: Collection[str]) -> dict[str, str]:
         """The newest finished run, not deleted, of each of these settings (`RunSpec.digest`): its id by digest."""
         query = select(tables.runs.c.digest, tables.runs.c.id).order_by(tables.runs.c.number)
         query = query.where(
             tables.runs.c.digest.in_(digests), tables.runs.c.status == "finished", tables.runs.c.deleted.is_(None),
-            tables.runs.c.id.not_in(select(tables.turns.c.run_id).union_all(select(tables.audits.c.id))),
+            tables.runs.c.id.not_in(tables.of_others),
         )  # fmt: skip
         with self.store.reading() as connection:
             return {row[0]: row[1] for row in connection.execute(query)}

@@ -9,13 +9,13 @@ A state changes by one UPDATE that names the states it may follow, so that of tw
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
+from dataclasses import asdict
 from typing import cast, get_args
 
 from sqlalchemy import ColumnElement, Connection, Select, Update, and_, delete, func, insert, or_, select, update
@@ -24,14 +24,13 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from dpcl_core import paths
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Classifier, Event, from_json
-from dpcl_core.runs import database, durations, event_rows, locks, queue, visitors
+from dpcl_core.runs import database, devices, durations, event_rows, locks, queue, visitors
 from dpcl_core.runs.process import Process
-from dpcl_core.runs.run import RESUMABLE, End, Failure, Run, Status, checked_id, clean_name, of_row
-from dpcl_core.runs.tables import ACTIVE, audits, cells, checkpoints, dataset, events, resumptions, runs, turns
+from dpcl_core.runs.run import RESUMABLE, End, Failure, Run, Split, Status, checked_id, clean_name, of_row
+from dpcl_core.runs.tables import ACTIVE, cells, checkpoints, dataset, events, of_others, resumptions, runs, shards, splits
 from dpcl_core.runs.visitors import Visitor
 from dpcl_core.spec import RunSpec
 
-_DEVICE = re.compile(r"cpu|cuda:[0-9]{1,2}")
 _TAKEN = "is no longer carried out by this process: it was ended or taken over elsewhere, as after a silence; see dpcl runs"
 PROMPT_SECONDS = 1.0  # a write that takes longer has waited for somebody
 
@@ -64,14 +63,23 @@ class Store:
 
     # Making and reading runs
 
-    def create(self, spec: RunSpec, *, name: str | None = None, device: str = "cpu") -> str:
-        """Puts a run at the end of its device's queue and gives its id. Raises BadInput for a bad name or device."""
+    def create(self, spec: RunSpec, *, name: str | None = None, device: str = "cpu", split: Split | None = None) -> str:
+        """Puts a run at the end of its device's queue and gives its id. Raises BadInput for a bad name or device.
+
+        `split`: it is to be carried out in parts.
+        """
         label = clean_name(f"{spec.method} on {spec.data.dataset}" if name is None else name)
         with self.writing() as connection:
             return enqueue(
                 connection, spec, name=label, workload=durations.workload_of(spec), n_cells=spec.n_cells, device=device,
-                visitor=self.visitor,
+                visitor=self.visitor, split=split,
             )  # fmt: skip
+
+    def split_of(self, run_id: str) -> Split | None:
+        """Into how many parts a run is split, and what starts them; None for one that is carried out whole."""
+        with self.reading() as connection:
+            row = connection.execute(select(splits).where(splits.c.run_id == checked_id(run_id))).one_or_none()
+        return None if row is None else Split(row.n_shards, row.executor, row.device)
 
     def check_cost(self, spec: RunSpec, seconds: float | None) -> None:
         """Raises BadInput where a run of these settings, estimated to take so long, is above a limit of this visitor."""
@@ -82,7 +90,7 @@ class Store:
     def retry(self, run_id: str) -> str:
         """A new run of the same settings, name and device, at the end of the queue; gives its id."""
         before = self.get(run_id)
-        return self.create(before.spec, name=before.name, device=before.device)
+        return self.create(before.spec, name=before.name, device=before.device, split=self.split_of(run_id))
 
     def get(self, run_id: str) -> Run:
         """A run, deleted ones included. Raises BadInput for an id that is malformed or unknown."""
@@ -93,8 +101,7 @@ class Store:
 
     def list_runs(self, limit: int = 500) -> list[Run]:
         """The newest runs that are not deleted, newest first; without the runs of tunings and audits."""
-        others = select(turns.c.run_id).union_all(select(audits.c.id))
-        listed = select(runs).where(runs.c.deleted.is_(None), runs.c.id.not_in(others))
+        listed = select(runs).where(runs.c.deleted.is_(None), runs.c.id.not_in(of_others))
         return self._runs(listed.order_by(runs.c.number.desc()).limit(limit))
 
     def trash(self) -> list[Run]:
@@ -230,6 +237,7 @@ class Store:
         with self.writing() as connection:
             connection.execute(_transition(run_id, ("queued",)).values(status="cancelled", finished=time.time()))
             connection.execute(_transition(run_id, ("starting", "running")).values(status="stopping"))
+            stop_shards(connection, run_id)
         return self.status(run_id)
 
     def rename(self, run_id: str, name: str) -> None:
@@ -272,15 +280,22 @@ class Store:
 
     # Transitions by executors and workers: each gives whether this call made it
 
-    def claim(self, run_id: str, process: Process | None = None) -> bool:
-        """Claims the first run of a queue for a process (None: one about to be started), if its device is free."""
+    def claim(self, run_id: str, process: Process | None = None, *, on: str | None = None) -> bool:
+        """Claims the first run of a queue for a process (None: one about to be started), if the device is free.
+
+        `on`: the device that carries it out, MACHINE/cpu (None: this computer's).
+        """
         change = _transition(run_id, ("queued",))
         with self.writing() as connection:
             if run_id not in queue.next_runs(connection):
                 return False
             try:
-                values = {"status": "starting", "started": time.time(), "heartbeat": database.now(), **_columns(process)}
-                return _applied(connection, change.values(**values))
+                begun = {"status": "starting", "started": time.time(), "heartbeat": database.now(), **_columns(process)}
+                asked = str(connection.scalar(select(runs.c.device).where(runs.c.id == run_id)))
+                on = on or devices.here(asked)
+                if not devices.fits(asked, on):
+                    return False
+                return _applied(connection, change.values(**begun, runs_on=on))
             except IntegrityError:  # the index of one run per device
                 return False
 
@@ -301,7 +316,11 @@ class Store:
         """Puts a run back for which no process was started: who claimed it has died, or lost the store just then."""
         change = _transition(run.id, ("starting",)).where(runs.c.pid.is_(None), runs.c.heartbeat == run.heartbeat)
         with self.writing() as connection:
-            return _applied(connection, change.values(status="queued", started=None, heartbeat=None))
+            return _applied(connection, change.values(status="queued", started=None, heartbeat=None, runs_on=None))
+
+    def leave_device(self, run_id: str) -> None:
+        """Frees the device of a run whose own process from now on only waits for its parts."""
+        self._set(run_id, runs_on=None)
 
     def begin(self, run_id: str, *, by: Process | None = None) -> bool:
         """From starting to running: the data are loaded and the first task begins. `by`: as for `append`."""
@@ -413,6 +432,7 @@ def enqueue(
     n_cells: int,
     device: str,
     visitor: Visitor | None,
+    split: Split | None = None,
 ) -> str:
     """Puts a row at the end of its device's queue and gives its id.
 
@@ -422,8 +442,7 @@ def enqueue(
     document = spec.model_dump_json()
     if "\\u0000" in document:
         raise BadInput("settings", "a null character", "must be text that can be printed")
-    if not _DEVICE.fullmatch(device):
-        raise BadInput("device", device, "must be cpu or cuda:N")
+    devices.checked(device)
     locks.take(connection, locks.QUEUE)
     if visitor is not None:
         past = durations.past(connection, {workload}).get((workload, device), [])
@@ -443,6 +462,8 @@ def enqueue(
             owner=None if visitor is None else visitor.owner,
         )
     )
+    if split is not None:
+        connection.execute(insert(splits).values(run_id=run_id, **asdict(split)))
     return run_id
 
 
@@ -461,6 +482,14 @@ def _is_carried_out(connection: Connection, run_id: str, by: Process, *also: Sta
 def _transition(run_id: str, before: Sequence[str]) -> Update:
     """An UPDATE of one run that changes nothing unless the run is in one of the states `before`."""
     return update(runs).where(runs.c.id == checked_id(run_id), runs.c.status.in_(before))
+
+
+def stop_shards(connection: Connection, run_id: str) -> None:
+    """Cancels the parts of a run that wait, and requests those under way to stop."""
+    change = update(runs).where(runs.c.id.in_(select(shards.c.id).where(shards.c.run_id == checked_id(run_id))))
+    queued = change.where(runs.c.status == "queued")
+    connection.execute(queued.values(status="cancelled", finished=time.time()))
+    connection.execute(change.where(runs.c.status.in_(("starting", "running"))).values(status="stopping"))
 
 
 def _end_update(run_id: str, status: End, failure: Failure | None, before: Sequence[str] = ACTIVE) -> Update:

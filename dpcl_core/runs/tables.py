@@ -18,6 +18,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     cast,
+    select,
 )
 
 ACTIVE = ("starting", "running", "stopping")
@@ -34,7 +35,7 @@ runs = Table(
     Column("digest", String(16), nullable=False),
     Column("workload", String(16), nullable=False, index=True),  # runs of one workload take about as many seconds per cell
     Column("n_cells", Integer, nullable=False),
-    Column("device", String(20), nullable=False),
+    Column("device", String(20).with_variant(String(60), "postgresql"), nullable=False),  # that it asks for (`devices`)
     Column("status", String(10), nullable=False),
     Column("created", Double, nullable=False),  # times are seconds since 1970
     Column("started", Double),
@@ -48,12 +49,13 @@ runs = Table(
     Column("error", Text),
     Column("error_log", Text),
     Column("owner", String(64)),  # digest of a visitor's token; none where the server is not shared, and from a terminal
+    Column("runs_on", String(60)),  # the device that it was given when it was claimed, MACHINE/cpu; none for one that waits
     Column("emptied", Double),  # its results are deleted for good; the row stays, since a look at data stays a look
 )
 
 # The database itself limits a device to one run, also when two processes claim at once.
 busy = runs.c.status.in_(ACTIVE)
-one_busy = Index("one_run_per_device", runs.c.device, unique=True, sqlite_where=busy)
+one_busy = Index("one_run_per_device", runs.c.runs_on, unique=True, sqlite_where=busy)
 Index("runs_by_status", runs.c.status)
 
 events = Table(
@@ -109,6 +111,34 @@ resumptions = Table(
     Column("run_id", String(12), ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
     Column("n_checkpoints", Integer, nullable=False),
     Column("n_times", Integer, nullable=False),
+)
+
+# A run that is carried out in parts, by several processes and machines: at most so many, and what starts them.
+splits = Table(
+    "splits",
+    metadata,
+    Column("run_id", String(12), ForeignKey("runs.id"), primary_key=True),
+    Column("n_shards", Integer, nullable=False),
+    Column("executor", String(10), nullable=False),
+    Column("device", String(60), nullable=False),  # that its parts ask for
+)
+
+# A part of such a run is a run in the queue, too. Its checkpoints are kept under the whole run's id.
+shards = Table(
+    "shards",
+    metadata,
+    Column("id", String(12), ForeignKey("runs.id"), primary_key=True),
+    Column("run_id", String(12), ForeignKey("runs.id"), nullable=False, index=True),
+    Column("groups", JSON, nullable=False),  # places of its groups of cells in the whole run
+)
+
+# The machines that look after the queue of a store on a server, and when each did last, by the database's clock.
+machines = Table(
+    "machines",
+    metadata,
+    Column("name", String(48), primary_key=True),
+    Column("devices", JSON, nullable=False),  # list of str, such as cpu and cuda:0
+    Column("seen", Double, nullable=False),
 )
 
 # A tuning is a run in the queue each time it is started or resumed; its id is that of its first run.
@@ -213,6 +243,9 @@ kept_looks = Table(
     Column("delta", Double, nullable=False),
 )
 
+
+# The runs in the queue that are not runs of their own: of tunings and audits, and parts of runs.
+of_others = select(turns.c.run_id).union_all(select(audits.c.id), select(shards.c.id))
 
 # The dataset that a run's settings name; PostgreSQL reads JSON only as such, SQLite from any text.
 _SETTINGS = JSON().with_variant(Text(), "sqlite")

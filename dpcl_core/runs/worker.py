@@ -17,11 +17,11 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 
 from dpcl_core import unforeseen
-from dpcl_core.checkpoints import Keep
+from dpcl_core.checkpoints import Division, Keep, Whole
 from dpcl_core.errors import BadInput, StoreTrouble, failure_kind
 from dpcl_core.events import Event
 from dpcl_core.masking import masked
-from dpcl_core.runs import auditor, process, resumption, tuner, warm_worker
+from dpcl_core.runs import auditor, devices, executors, process, resumption, shards, tuner, warm_worker
 from dpcl_core.runs.executor import WORKER, Executor, LocalExecutor
 from dpcl_core.runs.patience import Patience
 from dpcl_core.runs.recorder import Recorder
@@ -34,19 +34,28 @@ from dpcl_core.spec import RunSpec
 _QUEUE_SECONDS = 0.25
 
 
-def real_engine(spec: RunSpec, device: str, keep: Keep | None = None) -> Iterator[Event]:
+def real_engine(
+    spec: RunSpec,
+    device: str,
+    keep: Keep | None = None,
+    division: Division = Whole(),  # noqa: B008 (a value that nothing changes)
+) -> Iterator[Event]:
     """Runs the engine, imported only when a run begins because it loads the heavy libraries."""
     _set_passive_waiting()
     from dpcl_core import engine
 
-    return engine.run(spec, device=device, keep=keep)
+    return engine.run(spec, device=device, keep=keep, division=division)
 
 
-def _durable_engine(store: Store, run_id: str, patience: Patience) -> Engine:
-    """The engine of a run that goes on after its checkpoints, if it has some."""
+def _durable_engine(store: Store, run_id: str, patience: Patience, runner: Executor) -> Engine:
+    """The engine of a run, or of a part of one, that goes on after its checkpoints, if it has some."""
 
     def engine(spec: RunSpec, device: str) -> Iterator[Event]:
-        stream = real_engine(spec, device, resumption.Stored(store, run_id, patience))
+        if (part := shards.part_of(store, run_id, patience)) is not None:
+            stream = shards.without_results(real_engine(spec, device, part, part))
+            return resumption.carried_on(store, run_id, stream, patience)
+        division = shards.division_of(store, run_id, lambda name: executors.opened(name, store, local=runner), patience)
+        stream = real_engine(spec, device, resumption.Stored(store, run_id, patience), division)
         return resumption.carried_on(store, run_id, stream, patience)
 
     return engine
@@ -106,9 +115,13 @@ def run_here(
 def wait_for_device(store: Store, run_id: str, on_wait: Callable[[int], None] | None = None) -> bool:
     """Waits for this process's turn to carry out a queued run, calling `on_wait` with the place in the queue.
 
-    False: it was cancelled meanwhile, or another process has claimed it. A KeyboardInterrupt cancels the run.
+    False: it was cancelled meanwhile, another process has claimed it, or it asks for another machine. A KeyboardInterrupt
+    cancels the run.
     """
     executor, patience = LocalExecutor(store), Patience()
+    asked = patience.outlast(lambda: store.get(run_id)).device
+    if not devices.fits(asked, devices.here(asked)):
+        return False
     try:
         while not patience.outlast(lambda: store.claim(run_id, process.me())):
             if not patience.outlast(lambda: store.wait(run_id, process.me())):
@@ -143,16 +156,17 @@ def carry_out(
     if run.status not in ACTIVE or run.process != process.me():
         return _follow(store, run_id, on_event, patience)
     runner = executor if executor is not None else LocalExecutor(store)
+    device = devices.bare(run.runs_on or run.device)
     recorder = Recorder(store, run_id, failed_as=_failure, on_cut_off=runner.schedule, patience=patience)
     end: End = "finished"
     failure: Failure | None = None
 
     def chosen_engine() -> Engine:
         own = engine or tuner.engine_of(store, run_id) or auditor.engine_of(store, run_id)
-        return own or _durable_engine(store, run_id, patience)
+        return own or _durable_engine(store, run_id, patience, runner)
 
     try:
-        with recorder, closing(_generator(patience.outlast(chosen_engine), run.spec, run.device)) as stream:
+        with recorder, closing(_generator(patience.outlast(chosen_engine), run.spec, device)) as stream:
             for event in stream:
                 recorder.add(event)
                 if on_event is not None:
@@ -195,6 +209,8 @@ def _follow(store: Store, run_id: str, on_event: Callable[[Event], None] | None,
 
 
 def _failure(error: BaseException) -> Failure:
+    if isinstance(error, shards.PartFailed):
+        return error.failure
     kind = failure_kind(error)
     message = masked(" ".join(str(error).split())) or type(error).__name__
     sentence = {

@@ -15,9 +15,9 @@ from streamlit.testing.v1 import AppTest
 from dpcl_core import presets
 from dpcl_core.events import CellFinished, Progress, TaskLearned
 from dpcl_core.papers import ceilings
-from dpcl_core.runs import devices
+from dpcl_core.runs import devices, machines
 from dpcl_core.runs.journal import Journal
-from dpcl_core.runs.run import Status
+from dpcl_core.runs.run import Split, Status
 from dpcl_core.runs.store import Store
 from pages.parts.training import train_form
 from tests.data.making import write_pair
@@ -189,6 +189,24 @@ def test_a_computer_with_a_card_offers_a_choice_of_device_and_starts_the_run_the
     _button(page, "Start").click()  # type: ignore[union-attr]
     page.run()
     assert sorted(run.device for run in store.list_runs()) == ["cpu", "cuda:0"]
+
+
+def test_where_a_run_goes_is_asked_only_where_there_are_several_machines(
+    open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "Where" not in [box.label for box in open_page("train").selectbox]
+    monkeypatch.setattr(machines, "can_share", lambda store: True)
+    monkeypatch.setattr(machines, "present", lambda store: {"lab1": ["cpu"], "lab2": ["cpu"]})
+    monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.submit", lambda self, run_id: None)
+    page = open_page("train", v="1", e="0.5", sd="0")
+    (box,) = (box for box in page.selectbox if box.label == "Where")
+    assert box.options == ["This computer", "All machines: lab1, lab2"]
+    box.select("All machines").run()
+    _button(page, "Start").click()  # type: ignore[union-attr]
+    page.run()
+    (run,) = store.list_runs()
+    assert store.split_of(run.id) == Split(2, "local", "cpu")
+    assert run.device == devices.here("cpu")
 
 
 def test_a_process_gets_ready_for_the_method_of_the_form_and_for_nobody_who_only_reads(

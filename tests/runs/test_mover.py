@@ -11,7 +11,7 @@ import pytest
 
 from dpcl_core import cli
 from dpcl_core.errors import StoreTrouble
-from dpcl_core.runs import mover
+from dpcl_core.runs import devices, mover
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.patience import Patience
 from pages.parts.shell import queue, state
@@ -87,7 +87,7 @@ def test_work_carries_out_what_waits(store, monkeypatch, capsys, behaviour, stat
     out, err = capsys.readouterr()
     assert json.loads(out) == [{"run_id": run_id, "status": end} for run_id in run_ids]
     lines = [line for line in err.splitlines() if "number 1" in line]
-    assert lines[0] == f"run {run_ids[0]} (number 1): started on cpu"
+    assert lines[0] == f"run {run_ids[0]} (number 1): started on {devices.here('cpu')}"
     assert lines[1].startswith(f"run {run_ids[0]} (number 1): {end}")
 
 

@@ -100,7 +100,7 @@ def test_a_name_is_one_short_line(store, name):
 
 @file_alone
 def test_a_device_is_one_we_know(store):
-    with pytest.raises(BadInput, match="device = gpu: must be cpu or cuda:N"):
+    with pytest.raises(BadInput, match="device = gpu: must be cpu, cuda:N or cuda"):
         store.create(replay.a_spec(), device="gpu")
 
 
@@ -187,8 +187,26 @@ def test_of_many_who_claim_at_once_one_gets_the_device(store):
 def test_the_database_itself_refuses_a_second_run_on_a_device(store):
     first, second = store.create(replay.a_spec()), store.create(replay.a_spec())
     assert store.claim(first)
+    same = {"status": "starting", "runs_on": store.get(first).runs_on}
     with pytest.raises(StoreTrouble), store.writing() as connection:
-        connection.execute(update(tables.runs).where(tables.runs.c.id == second).values(status="starting"))
+        connection.execute(update(tables.runs).where(tables.runs.c.id == second).values(**same))
+
+
+def test_two_machines_carry_out_one_queue_at_once_each_run_once(store, monkeypatch):
+    """A run that asks for no machine goes to whichever is free; one that asks for a machine waits for it."""
+    first, second, third = (store.create(replay.a_spec(), device=device) for device in ("cpu", "cpu", "lab2/cpu"))
+    monkeypatch.setenv("DPCL_MACHINE", "lab1")
+    assert store.claim(first)
+    assert not store.claim(second), "lab1 is busy"
+    monkeypatch.setenv("DPCL_MACHINE", "lab2")
+    assert not store.claim(first)
+    assert store.claim(second)
+    assert [store.get(run_id).runs_on for run_id in (first, second, third)] == ["lab1/cpu", "lab2/cpu", None]
+    assert store.end(second, "finished")
+    monkeypatch.setenv("DPCL_MACHINE", "lab3")
+    assert not store.claim(third), "it asks for lab2"
+    monkeypatch.setenv("DPCL_MACHINE", "lab2")
+    assert store.claim(third)
 
 
 def test_a_stop_that_races_a_finish_leaves_one_clear_end(store):

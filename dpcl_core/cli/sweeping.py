@@ -1,0 +1,79 @@
+"""The command that carries out many runs, on as many machines as there are."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import time
+import tomllib
+from collections.abc import Mapping
+
+from dpcl_core import checks, presets
+from dpcl_core.cli import training
+from dpcl_core.cli.output import results_alone, say
+from dpcl_core.cli.settings import spec_of
+from dpcl_core.errors import BadInput
+from dpcl_core.runs.run import Split
+from dpcl_core.spec import RunSpec
+
+_PAUSE_SECONDS = 0.5
+
+
+def sweep(options: argparse.Namespace) -> int:
+    """Carries out a grid of settings, or every run of a preset, as one entry of the queue; a stop ends all of them."""
+    from dpcl_core.papers import questions
+    from dpcl_core.runs import executors
+    from dpcl_core.runs.patience import Patience
+    from dpcl_core.runs.sets import Sets
+    from dpcl_core.runs.store import Store
+
+    specs = specs_of(options)
+    for spec in specs.values():
+        checks.check(spec)
+    wanted = training.split_of(options) or Split(1, "local", options.device or executors.default_device("local"))
+    # Whoever looks at the queue carries out the parts: the executor's workers are on their machines already.
+    split = Split(options.shards, "local", wanted.device) if options.shards else None
+    store, patience = Store(options.store), Patience()
+    sets, executor = Sets(store), executors.opened(wanted.executor, store)
+    cheap = questions.cheapest_first(specs, store, wanted.device)
+    set_id = sets.create(options.preset or "sweep", cheap, device=wanted.device, split=split)
+    say(f"set {set_id}: {len(specs)} runs")
+    line = ""
+    try:
+        with results_alone():
+            while not (now := patience.outlast(lambda: sets.get(set_id))).is_over:
+                patience.outlast(executor.schedule)
+                if now.line() != line:
+                    line = now.line()
+                    say(line)
+                time.sleep(_PAUSE_SECONDS)
+    except KeyboardInterrupt:
+        sets.request_stop(set_id)
+        raise
+    return training.print_set(now, store, options)
+
+
+def specs_of(options: argparse.Namespace) -> dict[str, RunSpec]:
+    """Every combination of the settings that vary; of a preset of which none do, its own runs."""
+    grid = dict(_values(text) for text in options.over)
+    if not grid:
+        if options.preset is None or options.spec is not None:
+            raise BadInput("--over", "", "give settings that vary, --over 'KEY=[VALUE, ...]', or --preset NAME alone")
+        return presets.startable_variants(options.preset, options.set)
+    raw: Mapping[str, object] = spec_of(options).model_dump()
+    found = {}
+    for values in itertools.product(*grid.values()):
+        label = ", ".join(f"{key.rpartition('.')[2]} {value}" for key, value in zip(grid, values, strict=True))
+        found[label] = checks.parse(checks.changed(raw, dict(zip(grid, values, strict=True))))
+    return found
+
+
+def _values(text: str) -> tuple[str, list[object]]:
+    key, _, listed = text.partition("=")
+    try:
+        values = tomllib.loads(f"values = {listed}")["values"]
+    except tomllib.TOMLDecodeError:
+        values = None
+    if not isinstance(values, list) or not values:
+        raise BadInput("--over", text, "must be KEY=[VALUE, ...], values as in TOML")
+    return key.strip(), values

@@ -1,0 +1,248 @@
+"""A run in parts is the unsplit run: the same events, ledgers, classifiers, also where a part dies, fails or is stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from dpcl_core import engine, export
+from dpcl_core.errors import BadInput, Diverged
+from dpcl_core.events import Event, to_json
+from dpcl_core.runs import executors, process, resumption, shards, tables, worker
+from dpcl_core.runs.executor import LocalExecutor, Supervisor
+from dpcl_core.runs.patience import Patience
+from dpcl_core.runs.run import Failure, Split
+from dpcl_core.runs.sets import Sets
+from dpcl_core.runs.store import Store
+from dpcl_core.spec import RunSpec
+from tests.scenarios.test_preview import data_dir  # noqa: F401
+from tests.support import replay
+from tests.test_durable_runs import asked_of, results
+
+# One method of every family that can be split, of one group for each seed and of one for each cell.
+FAST = ("dp-fedavg",)
+SLOW = ("label-means", "agem", "l2dp-ml", "joint-network", "lm-seqft", "lm-gem", "pecl", "cslr-server-head", "local-list")
+
+
+@dataclass(slots=True)
+class InProcess:
+    """Carries out waiting parts in this process, one whenever it is asked; `act` may do something else with one."""
+
+    store: Store
+    act: Callable[[str, int], bool] = lambda run_id, number: False  # whether it has done something
+    seen: list[str] = field(default_factory=list)
+
+    def submit(self, run_id: str) -> None:
+        pass
+
+    def stop(self, run_id: str) -> None:
+        self.store.request_stop(run_id)
+
+    def schedule(self) -> None:
+        for run in self.store.unfinished():
+            if run.status == "queued" and self.store.claim(run.id, process.me()):
+                self.seen.append(run.id)
+                if not self.act(run.id, len(self.seen)):
+                    worker.carry_out(self.store, run.id, executor=Supervisor(self.store))
+                return
+
+
+@pytest.fixture
+def spec(tmp_path, data_dir, monkeypatch) -> RunSpec:  # noqa: F811
+    """Three groups of one cell each, under seeded noise."""
+    return asked_of("dp-fedavg", tmp_path, monkeypatch, [2], seeds=[0, 1, 2])
+
+
+def begun(store: Store, spec: RunSpec, n_shards: int) -> str:
+    run_id = store.create(spec, split=Split(n_shards, "local"))
+    assert store.claim(run_id, process.me())
+    return run_id
+
+
+def is_the_unsplit_run(store: Store, run_id: str, spec: RunSpec) -> bool:
+    """Whether events, classifiers and document are those of the same run carried out whole."""
+    whole = store.create(spec)
+    assert store.claim(whole, process.me())
+    assert worker.carry_out(store, whole, executor=Supervisor(store)) == "finished"
+    assert results(store.events(run_id)) == results(store.events(whole))
+    assert [to_json(one) for one in store.classifiers(run_id)] == [to_json(one) for one in store.classifiers(whole)]
+    split, unsplit = (export.document_of(store, store.get(one)) for one in (run_id, whole))
+    for document in (split, unsplit):
+        document.pop("run_id")
+        for cell in document["cells"]:
+            cell.pop("seconds")
+    assert split == unsplit
+    return True
+
+
+def test_groups_are_shared_out_each_once_and_evenly():
+    for n_groups in range(1, 40):
+        for n_shards in range(1, 40):
+            shared = shards.parts(n_groups, n_shards)
+            assert sorted(group for part in shared for group in part) == list(range(n_groups))
+            assert len(shared) == min(n_groups, n_shards)
+            assert max(map(len, shared)) - min(map(len, shared)) <= 1
+
+
+@pytest.mark.parametrize("method", [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+def test_a_run_in_parts_is_the_unsplit_run(method, store, tmp_path, data_dir, monkeypatch):  # noqa: F811
+    privacy = {"epsilons": [2.0, 4.0], **({"adjacency": "replace"} if method == "pecl" else {})}
+    spec = asked_of(method, tmp_path, monkeypatch, seeds=[0, 1, 2], privacy=privacy)
+    run_id, runner = begun(store, spec, 2), InProcess(store)
+    assert worker.carry_out(store, run_id, executor=runner) == "finished"
+    assert len(runner.seen) == 2
+    assert is_the_unsplit_run(store, run_id, spec)
+    assert [shard.status for shard in shards.of_run(store, run_id)] == ["finished"] * 2
+
+
+@pytest.mark.slow
+def test_parts_are_listed_and_counted_nowhere_as_runs_of_their_own(store, spec):
+    run_id = begun(store, spec, 3)
+    assert worker.carry_out(store, run_id, executor=InProcess(store)) == "finished"
+    assert [run.id for run in store.list_runs()] == [run_id]
+    assert Sets(store).finished([spec.digest()]) == {spec.digest(): run_id}
+    for shard in shards.of_run(store, run_id):
+        assert not store.results([shard.id])[shard.id], "what a part released is the whole run's"
+        assert {to_json(event)["event"] for event in store.events(shard.id)} <= {"Progress", "Started"}
+    with store.reading() as connection:
+        assert connection.execute(tables.checkpoints.select()).all() == [], "a run that is over needs none"
+
+
+def test_groups_that_share_work_stay_together(store):
+    """The cosine classifier learns all cells at once: the run is not split, and keeps its device."""
+    spec = replay.a_spec(epsilons=(1.0, 2.0), seeds=(0, 1), tasks=2)
+    run_id, runner = begun(store, spec, 4), InProcess(store)
+    assert worker.carry_out(store, run_id, executor=runner) == "finished"
+    assert runner.seen == shards.of_run(store, run_id) == []
+
+
+def test_a_part_that_dies_goes_on_after_its_last_checkpoint_on_any_machine(store, spec, monkeypatch):
+    """Its machine is gone: nothing is learned twice that was saved, and the merged run is the unsplit one."""
+    run_id = begun(store, spec, 3)
+    n_learned = list[tuple[int, int]]()
+    save = shards.Part.save
+
+    def saved(self, checkpoint):
+        save(self, checkpoint)
+        n_learned.append((checkpoint.group, checkpoint.task))
+
+    monkeypatch.setattr(shards.Part, "save", saved)
+
+    def dies(shard_id: str, number: int) -> bool:
+        if number > 2:
+            return False
+        part = shards.part_of(store, shard_id, Patience())
+        stream = engine.run(spec, keep=part, division=part)
+        before = len(n_learned)
+        while number == 2 and len(n_learned) == before:  # the first one dies before it has saved anything
+            next(stream)
+        stream.close()
+        gone = Failure("worker-died", "gone", "")
+        assert store.mark_failed(store.get(shard_id), gone, resumption.resume_by_itself)
+        assert store.status(shard_id) == "queued"
+        return True
+
+    runner = InProcess(store, dies)
+    assert worker.carry_out(store, run_id, executor=runner) == "finished"
+    assert len(runner.seen) == 5
+    assert len(n_learned) == len(set(n_learned)) == 3 * spec.scenario.tasks
+    assert is_the_unsplit_run(store, run_id, spec)
+
+
+@pytest.mark.slow
+def test_a_part_without_a_machine_is_tried_twice_again_then_left_to_a_person(store, spec):
+    run_id = begun(store, spec, 3)
+
+    def dies(shard_id: str, number: int) -> bool:
+        return store.mark_failed(store.get(shard_id), Failure("worker-died", "Gone.", ""), resumption.resume_by_itself)
+
+    runner = InProcess(store, dies)
+    assert worker.carry_out(store, run_id, executor=runner) == "failed"
+    run = store.get(run_id)
+    assert run.error == "Gone. It was resumed twice in a row and finished no other task; Resume tries again."
+    assert len(runner.seen) == 3
+    assert {shard.status for shard in shards.of_run(store, run_id)} == {"lost", "cancelled"}
+    resumption.resume(store, run_id)
+    assert store.claim(run_id, process.me())
+    assert worker.carry_out(store, run_id, executor=InProcess(store)) == "finished"
+    assert is_the_unsplit_run(store, run_id, spec)
+
+
+def test_a_part_that_fails_ends_the_run_with_its_sentence_and_stops_the_others(store, spec, monkeypatch):
+    run_id = begun(store, spec, 3)
+
+    def fails(*_: object) -> Iterator[Event]:
+        raise Diverged("the loss is not finite at step 7")
+
+    real = worker.real_engine
+    monkeypatch.setattr(
+        worker, "real_engine",
+        lambda spec, device, keep, division: fails() if isinstance(division, shards.Part) else real(
+            spec, device, keep, division
+        ),
+    )  # fmt: skip
+    assert worker.carry_out(store, run_id, executor=InProcess(store)) == "failed"
+    run = store.get(run_id)
+    assert (run.error_kind, run.error) == ("diverged", "the loss is not finite at step 7")
+    assert sorted(shard.status for shard in shards.of_run(store, run_id)) == ["cancelled", "cancelled", "failed"]
+
+
+def test_a_stop_ends_the_run_and_its_parts(store, spec):
+    run_id = begun(store, spec, 3)
+
+    def stopped(shard_id: str, number: int) -> bool:
+        store.request_stop(run_id)
+        store.end(shard_id, "cancelled")
+        return True
+
+    assert worker.carry_out(store, run_id, executor=InProcess(store, stopped)) == "cancelled"
+    assert {shard.status for shard in shards.of_run(store, run_id)} == {"cancelled"}
+    resumption.resume(store, run_id)
+    assert store.claim(run_id, process.me())
+    assert worker.carry_out(store, run_id, executor=InProcess(store)) == "finished"
+    assert is_the_unsplit_run(store, run_id, spec)
+
+
+@pytest.mark.slow
+def test_a_run_whose_own_process_dies_finds_its_parts_again(store, spec):
+    run_id = begun(store, spec, 3)
+    runner = InProcess(store)
+    stream = engine.run(
+        spec, keep=resumption.Stored(store, run_id),
+        division=shards.division_of(store, run_id, lambda name: runner, Patience()),
+    )  # fmt: skip
+    left = list[Event]()
+    while len(runner.seen) < 2:
+        left.append(next(stream))
+    store.append(run_id, left)
+    store.begin(run_id)
+    assert store.mark_failed(store.get(run_id), Failure("worker-died", "gone", ""), resumption.resume_by_itself)
+    assert store.claim(run_id, process.me())
+    assert worker.carry_out(store, run_id, executor=runner) == "finished"
+    assert len(runner.seen) == 3
+    assert is_the_unsplit_run(store, run_id, spec)
+
+
+def test_a_part_cannot_save_once_the_run_is_over(store, spec):
+    run_id = begun(store, spec, 3)
+
+    def ends(shard_id: str, number: int) -> bool:
+        store.end(run_id, "cancelled")
+        part = shards.part_of(store, shard_id, Patience())
+        with pytest.raises(BadInput, match="is over"):
+            list(engine.run(spec, keep=part, division=part))
+        return True
+
+    assert worker.carry_out(store, run_id, executor=InProcess(store, ends)) == "cancelled"
+
+
+def test_an_executor_that_is_not_to_be_had_is_one_sentence(store, monkeypatch):
+    assert isinstance(executors.opened("local", store), LocalExecutor)
+    with pytest.raises(BadInput, match="did you mean slurm"):
+        executors.checked("slum")
+    monkeypatch.setattr("dpcl_core.packages.find_spec", lambda name: None)
+    for name in ("ray", "slurm"):
+        with pytest.raises(BadInput, match=rf"pip install 'dpcl\[{name}\]'"):
+            executors.opened(name, store)
