@@ -147,7 +147,8 @@ def outage(away: Callable[[Store], AbstractContextManager[None]], seconds: float
     store = Store()
     run_id = store.create(_spec())
     LocalExecutor(store).submit(run_id)
-    _until(lambda: store.status(run_id) == "running")  # and has results to keep soon
+    # After its first checkpoint: a run that dies before is started again by a person alone.
+    _until(lambda: any(of_kind(store.events(run_id), TaskLearned)))
     worker = store.get(run_id).process
     assert worker is not None
     with _looked_after():
