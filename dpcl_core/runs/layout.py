@@ -23,11 +23,11 @@ def bring_up_to_date(engine: Engine, name: str) -> None:
     Raises StoreTrouble for another program's database and for a layout that this program does not know; both are left alone.
     """
     with engine.connect() as connection:
-        if _found(connection, name) == NEWEST:
+        if _is_newest(connection):
             return
     with engine.execution_options(writes=True).begin() as connection:
         locks.take(connection, locks.LAYOUT)
-        found = _found(connection, name)  # again: another process may have been faster
+        found = _found(connection, name)  # under the lock: another process may be migrating, or was faster
         if found is None:
             metadata.create_all(connection)
             version.create(connection)
@@ -45,6 +45,11 @@ def _migrate(connection: Connection) -> None:
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
+
+
+def _is_newest(connection: Connection) -> bool:
+    """Whether there is nothing to do; asks only for a table that no migration drops."""
+    return inspect(connection).has_table(version.name) and connection.scalar(select(version.c.version_num)) == NEWEST
 
 
 def _found(connection: Connection, name: str) -> str | None:
