@@ -15,8 +15,9 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import JsonValue
 from dpcl_core.runs import tables
 from dpcl_core.runs.durations import workload_of
+from dpcl_core.runs.queue import enqueue
 from dpcl_core.runs.run import LONGEST_NAME, Run, checked_id
-from dpcl_core.runs.store import Store, enqueue
+from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:

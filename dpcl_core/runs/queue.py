@@ -1,4 +1,4 @@
-"""The order of the queues: fair between visitors, and for each of them first come, first served.
+"""The queues: what is put at their end, and their order, fair between visitors, for each of them first come, first served.
 
 Next is the oldest run of whoever had the fewest runs started within the last hour. Where nobody owns a run, as on one's own
 computer, that is the oldest run of all.
@@ -7,12 +7,19 @@ computer, that is the oldest run of all.
 from __future__ import annotations
 
 import heapq
+import secrets
 import time
 from collections import defaultdict
+from dataclasses import asdict
 
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import Connection, Row, func, insert, select
 
-from dpcl_core.runs.tables import ACTIVE, runs, set_runs
+from dpcl_core.errors import BadInput
+from dpcl_core.runs import devices, durations, locks, visitors
+from dpcl_core.runs.run import Split
+from dpcl_core.runs.tables import ACTIVE, runs, set_runs, splits
+from dpcl_core.runs.visitors import Visitor
+from dpcl_core.spec import RunSpec
 
 RECENT_SECONDS = 3600.0
 _Waiting = Row[str, str, str | None, str | None]
@@ -68,3 +75,47 @@ def places(connection: Connection) -> dict[str, int]:
             if row.set_id is None or row.set_id not in under_way:
                 found[row.id] = entries.setdefault(row.set_id or row.id, len(entries) + 1)
     return found
+
+
+def enqueue(
+    connection: Connection,
+    spec: RunSpec,
+    *,
+    name: str,
+    workload: str,
+    n_cells: int,
+    device: str,
+    visitor: Visitor | None,
+    split: Split | None = None,
+) -> str:
+    """Puts a row at the end of its device's queue and gives its id.
+
+    Raises BadInput for a bad device, for settings with a null character (PostgreSQL could then look up no run's dataset),
+    and for what is above a limit of the visitor of a shared server.
+    """
+    document = spec.model_dump_json()
+    if "\\u0000" in document:
+        raise BadInput("settings", "a null character", "must be text that can be printed")
+    devices.checked(device)
+    locks.take(connection, locks.QUEUE)
+    if visitor is not None:
+        past = durations.past(connection, {workload}).get((workload, device), [])
+        visitors.check(connection, visitor, n_cells, durations.estimate(past, n_cells))
+    run_id = secrets.token_hex(6)
+    connection.execute(
+        insert(runs).values(
+            id=run_id,
+            name=name,
+            spec=document,
+            digest=spec.digest(),
+            workload=workload,
+            n_cells=n_cells,
+            device=device,
+            status="queued",
+            created=time.time(),
+            owner=None if visitor is None else visitor.owner,
+        )
+    )
+    if split is not None:
+        connection.execute(insert(splits).values(run_id=run_id, **asdict(split)))
+    return run_id

@@ -17,8 +17,10 @@ from sqlalchemy import func, insert, select, update
 from dpcl_core.errors import BadInput
 from dpcl_core.runs import tables
 from dpcl_core.runs.durations import workload_of
+from dpcl_core.runs.queue import enqueue
 from dpcl_core.runs.run import LONGEST_NAME, Run, Split, Status, checked_id, clean_name
-from dpcl_core.runs.store import Store, enqueue, stop_shards
+from dpcl_core.runs.store import Store
+from dpcl_core.runs.transitions import stop_shards
 from dpcl_core.spec import DataSpec, RunSpec
 
 

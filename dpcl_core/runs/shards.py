@@ -23,10 +23,12 @@ from dpcl_core.runs import resumption
 from dpcl_core.runs.durations import workload_of
 from dpcl_core.runs.executor import Executor
 from dpcl_core.runs.patience import Patience
+from dpcl_core.runs.queue import enqueue
 from dpcl_core.runs.resumption import Stored
 from dpcl_core.runs.run import LONGEST_NAME, Failure, Split, Status, clean_name
-from dpcl_core.runs.store import Store, enqueue, stop_shards
+from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import checkpoints, runs, shards
+from dpcl_core.runs.transitions import stop_shards
 
 _PAUSE_SECONDS = 0.25
 _STOPPED = Failure("worker-died", "A part of this run was stopped, so that all of it ended.", "")

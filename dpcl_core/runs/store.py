@@ -9,25 +9,33 @@ A state changes by one UPDATE that names the states it may follow, so that of tw
 from __future__ import annotations
 
 import os
-import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import asdict
 from typing import cast, get_args
 
-from sqlalchemy import ColumnElement, Connection, Select, Update, and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from dpcl_core import paths
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Classifier, Event, from_json
-from dpcl_core.runs import database, devices, durations, event_rows, locks, queue, visitors
+from dpcl_core.runs import database, devices, durations, event_rows, queue, visitors
 from dpcl_core.runs.process import Process
-from dpcl_core.runs.run import RESUMABLE, End, Failure, Run, Split, Status, checked_id, clean_name, of_row
-from dpcl_core.runs.tables import ACTIVE, cells, checkpoints, dataset, events, of_others, resumptions, runs, shards, splits
+from dpcl_core.runs.run import End, Failure, Run, Split, Status, checked_id, clean_name, of_row
+from dpcl_core.runs.tables import ACTIVE, cells, dataset, events, of_others, runs, splits
+from dpcl_core.runs.transitions import (
+    applied,
+    columns_of,
+    end_update,
+    ended,
+    forget,
+    is_carried_out,
+    stop_shards,
+    transition,
+)
 from dpcl_core.runs.visitors import Visitor
 from dpcl_core.spec import RunSpec
 
@@ -70,7 +78,7 @@ class Store:
         """
         label = clean_name(f"{spec.method} on {spec.data.dataset}" if name is None else name)
         with self.writing() as connection:
-            return enqueue(
+            return queue.enqueue(
                 connection, spec, name=label, workload=durations.workload_of(spec), n_cells=spec.n_cells, device=device,
                 visitor=self.visitor, split=split,
             )  # fmt: skip
@@ -186,12 +194,12 @@ class Store:
             if connection.execute(query).one_or_none() is None:
                 return None
         with self.writing() as connection:
-            if not _is_carried_out(connection, run_id, by, *get_args(End)):
+            if not is_carried_out(connection, run_id, by, *get_args(End)):
                 return False
             for first, said in batches:
                 event_rows.append(connection, run_id, said, first)
             if end is not None:
-                _ended(connection, run_id, _end_update(run_id, *end, before=(*ACTIVE, "lost")), *end)
+                ended(connection, run_id, end_update(run_id, *end, before=(*ACTIVE, "lost")), *end)
         return True
 
     def classifiers(self, run_id: str) -> list[Classifier]:
@@ -235,8 +243,8 @@ class Store:
         """Cancels a queued run, requests a running one to stop, leaves any other unchanged; returns its current state."""
         self.check_mine(run_id)
         with self.writing() as connection:
-            connection.execute(_transition(run_id, ("queued",)).values(status="cancelled", finished=time.time()))
-            connection.execute(_transition(run_id, ("starting", "running")).values(status="stopping"))
+            connection.execute(transition(run_id, ("queued",)).values(status="cancelled", finished=time.time()))
+            connection.execute(transition(run_id, ("starting", "running")).values(status="stopping"))
             stop_shards(connection, run_id)
         return self.status(run_id)
 
@@ -253,10 +261,10 @@ class Store:
         self.check_mine(run_id)
         now = time.time()
         with self.writing() as connection:
-            connection.execute(_transition(run_id, ("queued",)).values(status="cancelled", finished=now))
-            changed = connection.execute(_transition(run_id, get_args(End)).values(deleted=now)).rowcount
+            connection.execute(transition(run_id, ("queued",)).values(status="cancelled", finished=now))
+            changed = connection.execute(transition(run_id, get_args(End)).values(deleted=now)).rowcount
             if changed:
-                _forget(connection, run_id)
+                forget(connection, run_id)
         if not changed:
             raise BadInput("run", run_id, f"is {self.status(run_id)}: stop it before deleting it")
 
@@ -285,38 +293,38 @@ class Store:
 
         `on`: the device that carries it out, MACHINE/cpu (None: this computer's).
         """
-        change = _transition(run_id, ("queued",))
+        change = transition(run_id, ("queued",))
         with self.writing() as connection:
             if run_id not in queue.next_runs(connection):
                 return False
             try:
-                begun = {"status": "starting", "started": time.time(), "heartbeat": database.now(), **_columns(process)}
+                begun = {"status": "starting", "started": time.time(), "heartbeat": database.now(), **columns_of(process)}
                 asked = str(connection.scalar(select(runs.c.device).where(runs.c.id == run_id)))
                 on = on or devices.here(asked)
                 if not devices.fits(asked, on):
                     return False
-                return _applied(connection, change.values(**begun, runs_on=on))
+                return applied(connection, change.values(**begun, runs_on=on))
             except IntegrityError:  # the index of one run per device
                 return False
 
     def attach(self, run_id: str, process: Process) -> bool:
         """Records the process of a run that was claimed for one about to be started."""
-        same_process = [runs.c[name].is_not_distinct_from(value) for name, value in _columns(process).items()]
-        change = _transition(run_id, ("starting", "stopping")).where(or_(runs.c.pid.is_(None), and_(*same_process)))
+        same_process = [runs.c[name].is_not_distinct_from(value) for name, value in columns_of(process).items()]
+        change = transition(run_id, ("starting", "stopping")).where(or_(runs.c.pid.is_(None), and_(*same_process)))
         with self.writing() as connection:
-            return _applied(connection, change.values(heartbeat=database.now(), **_columns(process)))
+            return applied(connection, change.values(heartbeat=database.now(), **columns_of(process)))
 
     def wait(self, run_id: str, process: Process) -> bool:
         """Records that a process waits to carry out a queued run itself; valid for ten seconds, so call it again."""
-        change = _transition(run_id, ("queued",)).values(heartbeat=database.now(), **_columns(process))
+        change = transition(run_id, ("queued",)).values(heartbeat=database.now(), **columns_of(process))
         with self.writing() as connection:
-            return _applied(connection, change)
+            return applied(connection, change)
 
     def requeue(self, run: Run) -> bool:
         """Puts a run back for which no process was started: who claimed it has died, or lost the store just then."""
-        change = _transition(run.id, ("starting",)).where(runs.c.pid.is_(None), runs.c.heartbeat == run.heartbeat)
+        change = transition(run.id, ("starting",)).where(runs.c.pid.is_(None), runs.c.heartbeat == run.heartbeat)
         with self.writing() as connection:
-            return _applied(connection, change.values(status="queued", started=None, heartbeat=None, runs_on=None))
+            return applied(connection, change.values(status="queued", started=None, heartbeat=None, runs_on=None))
 
     def leave_device(self, run_id: str) -> None:
         """Frees the device of a run whose own process from now on only waits for its parts."""
@@ -325,7 +333,7 @@ class Store:
     def begin(self, run_id: str, *, by: Process | None = None) -> bool:
         """From starting to running: the data are loaded and the first task begins. `by`: as for `append`."""
         with self.writing() if by is None else self.holding(run_id, by) as connection:
-            return _applied(connection, _transition(run_id, ("starting",)).values(status="running"))
+            return applied(connection, transition(run_id, ("starting",)).values(status="running"))
 
     def heartbeat(self, run_id: str, by: Process) -> Status:
         """Records that the process of a run is alive, and gives the run's state, which others may have changed.
@@ -350,7 +358,7 @@ class Store:
         Raises BadInput for a run that `by` no longer carries out; one that has ended is still its own.
         """
         with self.writing() if by is None else self.holding(run_id, by, *get_args(End)) as connection:
-            return _ended(connection, run_id, _end_update(run_id, status, failure), status, failure)
+            return ended(connection, run_id, end_update(run_id, status, failure), status, failure)
 
     def mark_failed(self, run: Run, failure: Failure, if_lost: Callable[[Connection, str], object] | None = None) -> bool:
         """Ends a run whose process is gone: lost, or cancelled if it was stopping. Not if a heartbeat came since `run`.
@@ -358,10 +366,10 @@ class Store:
         `if_lost`: what happens to a lost run in the same transaction.
         """
         status: End = "cancelled" if run.status == "stopping" else "lost"
-        change = _end_update(run.id, status, failure if status == "lost" else None)
+        change = end_update(run.id, status, failure if status == "lost" else None)
         with self.writing() as connection:
             change = change.where(runs.c.status == run.status, runs.c.heartbeat == run.heartbeat)
-            is_marked = _applied(connection, change)
+            is_marked = applied(connection, change)
             if is_marked and status == "lost" and if_lost is not None:
                 if_lost(connection, run.id)
             return is_marked
@@ -370,7 +378,7 @@ class Store:
 
     def _set(self, run_id: str, **columns: str | float | None) -> None:
         with self.writing() as connection:
-            if not _applied(connection, update(runs).where(runs.c.id == checked_id(run_id)).values(**columns)):
+            if not applied(connection, update(runs).where(runs.c.id == checked_id(run_id)).values(**columns)):
                 raise BadInput("run", run_id, "no such run in this store")
 
     def _runs(self, query: Select[*tuple[object, ...]]) -> list[Run]:
@@ -411,7 +419,7 @@ class Store:
         learned must not leave it, as the other learns the same. `also`: states allowed beside those under way.
         """
         with self.writing() as connection:
-            if not _is_carried_out(connection, run_id, by, *also):
+            if not is_carried_out(connection, run_id, by, *also):
                 raise BadInput("run", run_id, _TAKEN)
             yield connection
 
@@ -421,109 +429,3 @@ class Store:
             yield
         except (SQLAlchemyError, sqlite3.Error, OSError) as error:
             raise database.trouble(error, self.url) from error
-
-
-def enqueue(
-    connection: Connection,
-    spec: RunSpec,
-    *,
-    name: str,
-    workload: str,
-    n_cells: int,
-    device: str,
-    visitor: Visitor | None,
-    split: Split | None = None,
-) -> str:
-    """Puts a row at the end of its device's queue and gives its id.
-
-    Raises BadInput for a bad device, for settings with a null character (PostgreSQL could then look up no run's dataset),
-    and for what is above a limit of the visitor of a shared server.
-    """
-    document = spec.model_dump_json()
-    if "\\u0000" in document:
-        raise BadInput("settings", "a null character", "must be text that can be printed")
-    devices.checked(device)
-    locks.take(connection, locks.QUEUE)
-    if visitor is not None:
-        past = durations.past(connection, {workload}).get((workload, device), [])
-        visitors.check(connection, visitor, n_cells, durations.estimate(past, n_cells))
-    run_id = secrets.token_hex(6)
-    connection.execute(
-        insert(runs).values(
-            id=run_id,
-            name=name,
-            spec=document,
-            digest=spec.digest(),
-            workload=workload,
-            n_cells=n_cells,
-            device=device,
-            status="queued",
-            created=time.time(),
-            owner=None if visitor is None else visitor.owner,
-        )
-    )
-    if split is not None:
-        connection.execute(insert(splits).values(run_id=run_id, **asdict(split)))
-    return run_id
-
-
-def _is_carried_out(connection: Connection, run_id: str, by: Process, *also: Status) -> bool:
-    """Whether this process carries out a run, which is under way or in one of the states `also`; locks it to the end.
-
-    Raises BadInput for an unknown run.
-    """
-    query = select(runs.c.status, runs.c.machine, runs.c.pid, runs.c.ticks).where(runs.c.id == checked_id(run_id))
-    row = connection.execute(query.with_for_update()).one_or_none()
-    if row is None:
-        raise BadInput("run", run_id, "no such run in this store")
-    return row.status in (*ACTIVE, *also) and Process(row.machine, row.pid, row.ticks) == by
-
-
-def _transition(run_id: str, before: Sequence[str]) -> Update:
-    """An UPDATE of one run that changes nothing unless the run is in one of the states `before`."""
-    return update(runs).where(runs.c.id == checked_id(run_id), runs.c.status.in_(before))
-
-
-def stop_shards(connection: Connection, run_id: str) -> None:
-    """Cancels the parts of a run that wait, and requests those under way to stop."""
-    change = update(runs).where(runs.c.id.in_(select(shards.c.id).where(shards.c.run_id == checked_id(run_id))))
-    queued = change.where(runs.c.status == "queued")
-    connection.execute(queued.values(status="cancelled", finished=time.time()))
-    connection.execute(change.where(runs.c.status.in_(("starting", "running"))).values(status="stopping"))
-
-
-def _end_update(run_id: str, status: End, failure: Failure | None, before: Sequence[str] = ACTIVE) -> Update:
-    kind, sentence, log = None, None, None
-    if failure is not None:
-        kind, sentence, log = failure.kind, _storable(failure.sentence), _storable(failure.log)
-    return _transition(run_id, before).values(
-        status=status, finished=time.time(), error_kind=kind, error=sentence, error_log=log
-    )
-
-
-def _storable(text: str) -> str:
-    """The text without what PostgreSQL (null characters) or either database (halves of characters) refuses."""
-    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
-
-
-def _ended(connection: Connection, run_id: str, change: Update, status: End, failure: Failure | None) -> bool:
-    """Carries out the end of a run, and deletes its checkpoints where it cannot be resumed."""
-    if not _applied(connection, change):
-        return False
-    if status == "finished" or (failure is not None and failure.kind not in RESUMABLE):
-        _forget(connection, run_id)
-    return True
-
-
-def _forget(connection: Connection, run_id: str) -> None:
-    """Deletes the checkpoints of a run, which cannot be resumed from now on."""
-    for table in (checkpoints, resumptions):
-        connection.execute(delete(table).where(table.c.run_id == run_id))
-
-
-def _applied(connection: Connection, change: Update) -> bool:
-    return connection.execute(change).rowcount == 1
-
-
-def _columns(process: Process | None) -> dict[str, str | int | None]:
-    return {name: getattr(process, name, None) for name in ("machine", "pid", "ticks")}

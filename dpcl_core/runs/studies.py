@@ -13,8 +13,9 @@ from sqlalchemy.exc import IntegrityError
 from dpcl_core.errors import BadInput
 from dpcl_core.runs import locks, tables
 from dpcl_core.runs.durations import workload_of
+from dpcl_core.runs.queue import enqueue
 from dpcl_core.runs.run import Run, checked_id
-from dpcl_core.runs.store import Store, enqueue
+from dpcl_core.runs.store import Store
 from dpcl_core.runs.visitors import Visitor
 from dpcl_core.tuning import settings
 from dpcl_core.tuning.settings import Sizes, Trial, TuneSpec

@@ -1,0 +1,75 @@
+"""How the state of a run changes: statements that change nothing unless the run is in the state that they start from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, Update, delete, select, update
+
+from dpcl_core.errors import BadInput
+from dpcl_core.runs.process import Process
+from dpcl_core.runs.run import RESUMABLE, End, Failure, Status, checked_id
+from dpcl_core.runs.tables import ACTIVE, checkpoints, resumptions, runs, shards
+
+
+def is_carried_out(connection: Connection, run_id: str, by: Process, *also: Status) -> bool:
+    """Whether this process carries out a run, which is under way or in one of the states `also`; locks it to the end.
+
+    Raises BadInput for an unknown run.
+    """
+    query = select(runs.c.status, runs.c.machine, runs.c.pid, runs.c.ticks).where(runs.c.id == checked_id(run_id))
+    row = connection.execute(query.with_for_update()).one_or_none()
+    if row is None:
+        raise BadInput("run", run_id, "no such run in this store")
+    return row.status in (*ACTIVE, *also) and Process(row.machine, row.pid, row.ticks) == by
+
+
+def transition(run_id: str, before: Sequence[str]) -> Update:
+    """An UPDATE of one run that changes nothing unless the run is in one of the states `before`."""
+    return update(runs).where(runs.c.id == checked_id(run_id), runs.c.status.in_(before))
+
+
+def stop_shards(connection: Connection, run_id: str) -> None:
+    """Cancels the parts of a run that wait, and requests those under way to stop."""
+    change = update(runs).where(runs.c.id.in_(select(shards.c.id).where(shards.c.run_id == checked_id(run_id))))
+    queued = change.where(runs.c.status == "queued")
+    connection.execute(queued.values(status="cancelled", finished=time.time()))
+    connection.execute(change.where(runs.c.status.in_(("starting", "running"))).values(status="stopping"))
+
+
+def end_update(run_id: str, status: End, failure: Failure | None, before: Sequence[str] = ACTIVE) -> Update:
+    kind, sentence, log = None, None, None
+    if failure is not None:
+        kind, sentence, log = failure.kind, _storable(failure.sentence), _storable(failure.log)
+    return transition(run_id, before).values(
+        status=status, finished=time.time(), error_kind=kind, error=sentence, error_log=log
+    )
+
+
+def _storable(text: str) -> str:
+    """The text without what PostgreSQL (null characters) or either database (halves of characters) refuses."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
+
+
+def ended(connection: Connection, run_id: str, change: Update, status: End, failure: Failure | None) -> bool:
+    """Carries out the end of a run, and deletes its checkpoints where it cannot be resumed."""
+    if not applied(connection, change):
+        return False
+    if status == "finished" or (failure is not None and failure.kind not in RESUMABLE):
+        forget(connection, run_id)
+    return True
+
+
+def forget(connection: Connection, run_id: str) -> None:
+    """Deletes the checkpoints of a run, which cannot be resumed from now on."""
+    for table in (checkpoints, resumptions):
+        connection.execute(delete(table).where(table.c.run_id == run_id))
+
+
+def applied(connection: Connection, change: Update) -> bool:
+    return connection.execute(change).rowcount == 1
+
+
+def columns_of(process: Process | None) -> dict[str, str | int | None]:
+    return {name: getattr(process, name, None) for name in ("machine", "pid", "ticks")}
