@@ -13,7 +13,7 @@ from dpcl_core.data.card import Kind
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy.labels import people_to_be_named
 from dpcl_core.scenarios import catalog as scenarios
-from dpcl_core.spec import PrivacySpec, ScenarioSpec
+from dpcl_core.spec import PrivacySpec, RunSpec, ScenarioSpec
 
 _TASKS = _CLIENTS = 2
 # The network of each kind: the first that can be used here. Without weights where the examples are numbers or words.
@@ -88,14 +88,12 @@ def _label_share(privacy: PrivacySpec, class_size: int) -> float:
     return _SHARES[-1]
 
 
-def assumed(name: str, raw: Mapping[str, object]) -> list[str]:
-    """What a run with these settings assumes, one sentence each, and what would make it better. Public facts alone."""
+def assumed(spec: RunSpec) -> list[str]:
+    """What a run on own data assumes, one sentence each, and what would make it better. Public facts alone."""
+    name = spec.data.dataset
     found = understood.of(name)
-    data, scenario = raw["data"], raw["scenario"]
-    assert isinstance(data, Mapping)
-    assert isinstance(scenario, Mapping)
-    features = f"{found.n_values} numbers of each row" if found.n_values else f"features of {data['backbone']}"
+    features = f"{found.n_values} numbers of each row" if found.n_values else f"features of {spec.data.backbone}"
     return [
-        f"{name}: {found.kind}; method {raw['method']} on {features}, {scenario['kind']} tasks, labels = {raw['labels']}.",
+        f"{name}: {found.kind}; method {spec.method} on {features}, {spec.scenario.kind} tasks, labels = {spec.labels}.",
         *found.assumed,
     ]

@@ -79,6 +79,21 @@ def test_any_number_of_classes_makes_two_tasks(n_classes: int, capsys: pytest.Ca
     assert "–" not in next(line for line in out.splitlines() if line.startswith("epsilon 8")), "labels were learned"
 
 
+def test_another_method_and_stream_start_from_their_own_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is assumed of sources means classes among clients; what is printed is what runs."""
+    write(Path("sites.csv"), [["a", "site", "kind"], *([n, "xyz"[n % 3], "pq"[n % 2]] for n in range(600))])
+    columns = ("--target", "kind", "--source", "site")
+    status, out, err = ran("--data", "sites.csv", *columns, *ONE, capsys=capsys)
+    assert status == 0, err
+    assert "method cosine on 5 numbers of each row, source-incremental tasks" in out
+    changed = ("method=dp-fedavg", "labels=prior", "scenario.kind=federated", "scenario.clients=4")
+    sets = [word for one in changed for word in ("--set", one)]
+    status, out, err = ran("--data", "sites.csv", *columns, *sets, *ONE, capsys=capsys)
+    assert status == 0, err
+    assert "method dp-fedavg on" in out
+    assert "federated tasks, labels = prior." in out
+
+
 def test_few_people_get_a_larger_share_for_their_labels() -> None:
     table(Path("iris.csv"), load_iris())
     assert own_runs._label_share(checks.parse({}).privacy, 1000) == 0.1

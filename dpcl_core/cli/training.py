@@ -101,9 +101,11 @@ def own_spec(options: argparse.Namespace) -> RunSpec:
     tell = say if options.json else print
     with intake.named(options.data, asked_of(options)) as name:
         raw = own_runs.settings(name)
+        if any(one.partition("=")[0].strip() == "scenario.kind" for one in options.set):
+            del raw["scenario"]  # what is assumed of one kind of stream means something else in another
         spec = checks.parse(checks.apply_sets(raw, options.set))
         checks.check(spec)
-        for sentence in own_runs.assumed(name, raw):
+        for sentence in own_runs.assumed(spec):
             tell(sentence)
     said = [f"--{role} {shlex.quote(named)}" for role in Columns.model_fields if (named := getattr(options, role))]
     said += [f"--per-person {options.per_person}"] if options.per_person is not None else []

@@ -34,7 +34,8 @@ def n_tasks(settings: Federated, n_classes: int, sources: tuple[str, ...] = ()) 
             if named.count(name) > 1:
                 raise BadInput("scenario.order", name, "must name each at most once")
         if not 1 <= len(named) <= available:
-            raise BadInput("scenario.order", f"{len(named)} names", f"must name 1 to {available} of them")
+            of = "sources" if by_source else "classes"
+            raise BadInput("scenario.order", f"{len(named)} names", f"must name 1 to {available} {of}")
         available = len(named)
     tasks = settings.tasks or available
     if tasks > available:

@@ -161,7 +161,7 @@ def test_sentences_are_dealt_out_whole() -> None:
         ({"tasks": 3}, FOUR, "scenario.tasks = 3: must divide the 4 classes evenly (1, 2, 4)"),
         ({"order": ("c1", "c1")}, FOUR, "scenario.order = c1: must name each at most once"),
         ({"order": ("c1", "x")}, FOUR, "scenario.order = x: must name classes of the dataset: c0, c1, c2, c3"),
-        ({"order": ()}, FOUR, "scenario.order = 0 names: must name 1 to 4 of them"),
+        ({"order": ()}, FOUR, "scenario.order = 0 names: must name 1 to 4 classes"),
         ({"protocol": "domain-incremental"}, FOUR, "scenario.protocol = domain-incremental: needs a dataset made of"),
         ({"partition": "domain"}, FOUR, "scenario.partition = domain: needs a dataset made of several sources"),
         ({"partition": "domain", "clients": 2}, domains(), "scenario.clients = 2: must be at least 3, one client a source"),

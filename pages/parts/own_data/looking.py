@@ -26,7 +26,7 @@ class Looked(NamedTuple):
 
     kind: str
     columns: tuple[Column, ...]
-    assumed: list[str]
+    assumed: tuple[str, ...]
     features: tuple[str, ...]
     plan: Table | None
     usual: ScenarioSpec
@@ -63,5 +63,4 @@ def _looked(path: Path, stamp: tuple[int, int], said: str, _asked: Asked) -> Loo
         plan = preview.plan(spec.data)
         n_most = min(MOST_TASKS, max(2, 0 if plan is None else len(plan.classes)))
         streams = {n_tasks: own_runs.streams(name, n_tasks) for n_tasks in range(2, n_most + 1)}
-        assumed = own_runs.assumed(name, raw)[1:]
-        return Looked(found.kind, found.columns, assumed, found.undeclared, plan, spec.scenario, streams)
+        return Looked(found.kind, found.columns, found.assumed, found.undeclared, plan, spec.scenario, streams)
