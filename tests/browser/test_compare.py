@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import App, Visit, ready, tab_to
+from tests.browser.conftest import PATIENCE_MS, App, Visit, ready, tab_to
 from tests.support import replay
 
 pytestmark = pytest.mark.browser
@@ -44,4 +44,4 @@ def test_a_group_a_filter_and_the_settings_by_keyboard(app: App, visit: Visit) -
     expect(page.get_by_text("From settings to accuracy")).to_be_visible()
     tab_to(page, "BUTTON", "Save")
     page.keyboard.press("Enter")
-    tab_to(page, "BUTTON", "Numbers (CSV)")
+    expect(page.get_by_role("button", name="Numbers (CSV)")).to_be_visible(timeout=PATIENCE_MS)
