@@ -17,7 +17,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.runs import devices, visitors
 from dpcl_core.scenarios import catalog as scenarios
-from pages.parts.shell import citation
+from pages.parts.shell import citation, layout
 from pages.parts.shell.header import header
 from pages.parts.shell.text import plain
 
@@ -35,23 +35,30 @@ PACKAGES = ("torch", "dp-accounting", "numpy", "scikit-learn", "streamlit", "plo
 def page() -> None:
     """The page."""
     header("About", "Can I trust this?")
-    how, words, limits = st.tabs(["Methods and data", "Words", "Limits, version, citation"], key="about-tabs")
-    with how:
-        _cards("Methods", methods.CARDS.values())
-        _cards("Streams", scenarios.CARDS.values())
-        _cards("Networks for features", backbones.CARDS.values())
-        _cards("Datasets", datasets.CARDS.values())
-    with words:
-        for entry in glossary.words():
-            st.markdown(f"**{plain(entry.word)}** {plain(entry.meaning)}")
-    with limits:
-        st.markdown(LIMITS)
-        st.markdown(f"**dpcl {__version__}** · Python {platform.python_version()} · " + " · ".join(_versions()))
-        citation.button()
-        _this_computer()
-        _kept()
-        if visitors.limits() is not None:
-            st.page_link("pages/administration.py", label=":primary[Administration of this server →]")
+    draw = {"Methods and data": _methods_and_data, "Words": _words, "Limits, version, citation": _limits}
+    layout.views(draw, "about-views")
+
+
+def _methods_and_data() -> None:
+    _cards("Methods", methods.CARDS.values())
+    _cards("Streams", scenarios.CARDS.values())
+    _cards("Networks for features", backbones.CARDS.values())
+    _cards("Datasets", datasets.CARDS.values())
+
+
+def _words() -> None:
+    for entry in glossary.words():
+        st.markdown(f"**{plain(entry.word)}** {plain(entry.meaning)}")
+
+
+def _limits() -> None:
+    st.markdown(LIMITS)
+    st.markdown(f"**dpcl {__version__}** · Python {platform.python_version()} · " + " · ".join(_versions()))
+    citation.button()
+    _this_computer()
+    _kept()
+    if visitors.limits() is not None:
+        st.page_link("pages/administration.py", label=":primary[Administration of this server →]")
 
 
 def _this_computer() -> None:

@@ -170,7 +170,7 @@ def _more(
         "Cost": costs,
         "Accuracy": accuracy,
     }
-    layout.tabs(draw, "anchor-tabs")
+    layout.views(draw, "anchor-views")
 
 
 def _no_accuracy() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 import streamlit as st
@@ -13,7 +14,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.results import Result
 from pages.parts.claims import privacy_bar
 from pages.parts.comparison import needed, pairs, pvalues
-from pages.parts.shell import link, pickers, run_search, state, stored_results, style
+from pages.parts.shell import layout, link, pickers, run_search, state, stored_results, style
 from pages.parts.shell.figure_card import show
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.text import capital, plain
@@ -154,26 +155,17 @@ def _comparison(view: View, results: dict[str, Result]) -> dict[str, object]:
         _curves(results, chosen)
     else:
         st.info("These runs share no ε, so their curves cannot be compared. Their trade-offs below can.")
-    names = ["Paired difference", "What privacy costs", "p values", needed.TITLE, "Settings"]
-    # A link holds a t-test, or a wanted accuracy, only while its tab is open.
-    opened = names[2] if view["t_first"] is not None else names[3] if view["wanted"] is not None else names[0]
-    pair, cost, tests, needs, settings = st.tabs(names, default=opened, key=view.key("tabs"), on_change="rerun")
     values: dict[str, object] = {"focus": chosen}
-    if cost.open:
-        with cost:
-            _trade_off(results)
-    if pair.open:
-        with pair:
-            values |= _pair(view, results)
-    if tests.open:
-        with tests:
-            values |= pvalues.p_value_curve(view, results, chosen, _provenance)
-    if needs.open:
-        with needs:
-            values["wanted"] = _needed(view, results)
-    if settings.open:
-        with settings:
-            _settings(results, chosen)
+    draw: dict[str, Callable[[], None]] = {
+        "Paired difference": lambda: values.update(_pair(view, results)),
+        "What privacy costs": lambda: _trade_off(results),
+        "p values": lambda: values.update(pvalues.p_value_curve(view, results, chosen, _provenance)),
+        needed.TITLE: lambda: values.update(wanted=_needed(view, results)),
+        "Settings": lambda: _settings(results, chosen),
+    }
+    # A link holds a t-test, or a wanted accuracy, only while its tab is open.
+    linked = "p values" if view["t_first"] is not None else needed.TITLE if view["wanted"] is not None else None
+    layout.views(draw, view.key("views"), linked)
     return values
 
 

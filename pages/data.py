@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -86,7 +87,8 @@ def _file(path: Path, edited: str | None, side: DeltaGenerator) -> None:
         if st.button(title, type="primary", key="own-keep", disabled=edited is not None and fields == start):
             _keep(path, asked, edited, scenario)
         if fields is not None:
-            content = schema.written(fields, looked.features)
+            # Written when pressed: a file that a redraw replaces would be gone while the browser still asks for it.
+            content = partial(schema.written, fields, looked.features)
             st.download_button("schema.toml", content, "schema.toml", key="own-schema", on_click="ignore")
 
 

@@ -224,7 +224,7 @@ def _figures(view: View, now: State, pins: Sequence[State | None]) -> int | None
         "Classes": partial(_classes, states, now),
         needed.TITLE: lambda: wanted.append(_needed(view, states)),
     }
-    layout.tabs(draw, "playground-tab", needed.TITLE if view["wanted"] is not None else None)
+    layout.views(draw, "playground-views", needed.TITLE if view["wanted"] is not None else None)
     return wanted[0] if wanted else None
 
 

@@ -28,7 +28,7 @@ def page() -> None:
     view = View("teacher", lambda _: part_choice.CODEC)
     place = heading("For teachers", "What does a class need, and what has it handed in?", notices=view.read.notices)
     part = part_choice.chosen(view, width=420)
-    layout.tabs({"Plan": lambda: _plan(part, part_choice.number(part)), "Codes": _codes}, "teacher-tabs")
+    layout.views({"Plan": lambda: _plan(part, part_choice.number(part)), "Codes": _codes}, "teacher-views")
     actions(place, share=view.commit({"part": part_choice.number(part)}, part_choice.CODEC), help_text=HELP)
 
 

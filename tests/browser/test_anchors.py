@@ -34,7 +34,7 @@ def test_noise_by_keyboard_on_a_phone_moves_the_lists_and_its_link(app: App, vis
     expect(finding).to_contain_text("“anchors, centred” puts")
     page.wait_for_url(re.compile("^(?!.*x=axes)"))
     ready(page)
-    page.get_by_role("tab", name="Cost").click()
+    page.get_by_role("radio", name="Cost").click()
     expect(page.get_by_text("the noise must hide a whole list")).to_be_visible(timeout=PATIENCE_MS)
     no_wider_than(page, 390)
 

@@ -24,7 +24,7 @@ def test_answers_become_a_code_that_the_teacher_reads(app: App, visit: Visit) ->
     expect(page.get_by_role("status")).to_contain_text(f"{len(asked) - 1} of {len(asked)} right.")
     code = page.get_by_text("amber-fox-2").inner_text()
     page.goto(f"{app.url}/teacher?part=2")
-    page.get_by_role("tab", name="Codes").click()
+    page.get_by_role("radio", name="Codes").click()
     page.get_by_label("Codes, with blanks or new lines between them").fill(f"{code}\n{code.replace('abd', 'abcd')}")
     page.get_by_role("button", name="Check the codes").press("Enter")
     expect(page.get_by_role("status")).to_contain_text("1 of 2 valid.")

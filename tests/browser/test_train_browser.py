@@ -138,7 +138,7 @@ def test_runs_open_and_compare(app: App, visit: Visit) -> None:
     compare = visit(f"{app.url}/compare?v=1&r={first},{second}")
     expect(compare.get_by_text("A minus B, final accuracy")).to_be_visible()
     expect(compare.locator(".privacy-bar")).to_contain_text("taking part makes any outcome")
-    compare.get_by_role("tab", name="Settings").click()
+    compare.get_by_role("radio", name="Settings").click()
     expect(compare.get_by_text("other settings are the same")).to_be_visible()
 
 

@@ -44,7 +44,7 @@ def played(page: AppTest) -> Any:
 
 
 def open_tab(page: AppTest, name: str) -> None:
-    page.session_state["anchor-tabs"] = name
+    page.session_state["anchor-views"] = name
     page.run()
     assert not page.exception
 

@@ -57,7 +57,7 @@ def test_a_teacher_sees_what_codes_say_and_which_are_none(open_page: Open) -> No
     assert not page.exception
     assert "What to look for." in words(page)
     assert text.notes("One release").ask in words(page)
-    page.session_state["teacher-tabs"] = "Codes"
+    page.session_state["teacher-views"] = "Codes"
     page.run()
     page.text_area[0].set_value(f"{good}\n{other} {good.replace('ab', 'abc')}\n=1+1")
     press(page, "Check the codes")

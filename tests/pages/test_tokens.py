@@ -266,11 +266,11 @@ def test_the_live_run_shows_its_heatmap_before_a_model_is_tested(open_page: Open
     assert text_of(heatmap(page)) == "".join(SCORED.tokens)
 
 
-def test_a_finished_run_has_a_tab_for_its_tokens(open_page: Open, store: Store) -> None:
-    with_tab = open_page("train", run=replay.fill(store, SPEC, SAID))
-    assert "Tokens" in [tab.label for tab in with_tab.tabs]
+def test_a_finished_run_has_a_view_of_its_tokens(open_page: Open, store: Store) -> None:
+    with_tokens = open_page("train", run=replay.fill(store, SPEC, SAID))
+    assert "Tokens" in with_tokens.segmented_control(key="more-figures").options
     without = open_page("train", run=replay.fill(store, SPEC, replay.recorded(SPEC)))
-    assert "Tokens" not in [tab.label for tab in without.tabs]
+    assert "Tokens" not in without.segmented_control(key="more-figures").options
 
 
 def test_the_longest_link_is_short_enough() -> None:

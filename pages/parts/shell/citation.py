@@ -12,4 +12,4 @@ def button() -> None:
     with st.popover("BibTeX", help="How to cite this project and the four papers"):
         entries = (assets_dir() / "citations.bib").read_text(encoding="utf-8")
         st.code(entries, language=None, wrap_lines=True)
-        st.download_button("Download", entries, "dpcl.bib", "text/x-bibtex", key="bibtex-file", on_click="ignore")
+        st.download_button("Download", lambda: entries, "dpcl.bib", "text/x-bibtex", key="bibtex-file", on_click="ignore")

@@ -1,4 +1,4 @@
-"""The layout of a page: two columns, cards, tabs and tables."""
+"""The layout of a page: two columns, cards, views and tables."""
 
 from __future__ import annotations
 
@@ -28,12 +28,15 @@ def card(key: str) -> DeltaGenerator:
     return st.container(key=f"card-{key}", gap="small")
 
 
-def tabs(draw: Mapping[str, Callable[[], None]], key: str, default: str | None = None) -> None:
-    """Draws tabs by title, each filled only while it is open. `default`: the tab that is open at first, else the first."""
-    for tab, fill in zip(st.tabs(list(draw), key=key, default=default, on_change="rerun"), draw.values(), strict=True):
-        if tab.open:
-            with tab:
-                fill()
+def views(draw: Mapping[str, Callable[[], None]], key: str, default: str | None = None) -> None:
+    """Draws one of several views by title, under the choice of it. `default`: the one open at first, else the first.
+
+    Not `st.tabs`: while a page is drawn again, those lose the keyboard's focus or return to the tab before the last.
+    """
+    opened = st.segmented_control(
+        "View", list(draw), default=default or next(iter(draw)), key=key, required=True, label_visibility="collapsed"
+    )
+    draw[opened]()
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, names: int = 1, title: str = "") -> None:

@@ -153,7 +153,7 @@ def figures(result: Result, chosen: float, *, live: bool) -> None:
     }
     if has_texts:
         draw["Tokens"] = partial(run_figures.figures, result, chosen, live=False)
-    layout.tabs(draw, "more-figures")
+    layout.views(draw, "more-figures")
 
 
 @st.cache_resource(max_entries=60, show_spinner=False)
