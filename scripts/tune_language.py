@@ -46,6 +46,7 @@ def rows() -> dict[str, Row]:
         found[f"{name}-text-8"] = (method, {}, 8.0, "add-remove")
         found[f"{name}-no-noise"] = (method, {}, math.inf, "add-remove")
     found["pecl"] = ("pecl-published", {}, 10.0, "add-remove")
+    found["pecl-no-noise"] = ("pecl-published", {}, math.inf, "add-remove")
     found["repaired-central"] = ("pecl", {"mean_score": "public"}, 1.0, "add-remove")
     found["repaired-central-text-8"] = ("pecl", {"mean_score": "public"}, 8.0, "add-remove")
     found["repaired-local"] = ("pecl", {"mode": "local"}, 1.0, "replace")

@@ -143,7 +143,7 @@ def test_every_printed_number_has_a_run_and_every_claim_its_two_sides(experiment
         names = {(row.method, row.variant) for row in comparison.rows(PAPERS["pecl"], experiment, {})}
         assert names <= {pecl.printed_as(spec) for spec in runs.values()}
         shown = {(pecl.printed_as(spec), _layer(spec), spec.privacy.epsilons) for spec in runs.values()}
-        assert len(shown) == len(runs)  # no two share a row
+        assert experiment.table is None or len(shown) == len(runs)  # no two share a printed row
 
 
 def test_the_paper_s_orders_are_told_apart_on_either_corpus() -> None:
