@@ -16,7 +16,7 @@ from dpcl_core.methods.common.dpsgd_plan import Schedule
 from dpcl_core.methods.language import sensitivity
 from dpcl_core.methods.language.adapted_model import embedding_table, median_norm
 from dpcl_core.methods.language.cards.pecl_published import PublishedParams
-from dpcl_core.methods.language.gradients import Batch, TextLoss, clean
+from dpcl_core.methods.language.gradients import Batch, Reading, TextLoss, clean
 from dpcl_core.methods.language.importance_memory import input_norms
 from dpcl_core.methods.language.losses import Unlearning, pecl_loss
 from dpcl_core.methods.language.pecl_training import Sculpted
@@ -55,7 +55,7 @@ class Published(Sculpted):
         texts = self.prompted(inputs, examples.labels, task.name)
         noised = NoisyInputs(self, inputs, task, ledger)
         if params.stability:
-            norms = input_norms(self.net, texts, self.context.device, noised.read_again) if params.omega == "own" else None
+            norms = input_norms(self.net, texts, self.context.device, noised.last_reading) if params.omega == "own" else None
             self._memory.open(noised.mean_score(), norms)
         n_texts, size = self.context.size_of(task), params.batch_size
         n_steps = params.n_steps(n_texts)
@@ -67,12 +67,12 @@ class Published(Sculpted):
             self.order(f"order of task {task.index}"),
             self._loss(noised),
             device=self.context.device,
-            reading=noised.read,
+            reading=noised.reading,
             penalty=self._penalty,
         )
         yield from progress_of(steps, n_steps, task, "steps")
         if params.stability:
-            self._memory.remember(input_norms(self.net, texts, self.context.device, noised.read_again))
+            self._memory.remember(input_norms(self.net, texts, self.context.device, noised.last_reading))
 
     def _loss(self, noised: NoisyInputs) -> TextLoss:
         """The loss of Eqs. 12 and 13; a weight of 0 switches the unlearning term off."""
@@ -105,7 +105,21 @@ class NoisyInputs:
         self.scores = model.table(self._scores)
         self._stored: Tensor | None = None
 
-    def read(self, embeddings: Tensor, batch: Batch, epoch: int) -> Tensor:
+    @property
+    def reading(self) -> Reading:
+        """How the network reads a batch: `clean`, whose states are kept, where nothing changes from epoch to epoch."""
+        return clean if self._is_fixed else self._read
+
+    @property
+    def last_reading(self) -> Reading:
+        """The same with the last epoch's noisy embeddings, without a new draw; before any epoch, those of the first."""
+        return clean if self._is_fixed else self._read_again
+
+    @property
+    def _is_fixed(self) -> bool:
+        return math.isinf(self._upper) and self.params.score_model == "base"
+
+    def _read(self, embeddings: Tensor, batch: Batch, epoch: int) -> Tensor:
         """Embeddings that the network reads in this epoch; prompt and answer have no noise."""
         if epoch != self._epoch:
             self._begin(epoch)
@@ -113,9 +127,8 @@ class NoisyInputs:
             return clean(embeddings, batch, epoch)
         return replace_text_embeddings(embeddings, self._stored, batch)
 
-    def read_again(self, embeddings: Tensor, batch: Batch, epoch: int) -> Tensor:
-        """The last epoch's noisy embeddings, without a new draw; before any epoch, those of the first."""
-        return self.read(embeddings, batch, self._epoch or 0)
+    def _read_again(self, embeddings: Tensor, batch: Batch, epoch: int) -> Tensor:
+        return self._read(embeddings, batch, self._epoch or 0)
 
     def mean_score(self) -> float:
         """s-bar: mean score over all tokens of the task."""

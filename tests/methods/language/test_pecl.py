@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from dpcl_core.backbones.language import reader, tokenizer
+from dpcl_core.backbones.language.blocks import Split
 from dpcl_core.data.texts import STOP, TOKEN, Canary, Texts
 from dpcl_core.events import Leaks, Note, Progress, Retained, TokensScored
 from dpcl_core.methods import catalog as methods
@@ -30,7 +31,7 @@ from dpcl_core.methods.language import (
 from dpcl_core.methods.language.adapted_model import AdaptedModel, embedding_table, median_norm
 from dpcl_core.methods.language.cards.pecl import PeclParams
 from dpcl_core.methods.language.cards.pecl_published import PublishedParams
-from dpcl_core.methods.language.gradients import batch_of, log_probs
+from dpcl_core.methods.language.gradients import batch_of, clean, log_probs
 from dpcl_core.methods.language.importance_memory import Memory
 from dpcl_core.methods.language.pecl_published_training import NoisyInputs, Published
 from dpcl_core.methods.language.pecl_training import Repaired
@@ -65,7 +66,7 @@ def read(found: NoisyInputs, subject: AdaptedModel, task: Task, epoch: int) -> t
     prompted = subject.prompted(planes(task.train), task.train.labels, task.name)
     batch = batch_of(prompted, np.arange(len(prompted)), "cpu")
     with torch.no_grad():
-        given = found.read(subject.net.embed(batch.ids), batch, epoch).numpy()
+        given = found.reading(subject.net.embed(batch.ids), batch, epoch).numpy()
     return given, prompted.role == TEXT
 
 
@@ -86,6 +87,36 @@ def test_published_stop_words_are_exact_and_everything_else_is_not() -> None:
     assert (np.abs(inner[:, :LENGTH] - clean).max(axis=2)[others] > 0).all()
     prompted = subject.prompted(rows, task.train.labels, task.name)
     np.testing.assert_array_equal(given[~is_text], table[prompted.ids][~is_text])
+
+
+def test_without_noise_the_frozen_blocks_read_each_text_once_in_all_epochs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+    task, counts = stream()[0], Counter[bool]()
+    below = Split.below
+
+    def counted(split: Split, embeddings: torch.Tensor) -> torch.Tensor:
+        counts[bool(split.cut)] += len(embeddings)
+        return below(split, embeddings)
+
+    monkeypatch.setattr(Split, "below", counted)
+    read_by_epochs = []
+    for epochs in (1, 3):
+        counts.clear()
+        trained(spec("pecl-published", math.inf, epochs=epochs, layers=1), [task])
+        read_by_epochs.append(counts[True])
+    assert read_by_epochs[0] > 0
+    assert read_by_epochs[1] == 0  # kept since the first training
+
+
+def test_a_moving_score_is_computed_anew_in_every_epoch_without_noise_too() -> None:
+    task = stream()[0]
+    found, subject, _ = noised(spec("pecl-published", math.inf, score_model="current"), task)
+    assert found.reading is not clean
+    before = found.scores
+    read(found, subject, task, 1)
+    assert found.scores is not before
 
 
 def test_published_noise_is_fresh_in_every_epoch_and_each_is_written_down() -> None:
