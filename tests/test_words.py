@@ -30,7 +30,7 @@ UNUSED = re.compile(
 SHOWN = {
     "actions", "button", "card", "checkbox", "download_button", "expander", "header", "heading", "link_button", "metric",
     "multiselect", "number_input", "page_link", "popover", "press", "radio", "segmented_control", "select_slider",
-    "selectbox", "show", "slider", "subheader", "tabs", "text_area", "text_input", "title", "toggle",
+    "selectbox", "show", "slider", "subheader", "text_area", "text_input", "title", "toggle",
 }  # fmt: skip
 
 
@@ -39,7 +39,7 @@ def literals(node: ast.expr) -> Iterator[str]:
 
 
 def on_pages() -> Iterator[tuple[str, str]]:
-    """Titles, labels and headings as they stand in the code of pages, with the file they are in."""
+    """Titles, labels and headings as they stand in the code of pages, with the file they are in. Views are named by keys."""
     for path in [ROOT / "app.py", *(ROOT / "pages").rglob("*.py")]:
         where = str(path.relative_to(ROOT))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -49,6 +49,8 @@ def on_pages() -> Iterator[tuple[str, str]]:
                 if name in SHOWN:
                     shown += node.args[:2] if name in ("header", "heading") else node.args[:1]
                 yield from ((where, said) for value in shown for said in literals(value))
+            if isinstance(node, ast.Dict):
+                yield from ((where, said) for key in node.keys if key is not None for said in literals(key))
 
 
 def of_cards() -> Iterator[tuple[str, str]]:

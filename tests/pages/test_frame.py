@@ -74,7 +74,7 @@ def test_about_names_every_method_and_its_source(open_page: Open) -> None:
 def test_about_shows_the_version_and_how_to_cite(open_page: Open) -> None:
     from dpcl_core import __version__
 
-    page = open_page("about")
+    page = open_page("about").segmented_control(key="about-views").set_value("Limits, version, citation").run()
     assert f"dpcl {__version__}" in words(page)
     shown = "\n".join(block.value for block in page.code)
     assert all(f"@{kind}{{{key}," in shown for kind, key in CITED)

@@ -41,7 +41,7 @@ def test_teaching_data_says_that_it_is_public(open_page: Open) -> None:
 
 
 def test_the_computer_is_described_in_one_line(open_page: Open) -> None:
-    said = words(open_page("about"))
+    said = words(open_page("about").segmented_control(key="about-views").set_value("Limits, version, citation").run())
     found = re.search(r"This computer trains on its (processor|graphics card)\. Datasets ready to use: (.*)\.", said)
     assert found is not None
     assert "Handwritten digits" in found.group(2)
