@@ -11,7 +11,7 @@ from streamlit.starlette import App
 
 from dpcl_core.paths import assets_dir
 from pages.parts.rooms import live
-from pages.parts.shell import mishap, presenter, queue, style, visitor
+from pages.parts.shell import login, mishap, ownership, presenter, queue, style, visitor
 from pages.parts.shell.header import INSIDE
 from pages.parts.shell.view import CHANGES
 
@@ -47,7 +47,10 @@ def main() -> None:
         st.session_state["page"] = page.url_path
         st.session_state[CHANGES] = st.session_state.get(CHANGES, 0) + 1
     st.session_state[INSIDE] = True
-    page.run()
+    if ownership.is_shared() and login.is_missing() and page.url_path:  # Start is open to everybody
+        login.ask()
+    else:
+        page.run()
     style.acknowledge()
 
 

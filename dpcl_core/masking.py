@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
 from urllib.parse import unquote
+
+from dpcl_core import paths
 
 MASK = "***"
 _PASSWORD = re.compile(r"(://[^:/@\s]*:).*(?:@|%40)")  # up to the last @: a password may contain one
@@ -29,8 +34,24 @@ def is_secret(parameter: str) -> bool:
 
 
 def _own() -> Iterator[str]:
-    """The password of the store and the values of environment variables that are called secret, longest first."""
-    found = {value for name, value in os.environ.items() if _VARIABLE.search(name) and len(value) >= _SHORTEST}
+    """The password of the store, and what is called secret in the environment and by logins, longest first."""
+    named = [*os.environ.items(), *_of_logins()]
+    found = {value for name, value in named if _VARIABLE.search(name) and len(value) >= _SHORTEST}
     if address := re.search(r"://[^:/@\s]*:(.*)@", os.environ.get(_STORE, "")):
         found |= {address[1], unquote(address[1])}
     yield from sorted(filter(None, found), key=len, reverse=True)
+
+
+def _of_logins() -> Iterator[tuple[str, str]]:
+    """The settings in the files where Streamlit looks for the secrets of logins, by name."""
+    for folder in (Path.home(), Path.cwd(), paths.app_file().parent):
+        with suppress(OSError, ValueError):  # there is none, or none that a login could use
+            yield from _texts(tomllib.loads((folder / ".streamlit" / "secrets.toml").read_text(encoding="utf-8")))
+
+
+def _texts(table: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    for name, value in table.items():
+        if isinstance(value, str):
+            yield name, value
+        elif isinstance(value, dict):
+            yield from _texts(value)

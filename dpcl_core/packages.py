@@ -19,6 +19,7 @@ EXTRAS = {
     "flwr": "flower",
     "ray": "ray",
     "submitit": "slurm",
+    "authlib": "login",
 }
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import stat
 import sys
+from functools import cache
 from pathlib import Path
 
 from dpcl_core.errors import BadInput
@@ -56,6 +57,7 @@ def data_dir() -> Path | None:
     return Path(named) if named else None
 
 
+@cache
 def assets_dir() -> Path:
     """The folder of bundled files: backbones, presets, texts, published numbers."""
     installed = _PACKAGE / "assets"

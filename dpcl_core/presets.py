@@ -97,14 +97,23 @@ def raw(name: str) -> dict[str, object]:
 
 def about(name: str) -> Preset:
     """The description of a preset. Raises BadInput naming the known presets."""
-    return Preset.model_validate({"seconds": None, "name": name, **cast("dict[str, object]", _read(name)["about"])})
+    return _about(_path(name))
 
 
 def _read(name: str) -> Mapping[str, object]:
+    return _parsed(_path(name))
+
+
+def _path(name: str) -> Path:
     known = _paths(_folder())
     if name not in known:
         raise unknown("preset", name, known)
-    return _parsed(known[name])
+    return known[name]
+
+
+@cache
+def _about(path: Path) -> Preset:
+    return Preset.model_validate({"seconds": None, "name": path.stem, **cast("dict[str, object]", _parsed(path)["about"])})
 
 
 @cache

@@ -19,7 +19,7 @@ from dpcl_core.privacy.budget import list_budget
 from dpcl_core.results import Result
 from dpcl_core.spec import Adjacency
 from pages.parts.claims import accountants, calculator, cslr, l2dp_ml, pecl, privacy_bar
-from pages.parts.shell import cards, figure_card, layout, link, pickers, state, stored_results, style
+from pages.parts.shell import cards, figure_card, layout, link, pickers, pictures, state, stored_results, style
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.mount import mounted
 from pages.parts.shell.text import plain
@@ -172,7 +172,7 @@ def _ledger(result: Result, chosen: float) -> None:
     total = (f"**total for any one {who(given.unit)}** ({how})", f"**{calculator.bound(given.epsilon)}**")
     if not spent.empty:
         figure_card.show(
-            budget.ledger(spent, dark=style.is_dark()), result.provenance, key="ledger",
+            pictures.kept(budget.ledger)(spent, dark=style.is_dark()), result.provenance, key="ledger",
             title="Ledger: by task and by person", note="dotted: plain sum", table=spent, linked=True,
         )  # fmt: skip
     with layout.card("ledger-table"):
@@ -279,7 +279,7 @@ def _composition(view: View) -> dict[str, object]:
         asked = start.changed(_drawn(view, start, "tasks"))
     tasks, epsilon = asked.tasks, asked.task_epsilon
     noise = composition.noise_over_tasks(gaussian.sigma(epsilon, DELTA), tasks)
-    picture = budget.noise_growth(noise, dark=style.is_dark())
+    picture = pictures.kept(budget.noise_growth)(noise, dark=style.is_dark())
     provenance = Provenance("computed", None, "DP cosine classifier", epsilons=(epsilon,), delta=DELTA)
     figure_card.show(
         picture, provenance, key="noise", title="How noise grows over tasks",

@@ -18,7 +18,7 @@ from dpcl_core.papers.paper import SIZES, Experiment, Paper, Size
 from dpcl_core.spec import RunSpec
 from pages.parts.claims import match_rates
 from pages.parts.published import claims, earlier, layers
-from pages.parts.shell import citation, link, pickers, state, stored_results, style, terms
+from pages.parts.shell import citation, link, pickers, pictures, state, stored_results, style, terms
 from pages.parts.shell.figure_card import show
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.text import plain
@@ -133,7 +133,7 @@ def _picture(paper: Paper, experiment: Experiment, quantity: str, rows: list[Row
     doubtful = [row for row in rows if row.is_doubtful]
     note = f"{paper.title}, {experiment.place}" if experiment.table else "published only as plots: no numbers to draw"
     show(
-        reproduction.published_and_ours(frame, what=quantity, dark=style.is_dark()), _provenance(paper, runs),
+        pictures.kept(reproduction.published_and_ours)(frame, what=quantity, dark=style.is_dark()), _provenance(paper, runs),
         key="reproduction", title=f"{experiment.title}: {quantity}", table=frame, linked=True,
         note=note + (f"; not drawn: {len(doubtful)} doubtful number" if doubtful else ""),
     )  # fmt: skip

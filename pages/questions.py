@@ -17,7 +17,7 @@ from dpcl_core.results import references
 from pages.parts.rooms import membership
 from pages.parts.shell import address, figure_card, layout, link, state, status_line, stored_results, style
 from pages.parts.shell.header import actions, heading
-from pages.parts.shell.text import plain
+from pages.parts.shell.text import capital, plain
 from pages.parts.shell.view import View
 from pages.parts.training import run_panel
 
@@ -86,12 +86,11 @@ def _gallery(view: View, by: str) -> str:
         groups = {title: [] for title in questions.SHOWS.values()}
     for question in every:
         groups.setdefault(question.group if by == "paper" else question.shows, []).append(question)
-    for group, of_group in groups.items():
+    for number, (group, of_group) in enumerate(groups.items()):
         st.header(plain(group), anchor=False)
-        for start in range(0, len(of_group), 2):
-            for column, question in zip(st.columns(2, gap="small"), of_group[start : start + 2], strict=False):
-                with column:
-                    _card(view, question, durations, answered, running)
+        with st.container(key=f"questions-{number}"):  # side by side by the style sheet: columns would be two elements a row
+            for question in of_group:
+                _card(view, question, durations, answered, running)
     return by
 
 
@@ -102,20 +101,22 @@ def _card(
     answered: Mapping[str, tuple[int, int]],
     running: Mapping[str, int],
 ) -> None:
-    with layout.card(f"question-{question.smallest.name}"):
-        st.markdown(f"**{plain(question.title)}**")
-        st.markdown(plain(question.text))
-        for size, form in question.forms.items():
-            here, recorded = answered[form.name]
-            known = "Under way" if form.name in running else _known(here, recorded, len(questions.specs(form.name)))
-            label = "Open" if len(question.forms) == 1 else f"Open ({FORMS[size]})"
-            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+    states = []
+    for size, form in question.forms.items():
+        here, recorded = answered[form.name]
+        known = "Under way" if form.name in running else _known(here, recorded, len(questions.specs(form.name)))
+        title = "" if len(question.forms) == 1 else f"{capital(FORMS[size])}. "
+        states.append(f":small[{title}{_takes(durations[form.name])} {known}.]")
+    with layout.card(f"question-{question.smallest.name}"):  # few elements: the page has a card for every question
+        st.markdown("\n\n".join([f"**{plain(question.title)}**", plain(question.text), "  \n".join(states)]))
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            for size, form in question.forms.items():
+                label = "Open" if len(question.forms) == 1 else f"Open ({FORMS[size]})"
                 target = view.linked({"v": "1", "question": form.name})
                 st.page_link("pages/questions.py", label=label, query_params=target)
-                if form is question.smallest and form.name not in running:
-                    start = run_panel.attempt(lambda: _start_from(view, question))
-                    st.button("Start", key=f"start-{form.name}", on_click=start)
-                st.caption(f"{_takes(durations[form.name])} {known}.", width="stretch")
+            if question.smallest.name not in running:
+                start = run_panel.attempt(lambda: _start_from(view, question))
+                st.button("Start", key=f"start-{question.smallest.name}", on_click=start)
 
 
 def _known(here: int, recorded: int, total: int) -> str:

@@ -11,6 +11,7 @@ from dpcl_core import checks, presets
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.public_sizes import of_spec
+from dpcl_core.papers import questions
 from dpcl_core.results import Result
 from dpcl_core.spec import RunSpec
 from pages.parts.claims import privacy_bar
@@ -162,7 +163,7 @@ def _from_question(view: View, spec: RunSpec | None) -> None:
     name = cast("str | None", view["question"])
     if name is None:
         return
-    is_changed = spec is None or spec.digest() != presets.startable(name).digest()
+    is_changed = spec is None or spec.digest() != questions.digests(name)[0]
     about = presets.about(name)
     st.caption(plain(f"From the question “{about.title}”{'; changed.' if is_changed else '.'}"))
     if is_changed:
@@ -227,7 +228,8 @@ def _costly(spec: RunSpec | None, device: str) -> str | None:
 
 def _preset_of(spec: RunSpec) -> presets.Preset | None:
     """The preset with this very spec."""
-    return next((presets.about(name) for name in presets.names() if presets.startable(name).digest() == spec.digest()), None)
+    digest = spec.digest()
+    return next((presets.about(name) for name in presets.names() if questions.digests(name)[0] == digest), None)
 
 
 def _start(spec: RunSpec, device: str, split: Split | None) -> None:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from statistics import fmean, stdev
 
 from dpcl_core import published
@@ -19,6 +20,7 @@ from dpcl_core.papers.paper import Experiment, Paper, Size
 from dpcl_core.published import Published
 from dpcl_core.spec import RunSpec
 
+_Key = tuple[str, str, float, str]  # of a number: method, variant, epsilon and metric
 METRICS = {
     "AA": "accuracy",
     "AF": "forgetting",
@@ -94,7 +96,7 @@ def rows(paper: Paper, experiment: Experiment, runs: Mapping[str, Measured]) -> 
 
     Where the paper has only plots: our numbers alone, each under its run's label.
     """
-    printed = {_key(row): row for row in _printed_rows(paper, experiment)}
+    printed = _printed_rows(paper, experiment)
     by_layer = {(key, ""): row for key, row in printed.items()}  # layer "": no run of ours
     comparable = all(_is_its_data(run.spec.data.dataset, experiment) for run in runs.values())
     for label, run in runs.items():
@@ -150,11 +152,10 @@ def printed_difference(
     paper: Paper, experiment: Experiment, ordering: Ordering, specs: Mapping[str, RunSpec]
 ) -> float | None:
     """The difference first - second of an ordering in the paper's table, in points; None without both numbers."""
-    usable = {_key(row): row.usable for row in _printed_rows(paper, experiment)}
-    sides = (ordering.first, ordering.second)
-    if any(side.rule is not None for side in sides):
+    sides = _printed_sides(paper, experiment, ordering, specs)
+    if sides is None or ordering.first.rule is not None or ordering.second.rule is not None:
         return None
-    first, second = (usable.get((*paper.printed_as(specs[side.run]), side.epsilon, ordering.metric)) for side in sides)
+    first, second = (row.usable for row in sides)
     return first - second if first is not None and second is not None else None
 
 
@@ -162,13 +163,10 @@ def printed_interval(
     paper: Paper, experiment: Experiment, ordering: Ordering, specs: Mapping[str, RunSpec]
 ) -> Interval | None:
     """The same difference with its interval from printed deviations (`effects.eq_23`); None where the paper forms none."""
-    if not paper.is_unpaired:
+    sides = _printed_sides(paper, experiment, ordering, specs) if paper.is_unpaired else None
+    if sides is None:
         return None
-    numbers = {_key(row): row.printed for row in _printed_rows(paper, experiment)}
-    first, second = (
-        numbers.get((*paper.printed_as(specs[side.run]), side.epsilon, ordering.metric))
-        for side in (ordering.first, ordering.second)
-    )
+    first, second = (row.printed for row in sides)
     return effects.of_printed(first, second) if first is not None and second is not None else None
 
 
@@ -190,9 +188,21 @@ def reasons(paper: Paper, experiment: Experiment, size: Size, runs: Iterable[Mea
     return tuple(dict.fromkeys([*deviations, *listed, *differs])) if deviations or differs else ()
 
 
-def _printed_rows(paper: Paper, experiment: Experiment) -> Iterator[Row]:
+def _printed_sides(
+    paper: Paper, experiment: Experiment, ordering: Ordering, specs: Mapping[str, RunSpec]
+) -> tuple[Row, Row] | None:
+    """The two numbers of an ordering in the paper's table; None without both."""
+    first, second = (
+        _printed_rows(paper, experiment).get((*paper.printed_as(specs[side.run]), side.epsilon, ordering.metric))
+        for side in (ordering.first, ordering.second)
+    )
+    return (first, second) if first is not None and second is not None else None
+
+
+@cache
+def _printed_rows(paper: Paper, experiment: Experiment) -> Mapping[_Key, Row]:
     """The paper's numbers of the experiment in metrics that we measure too, in its order; the first of repeats."""
-    keys = set()
+    rows: dict[_Key, Row] = {}
     for row in published.read(paper.name):
         metric = row.shared_metric or ""
         if metric not in experiment.metrics or row.epsilon is None or not experiment.prints(row):
@@ -202,12 +212,11 @@ def _printed_rows(paper: Paper, experiment: Experiment) -> Iterator[Row]:
             *paper.named(row), row.epsilon, metric, row,
             remarks=tuple(note.text for note in notes), is_doubtful=any(note.is_doubtful for note in notes),
         )  # fmt: skip
-        if _key(made) not in keys:
-            keys.add(_key(made))
-            yield made
+        rows.setdefault(_key(made), made)
+    return rows
 
 
-def _key(row: Row) -> tuple[str, str, float, str]:
+def _key(row: Row) -> _Key:
     return row.method, row.variant, row.epsilon, row.metric
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import islice
 
 from dpcl_core import presets
 from dpcl_core.backbones import catalog as backbones
@@ -17,6 +18,7 @@ from dpcl_core.papers.paper import Size
 from dpcl_core.papers.run_names import run_name
 from dpcl_core.presets import Preset, Shows
 from dpcl_core.runs.audits import Audits
+from dpcl_core.runs.durations import Work, work_of
 from dpcl_core.runs.sets import Sets
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import DataSpec, RunSpec
@@ -98,6 +100,12 @@ def specs(name: str) -> Mapping[str, RunSpec]:
 
 
 @cache
+def digests(name: str) -> tuple[str, ...]:
+    """The digests of the settings of its runs, in their order."""
+    return tuple(spec.digest() for spec in specs(name).values())
+
+
+@cache
 def titles(name: str) -> Mapping[str, str]:
     """The readers' name of every run of a preset, by label: its method's title where no other run has that method."""
     return named(specs(name))
@@ -119,22 +127,21 @@ def duration(name: str, store: Store, device: str = "cpu") -> Duration:
 
 def durations(names: Sequence[str], store: Store, device: str = "cpu") -> dict[str, Duration]:
     """The same of several presets, by one look into the store."""
-    every = [(name, spec) for name in names for spec in specs(name).values()]
-    here = store.estimates([spec for _, spec in every], device=device)
+    here = iter(store.estimates([work for name in names for work in _work(name)], device=device))
     seen = Sets(store).data_used()
     found = {}
     for name in names:
-        ours = [seconds for (of, _), seconds in zip(every, here, strict=True) if of == name]
+        ours = [*islice(here, len(_work(name)))]
         known = [seconds for seconds in ours if seconds is not None]
         is_here = len(known) == len(ours)
-        cold = any(_has_features(spec.data) and spec.data not in seen for spec in specs(name).values())
-        found[name] = Duration(sum(known) if is_here else _elsewhere(name), is_here, cold)
+        first_time = not _with_features(name) <= seen
+        found[name] = Duration(sum(known) if is_here else _elsewhere(name), is_here, first_time)
     return found
 
 
 def cheapest_first(runs: Mapping[str, RunSpec], store: Store, device: str = "cpu") -> dict[str, RunSpec]:
     """The runs in order of expected duration: in this store, else as recorded; unknown ones last, in their own order."""
-    here = store.estimates(list(runs.values()), device=device)
+    here = store.estimates([work_of(spec) for spec in runs.values()], device=device)
     cost = {}
     for (label, spec), seconds in zip(runs.items(), here, strict=True):
         recorded = _recorded().get(spec.digest())
@@ -165,11 +172,11 @@ def recorded(runs: Mapping[str, RunSpec]) -> dict[str, Measured]:
 
 def n_answered(names: Sequence[str], store: Store) -> dict[str, tuple[int, int]]:
     """For each preset: how many of its runs finished here, and how many others are recorded."""
-    digests = {name: [spec.digest() for spec in specs(name).values()] for name in names}
-    here = Sets(store).finished([digest for of in digests.values() for digest in of])
+    wanted = {name: digests(name) for name in names}
+    here = Sets(store).finished([digest for of in wanted.values() for digest in of])
     return {
         name: (sum(one in here for one in of), sum(one not in here and one in _recorded() for one in of))
-        for name, of in digests.items()
+        for name, of in wanted.items()
     }
 
 
@@ -196,7 +203,7 @@ def _recorded() -> Mapping[str, Measured]:
 
 def _elsewhere(name: str) -> float | None:
     """Seconds of all runs: the preset's own measurement, else the records', else the first run's times their number."""
-    about, recorded = presets.about(name), [_recorded().get(spec.digest()) for spec in specs(name).values()]
+    about, recorded = presets.about(name), [_recorded().get(digest) for digest in digests(name)]
     if about.seconds_in_all is not None or len(recorded) == 1:
         return about.seconds_in_all if about.seconds_in_all is not None else about.seconds
     seconds = [one.seconds for one in recorded if one is not None]
@@ -205,6 +212,15 @@ def _elsewhere(name: str) -> float | None:
     return None if about.seconds is None else about.seconds * len(recorded)
 
 
-def _has_features(data: DataSpec) -> bool:
-    """Whether a network computes features of these data that are kept."""
-    return data.backbone != "pixels" and not backbones.card(data.backbone).is_language_model
+@cache
+def _work(name: str) -> tuple[Work, ...]:
+    return tuple(work_of(spec) for spec in specs(name).values())
+
+
+@cache
+def _with_features(name: str) -> frozenset[DataSpec]:
+    """The data of its runs of which a network computes features that are kept."""
+    return frozenset(
+        spec.data for spec in specs(name).values()
+        if spec.data.backbone != "pixels" and not backbones.card(spec.data.backbone).is_language_model
+    )  # fmt: skip

@@ -11,12 +11,18 @@ from sqlalchemy import Connection, select
 from dpcl_core.runs.tables import runs, splits
 from dpcl_core.spec import RunSpec
 
+Work = tuple[str, int]  # a run's workload and number of cells
 Durations = list[tuple[int, float]]  # number of cells and seconds of each finished run of one workload
 
 
 def workload_of(spec: RunSpec) -> str:
     """Digest of the settings that decide how long a cell takes: all but budgets, seeds and labels."""
     return sha256(spec.model_dump_json(include={"method", "params", "data", "scenario"}).encode()).hexdigest()[:16]
+
+
+def work_of(spec: RunSpec) -> Work:
+    """What a run's duration follows from."""
+    return workload_of(spec), spec.n_cells
 
 
 def past(connection: Connection, workloads: Collection[str]) -> dict[tuple[str, str], Durations]:

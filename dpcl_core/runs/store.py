@@ -145,17 +145,13 @@ class Store:
 
     def estimate_seconds(self, spec: RunSpec, *, device: str = "cpu") -> float | None:
         """Estimated duration of a run of this spec, from finished runs of the same workload; None when there are none."""
-        return self.estimates([spec], device=device)[0]
+        return self.estimates([durations.work_of(spec)], device=device)[0]
 
-    def estimates(self, specs: Sequence[RunSpec], *, device: str = "cpu") -> list[float | None]:
-        """`estimate_seconds` of several specs, by one query."""
-        workloads = [durations.workload_of(spec) for spec in specs]
+    def estimates(self, work: Sequence[durations.Work], *, device: str = "cpu") -> list[float | None]:
+        """`estimate_seconds` of several runs, by one query."""
         with self.reading() as connection:
-            past = durations.past(connection, set(workloads))
-        return [
-            durations.estimate(past.get((workload, device), []), spec.n_cells)
-            for workload, spec in zip(workloads, specs, strict=True)
-        ]
+            past = durations.past(connection, {workload for workload, _ in work})
+        return [durations.estimate(past.get((workload, device), []), n_cells) for workload, n_cells in work]
 
     # Events
 

@@ -29,7 +29,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """A visitor of a shared server. `owner`: digest of the token in the visitor's browser."""
+    """A visitor of a shared server. `owner`: digest of the token in the visitor's browser, or of the account."""
 
     owner: str
     limits: Limits

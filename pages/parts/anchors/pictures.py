@@ -11,7 +11,7 @@ import streamlit as st
 
 from dpcl_core.events import Signatures
 from dpcl_core.figures.picture import Provenance
-from pages.parts.shell import figure_card, layout, link, style
+from pages.parts.shell import figure_card, layout, link, pictures, style
 from pages.parts.shell.view import View
 
 if TYPE_CHECKING:
@@ -117,13 +117,13 @@ def margins(scene: Scene) -> None:
 
     entries, dark = scene.entries, style.is_dark()
     figure_card.show(
-        signatures.margins(entries, dark=dark), scene.source, key="margins", title="How sure is each match?",
+        pictures.kept(signatures.margins)(entries, dark=dark), scene.source, key="margins", title="How sure is each match?",
         note="hollow, below the dotted line: the second group is nearly as close", table=entries, linked=True,
         live=scene.is_live,
     )  # fmt: skip
     if entries["regret"].notna().any():
         figure_card.show(
-            signatures.margins(entries, regret=True, dark=dark), scene.source, key="regrets",
+            pictures.kept(signatures.margins)(entries, regret=True, dark=dark), scene.source, key="regrets",
             title="What would another group cost?", note="extra cost without this group, relative to its list's cost",
             linked=True,
             live=scene.is_live,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, cast
 
 from pydantic import BaseModel
@@ -55,6 +56,7 @@ class Setting:
         return link.Maybe(kind) if self.is_optional else kind
 
 
+@cache
 def settings(model: type[BaseModel], leave_out: tuple[str, ...] = ()) -> tuple[Setting, ...]:
     """The settings of a model in its own order. Raises TypeError for a field that no widget can show."""
     schema = model.model_json_schema()

@@ -9,7 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.pages_manager import PagesManager
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from pages.parts.shell import link, presenter, terms
+from pages.parts.shell import link, login, presenter, terms
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
 
@@ -55,6 +55,7 @@ def actions(
         with st.popover("Help"):
             st.markdown(help_text)
             presenter.switch()
+            login.out()
 
 
 def _inside_the_app() -> None:

@@ -1,4 +1,7 @@
-"""Who is visiting: a random token in a cookie, which scripts of a page cannot read. Nothing else is known of a visitor."""
+"""Who is visiting: a random token in a cookie, which scripts of a page cannot read, or the account that is logged in.
+
+Nothing else is known of a visitor. A classroom knows the browser alone, whoever is logged in.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ import streamlit as st
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pages.parts.shell import login
+
 COOKIE: Final = "dpcl-visitor"
 _SECONDS: Final = 400 * 86_400  # the longest that browsers keep a cookie
 _TOKEN: Final = re.compile(r"[0-9a-f]{32}")
@@ -19,7 +24,7 @@ _STATE: Final = "visitor-token"
 
 
 def token() -> str:
-    """The token of this page's visitor; where the browser keeps no cookie, one for this visit."""
+    """The token of this page's browser; where it keeps no cookie, one for this visit."""
     kept = checked(st.context.cookies.get(COOKIE))
     if kept is None:
         kept = st.session_state.setdefault(_STATE, secrets.token_hex(16))
@@ -27,8 +32,8 @@ def token() -> str:
 
 
 def digest() -> str:
-    """What is kept of this visitor's token beside what the visitor made."""
-    return sha256(token().encode()).hexdigest()
+    """What is kept of this visitor beside what the visitor made: the digest of the account, else of the token."""
+    return login.account() or sha256(token().encode()).hexdigest()
 
 
 def checked(cookie: object) -> str | None:

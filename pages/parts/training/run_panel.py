@@ -31,6 +31,8 @@ ACTIVE = ("queued", "starting", "running", "stopping")
 _ENDED = {"finished": "finished", "failed": "failed", "lost": "been lost"}
 _MIMES = {"csv": "text/csv", "html": "text/html"}
 _WAITS = "The store takes nothing just now. The run goes on: its results wait in a file and appear here later."
+# What the pictures of a run depend on: the store and what is seen of it, run, number of events, rule, theme, ceiling.
+_Key = tuple[str, str, str, str | None, int, str | None, bool, float | None]
 _RULES = "Post-processing: switching costs no privacy. Choosing the best rule on private validation data would."
 
 
@@ -111,16 +113,14 @@ def figures(result: Result, chosen: float, *, live: bool) -> None:
 
     Its texts or lists come first: during the run they exist before a model is tested, and afterwards they show what moved.
     """
-    from dpcl_core.figures import curves
-
     has_texts = run_figures.has_any(result)
     run_figures.scored(result, chosen, live=live)
     if live and has_texts:
         run_figures.figures(result, chosen, live=True)
     lists.matched(result, chosen, live=live)
-    dark, spec, source, table = style.is_dark(), result.spec, result.provenance, result.accuracy
-    key = (*state.where(), result.run_id, len(result.events), result.rule, chosen, dark, result.ceiling)
-    overall, matrix, forgotten = _pictures(key, result)
+    spec, source = result.spec, result.provenance
+    key = (*state.where(), result.run_id, len(result.events), result.rule, style.is_dark(), result.ceiling)
+    overall, matrix, forgotten = _pictures(key, chosen, result)
     left, right = st.columns([1.45, 1], gap="small")
     with left:
         few = len(spec.seeds) < 3
@@ -138,16 +138,22 @@ def figures(result: Result, chosen: float, *, live: bool) -> None:
         return
 
     def forgetting() -> None:
-        n_tasks, standing = result.n_tasks, result.standing
-        picture = curves.forgetting_over_tasks(table, n_tasks=n_tasks, labels=spec.labels, standing=standing, dark=dark)
-        show(picture, source, key="forgetting-curve", title="Points lost since the best", note="mean over earlier tasks")
+        picture, title = _forgetting(key, result), "Points lost since the best"
+        show(picture, source, key="forgetting-curve", title=title, note="mean over earlier tasks")
+
+    def costs() -> None:
+        show(
+            _trade_off(key, result), source, key="trade-off", table=result.finished_accuracy, linked=True,
+            title=f"Final {result.score} and forgetting against the budget",
+            note="dots: trained models; bars: 95 % interval over seeds",
+        )  # fmt: skip
 
     def settings() -> None:
         st.code(checks.to_toml(spec), language="toml")
         st.code(checks.command_line(spec), language="bash", wrap_lines=True)
 
     draw: dict[str, Callable[[], None]] = {
-        "What privacy costs": partial(_trade_off, result),
+        "What privacy costs": costs,
         "Forgetting over tasks": forgetting,
         "Settings": settings,
     }
@@ -157,16 +163,11 @@ def figures(result: Result, chosen: float, *, live: bool) -> None:
 
 
 @st.cache_resource(max_entries=60, show_spinner=False)
-def _pictures(
-    key: tuple[str, str, str, str | None, int, str | None, float, bool, float | None], _result: Result
-) -> tuple[Picture, Picture, Picture]:
-    """Curves, matrix and forgetting of a run, cached for all visitors until the run has new events.
-
-    `key`: store, run, number of events, prediction rule, budget, theme, ceiling.
-    """
+def _pictures(key: _Key, chosen: float, _result: Result) -> tuple[Picture, Picture, Picture]:
+    """Curves, matrix and forgetting of a run, cached for all visitors until the run has new events."""
     from dpcl_core.figures import curves, grids
 
-    *_, chosen, dark, _ceiling = key
+    *_, dark, _ceiling = key
     table, n_tasks, score, standing = _result.accuracy, _result.n_tasks, _result.score, _result.standing
     overall = curves.accuracy_over_tasks(
         table, n_tasks=n_tasks, labels=_result.spec.labels, score=score, standing=standing, references=_result.references,
@@ -179,18 +180,18 @@ def _pictures(
     )
 
 
-def _trade_off(result: Result) -> None:
-    from dpcl_core.figures import theme, tradeoff
+@st.cache_resource(max_entries=60, show_spinner=False)
+def _forgetting(key: _Key, _result: Result) -> Picture:
+    """The forgetting of a run over its tasks, cached likewise."""
+    *_, dark, _ceiling = key
+    return _result.figure("forgetting", dark=dark)
 
-    dark, spec = style.is_dark(), result.spec
-    picture = tradeoff.trade_off(
-        {"this run": result.finished_accuracy}, colours=[theme.colour_of_method(spec.method, dark)], labels=[spec.labels],
-        score=result.score, standings={"this run": result.standing}, references=result.references, dark=dark,
-    )  # fmt: skip
-    show(
-        picture, result.provenance, key="trade-off", title=f"Final {result.score} and forgetting against the budget",
-        note="dots: trained models; bars: 95 % interval over seeds", table=result.finished_accuracy, linked=True,
-    )  # fmt: skip
+
+@st.cache_resource(max_entries=60, show_spinner=False)
+def _trade_off(key: _Key, _result: Result) -> Picture:
+    """The final scores of a run against its budgets, cached likewise."""
+    *_, dark, _ceiling = key
+    return replace(_result, name="this run").figure("tradeoff", dark=dark)
 
 
 def pill(line: status_line.StatusLine) -> str:

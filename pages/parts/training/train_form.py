@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from typing import cast
 
 import streamlit as st
@@ -61,6 +62,7 @@ def codec_for(parameters: Mapping[str, str]) -> link.Codec:
     return codec(parameters.get("m", checks.DEFAULT_METHOD), parameters.get("s", checks.DEFAULT_SCENARIO))
 
 
+@lru_cache(maxsize=200)
 def codec(method: str, scenario: str) -> link.Codec:
     """The codec for links with the settings of this method and scenario (the defaults' for unknown names)."""
     spec, data, privacy = RunSpec.model_fields, DataSpec.model_fields, PrivacySpec.model_fields

@@ -1,0 +1,92 @@
+"""A server with logins: a person logs in at the provider, finds their runs again in another browser, and logs out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from dpcl_core.runs import visitors
+from tests.browser.conftest import PATIENCE_MS, App, ready, serve
+from tests.support import provider
+from tests.support.provider import Provider
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def answering() -> Iterator[Provider]:
+    """A provider of logins."""
+    with provider.running() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def app(answering: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    """A shared server that asks this provider."""
+    home = tmp_path_factory.mktemp("home")
+    (home / ".streamlit").mkdir()
+    (home / ".streamlit" / "secrets.toml").write_text(answering.secrets("http://127.0.0.1:{port}"), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(visitors.VARIABLE, visitors.USUAL)
+        patch.setenv("HOME", str(home))
+        patch.setenv("NO_PROXY", "127.0.0.1")
+        yield from serve(home)
+
+
+def log_in(browser: Browser, app: App, person: str) -> Page:
+    """A browser of its own in which the person has logged in."""
+    page = browser.new_context().new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    page.goto(f"{app.url}/runs")
+    ready(page)
+    expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+    page.get_by_role("button", name="Log in").press("Enter")
+    page.get_by_role("link", name=person).click()
+    page.wait_for_url(f"{app.url}/")
+    ready(page)
+    return page
+
+
+def test_runs_follow_the_account_and_are_nobody_elses(browser: Browser, app: App) -> None:
+    first = log_in(browser, app, "ada")
+    first.goto(f"{app.url}/questions?by=shows")
+    ready(first)
+    first.locator(".st-key-start-digits-cosine button").press("Enter")
+    expect(first.locator(".st-key-status-line")).to_be_visible()
+    (run,) = app.store().list_runs()
+    assert run.owner is not None
+    assert "ada" not in run.owner
+    mine, hers = log_in(browser, app, "ada"), log_in(browser, app, "grace")
+    for page, is_owner in ((mine, True), (hers, False)):
+        page.goto(f"{app.url}/train?run={run.id}")
+        ready(page)
+        button = page.locator(".st-key-stop, .st-key-retry")
+        expect(button).to_have_count(1) if is_owner else expect(button).to_have_count(0)
+    for page in (first, mine, hers):
+        page.context.close()
+
+
+def test_after_logging_out_the_login_is_asked_for_again(browser: Browser, app: App) -> None:
+    page = log_in(browser, app, "ada")
+    page.get_by_role("button", name="Help", exact=True).press("Enter")
+    page.get_by_role("button", name="Log out").press("Enter")
+    page.wait_for_url(f"{app.url}/")
+    page.goto(f"{app.url}/runs")
+    ready(page)
+    expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+    page.context.close()
+
+
+def test_a_provider_that_refuses_leaves_the_visitor_outside(browser: Browser, app: App, answering: Provider) -> None:
+    answering.refuses = True
+    try:
+        page = log_in(browser, app, "ada")
+    finally:
+        answering.refuses = False
+    page.goto(f"{app.url}/runs")
+    ready(page)
+    expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+    assert provider.SECRET not in (app.home / "server.log").read_text(encoding="utf-8")
+    page.context.close()
