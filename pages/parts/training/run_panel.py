@@ -146,11 +146,9 @@ def figures(result: Result, chosen: float, *, live: bool) -> None:
         st.code(checks.to_toml(spec), language="toml")
         st.code(checks.command_line(spec), language="bash", wrap_lines=True)
 
-    draw: dict[str, Callable[[], None]] = {
-        "What privacy costs": partial(_trade_off, result),
-        "Forgetting over tasks": forgetting,
-        "Settings": settings,
-    }
+    draw: dict[str, Callable[[], None]] = {"Forgetting over tasks": forgetting, "Settings": settings}
+    if not result.finished_accuracy.empty:
+        draw = {"What privacy costs": partial(_trade_off, result), **draw}
     if has_texts:
         draw["Tokens"] = partial(run_figures.figures, result, chosen, live=False)
     layout.views(draw, "more-figures")
