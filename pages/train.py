@@ -292,9 +292,11 @@ def _watch(run_id: str) -> None:
         st.rerun()
     result = stored_results.of(run)
     run_panel.status_card(run, result)
+    bar = st.container()  # where it stays when the run is over
     result = run_panel.under_rule(result, f"watch-rule-{run_id}", None)
     chosen = run_panel.focus(result, f"watch-focus-{run_id}", None)
-    run_panel.bar(result, chosen, is_over=False)
+    with bar:
+        run_panel.bar(result, chosen, is_over=False)
     run_panel.figures(result, chosen, live=True)
 
 

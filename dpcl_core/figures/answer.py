@@ -7,7 +7,7 @@ intervals that hold together with 95 % (Bonferroni), because naming the best of 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 
 import pandas as pd
@@ -106,12 +106,22 @@ def picture(
         levels = [("chance", references.chance, 0.0), ("untrained", references.untrained, -1.0)]
         for text, level, below in (*levels, ("at once, no noise", references.ceiling, 0.0)):
             if level is not None:
-                drawn.add_vline(x=100 * level, line={"color": theme.ink(dark).soft, "width": 1, "dash": "dot"})
+                drawn.add_trace(_reference(100 * level, heights, dark))
                 where = {"y": 1.4 if below == 0.0 else heights[-1] - 0.75, "yanchor": "middle", "showarrow": False}
                 font = {"color": theme.ink(dark).soft, "size": 11.5}
                 side = "right" if level >= 0.5 else "left"
                 drawn.add_annotation(x=100 * level, text=f"{text} {100 * level:.0f} %", xanchor=side, font=font, **where)
     return Picture(drawn, finding(table, score=score, standings=standings))
+
+
+def _reference(level: float, heights: Sequence[float], dark: bool) -> go.Scatter:
+    """A line at a level, with a gap where the name of each row stands."""
+    y: list[float | None] = [1.2, 0.6]
+    for height in heights:
+        y += [None, height + 0.15, height - 0.4]
+    line = {"color": theme.ink(dark).soft, "width": 1, "dash": "dot"}
+    x = [None if one is None else level for one in y]
+    return go.Scatter(x=x, y=y, mode="lines", line=line, hoverinfo="skip", cliponaxis=False)
 
 
 def _against_budget(

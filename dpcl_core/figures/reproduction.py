@@ -63,7 +63,7 @@ def _legend(figure: go.Figure, rows: pd.DataFrame, inks: theme.Ink) -> None:
     parts = [text for column, text in (("published", "◇ published"), ("ours", "● ours")) if rows[column].notna().any()]
     figure.add_annotation(
         x=1, y=1, xref="paper", yref="paper", yshift=24, xanchor="right", showarrow=False, font={"color": inks.soft},
-        text=" &nbsp; ".join(parts) + " &nbsp; bars: standard deviation",
+        text=" · ".join([*parts, "bars: standard deviation"]),
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -105,6 +106,16 @@ def layout(dark: bool, *, height: int, legend_room: int = 0, **options: object) 
 
     `legend_room`: pixels above the plot for a legend, which is drawn only then. `options`: further layout properties.
     """
+    if legend_room:
+        legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "itemclick": False}
+        margin = {"l": 52, "r": 16, "t": legend_room, "b": 44}
+        options = {"legend": legend, "showlegend": True, "margin": margin} | options
+    return go.Layout(template=_template(dark), height=height, uirevision="keep", hovermode="closest", **options)
+
+
+@cache
+def _template(dark: bool) -> go.layout.Template:
+    """What all figures of a theme have in common; a layout takes a copy."""
     inks = ink(dark)
     axis = {
         "gridcolor": inks.grid,
@@ -114,7 +125,7 @@ def layout(dark: bool, *, height: int, legend_room: int = 0, **options: object) 
         "title": {"font": {"color": inks.soft, "size": 12}, "standoff": 8},
         "automargin": True,
     }
-    template = go.layout.Template(
+    return go.layout.Template(
         layout={
             "font": {"family": '"Source Sans", "Source Sans Pro", system-ui, sans-serif', "size": 13, "color": inks.text},
             "paper_bgcolor": "rgba(0,0,0,0)",
@@ -126,11 +137,6 @@ def layout(dark: bool, *, height: int, legend_room: int = 0, **options: object) 
             "margin": {"l": 48, "r": 16, "t": 16, "b": 40},
         }
     )
-    if legend_room:
-        legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "itemclick": False}
-        margin = {"l": 52, "r": 16, "t": legend_room, "b": 44}
-        options = {"legend": legend, "showlegend": True, "margin": margin} | options
-    return go.Layout(template=template, height=height, uirevision="keep", hovermode="closest", **options)
 
 
 def figure(dark: bool, *, height: int, legend_room: int = 0, **options: object) -> go.Figure:

@@ -159,6 +159,9 @@ def document(
     """
     lesson, progress = text.load(name), start or Progress()
     values = {control.name: control.default for control in lesson.controls} | dict(progress.values)
+    words = _SHARED | (_LABEL if name == "label" else _NOISE)
+    if not is_alone:  # as every lesson of the course says it
+        words["where"] = f"Lesson {text.number(name)}, {words['where']}"
     return {
         "name": name,
         "epoch": epoch,
@@ -168,7 +171,7 @@ def document(
         "is_quiet": is_quiet,
         "is_alone": is_alone,
         "delta": label_game.DELTA,
-        "words": _SHARED | (_LABEL if name == "label" else _NOISE),
+        "words": words,
         "game": _game(name),
     }
 

@@ -6,6 +6,7 @@ import math
 
 import pandas as pd
 
+from dpcl_core.events import References
 from dpcl_core.figures import answer
 
 
@@ -68,3 +69,16 @@ def test_a_budget_that_the_first_run_lacks_compares_nothing() -> None:
 
 def test_nothing_finished_is_a_sentence() -> None:
     assert answer.finding(table()) == "No run has finished yet."
+
+
+def test_no_line_of_a_reference_runs_through_a_name() -> None:
+    """A name stands at the left of its row, 12 of the row's 40 pixels high."""
+    drawn = answer.picture(table(a={1.0: [0.5] * 3, 8.0: [0.6] * 3}), references=References(0.1, 0.4, 450.0, 0.9)).figure
+    lines = [trace for trace in drawn.data if trace.mode == "lines"]
+    assert [trace.x[0] for trace in lines] == [10, 40, 90]
+    names = [note.y for note in drawn.layout.annotations if note.xref == "paper"]
+    assert len(names) == 2
+    for trace in lines:
+        ends = [y for y in trace.y if y is not None]
+        for high, low in zip(ends[::2], ends[1::2], strict=True):
+            assert all(high <= name or low >= name + 12 / 40 for name in names)

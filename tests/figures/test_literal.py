@@ -52,6 +52,7 @@ def test_only_builders_own_markup_is_left_in_any_picture(name: str) -> None:
         rest = MARKUP.sub("", text)
         assert "<" not in rest, text
         assert not re.search(r"&(?!amp;|lt;|gt;)", rest), text
+        assert not re.search(r"&#?\w+;", unescape(rest)), f"an entity of the builder's own is drawn as letters: {text}"
         assert BREAK[:16] not in text
 
 

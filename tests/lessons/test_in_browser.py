@@ -227,3 +227,8 @@ def test_a_figures_file_has_every_named_point_and_survives_commas_and_quotes(tmp
         ['one, "promised"', "3", "4.5", ""],
         ["own", "10", "0.125", "0.01"],
     ]
+
+
+def test_a_page_of_the_course_names_the_lessons_number() -> None:
+    in_course, alone = (in_browser.document("label", is_alone=each)["words"]["where"] for each in (False, True))  # type: ignore[index]
+    assert in_course == f"Lesson {text.number('label')}, {alone}"

@@ -23,9 +23,13 @@ _LAG_SECONDS = 5.0  # how long a browser may still send an address that this pag
 
 @dataclass
 class _Memory:
-    """A page's memory in one session: the view that started this epoch, the last committed view, and the undo history."""
+    """A page's memory in one session: the view that started this epoch, the last committed view, and the undo history.
+
+    `opened`: the address that this epoch was opened with, until its first commit.
+    """
 
     seed: dict[str, str] = field(default_factory=dict)
+    opened: dict[str, str] | None = None
     written: dict[str, str] | None = None
     epoch: int = 0
     change: int = 0
@@ -64,10 +68,13 @@ class View:
         is_return = memory.change != st.session_state.get(CHANGES, 0)  # a change of page discards the widgets
         memory.change = st.session_state.get(CHANGES, 0)
         is_other = parameters != memory.written and (is_followed or not memory.is_behind(parameters))
-        if memory.written is None or is_return or is_other:
+        # A press while the page is drawn for the first time ends that before it is committed, and belongs to the same epoch.
+        is_unfinished = parameters == memory.opened and not is_return and not is_followed
+        if (memory.written is None or is_return or is_other) and not is_unfinished:
             # An empty address after a change of page means "where I was"; any other difference is a link that was opened.
             memory.seed = parameters or memory.written or dict(start())
             memory.epoch += 1
+            memory.opened = parameters
         self._memory, self._page = memory, page
         self.read: Read = codec_for(memory.seed).read(memory.seed)
 
@@ -87,7 +94,7 @@ class View:
         """Writes the current values to the address bar and the history; returns the query parameters."""
         now = codec.write(values, self.read.unknown)
         self._memory.record(now)
-        self._memory.written = now
+        self._memory.written, self._memory.opened = now, None
         self._address(now)
         address.settle()
         return now
@@ -121,6 +128,7 @@ class View:
 
     def _jump(self, parameters: dict[str, str]) -> None:
         self._memory.seed = self._memory.written = parameters
+        self._memory.opened = None
         self._memory.epoch += 1
         self._address(parameters)
 

@@ -76,8 +76,9 @@ def _draw(run: Run, spec: RunSpec, run_audits: list[Audit], *, always: bool) -> 
         if message := st.session_state.pop("refused", None):
             st.error(plain(message))
         if refused is not None:
-            st.markdown(plain(f"{capital(methods.card(spec.method).title)} {refused[0]}. This audits its settings:"))
-            st.code(refused[1], language=None, wrap_lines=True)
+            st.markdown(plain(f"{capital(methods.card(spec.method).title)} {refused[0]}."))
+            with st.expander("A command audits its settings", key="audit-command"):
+                st.code(refused[1], language=None, wrap_lines=True)
         elif always and not any(audit.results for audit in run_audits):
             st.caption(WHAT)
         if run_audits:

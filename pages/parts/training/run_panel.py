@@ -109,7 +109,7 @@ def under_rule(result: Result, key: str, start: str | None) -> Result:
 
 
 def figures(result: Result, chosen: float, *, live: bool) -> None:
-    """Draws curves, matrix and forgetting of a run; further figures in tabs when opened.
+    """Draws curves, matrix and forgetting of a run; further figures in views.
 
     Its texts or lists come first: during the run they exist before a model is tested, and afterwards they show what moved.
     """
@@ -152,11 +152,9 @@ def figures(result: Result, chosen: float, *, live: bool) -> None:
         st.code(checks.to_toml(spec), language="toml")
         st.code(checks.command_line(spec), language="bash", wrap_lines=True)
 
-    draw: dict[str, Callable[[], None]] = {
-        "What privacy costs": costs,
-        "Forgetting over tasks": forgetting,
-        "Settings": settings,
-    }
+    draw: dict[str, Callable[[], None]] = {"Forgetting over tasks": forgetting, "Settings": settings}
+    if not result.finished_accuracy.empty:
+        draw = {"What privacy costs": costs, **draw}
     if has_texts:
         draw["Tokens"] = partial(run_figures.figures, result, chosen, live=False)
     layout.views(draw, "more-figures")
