@@ -34,7 +34,7 @@ FORMS = (
 )
 MAX_BYTES = 4 * 2**30
 MAX_FILES = 200_000
-_ALIKE = {".ndjson": ".jsonl", ".tab": ".tsv", ".pq": ".parquet"}
+_ALIKE = {".ndjson": ".jsonl", ".tab": ".tsv", ".pq": ".parquet", ".data": ".csv"}
 SUFFIXES = (*TABLES, *_ALIKE, ".zip")
 _ORIGIN = ".origin"
 _KEPT = ("public.txt", "synthetic.txt")

@@ -121,8 +121,9 @@ def _assumed(card: DatasetCard, outlined: Outline, undeclared: tuple[str, ...], 
             "sizes and titles come from them."
         )
     if not card.n_train:
-        about = f"About {outlined.n_train:,} training examples"
-        said.append(f"{about}, four for each test example; a schema can give another number.")
+        example = "word" if card.kind == "tagged" else "example"
+        about = f"About {outlined.n_train:,} training {example}s"
+        said.append(f"{about}, four for each test {example}; a schema can give another number.")
     if not card.classes:
         labels = _some(outlined.classes)
         said.append(f"The labels of the test part are public: {labels}. Others are learned, or left out.")
