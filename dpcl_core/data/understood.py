@@ -8,6 +8,7 @@ from typing import Literal
 import pyarrow as pa
 
 from dpcl_core.data import catalog, files, outline, schema, sheets, table_files
+from dpcl_core.data.arrays import EMBEDDING_COLUMN
 from dpcl_core.data.card import HELD_OUT, DatasetCard, Feature, Kind
 from dpcl_core.data.files import DataFiles
 from dpcl_core.data.outline import Outline
@@ -90,7 +91,7 @@ def _columns(
         read_as = {feature.name: described(feature, width) for feature, width in zip(features, widths, strict=True)}
         n_values = sum(widths)
     elif card.kind == "embedding":
-        embedded = [name for name in names if name not in _ROLES]
+        embedded = [EMBEDDING_COLUMN] if EMBEDDING_COLUMN in names else [name for name in names if name not in _ROLES]
         read_as = dict.fromkeys(embedded, "numbers of an embedding, scaled to length 1")
     columns = []
     for name in names:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -153,3 +154,18 @@ def test_a_label_needs_more_rows_where_a_person_has_several(kept: str, open_page
         said = words(open_page("train", **train_form.parameters_of(checks.parse(own_runs.settings(name)))))
         needed.append(int(re.search(r"or (\d+) (?:people|rows) \(ε = 8\)", said)[1]))
     assert needed[1] > needed[0]
+
+
+def test_an_array_of_people_beside_embeddings_can_be_named(home: Path, open_page: Open) -> None:
+    coin = np.random.default_rng(1)
+    np.savez(home / "e.npz", embeddings=coin.normal(size=(400, 5)), labels=np.arange(400) % 4, patient=np.arange(400) // 3)
+    page = open_page("data")
+    page.text_input[0].set_value(str(home / "e.npz"))
+    page.run()
+    said = words(page)
+    assert "What was understood: embeddings" in said
+    assert "| patient | unused |" in said
+    box(page, "Person").set_value(3)
+    said = words(page.run())
+    assert "| patient | person |" in said
+    assert "The privacy unit is a person" in said
