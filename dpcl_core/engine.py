@@ -23,7 +23,7 @@ from dpcl_core.data.dataset import Content, Dataset
 from dpcl_core.data.sentences import Sentences
 from dpcl_core.data.texts import TextForm, Texts
 from dpcl_core.events import CellFinished, Event, Note, Progress, References, Started, TaskLearned
-from dpcl_core.learning import Group, rows_per_unit
+from dpcl_core.learning import Group
 from dpcl_core.methods import axes, references
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
@@ -132,7 +132,8 @@ def opened(spec: RunSpec, *, device: str = "cpu") -> Generator[Event, None, Open
         counted=not datasets.card(spec.data.dataset).is_own,
     )
     # A person has several rows: learners get the budget of one row, and all that leaves here has the person's.
-    spec = spec.model_copy(update={"privacy": group.for_a_row(spec.privacy, rows_per_unit(spec))})
+    rows = datasets.card(spec.data.dataset).rows_per_unit
+    spec = spec.model_copy(update={"privacy": group.for_a_row(spec.privacy, rows)})
     tasks = [task for stream in streams.values() for task in stream.tasks]
     sizes = [int(context.task_size)] * len(tasks)  # nothing is counted in the user's own data
     if context.counted:

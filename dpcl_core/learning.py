@@ -113,7 +113,7 @@ class Group:
             yield from held
 
     def _ledgers(self) -> dict[Cell, Ledger]:
-        privacy, rows = self.asked.privacy, rows_per_unit(self.spec)
+        privacy, rows = self.asked.privacy, datasets.card(self.spec.data.dataset).rows_per_unit
         return {
             cell: Ledger(privacy.delta, privacy.adjacency, self.streams[cell.seed].recurrence, rows_per_unit=rows)
             for cell in self.cells
@@ -134,7 +134,7 @@ class Group:
 
     def _finished(self, standing: _Standing, baselines: Mapping[Cell, tuple[float | None, ...]]) -> Iterator[CellFinished]:
         spec, asked, cells, context, ledgers = self.spec, self.asked, self.cells, self.context, standing.ledgers
-        rows, names = rows_per_unit(spec), dict(zip(spec.cells(), asked.cells(), strict=True))
+        rows, names = datasets.card(spec.data.dataset).rows_per_unit, dict(zip(spec.cells(), asked.cells(), strict=True))
         seconds = coarse((standing.seconds + time.perf_counter() - self._started) / len(cells))
         all_models = joint_release(ledgers) if 1 < len(cells) == len(list(spec.cells())) else None
         audits = _audits(spec) if methods.card(spec.method).guarantee == "nominal" else {}
@@ -238,12 +238,6 @@ class Group:
                 rows = np.arange(len(task.train)) if task.train.rows is None else task.train.rows
                 digest.update(np.array(task.train.table.shape).tobytes() + rows.tobytes() + task.train.labels.tobytes())
         return digest.hexdigest()
-
-
-def rows_per_unit(spec: RunSpec) -> int:
-    """How many rows of the training data a privacy unit has at most, where a column names the person of each; else 1."""
-    card = datasets.card(spec.data.dataset)
-    return card.per_person if card.has_people else 1
 
 
 def coarse(seconds: float) -> float:

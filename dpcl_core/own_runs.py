@@ -11,6 +11,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.data import understood
 from dpcl_core.data.card import Kind
 from dpcl_core.errors import BadInput
+from dpcl_core.privacy import group
 from dpcl_core.privacy.labels import people_to_be_named
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import PrivacySpec, RunSpec, ScenarioSpec
@@ -35,11 +36,12 @@ def settings(name: str) -> dict[str, object]:
     Its tasks are the sources where the data have some, else groups of classes. Tagged sentences, which need clients, get a
     federated method. Raises BadInput as reading the data does, and for data of a single class.
     """
-    facts, kind = datasets.facts(name), datasets.card(name).kind
+    facts, card = datasets.facts(name), datasets.card(name)
+    kind = card.kind
     network = next(one for one in _NETWORKS[kind] if backbones.available(backbones.card(one)) is None)
     delta = min(_USUAL_DELTA, default_delta(facts.n_train))
     privacy = PrivacySpec(delta=delta)
-    share = _label_share(privacy, facts.n_train // facts.n_classes)
+    share = _label_share(privacy, facts.n_train // facts.n_classes, card.rows_per_unit)
     raw: dict[str, object] = {
         "data": {"dataset": name, "backbone": network}, "privacy": {"delta": delta, "label_share": share},
     }  # fmt: skip
@@ -78,12 +80,14 @@ def streams(name: str, n_tasks: int) -> list[ScenarioSpec]:
     return found
 
 
-def _label_share(privacy: PrivacySpec, class_size: int) -> float:
+def _label_share(privacy: PrivacySpec, class_size: int, rows_per_unit: int) -> float:
     """The smallest share of epsilon for the list of labels with which a class of half the nominal size is on it more often
     than not; by public numbers alone."""
+    of_row = group.for_a_row(privacy, rows_per_unit)
+    epsilon = of_row.epsilons[privacy.epsilons.index(privacy.usual_epsilon)]
     for share in _SHARES:
-        usual = privacy.model_copy(update={"label_share": share})
-        if people_to_be_named(usual, privacy.usual_epsilon, _TASKS, class_size // 2) is not None:
+        shared = of_row.model_copy(update={"label_share": share})
+        if people_to_be_named(shared, epsilon, _TASKS, class_size // 2) is not None:
             return share
     return _SHARES[-1]
 
@@ -92,7 +96,9 @@ def assumed(spec: RunSpec) -> list[str]:
     """What a run on own data assumes, one sentence each, and what would make it better. Public facts alone."""
     name = spec.data.dataset
     found = understood.of(name)
-    features = f"{found.n_values} numbers of each row" if found.n_values else f"features of {spec.data.backbone}"
+    features = "the embeddings" if found.kind == "embedding" else f"features of {spec.data.backbone}"
+    if found.n_values:
+        features = f"{found.n_values} numbers of each row"
     return [
         f"{name}: {found.kind}; method {spec.method} on {features}, {spec.scenario.kind} tasks, labels = {spec.labels}.",
         *found.assumed,

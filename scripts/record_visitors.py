@@ -1,6 +1,6 @@
-"""Writes docs/visitors.md: how long pages take when many visitors open them at once, with machine, date and commit.
+"""Writes docs/visitors.md: how long pages take when many visitors open them at once, and votes in a class of forty.
 
-Run on a quiet machine: python -m scripts.record_visitors
+Run on a quiet machine: python -m scripts.record_visitors [pages] [votes]
 """
 
 from __future__ import annotations
@@ -26,11 +26,16 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.asyncio.client import ClientConnection, connect
 
 from dpcl_core import machine
+from dpcl_core.runs.rooms import Rooms
+from dpcl_core.runs.store import Store
+from tests.support.classroom import N_VISITORS, TEACHER, TOKENS, waits
 from tests.support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "visitors.md"
 VISITORS, EVERY_SECONDS, ROUNDS = 50, 10.0, 6
+PARTS = ("pages", "votes")
+QUESTIONS, WITHIN_SECONDS = 10, 0.5
 PAGES = (
     "", "playground", "tokens", "anchors", "privacy", "lessons", "questions", "train", "runs", "compare", "published",
     "about",
@@ -50,8 +55,8 @@ class Measured:
         return f"| {what} | {len(self.seconds)} | {cuts[9]:.2f} s | {cuts[18]:.2f} s | {self.processor:.3f} s |"
 
 
-def main() -> None:
-    """Starts a server, plays the visitors and writes the page."""
+def main(parts: Sequence[str]) -> None:
+    """Starts a server, plays the visitors and writes these parts of the page anew."""
     with tempfile.TemporaryDirectory() as home:
         port = _free_port()
         environment = {**os.environ, "DPCL_HOME": home, "OMP_NUM_THREADS": "1"}
@@ -60,13 +65,18 @@ def main() -> None:
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         subprocess.run(run, cwd=ROOT, env=environment, check=True, **quiet)  # for the pages that show a run
         server = subprocess.Popen(command, cwd=ROOT, env=environment, **quiet)
+        play = {
+            "pages": lambda: _pages(asyncio.run(_played(port, psutil.Process(server.pid)))),
+            "votes": lambda: _votes(asyncio.run(_voted(port, Rooms(Store(f"sqlite:///{home}/store.sqlite"))))),
+        }
         try:
             _wait(port)
-            rows = asyncio.run(_played(port, psutil.Process(server.pid)))
+            written = {part: play[part]() for part in parts}
         finally:
             server.terminate()
             server.wait()
-    DOCUMENT.write_text(_page(rows), encoding="utf-8")
+    kept = dict(zip(PARTS, DOCUMENT.read_text(encoding="utf-8").split("\n## ")[1:], strict=True))
+    DOCUMENT.write_text("\n## ".join(["# Many visitors\n", *(kept | written).values()]), encoding="utf-8")
     print(DOCUMENT.read_text(encoding="utf-8"))
 
 
@@ -92,6 +102,27 @@ async def _played(port: int, server: psutil.Process) -> list[str]:
     return rows
 
 
+async def _voted(port: int, rooms: Rooms) -> str:
+    """A class opens its room and answers questions: a row on how long a vote takes to everybody else."""
+    code = rooms.open("Privacy, Monday at ten", TEACHER)
+    class_ = [await _connected(port, token) for token in TOKENS]
+    await asyncio.gather(*(_opened(visitor, "room", f"room={code}") for visitor in class_))
+    if len(rooms.state(code).names) < N_VISITORS:
+        raise SystemExit("not all visitors are in the room")
+    seconds: list[float] = []
+    for _ in range(QUESTIONS):
+        rooms.ask(code, TEACHER, "Does noise hide a label?", ("Yes", "No"))
+        poll = rooms.state(code).poll
+        assert poll is not None
+        seconds += await asyncio.to_thread(waits, f"http://127.0.0.1:{port}", code, poll.id, WITHIN_SECONDS)
+    for visitor in class_:
+        await visitor.close()
+    if len(seconds) < QUESTIONS * N_VISITORS**2:
+        raise SystemExit("not every vote was seen by everybody")
+    cuts = statistics.quantiles(seconds, n=20)
+    return f"| {QUESTIONS} | {len(seconds)} | {cuts[9]:.2f} s | {cuts[18]:.2f} s | {max(seconds):.2f} s |"
+
+
 async def _measured(
     visitors: Sequence[ClientConnection] | int, server: psutil.Process, visits: Sequence[tuple[int, float, str]]
 ) -> Measured:
@@ -114,16 +145,20 @@ async def _measured(
     return Measured(seconds, (sum(server.cpu_times()[:2]) - spent) / len(seconds))
 
 
-async def _connected(port: int) -> ClientConnection:
+async def _connected(port: int, token: str = "") -> ClientConnection:
     where = f"ws://127.0.0.1:{port}/_stcore/stream"
     origin = f"http://127.0.0.1:{port}"
-    return await connect(where, origin=origin, subprotocols=["streamlit"], max_size=None, proxy=None)  # type: ignore[arg-type, list-item]
+    cookie = {"Cookie": f"dpcl-visitor={token}"} if token else {}
+    return await connect(  # type: ignore[arg-type, list-item]
+        where, origin=origin, subprotocols=["streamlit"], additional_headers=cookie, max_size=None, proxy=None
+    )
 
 
-async def _opened(visitor: ClientConnection, page: str) -> None:
+async def _opened(visitor: ClientConnection, page: str, query: str = "") -> None:
     """Asks for a page and waits until the server has sent all of it."""
     asked = BackMsg()
     asked.rerun_script.page_name = page
+    asked.rerun_script.query_string = query
     await visitor.send(asked.SerializeToString())
     while True:
         received = ForwardMsg.FromString(await asyncio.wait_for(visitor.recv(decode=False), PATIENCE_SECONDS))
@@ -148,16 +183,15 @@ def _wait(port: int) -> None:
     raise SystemExit("the server does not answer")
 
 
-def _page(rows: Sequence[str]) -> str:
-    here = f"{datetime.now(UTC):%Y-%m-%d}, commit `{machine.commit()}`, {machine.machine()}"
+def _pages(rows: Sequence[str]) -> str:
     return "\n".join(
         [
-            "# Many visitors",
+            "Pages",
             "",
             "How long a page takes when others open pages, too: from the request until the server has sent all of it, over",
-            "websockets on one computer, one app process. Written by `python -m scripts.record_visitors`.",
+            "websockets on one computer, one app process. Written by `python -m scripts.record_visitors pages`.",
             "",
-            f"{here}.",
+            _here(),
             "",
             "| what | pages | median | 95 % within | processor, each |",
             "| --- | --- | --- | --- | --- |",
@@ -167,5 +201,29 @@ def _page(rows: Sequence[str]) -> str:
     )
 
 
+def _votes(row: str) -> str:
+    return "\n".join(
+        [
+            "Votes in a class",
+            "",
+            f"{N_VISITORS} visitors of one room ask for it twice a second, as its page does, and answer a question within",
+            f"{WITHIN_SECONDS} s of each other. How long after a vote was sent a visitor's page has it, over all votes and",
+            "visitors; the time until that page asks again is in it, and the time of the visitors' program, which runs on",
+            "the same computer. Written by `python -m scripts.record_visitors votes`.",
+            "",
+            _here(),
+            "",
+            "| questions | votes as seen by each | median | 95 % within | longest |",
+            "| --- | --- | --- | --- | --- |",
+            row,
+            "",
+        ]
+    )
+
+
+def _here() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%d}, commit `{machine.commit()}`, {machine.machine()}."
+
+
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:] or PARTS)

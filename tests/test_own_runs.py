@@ -96,8 +96,17 @@ def test_another_method_and_stream_start_from_their_own_settings(capsys: pytest.
 
 def test_few_people_get_a_larger_share_for_their_labels() -> None:
     table(Path("iris.csv"), load_iris())
-    assert own_runs._label_share(checks.parse({}).privacy, 1000) == 0.1
-    assert own_runs._label_share(checks.parse({}).privacy, 40) == 0.5
+    assert own_runs._label_share(checks.parse({}).privacy, 1000, 1) == 0.1
+    assert own_runs._label_share(checks.parse({}).privacy, 40, 1) == 0.5
+    assert own_runs._label_share(checks.parse({}).privacy, 1000, 4) > 0.1, "a row's budget is a quarter of a person's"
+
+
+def test_embeddings_are_called_what_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    bunch = load_iris()
+    np.savez("e.npz", embeddings=bunch.data, labels=bunch.target)
+    status, out, err = ran("--data", "e.npz", *ONE, capsys=capsys)
+    assert status == 0, err
+    assert "method cosine on the embeddings" in out
 
 
 @pytest.mark.parametrize(("name", "kind"), [form for form in bad_files.GOOD if form[0] != "d.parquet"])

@@ -15,7 +15,7 @@ export default function element({ data, parentElement }) {
     before.data = data;
     return;
   }
-  const memory = { host, data, code: data.code, drawn: {} };
+  const memory = { host, data, code: data.code, drawn: {}, votes: 0 };
   memories.set(parentElement, memory);
   part(memory, "runs").hidden = data.is_poll_alone;
   part(memory, "again").addEventListener("click", () => replay(memory));
@@ -27,9 +27,21 @@ const part = (memory, name) => memory.host.querySelector(`.ro-${name}`);
 // Asks for the room until the page is left or shows another one.
 async function ask(memory, parentElement) {
   while (isHere(memory, parentElement)) {
-    if (!document.hidden) show(memory, await asked(memory, `rooms/${memory.code}`));
+    if (!document.hidden) await look(memory);
     await new Promise((wake) => setTimeout(wake, EVERY_MS));
   }
+}
+
+// What set out before a vote and comes back after it would take the vote off the screen.
+async function look(memory) {
+  const before = memory.votes, room = await asked(memory, `rooms/${memory.code}`);
+  if (memory.votes === before) show(memory, room);
+}
+
+async function vote(memory, poll, choice) {
+  const room = await voted(memory, poll, choice);
+  memory.votes += 1;
+  show(memory, room);
 }
 
 function show(memory, room) {
@@ -60,7 +72,7 @@ function paintPoll(memory, room) {
   const rows = part(memory, "answers");
   if (memory.poll !== poll.id) {
     memory.poll = poll.id;
-    rows.replaceChildren(...poll.choices.map((choice, place) => made("button", { type: "button", onclick: async () => show(memory, await voted(memory, poll.id, place)) },
+    rows.replaceChildren(...poll.choices.map((choice, place) => made("button", { type: "button", onclick: () => vote(memory, poll.id, place) },
       made("span", { textContent: choice }), made("b", {}), made("span", { className: "bar", hidden: true }, made("i", {})))));
   }
   [...rows.children].forEach((row, place) => {

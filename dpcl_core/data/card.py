@@ -100,6 +100,11 @@ class DatasetCard:
         return any(role == "person" for role, _ in self.roles)
 
     @property
+    def rows_per_unit(self) -> int:
+        """How many training rows a privacy unit has at most, where a column names the person of each; else 1."""
+        return self.per_person if self.has_people else 1
+
+    @property
     def is_own(self) -> bool:
         return self.name.startswith("own:")
 

@@ -34,7 +34,7 @@ FORMS = (
 )
 MAX_BYTES = 4 * 2**30
 MAX_FILES = 200_000
-_ALIKE = {".ndjson": ".jsonl", ".tab": ".tsv", ".pq": ".parquet"}
+_ALIKE = {".ndjson": ".jsonl", ".tab": ".tsv", ".pq": ".parquet", ".data": ".csv"}
 SUFFIXES = (*TABLES, *_ALIKE, ".zip")
 _ORIGIN = ".origin"
 _KEPT = ("public.txt", "synthetic.txt")
@@ -121,12 +121,15 @@ def taken_in(path: Path, asked: Asked, owner: str = "", *, is_apart: bool = Fals
 def columns(path: Path, first_line: Literal["names", "data"] = "names") -> list[str]:
     """The columns of a table, or of the first one in a folder, as its file calls them; none for other data.
 
-    Raises BadInput for a damaged file.
+    Of embeddings in NPZ: their arrays, where there are more than embeddings and labels. Raises BadInput for a damaged file.
     """
-    from dpcl_core.data import sheets  # imported late, like pyarrow
+    from dpcl_core.data import arrays, sheets  # imported late, like pyarrow
 
     has_names, table = first_line == "names", _table(path)
     card = catalog.DatasetCard(f"own:{_slug(path)}", _slug(path), "", "", "", 0, 0, 0, has_names=has_names)
+    if table is not None and table.suffix.lower() == ".npz":
+        found = arrays.names(table, table.name)
+        return found if len(found) > 2 else []
     return [] if table is None else sheets.header(table, card)
 
 
@@ -151,7 +154,7 @@ def _table(path: Path) -> Path | None:
     from dpcl_core.data import sheets  # imported late, like pyarrow
 
     inside = sorted(path.iterdir()) if path.is_dir() else [path]
-    forms = (*sheets.LINES, ".parquet")
+    forms = (*sheets.LINES, ".parquet", ".npz")
     return next((one for one in inside if _ALIKE.get(one.suffix.lower(), one.suffix.lower()) in forms), None)
 
 

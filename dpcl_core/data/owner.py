@@ -78,19 +78,20 @@ class Report:
         """The report as text for a terminal."""
         public, private = self.public, self.private
         has_size = "n_train" in public.from_schema
-        size_source = "from the schema" if has_size else "four for each test example, as no schema says"
+        size_source = "from the schema" if has_size else "four for each in the test part, as no schema says"
         class_source = "the schema" if "classes" in public.from_schema else "the test part"
+        examples, rows = ("words", "sentences") if public.understood.kind == "tagged" else ("examples", "rows")
         lines = [
             "Public: all that errors, titles, sizes and figures of a run may depend on.",
             f"  title              {public.title}",
             f"  classes            {', '.join(public.classes)} (from {class_source})",
             *([f"  sources            {', '.join(public.sources)}"] if public.sources else []),
-            f"  training examples  {public.n_train:,} ({size_source})",
-            f"  test examples      {public.n_test:,}",
+            f"  {f'training {examples}':<17}  {public.n_train:,} ({size_source})",
+            f"  {f'test {examples}':<17}  {public.n_test:,}",
             *_lines(public.understood),
             "",
             _WARNING,
-            f"  {private.n_rows:,} training rows; {private.n_used:,} count as examples.",
+            f"  {private.n_rows:,} training {rows}; {private.n_used:,} count.",
             *(f"  {_rows(count)} left out: {why} First: {first}." for why, count, first in private.refused),
             *(
                 f'  {_rows(count)} labelled "{label}", which the schema does not declare: used only under dp-learned.'

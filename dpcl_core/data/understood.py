@@ -8,6 +8,7 @@ from typing import Literal
 import pyarrow as pa
 
 from dpcl_core.data import catalog, files, outline, schema, sheets, table_files
+from dpcl_core.data.arrays import EMBEDDING_COLUMN
 from dpcl_core.data.card import HELD_OUT, DatasetCard, Feature, Kind
 from dpcl_core.data.files import DataFiles
 from dpcl_core.data.outline import Outline
@@ -90,7 +91,7 @@ def _columns(
         read_as = {feature.name: described(feature, width) for feature, width in zip(features, widths, strict=True)}
         n_values = sum(widths)
     elif card.kind == "embedding":
-        embedded = [name for name in names if name not in _ROLES]
+        embedded = [EMBEDDING_COLUMN] if EMBEDDING_COLUMN in names else [name for name in names if name not in _ROLES]
         read_as = dict.fromkeys(embedded, "numbers of an embedding, scaled to length 1")
     columns = []
     for name in names:
@@ -121,8 +122,9 @@ def _assumed(card: DatasetCard, outlined: Outline, undeclared: tuple[str, ...], 
             "sizes and titles come from them."
         )
     if not card.n_train:
-        about = f"About {outlined.n_train:,} training examples"
-        said.append(f"{about}, four for each test example; a schema can give another number.")
+        example = "word" if card.kind == "tagged" else "example"
+        about = f"About {outlined.n_train:,} training {example}s"
+        said.append(f"{about}, four for each test {example}; a schema can give another number.")
     if not card.classes:
         labels = _some(outlined.classes)
         said.append(f"The labels of the test part are public: {labels}. Others are learned, or left out.")

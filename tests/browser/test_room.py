@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from dpcl_core.lessons import text
 from dpcl_core.runs.rooms import Rooms, digest
 from tests.browser.conftest import PATIENCE_MS, App, ready
 from tests.support import replay
+from tests.support.classroom import N_VISITORS, TEACHER, TOKENS, Visitor
+from tests.support.together import together
 
 pytestmark = pytest.mark.browser
 
@@ -85,3 +87,47 @@ def test_predictions_of_a_lesson_are_votes_in_the_room(browser: Browser, app: Ap
     assert rooms.state(code).choices == {digest(tokens[1]): 0}, "another step's prediction is no answer"
     for page in (teacher, visitor):
         page.context.close()
+
+
+def test_forty_votes_at_once_are_each_shown_once_to_everybody(app: App) -> None:
+    """Who votes sees the own vote in the answer, and nobody sees a vote go again."""
+    rooms = Rooms(app.store())
+    code = rooms.open("Monday", TEACHER)
+    together(lambda number: rooms.join(code, TOKENS[number]), N_VISITORS)
+    rooms.ask(code, TEACHER, "Does noise hide a label?", ("Yes", "No"))
+    poll = rooms.state(code).poll.id
+    seen: list[list[dict]] = [[] for _ in TOKENS]
+
+    def visit(number: int) -> None:
+        visitor = Visitor(app.url, code, TOKENS[number])
+        seen[number] = [visitor.look(), visitor.vote(poll, number % 2), visitor.look()]
+        while seen[number][-1]["votes"] < N_VISITORS:
+            seen[number].append(visitor.look())
+
+    together(visit, N_VISITORS)
+    for number, looks in enumerate(seen):
+        assert [one["mine"] for one in looks] == [None] + [number % 2] * (len(looks) - 1)
+        assert looks[-1]["counts"] == [N_VISITORS // 2] * 2
+        counts = [one["votes"] for one in looks]
+        assert counts == sorted(counts)
+
+
+def test_a_look_that_set_out_before_a_vote_does_not_take_it_back(browser: Browser, app: App) -> None:
+    rooms, visitor = Rooms(app.store()), _page(browser, 390)
+    code = rooms.open("Monday", TEACHER)
+    rooms.ask(code, TEACHER, "Does noise hide a label?", ("Yes", "No"))
+    visitor.goto(f"{app.url}/room?room={code}")
+    yes = visitor.get_by_role("button", name="Yes")
+    expect(yes).to_be_enabled()
+    held: list[Route] = []
+    visitor.route(f"**/rooms/{code}", lambda route: held.append(route))
+    while not held:
+        visitor.evaluate("1")
+    before = held[0].fetch()
+    yes.press("Enter")
+    expect(yes).to_have_attribute("aria-pressed", "true")
+    with visitor.expect_request(f"**/rooms/{code}"):  # the next one: what the first brought has been drawn
+        held[0].fulfill(response=before)
+    assert yes.get_attribute("aria-pressed") == "true"
+    visitor.unroute_all(behavior="ignoreErrors")
+    visitor.context.close()

@@ -48,8 +48,8 @@ def test_the_terminal_tells_the_owner_what_is_private(data_dir: Path, capsys: py
     out = capsys.readouterr().out
     public, private = out.split("PRIVATE, for you alone.")
     assert "classes            c0, c1, c2, c3 (from the test part)" in public
-    assert "training examples  160 (four for each test example, as no schema says)" in public
-    assert "127 training rows; 123 count as examples." in private
+    assert "training examples  160 (four for each in the test part, as no schema says)" in public
+    assert "127 training rows; 123 count." in private
     assert "must hold text; leave out rows without any. First: own:mine/train.csv row 123, text." in private
     assert '1 row labelled "nobody has it", which the schema does not declare: used only under dp-learned.' in private
     assert "1 row left out: must have as many values as the first line has names." in private

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dpcl_core import own_runs, paths
+from dpcl_core import checks, own_runs, paths
 from dpcl_core.data import intake, marks, schema
 from dpcl_core.data.intake import Asked
 from dpcl_core.data.schema import Columns
 from dpcl_core.runs import looks
 from dpcl_core.runs.store import Store
 from pages.parts.shell import ownership, visitor
+from pages.parts.training import train_form
 from tests.pages.conftest import Open, words
 from tests.support import replay
 
@@ -140,3 +143,29 @@ def test_data_put_there_by_hand_are_not_changed_here(home: Path, open_page: Open
     folder.mkdir(parents=True)
     (folder / "mine.csv").write_text("x,label\n1,a\n", encoding="utf-8")
     assert "Change the schema" not in [one.label for one in open_page("data").button]
+
+
+def test_a_label_needs_more_rows_where_a_person_has_several(kept: str, open_page: Open) -> None:
+    needed = []
+    for rows in (1, 4):
+        fields = schema.Schema(columns=Columns(target="risk", person="patient"), per_person=rows, n_train=5000)
+        with intake.taken_in(paths.home() / "visits.csv", Asked(instead=fields)) as name:
+            pass
+        said = words(open_page("train", **train_form.parameters_of(checks.parse(own_runs.settings(name)))))
+        needed.append(int(re.search(r"or (\d+) (?:people|rows) \(ε = 8\)", said)[1]))
+    assert needed[1] > needed[0]
+
+
+def test_an_array_of_people_beside_embeddings_can_be_named(home: Path, open_page: Open) -> None:
+    coin = np.random.default_rng(1)
+    np.savez(home / "e.npz", embeddings=coin.normal(size=(400, 5)), labels=np.arange(400) % 4, patient=np.arange(400) // 3)
+    page = open_page("data")
+    page.text_input[0].set_value(str(home / "e.npz"))
+    page.run()
+    said = words(page)
+    assert "What was understood: embeddings" in said
+    assert "| patient | unused |" in said
+    box(page, "Person").set_value(3)
+    said = words(page.run())
+    assert "| patient | person |" in said
+    assert "The privacy unit is a person" in said

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -78,6 +83,49 @@ def test_a_bad_answer_is_one_sentence(served, rooms, code, token, body, says):
     assert got.status_code == 400
     assert says in got.json()["error"]
     assert rooms.state(code).choices == {}
+
+
+def _run(what: Coroutine):
+    """What it gives. In a thread of its own: the browser's tests keep a loop in this one."""
+    with ThreadPoolExecutor() as pool:
+        return pool.submit(asyncio.run, what).result()
+
+
+def test_a_reading_under_way_is_no_answer_to_who_has_written_meanwhile():
+    async def asked_while_somebody_reads() -> list[str]:
+        begun, over = asyncio.Event(), asyncio.Event()
+        written = "nothing"
+
+        async def read(_code: str) -> str:
+            found = written
+            begun.set()
+            await over.wait()
+            return found
+
+        latest = live.Latest(read)
+        first = asyncio.create_task(latest.of("BCDFGH", time.monotonic()))
+        await begun.wait()
+        written = "a vote"
+        second = asyncio.create_task(latest.of("BCDFGH", time.monotonic()))
+        over.set()
+        return [await first, await second]
+
+    assert _run(asked_while_somebody_reads()) == ["nothing", "a vote"]
+
+
+def test_many_who_ask_at_once_read_once():
+    async def asked_at_once() -> tuple[set[int], int]:
+        n_read = 0
+
+        async def read(_code: str) -> int:
+            nonlocal n_read
+            n_read += 1
+            return n_read
+
+        latest, now = live.Latest(read), time.monotonic()
+        return set(await asyncio.gather(*(latest.of("BCDFGH", now) for _ in range(40)))), n_read
+
+    assert _run(asked_at_once()) == ({1}, 1)
 
 
 def test_another_site_s_form_cannot_answer(served, rooms, code):

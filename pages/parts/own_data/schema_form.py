@@ -19,7 +19,7 @@ _ROLES = {
     "person": ("Person", "Who a row belongs to. The person is protected then, not the row."),
     "time": ("Time", "A column of dates: tasks can follow the months."),
 }
-_USUAL = {"target": ("label", "target", "class", "y"), "text": ("text", "sentence", "review")}
+_USUAL = {"target": ("label", "labels", "target", "class", "y"), "text": ("text", "sentence", "review")}
 _NONE = "none"
 _FIRST_LINES = {"names": "names the columns", "data": "is a row of data"}
 UNCLEAR = schema.Schema(title="unclear")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 from collections.abc import Awaitable, Callable
 from functools import wraps
@@ -56,18 +57,35 @@ def _as_json(answer: Answer) -> Callable[[Live, Request], Awaitable[Response]]:
     return answered
 
 
+class Latest:
+    """Keeps what was last read of each room; of many who ask at once, one reads."""
+
+    def __init__(self, read: Callable[[str], Awaitable[Room]]) -> None:
+        self._read = read
+        self._kept: dict[str, tuple[float, Room]] = {}
+        self._lock = asyncio.Lock()
+
+    async def of(self, code: str, since: float) -> Room:
+        """What a reading gives that began no earlier than `since`: one under way may lack what was written meanwhile."""
+        async with self._lock:
+            began, room = self._kept.pop(code, (-math.inf, None))
+            if room is None or began < since:
+                began, room = time.monotonic(), await self._read(code)
+            self._kept[code] = (began, room)
+        return room
+
+
 class Live:
-    """Keeps the last state of each room that somebody has asked for; of many who ask, one reads the store."""
+    """Answers from the last state of each room that somebody has asked for."""
 
     def __init__(self) -> None:
         self._rooms: Rooms | None = None
-        self._kept: dict[str, tuple[float, Room]] = {}
-        self._lock = asyncio.Lock()
+        self._latest = Latest(self._read)
 
     @_as_json
     async def look(self, request: Request) -> dict[str, object]:
         """The room as the visitor who asks may see it."""
-        return await self._seen(request)
+        return await self._seen(request, time.monotonic() - _FRESH_SECONDS)
 
     @_as_json
     async def vote(self, request: Request) -> dict[str, object]:
@@ -78,21 +96,13 @@ class Live:
         except (ValueError, TypeError, KeyError):
             raise BadInput("answer", "", "must name the question and the number of an answer") from None
         await asyncio.to_thread((await self._open()).vote, code, _token(request), poll, choice)
-        self._kept.pop(code, None)
-        return await self._seen(request)
+        return await self._seen(request, time.monotonic())
 
-    async def _seen(self, request: Request) -> dict[str, object]:
-        return dict((await self._state(request.path_params["code"])).as_seen_by(_token(request)))
+    async def _seen(self, request: Request, since: float) -> dict[str, object]:
+        return dict((await self._latest.of(request.path_params["code"], since)).as_seen_by(_token(request)))
 
-    async def _state(self, code: str) -> Room:
-        rooms = await self._open()
-        async with self._lock:
-            at, room = self._kept.get(code, (-_FRESH_SECONDS, None))
-            if room is None or time.monotonic() - at > _FRESH_SECONDS:
-                self._kept.pop(code, None)
-                room = await asyncio.to_thread(rooms.state, code)
-                self._kept[code] = (time.monotonic(), room)
-        return room
+    async def _read(self, code: str) -> Room:
+        return await asyncio.to_thread((await self._open()).state, code)
 
     async def _open(self) -> Rooms:
         if self._rooms is None:

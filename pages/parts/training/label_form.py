@@ -13,6 +13,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.privacy import group
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import PrivacySpec
 from pages.parts.claims import privacy_bar
@@ -43,7 +44,10 @@ def setting(view: View, card: MethodCard) -> str:
 
 
 def learned_list_caption(raw: Mapping[str, object]) -> None:
-    """Draws how many people a label needs for an even chance of being listed, at the smallest and the largest ε."""
+    """Draws how many people a label needs for an even chance of being listed, at the smallest and the largest ε.
+
+    Rows where a person has several: their budget is a row's.
+    """
     try:
         spec = checks.parse(raw)
         facts = datasets.facts_of(spec.data)
@@ -53,20 +57,23 @@ def learned_list_caption(raw: Mapping[str, object]) -> None:
     finite = sorted(epsilon for epsilon in spec.privacy.epsilons if math.isfinite(epsilon))
     if spec.labels != "dp-learned" or not finite:
         return
+    rows = datasets.card(spec.data.dataset).rows_per_unit
+    people = "people" if rows == 1 else "rows"
     ends = {finite[0], finite[-1]}
-    needed = {epsilon: _people_needed(spec.privacy, epsilon, n_tasks, facts.n_train) for epsilon in sorted(ends)}
+    needed = {epsilon: _people_needed(spec.privacy, epsilon, rows, n_tasks, facts.n_train) for epsilon in sorted(ends)}
     counts = [
-        f"{'more people than there are' if n is None else f'{n} people'} (ε = {epsilon_text(epsilon)})"
+        f"{f'more {people} than there are' if n is None else f'{n} {people}'} (ε = {epsilon_text(epsilon)})"
         for epsilon, n in needed.items()
     ]
     st.caption(f"A label is as likely listed as not when it has {' or '.join(counts)} in a task.")
 
 
 @st.cache_data(max_entries=200, show_spinner=False)
-def _people_needed(privacy: PrivacySpec, epsilon: float, n_tasks: int, at_most: int) -> int | None:
+def _people_needed(privacy: PrivacySpec, epsilon: float, rows: int, n_tasks: int, at_most: int) -> int | None:
     from dpcl_core.privacy.labels import people_to_be_named  # loads the accountant, which takes a second
 
-    return people_to_be_named(privacy, epsilon, n_tasks, at_most)
+    of_row = group.for_a_row(privacy, rows)
+    return people_to_be_named(of_row, of_row.epsilons[privacy.epsilons.index(epsilon)], n_tasks, at_most)
 
 
 def share(view: View, chosen: str) -> float:
