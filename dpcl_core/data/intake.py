@@ -24,6 +24,7 @@ from pydantic import ValidationError
 from dpcl_core import paths
 from dpcl_core.data import catalog, files, own, schema
 from dpcl_core.data.files import PICTURES, TABLES
+from dpcl_core.data.folder import MAX_BYTES as MAX_PICTURE
 from dpcl_core.errors import BadInput, DataMissing, first_of
 from dpcl_core.spec import DataSpec
 
@@ -326,8 +327,8 @@ def _unzip(path: Path, folder: Path) -> None:
                 if len(place.parts) - top not in (2, 3):
                     continue
                 to.parent.mkdir(parents=True, exist_ok=True)
-                with archive.open(one) as packed:
-                    to.write_bytes(packed.read(one.file_size))
+                with archive.open(one) as packed:  # of a picture that is too large, as much as shows that it is
+                    to.write_bytes(packed.read(min(one.file_size, MAX_PICTURE + 1)))
     except (zipfile.BadZipFile, zipfile.LargeZipFile, RuntimeError, NotImplementedError, EOFError, ValueError) as error:
         if isinstance(error, BadInput):
             raise

@@ -23,7 +23,7 @@ from dpcl_core.data.dataset import Content
 from dpcl_core.data.images import Images
 from dpcl_core.data.intake import Asked
 from dpcl_core.data.understood import Understood, understood
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.spec import DataSpec
 
 _FIELD = "data check"
@@ -226,6 +226,10 @@ def _looked_for(named: str, asked: Asked) -> Iterator[str]:
         yield f"own:{named.removeprefix('own:')}"
     elif path.is_dir() and asked == _NOTHING and paths.is_safe(path.resolve().name):
         with files.only_in(path.resolve().parent):
+            try:
+                files.find(catalog.card(f"own:{path.resolve().name}"))
+            except DataMissing as missing:
+                raise BadInput(_FIELD, path.name, intake.FORMS) from missing
             yield f"own:{path.resolve().name}"
     else:
         with intake.looked_at(path, asked) as name:

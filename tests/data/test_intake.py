@@ -177,6 +177,17 @@ def test_photos_are_taken_in_as_people_have_them(layout: str, is_zipped: bool, d
     assert len(found.test) == 20 if "{part}" in layout else 2 < len(found.test) < 25
 
 
+def test_no_more_of_a_picture_is_unpacked_than_shows_that_it_is_too_large(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake, "MAX_PICTURE", 5000)
+    members = {f"{'ab'[row % 2]}/{row}.png": picture(row, (9, 7)) for row in range(60)}
+    path = tmp_path / "photos.zip"
+    path.write_bytes(bad_files.zipped({**members, "a/bomb.png": bytes(10_000)}))
+    assert used(path) is None
+    assert (paths.home() / "data" / "photos" / "a" / "bomb.png").stat().st_size == 5001
+
+
 @pytest.mark.parametrize("name", bad_files.ODD)
 def test_odd_files_are_used_by_public_rules_or_refused(name: str, data_dir: Path, tmp_path: Path) -> None:
     path = tmp_path / name

@@ -61,6 +61,14 @@ def test_the_terminal_tells_the_owner_what_is_private(data_dir: Path, capsys: py
     assert os.environ["DPCL_DATA"] == str(data_dir)
 
 
+def test_a_folder_without_data_is_refused_without_its_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes").mkdir()
+    assert cli.main(["data", "check", str(tmp_path / "notes")]) == 2
+    said = capsys.readouterr().err
+    assert "notes: must be a table" in said
+    assert str(tmp_path) not in said
+
+
 def test_a_schema_is_written_of_public_facts_alone_and_read_again(
     data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
