@@ -87,8 +87,9 @@ def _apply_pending() -> None:
     if "show-study" in st.session_state:
         address.put(st.session_state.pop("show-study"))
     linked = address.parameters()
-    if set(linked) <= {"question", "v"} and linked.get("question") in presets.names():
-        address.put(_of_question(linked["question"]))
+    named = linked.get("question", linked.get("preset"))  # a question by the name that a terminal knows
+    if named in presets.names() and set(linked) <= {"question", "preset", "v"}:
+        address.put(_of_question(named))
         return
     started = st.session_state.pop("show-run", None)
     wanted = started or (linked.get("run") if set(linked) <= {"run", "v", *_LOOKS} else None)

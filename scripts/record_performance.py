@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import app
 from dpcl_core import machine
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -27,18 +28,38 @@ MOST_LOAD = 2.0  # of a minute; a busier machine measures its other work
 
 @dataclass(frozen=True)
 class Row:
-    """A benchmark as the table names it, and its budget in seconds on two cores (None: no budget)."""
+    """A benchmark as the table names it, and its budgets in seconds on two cores, median and worst (None: no budget)."""
 
     what: str
     budget: float | None = None
+    worst: float | None = None
 
 
+PAGES = {name: title for pages in [*app.PAGES.values(), app.UNLISTED] for name, title in pages}
+IN_BROWSER = ("start", "playground", "tokens", "anchors", "privacy")
+SERVED = (
+    "text of a run", "map of a run", "round of a run", "anchors of a run", "noise on a run's lists", "ε without the drag",
+    "lesson on shared noise", "lesson on surprise", "lesson on the sign", "lesson on modes",
+)  # fmt: skip
 ROWS: Mapping[str, Row] = {
-    "test_start_is_there[heading-1.0]": Row("Start page in a browser: heading", 1.0),
-    "test_start_is_there[picture-2.0]": Row("Start page in a browser: first picture", 2.0),
+    **{f"test_the_heading_is_there[{name}]": Row(f"heading of {title} in a browser", 1.0) for name, title in PAGES.items()},
+    "test_the_hero_is_there": Row("first picture of Start in a browser", 1.5),
+    **{
+        f"test_what_the_browser_draws[{name}]": Row(f"slowest slider of {PAGES[name]}, drawn in the browser", 0.1)
+        for name in IN_BROWSER
+    },
+    **{f"test_what_the_server_draws[{name}]": Row(f"slider: {name}", 0.2, 0.4) for name in SERVED},
     "test_letting_go_brings_all_curves_and_sentences": Row(
         "ε slider released: curves, privacy bar and sentences redrawn", 0.2
     ),
+    **{
+        f"test_the_first_point_or_heatmap_comes_in_time[{name}]": Row(f"Start pressed, to the first {what}", budget)
+        for name, what, budget in (
+            ("digits", "point of `digits-cosine`", 3.0),
+            ("permuted", "point of `permuted-mnist-lifelong`", 5.0),
+            ("texts", "heatmap of `pecl-synthetic`", 5.0),
+        )
+    },
     "test_the_server_computes_a_layer_in_a_fraction_of_that": Row("2,000 tokens in another layer, on the server", 0.05),
     "test_a_list_of_500_runs": Row("500 runs listed", 0.3),
     "test_a_table_of_500_runs": Row("500 runs as a table, with their results", 0.3),
@@ -68,17 +89,23 @@ ROWS: Mapping[str, Row] = {
 
 def section(benchmarks: Sequence[Mapping[str, Any]], machine: str, commit: str, date: str) -> str:
     """The table as Markdown. `benchmarks`: entries of pytest-benchmark's JSON, of which those in `ROWS` are shown."""
-    stats = {str(one["name"]): one["stats"] for one in benchmarks}
+    found = {str(one["name"]): one for one in benchmarks}
     about = f"{date}, commit `{commit}`, {machine}. Medians; over budget in bold."
     lines = [about, "", "| what | budget | measured |", "| --- | --- | --- |"]
-    for name, row in ROWS.items():
-        if name in stats:
-            median = float(stats[name]["median"])
-            is_over = row.budget is not None and median >= row.budget
-            budget = "" if row.budget is None else f"< {_time(row.budget)}"
-            measured = f"**{_time(median)}**" if is_over else _time(median)
-            lines.append(f"| {row.what} | {budget} | {measured} |")
+    lines += [_line(row, found[name]) for name, row in ROWS.items() if name in found]
     return "\n".join(lines)
+
+
+def _line(row: Row, benchmark: Mapping[str, Any]) -> str:
+    """A row of the table. What a benchmark has timed in the browser counts more than its own clock."""
+    timed = benchmark.get("extra_info", {})
+    median, worst = float(timed.get("median", benchmark["stats"]["median"])), timed.get("worst")
+    is_over = row.budget is not None and median >= row.budget
+    is_over |= row.worst is not None and worst is not None and worst >= row.worst
+    budget = "" if row.budget is None else f"< {_time(row.budget)}"
+    budget += "" if row.worst is None else f", at most {_time(row.worst)}"
+    measured = _time(median) if worst is None else f"{_time(median)}, at most {_time(worst)}"
+    return f"| {row.what} | {budget} | {f'**{measured}**' if is_over else measured} |"
 
 
 def written(document: str, table: str) -> str:
@@ -99,7 +126,9 @@ def _measured() -> list[Mapping[str, Any]]:
         path = Path(folder) / "benchmarks.json"
         chosen = " or ".join(sorted({name.partition("[")[0] for name in ROWS}))
         options = ["--benchmark-only", f"--benchmark-json={path}", "-k", chosen]
-        subprocess.run([sys.executable, "-m", "pytest", "tests/benchmarks", *options], cwd=ROOT, check=True)
+        ended = subprocess.run([sys.executable, "-m", "pytest", "tests/benchmarks", *options], cwd=ROOT)
+        if ended.returncode not in (0, 1):  # 1: something is over budget, which the table says
+            raise SystemExit(f"the benchmarks ended with status {ended.returncode}")
         benchmarks: list[Mapping[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["benchmarks"]
         return benchmarks
 
@@ -110,7 +139,10 @@ def main() -> int:
         print(f"load {os.getloadavg()[0]:.1f}: must be below {MOST_LOAD:g}; end other work and try again", file=sys.stderr)
         return 1
     computer = f"{machine.machine()}, {platform.system()}, Python {platform.python_version()}"
-    table = section(_measured(), computer, machine.commit(), f"{datetime.now(UTC):%Y-%m-%d}")
+    benchmarks = _measured()
+    for name in sorted(ROWS.keys() - {str(one["name"]) for one in benchmarks}):
+        print(f"not measured: {name}", file=sys.stderr)
+    table = section(benchmarks, computer, machine.commit(), f"{datetime.now(UTC):%Y-%m-%d}")
     DOCUMENT.write_text(written(DOCUMENT.read_text(encoding="utf-8"), table), encoding="utf-8")
     return 0
 

@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def test_every_row_is_a_benchmark() -> None:
     sources = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "tests" / "benchmarks").glob("*.py"))
     assert all(f"def {name.partition('[')[0]}(" in sources for name in performance.ROWS)
+    assert all(f'"{name}": Slider(' in sources for name in performance.SERVED)
 
 
 def test_a_table_says_machine_date_commit_and_medians() -> None:
@@ -26,6 +27,15 @@ def test_a_table_says_machine_date_commit_and_medians() -> None:
         "| 500 runs listed | < 300 ms | 64 ms |",
         "| `digits-cosine`, whole process, 30 models | < 5 s | **5.3 s** |",
     ]
+
+
+def test_what_was_timed_in_the_browser_counts_and_the_worst_of_it_too() -> None:
+    name = "test_what_the_server_draws[map of a run]"
+    timed = {"name": name, "stats": {"median": 3.0}, "extra_info": {"median": 0.15, "worst": 0.39}}
+    line = "| slider: map of a run | < 200 ms, at most 400 ms |"
+    assert performance.section([timed], "", "", "").endswith(f"{line} 150 ms, at most 390 ms |")
+    timed["extra_info"] = {"median": 0.15, "worst": 0.41}
+    assert performance.section([timed], "", "", "").endswith(f"{line} **150 ms, at most 410 ms** |")
 
 
 def test_it_is_written_between_its_marks_and_nowhere_else() -> None:

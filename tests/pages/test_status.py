@@ -43,7 +43,7 @@ def test_queued_says_place_and_device_and_time(store: Store) -> None:
 def test_starting_says_what_is_being_loaded_and_for_how_long(store: Store) -> None:
     run = _run(store, "starting", ALL[:2], started=100.0)
     said = status_line.of(run, ALL[:2], now=103.0)
-    assert said.detail == "computing features with pixels · 3.0 s so far"
+    assert said.detail == "computing features with pixels · 3 s so far"
 
 
 def test_running_says_task_spent_budget_and_time_left_as_a_range(store: Store) -> None:

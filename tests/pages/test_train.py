@@ -66,6 +66,15 @@ def test_a_dataset_of_ones_own_can_be_chosen(open_page: Open, tmp_path: Path, mo
     assert not page.exception
 
 
+@pytest.mark.parametrize("key", ["question", "preset"])
+def test_a_link_may_name_a_question_alone(open_page: Open, key: str) -> None:
+    page = open_page("train", **{key: "blurry-digits"})
+    assert not page.warning
+    assert page.query_params["question"] == "blurry-digits"
+    assert "preset" not in page.query_params
+    assert f"From the question “{presets.about('blurry-digits').title}”." in words(page)
+
+
 def test_a_network_that_nobody_knows_is_told_in_a_sentence(open_page: Open) -> None:
     page = open_page("train", v="1", bb="timm:no such model")
     assert not page.exception

@@ -220,7 +220,7 @@ def span(seconds: float) -> str:
     """A duration (seconds) in a readable unit."""
     seconds = max(0.0, seconds)
     if seconds < 10:
-        return f"{seconds:.1f} s"
+        return f"{seconds:.1f}".removesuffix(".0") + " s"
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
