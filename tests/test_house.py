@@ -21,7 +21,7 @@ FLOORS = [
     "figures", "lessons", "runs", "tuning", "engine", "learning", "checkpoints", "presets", "own_runs", "checks",
     "explorers", "attacks", "methods", "methods.features", "methods.lifelong", "methods.language", "methods.federated",
     "methods.common", "backbones", "scenarios", "data", "privacy", "metrics", "events", "layers", "spec",
-    "published", "packages", "machine", "keys", "unforeseen", "paths", "errors", "masking",
+    "published", "packages", "machine", "keys", "unforeseen", "masking", "paths", "errors",
 ]  # fmt: skip
 FAMILIES = [name for name in FLOORS if name.startswith("methods.") and name != "methods.common"]
 MODULES = sorted((ROOT / "dpcl_core").rglob("*.py"))
