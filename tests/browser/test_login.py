@@ -71,6 +71,8 @@ def test_what_a_person_starts_in_two_browsers_has_one_owner_and_anothers_has_ano
 
 def test_after_logging_out_the_login_is_asked_for_again(browser: Browser, app: App) -> None:
     page = log_in(browser, app, "ada")
+    page.goto(f"{app.url}/about")
+    ready(page)
     page.get_by_role("button", name="Help", exact=True).press("Enter")
     page.get_by_role("button", name="Log out").press("Enter")
     page.wait_for_url(f"{app.url}/")
