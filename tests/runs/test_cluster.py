@@ -224,7 +224,7 @@ def timed(url: str, names: tuple[str, ...], seconds: float, n_shards: int) -> To
     )
 
 
-def record(seconds: float = 2.0, n_shards: int = 4) -> None:
+def record(seconds: float = 7.5, n_shards: int = 4) -> None:
     """Measures and writes the page."""
     with TemporaryDirectory() as folder:
         os.environ.update(environment(Path(folder)))
