@@ -106,6 +106,8 @@ def test_a_page_keeps_the_rules_of_accessibility(app: App, screens: Screens, pla
     for page in (screens.wide, screens.phone):
         page.goto(where)
         page.add_style_tag(content="[data-stale=true] { opacity: 1 !important; }")  # what is redrawn is pale for a moment
+        # The bar of Start covers a part of whatever field is behind it at this height of the screen, until one scrolls.
+        page.add_style_tag(content="div:has(> .st-key-start-box) { position: static !important; }")
         ready(page)
         unfold(page)
         found |= amiss(page)
