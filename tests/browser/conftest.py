@@ -127,7 +127,7 @@ def ready(page: Page) -> None:
 def tab_to(page: Page, tag: str, words: str) -> None:
     """Walks with the Tab key until something of that kind that begins with these words has the focus."""
     if tag == "BUTTON":
-        expect(page.get_by_role("button", name=words).first).to_be_visible(timeout=PATIENCE_MS)
+        expect(page.locator("button", has_text=words).first).to_be_visible(timeout=PATIENCE_MS)
     for _ in range(80):
         page.keyboard.press("Tab")
         at, said = page.evaluate(_FOCUSED)

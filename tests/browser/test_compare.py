@@ -38,5 +38,11 @@ def test_a_group_a_filter_and_the_settings_by_keyboard(app: App, visit: Visit) -
     page.keyboard.press("Escape")
     ready(page)
 
-    page.get_by_role("radio", name="Settings").press("Enter")
+    tab_to(page, "BUTTON", "Paired difference")
+    for _ in range(4):
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
     expect(page.get_by_text("From settings to accuracy")).to_be_visible(timeout=PATIENCE_MS)
+    tab_to(page, "BUTTON", "Save")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Numbers (CSV)")).to_be_visible(timeout=PATIENCE_MS)
