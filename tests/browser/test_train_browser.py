@@ -198,3 +198,21 @@ def test_a_link_to_a_page_opens_inside_the_app_on_a_fresh_server(fresh_app: App,
     page.get_by_role("link", name="Start a run").click()
     expect(page.get_by_text("Example", exact=True)).to_be_visible()
     expect(page.get_by_text(re.compile("After 5 tasks: .* % without noise"))).to_be_visible()
+
+
+# The element that has the focus, where the bar of Start covers its middle; else null.
+_UNDER_THE_BAR = """() => {
+    const at = document.activeElement, box = at.getBoundingClientRect();
+    const over = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+    const bar = over && over.closest('.st-key-start-box');
+    return bar && !bar.contains(at) ? at.outerHTML.slice(0, 160) : null; }"""
+
+
+def test_the_bar_of_start_never_hides_the_field_that_has_the_focus(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/train")
+    page.set_viewport_size({"width": 1024, "height": 400})
+    hidden = set()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        hidden.add(page.evaluate(_UNDER_THE_BAR))
+    assert hidden == {None}
