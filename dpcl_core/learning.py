@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 
@@ -187,7 +187,8 @@ class Group:
             "n_inputs": self.context.n_inputs,
             "is_tagged": self.streams[self._seeds[0]].metric == "entity-f1",
             **({} if public is None else {"axes": public}),
-            **({} if form is None else asdict(form)),
+            **({} if form is None else {"shape": form.shape, "low": form.low, "high": form.high}),
+            **({} if form is None or form.encoding is None else {"rows": form.encoding.document()}),
         }
 
     # Checkpoints

@@ -52,7 +52,9 @@ def rows(content: Content) -> NDArray[np.float32]:
 def form(content: Content) -> Form:
     """The layout of the values of `Pixels` in a row. Raises BadInput for texts."""
     images = _valued(content)
-    if isinstance(images, Windows | Vectors):
+    if isinstance(images, Vectors):
+        return Form(images.shape, -1.0, 1.0, images.encoding)
+    if isinstance(images, Windows):
         return Form(images.shape, -1.0, 1.0)
     if images.shape is None:
         return Form(RESIZED, 0.0, 1.0)

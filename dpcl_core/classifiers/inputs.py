@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import stat
 import zipfile
@@ -13,11 +12,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.data import windows
+from dpcl_core.data import named_rows, row_encoding, sheets, table_features, windows
 from dpcl_core.data.dataset import Content
 from dpcl_core.data.images import Images
+from dpcl_core.data.row_encoding import RowEncoding
 from dpcl_core.data.sentences import Sentences
 from dpcl_core.data.texts import Texts
+from dpcl_core.data.vectors import Vectors
 from dpcl_core.errors import BadInput
 
 FIELD = "INPUT"
@@ -25,9 +26,10 @@ _PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", 
 _LARGEST, _MOST = 200_000_000, 100_000  # bytes of a file; examples
 _TEXT = "text"
 _ALLOWED = (
-    f"must be a picture, a folder of pictures, a CSV with a column {_TEXT} or with numbers alone, a TXT of one text a line, "
-    "or an NPZ with an array features, pictures or windows"
+    "must be a picture, a folder of pictures, a CSV, TSV, JSON lines or parquet file, a TXT of one text a line, or an NPZ "
+    "with an array features, pictures or windows"
 )
+_TABLES = (*sheets.LINES, ".parquet")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,10 +41,13 @@ class Asked:
     features: NDArray[np.floating] | None = None
 
 
-def read(path: Path, shape: tuple[int, int, int] | None, *, tagged: bool = False) -> Asked:
+def read(
+    path: Path, shape: tuple[int, int, int] | None, *, tagged: bool = False, encoding: RowEncoding | None = None
+) -> Asked:
     """The examples of a file or folder. `shape`: of the pictures that the classifier was made from, None for any.
 
-    `tagged`: a text is read as words, each an example. Raises BadInput in one sentence for anything else.
+    `tagged`: a text is read as words, each an example. `encoding`: how a table's rows were read. Raises BadInput in one
+    sentence for anything else.
     """
     try:
         if path.is_dir():
@@ -59,15 +64,15 @@ def read(path: Path, shape: tuple[int, int, int] | None, *, tagged: bool = False
         return Asked((path.name,), Images([content], shape, (path.name,)))
     if suffix in (".npz", ".npy"):
         return _arrays(path, content, shape)
-    if suffix not in (".csv", ".tsv", ".txt"):
+    if suffix in _TABLES:
+        return _table(path, encoding, tagged=tagged)
+    if suffix != ".txt":
         raise BadInput(FIELD, path.name, _ALLOWED)
     try:
-        text = content.decode("utf-8-sig")
+        lines = content.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise BadInput(FIELD, path.name, "must be a text file in UTF-8") from error
-    if suffix == ".txt":
-        return _texts([line for line in text.splitlines() if line.strip()], path, tagged=tagged)
-    return _table(path, text, "\t" if suffix == ".tsv" else ",", tagged=tagged)
+    return _texts([line for line in lines if line.strip()], path, tagged=tagged)
 
 
 def _content(path: Path) -> bytes:
@@ -80,20 +85,28 @@ def _content(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _table(path: Path, text: str, separator: str, *, tagged: bool) -> Asked:
+def _table(path: Path, encoding: RowEncoding | None, *, tagged: bool) -> Asked:
+    """Rows as the classifier's own data had them, else a column of texts, else features."""
     try:
-        rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator) if row]
-    except csv.Error as error:
-        raise BadInput(FIELD, path.name, f"must be a table of comma-separated values: {error}") from error
-    header, *body = rows or [[]]
-    if not body or any(len(row) != len(header) for row in body):
-        raise BadInput(FIELD, path.name, "must have a header, and rows with as many cells as it")
-    if header.count(_TEXT) == 1:
-        return _texts([row[header.index(_TEXT)] for row in body], path, tagged=tagged)
-    try:
-        numbers = np.array(body, dtype=np.float64)
-    except ValueError as error:
-        raise BadInput(FIELD, path.name, f"must have one column {_TEXT}, or numbers alone") from error
+        table = sheets.rows_of(path, path.name, has_names=encoding is None or encoding.has_names)
+    except BadInput as error:
+        allowed = f"must be a table in UTF-8 with names in its first line and as many cells in every row ({error.value})"
+        raise BadInput(FIELD, path.name, allowed) from error
+    names = table.column_names
+    if not 1 <= len(table) <= _MOST:
+        raise BadInput(FIELD, path.name, f"holds {len(table)} rows; 1 to {_MOST:,} are read")
+    lacking = [] if encoding is None else row_encoding.missing(encoding, names)
+    if encoding is not None and len(lacking) < len(encoding.names):
+        if lacking:
+            listed = ", ".join(lacking[:12])
+            raise BadInput(FIELD, path.name, f"must have the columns that the classifier learned from; it lacks {listed}")
+        return Asked(_numbered(len(table)), Vectors(encoding.values(table, path.name), encoding))
+    if _TEXT in names:
+        return _texts([word or "" for word in named_rows.as_words(table[_TEXT], _TEXT)], path, tagged=tagged)
+    numbers = np.stack([table_features.numbers(table[name], name) for name in names], axis=1)
+    if np.isnan(numbers).any():
+        learned = "" if encoding is None else f", or the columns {', '.join(encoding.names[:12])}"
+        raise BadInput(FIELD, path.name, f"must have one column {_TEXT}, or numbers alone{learned}")
     return _features(path, numbers)
 
 

@@ -14,7 +14,8 @@ from dpcl_core.backbones import extractor, pixels
 from dpcl_core.classifiers import folder as folders
 from dpcl_core.classifiers import inputs as files
 from dpcl_core.classifiers.folder import Loaded
-from dpcl_core.data import tags
+from dpcl_core.data import row_encoding, tags
+from dpcl_core.data.row_encoding import RowEncoding
 from dpcl_core.data.sentences import Sentences
 from dpcl_core.errors import BadInput
 from dpcl_core.events import JsonValue
@@ -65,7 +66,8 @@ def predicted(
     pictures = (shape[0], shape[1], shape[2]) if len(shape) == 3 else None  # a window of a sensor has two sides
     if pictures == pixels.RESIZED:  # what pictures of any size become, and those of this size stay
         pictures = None
-    given = files.read(asked, pictures, tagged=bool(facts["is_tagged"]))
+    encoding = _encoding(found)
+    given = files.read(asked, pictures, tagged=bool(facts["is_tagged"]), encoding=encoding)
     warnings = () if found.is_protected else (f"epsilon {found.cell.epsilon:g}: {folders.UNPROTECTED}",)
     values, more = _values(found, given, device)
     place = None if task is None else task - 1
@@ -109,7 +111,9 @@ def _values(found: Loaded, given: files.Asked, device: str) -> tuple[NDArray[np.
     if given.features is not None:
         if spec.params.inputs != "features":
             raise BadInput(files.FIELD, "numbers", "must be examples themselves: this classifier adapts its network")
-        return _along(found, given.features), ()
+        encoding = _encoding(found)
+        is_embedding = encoding is not None and encoding.is_embedding
+        return _along(found, row_encoding.units(given.features) if is_embedding else given.features), ()
     assert given.content is not None
     steps = engine.inputs(spec, given.content, device)
     while True:
@@ -122,6 +126,12 @@ def _values(found: Loaded, given: files.Asked, device: str) -> tuple[NDArray[np.
     differs = now.split("|")[:2] != then.split("|")[:2]
     warning = f"the network {spec.data.backbone} is another version than the one that the classifier was made with"
     return values[:, : cast(int, facts["n_inputs"])] if "axes" in facts else values, (warning,) if differs else ()
+
+
+def _encoding(found: Loaded) -> RowEncoding | None:
+    """How rows of a table became inputs; None for other data."""
+    facts = found.steps[-1].facts
+    return row_encoding.read(str(facts["rows"])) if "rows" in facts else None
 
 
 def _along(found: Loaded, features: NDArray[np.floating]) -> NDArray[np.floating]:

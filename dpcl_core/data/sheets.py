@@ -142,6 +142,14 @@ def columns_of(
     return table
 
 
+def rows_of(path: Path, shown: str, *, has_names: bool = True) -> pa.Table:
+    """All columns of a file that is not private, under its own names. Raises BadInput if it cannot be read."""
+    if path.suffix != ".parquet":
+        return _read_from(content_of(path, shown), path, shown, False, has_names)
+    with parquet_file(path, shown) as file:
+        return _decodable(_unpacked(_columns_read(path, file, file.schema_arrow.names), shown))
+
+
 def has_decimal_commas(path: Path, shown: str) -> bool:
     """Whether 1,5 in a file stands for 1.5: where its first line is separated by semicolons."""
     return path.suffix in DELIMITED and _delimiter(_first_line(path, shown), path) == ";"

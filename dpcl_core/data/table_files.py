@@ -7,14 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpcl_core.data import named_rows, sheets, table_features
-from dpcl_core.data.arrays import EMBEDDING_COLUMN, MAX_WIDTH
-from dpcl_core.data.card import DatasetCard, Feature
+from dpcl_core.data import named_rows, row_encoding, sheets
+from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.named_rows import LABEL_COLUMN
-from dpcl_core.data.pixels import is_list
 from dpcl_core.data.rows import PublicFacts, Rows, by_piece
 from dpcl_core.data.vectors import Vectors
 from dpcl_core.errors import BadInput
@@ -53,26 +50,10 @@ def read_vectors(
     `is_divided`: both are parts of one file. Raises BadInput for columns that cannot be used, naming file and column.
     """
     tables = [_taken(*train, card, is_private=True), _taken(*test, card, is_private=is_divided)]
-    if card.kind == "embedding":
-        shown = sheets.shown_name(card, test[0][0])
-        n_values = _width(tables[1], shown)
-        return _units(tables[0], n_values, shown), _units(tables[1], n_values, shown)
-    features, widths = plan(card, tables[1])
-    named = [{name: table[name] for name in table.column_names} for table in tables]
-    values = [table_features.encoded(one, features, widths, len(table)) for one, table in zip(named, tables, strict=True)]
-    return Vectors(values[0]), Vectors(values[1])
-
-
-def plan(card: DatasetCard, public: pa.Table) -> tuple[tuple[Feature, ...], tuple[int, ...]]:
-    """The features that rows of the table have, with their numbers of values, by the schema and the public rows."""
-    names = [name for name in public.column_names if name not in sheets.CANONICAL.values()]
-    for name in names:
-        if pa.types.is_nested(public[name].type) or pa.types.is_binary(public[name].type):
-            allowed = "must hold words or numbers, or be left out of the file"
-            raise BadInput(f"{card.name} column {name}", str(public[name].type), allowed)
-    columns = {name: public[name] for name in names}
-    features = table_features.planned(names, columns, card.features)
-    return features, tuple(table_features.width(feature, columns[feature.name]) for feature in features)
+    shown = sheets.shown_name(card, test[0][0])
+    encoding = row_encoding.planned(card, tables[1], shown)
+    trained, tested = (Vectors(encoding.values(table, shown), encoding) for table in tables)
+    return trained, tested
 
 
 def public_rows(card: DatasetCard, paths: Sequence[Path], rows: NDArray[np.int64], *, is_divided: bool) -> pa.Table:
@@ -89,49 +70,3 @@ def _taken(paths: Sequence[Path], rows: NDArray[np.int64], card: DatasetCard, *,
     except pa.ArrowException:
         allowed = "every piece of a split must have the same columns, of the same types"
         raise BadInput(card.name, f"{len(taken)} pieces", allowed) from None
-
-
-def _width(public: pa.Table, shown: str) -> int:
-    """The number of values of an embedding: of a column of lists the first public row's, else one for each column."""
-    if EMBEDDING_COLUMN not in public.column_names:
-        n_values = len([name for name in public.column_names if name not in sheets.CANONICAL.values()])
-    else:
-        kind = public[EMBEDDING_COLUMN].type
-        if not is_list(kind) or not (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)):
-            raise BadInput(f"{shown} column {EMBEDDING_COLUMN}", str(kind), "must hold lists of numbers")
-        lengths = pc.list_value_length(public[EMBEDDING_COLUMN]).drop_null()
-        n_values = lengths[0].as_py() if len(lengths) else 0
-    if not 1 <= n_values <= MAX_WIDTH:
-        raise BadInput(f"{shown} {EMBEDDING_COLUMN}", f"{n_values} numbers", f"must have 1 to {MAX_WIDTH:,} numbers a row")
-    return n_values
-
-
-def _units(table: pa.Table, n_values: int, shown: str) -> Vectors:
-    """Embeddings scaled to length 1; zeros for one with another number of values, a missing or an infinite one."""
-    if EMBEDDING_COLUMN in table.column_names:
-        values = _of_lists(table[EMBEDDING_COLUMN], n_values, shown)
-    else:
-        names = [name for name in table.column_names if name not in sheets.CANONICAL.values()][:n_values]
-        columns = [table_features.numbers(table[name], f"{shown} column {name}") for name in names]
-        columns += [np.full(len(table), np.nan)] * (n_values - len(names))
-        values = np.stack(columns, axis=1)
-    finite = np.isfinite(values).all(axis=1, keepdims=True)
-    values = np.where(finite, values, 0.0)
-    largest = np.abs(values).max(axis=1, keepdims=True, initial=0.0)  # squares of large values stay finite
-    values = np.divide(values, largest, out=np.zeros_like(values), where=largest > 0)
-    lengths = np.linalg.norm(values, axis=1, keepdims=True)
-    units = np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0)
-    return Vectors(np.clip(units, -1, 1).astype(np.float32))
-
-
-def _of_lists(column: pa.ChunkedArray, n_values: int, shown: str) -> NDArray[np.float64]:
-    """The lists of a column as rows float64 [n, n_values]; not-a-number for a list of another length and for null."""
-    kind = column.type
-    if not is_list(kind) or not (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)):
-        raise BadInput(f"{shown} column {EMBEDDING_COLUMN}", str(kind), "must hold lists of numbers")
-    fits = np.asarray(pc.fill_null(pc.equal(pc.list_value_length(column), n_values), False))
-    values = np.full((len(column), n_values), np.nan)
-    chosen = column.filter(pa.array(fits)).combine_chunks()
-    flat = np.asarray(chosen.flatten().cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
-    values[fits] = flat.reshape(-1, n_values)
-    return values

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from dpcl_core.data import catalog, files, outline, schema, sheets, table_files
+from dpcl_core.data import catalog, files, outline, row_encoding, schema, sheets, table_files
 from dpcl_core.data.arrays import EMBEDDING_COLUMN
 from dpcl_core.data.card import HELD_OUT, DatasetCard, Feature, Kind
 from dpcl_core.data.files import DataFiles
@@ -87,9 +87,9 @@ def _columns(
     read_as: dict[str, str] = {}
     n_values = 0
     if public is not None:
-        features, widths = table_files.plan(card, public)
-        read_as = {feature.name: described(feature, width) for feature, width in zip(features, widths, strict=True)}
-        n_values = sum(widths)
+        encoding = row_encoding.planned(card, public, card.name)
+        read_as = {one.name: described(one, width) for one, width in zip(encoding.features, encoding.widths, strict=True)}
+        n_values = sum(encoding.widths)
     elif card.kind == "embedding":
         embedded = [EMBEDDING_COLUMN] if EMBEDDING_COLUMN in names else [name for name in names if name not in _ROLES]
         read_as = dict.fromkeys(embedded, "numbers of an embedding, scaled to length 1")

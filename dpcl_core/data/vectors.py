@@ -8,12 +8,15 @@ from hashlib import sha256
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.data.row_encoding import RowEncoding
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vectors:
-    """Values float32 [n, K] in [-1, 1]; K is public."""
+    """Values float32 [n, K] in [-1, 1]; K is public. `encoding`: how they were made of columns, where they were."""
 
     values: NDArray[np.float32]
+    encoding: RowEncoding | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -25,7 +28,7 @@ class Vectors:
 
     def take(self, rows: NDArray[np.int64]) -> Vectors:
         """The values of these rows, in this order."""
-        return Vectors(self.values[rows])
+        return Vectors(self.values[rows], self.encoding)
 
     def digest(self) -> str:
         """SHA-256 over the content of every row, in order: the cache key of results computed from these rows."""

@@ -12,13 +12,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
 from dpcl_core import checks, cli, engine, export
 from dpcl_core.classifiers import folder, predict
-from dpcl_core.data import bundled
+from dpcl_core.data import bundled, row_encoding
+from dpcl_core.data.card import Feature
+from dpcl_core.data.row_encoding import RowEncoding
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Classifier
 from dpcl_core.methods.common import classifier
@@ -152,7 +155,7 @@ def test_a_folder_of_pictures_a_picture_and_their_features_get_the_same_answer(w
     assert [one.name for one in of_folder] == [f"{number}.png" for number in range(10)]
     np.savez(tmp_path / "arrays.npz", pictures=pictures())
     rows = np.load(written / "INPUT.npz")["features"]
-    np.savetxt(tmp_path / "table.csv", rows, "%.17g", ",", header=",".join(64 * "x"), comments="")
+    np.savetxt(tmp_path / "table.csv", rows, "%.17g", ",", header=",".join(f"x{place}" for place in range(64)), comments="")
     for name in ("pictures/3.png", "arrays.npz", "table.csv"):
         found = predict.predicted(written / "DIR", tmp_path / name).predictions
         assert found[-1].label == of_features[3 if name.endswith("png") else 9].label, name
@@ -274,3 +277,42 @@ def test_every_kind_of_example_is_read_as_the_run_read_it(
     if more:
         assert cli.main(["predict", str(tmp_path / "DIR"), str(tmp_path / asked)]) == 2
         assert "as the question names the task" in capsys.readouterr().err
+
+
+
+def rows(n: int) -> str:
+    """A table with semicolons and decimal commas, whose outcome its other columns tell."""
+    lines = (f"{30 + place % 2},5;{('nurse', 'smith')[place % 2]};{('no', 'yes')[place % 2]}" for place in range(n))
+    return "\n".join(["age;job;outcome", *lines, ""])
+
+
+@pytest.fixture
+def of_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    """The export of a run on 1,600 such rows."""
+    (tmp_path / "work.csv").write_text(rows(1600), encoding="utf-8")
+    run = ["run", "--data", str(tmp_path / "work.csv"), "--target", "outcome", "--json"]
+    assert cli.main([*run, "--set", "seeds=[0]"]) == 0
+    run_id = json.loads(capsys.readouterr().out)["run_id"]
+    assert cli.main(["export", run_id, "--to", str(tmp_path / "DIR")]) == 0
+    return tmp_path
+
+
+def test_rows_of_a_table_are_asked_about_as_they_are(of_table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As they lie in the user's files: with the target or without it, in any order, in any kind of table."""
+    (of_table / "again.csv").write_text(rows(6), encoding="utf-8")
+    (of_table / "turned.tsv").write_text("job\tid\tage\nnurse\t1\t30.5\nsmith\t2\t31.5\n", encoding="utf-8")
+    lines = [{"age": 30.5, "job": "nurse"}, {"age": 31.5, "job": "smith"}]
+    (of_table / "lines.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    for name, n in (("again.csv", 6), ("turned.tsv", 2), ("lines.jsonl", 2)):
+        found = predict.predicted(of_table / "DIR", of_table / name).predictions
+        assert [one.label for one in found] == ["no", "yes"] * (n // 2), name
+    capsys.readouterr()
+    (of_table / "less.csv").write_text("age,work\n30.5,nurse\n", encoding="utf-8")
+    assert cli.main(["predict", str(of_table / "DIR"), str(of_table / "less.csv")]) == 2
+    assert "the columns that the classifier learned from; it lacks job" in capsys.readouterr().err
+
+
+def test_an_embedding_is_scaled_as_those_of_the_run_were(tmp_path: Path) -> None:
+    table = pa.table({"x": ["3", "0"], "y": ["4", ""], "label": ["a", "b"]})
+    encoding = row_encoding.read(RowEncoding((Feature("x"), Feature("y")), (1, 1), is_embedding=True).document())
+    np.testing.assert_array_equal(encoding.values(table, "x.csv"), np.array([[0.6, 0.8], [0, 0]], np.float32))
