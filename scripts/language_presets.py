@@ -77,33 +77,13 @@ def main_experiment(text: str) -> str:
 
 def without_noise() -> str:
     """The preset of parts, settings and orders without noise: three tasks of as many texts."""
-    text = f"""\
-[about]
-title = "PeCL's parts, settings and orders without noise (SmolLM2)"
-question = "Where something is learned: what do PeCL's parts, its settings and the order of tasks change?"
-shows = "forgetting"
-live_demo = false
-label = "pecl"
-
-[spec]
-method = "pecl-published"
-labels = "prior"
-{_tuned()}seeds = [0, 1, 2]
-
-{_WHY}
-{_params(settings("pecl-no-noise"), batch=_SMALL_BATCH)}
-[spec.data]
-dataset = "pecl-six"
-{_data("train_per_source = 130")}
-
-[spec.scenario]
-kind = "source-incremental"
-order = {_order(0, 1, 2)}
-
-[spec.privacy]
-epsilons = [inf]
-delta = 1e-6
-"""
+    text = _preset(
+        ("PeCL's parts, settings and orders without noise (SmolLM2)", _WHAT_CHANGES),
+        ("pecl", "pecl-published"),
+        _params(settings("pecl-no-noise"), batch=_SMALL_BATCH),
+        (130, _order(0, 1, 2)),
+        "[inf]",
+    )
     for label, changes in PARTS.items():
         text += _block(label, changes)
     for method in ("pecl", "er", "ewc"):
@@ -115,11 +95,45 @@ delta = 1e-6
     return text
 
 
+def _preset(about: tuple[str, str], first: tuple[str, str], params: str, data: tuple[int, str], epsilons: str) -> str:
+    """A preset without further runs. Args: about: title, question; first: label and method of its run; data: texts a task,
+    order of the tasks."""
+    return f"""\
+[about]
+title = "{about[0]}"
+question = "{about[1]}"
+shows = "forgetting"
+live_demo = false
+label = "{first[0]}"
+
+[spec]
+method = "{first[1]}"
+labels = "prior"
+{_tuned()}seeds = [0, 1, 2]
+
+{_WHY}
+{params}
+[spec.data]
+dataset = "pecl-six"
+{_data(f"train_per_source = {data[0]}")}
+
+[spec.scenario]
+kind = "source-incremental"
+order = {data[1]}
+
+[spec.privacy]
+epsilons = {epsilons}
+delta = 1e-6
+"""
+
+
 def _order(*places: int) -> str:
     """Tasks by their places in the paper's order 1."""
     return json.dumps([_THREE[place] for place in places])
 
 
+_WHAT_CHANGES = "Where something is learned: what do PeCL's parts, its settings and the order of tasks change?"
+_WITH_THOUSANDS = "Six tasks of 2,000 texts: what do privacy and forgetting cost with this much to learn from?"
 _WHY = "# Step size: the best on TREC where assets/language/tuned.json has the row, else a first guess."
 
 
@@ -165,34 +179,13 @@ def _equal_budgets() -> str:
 
 def thousands() -> str:
     """The preset with thousands of texts a task."""
-    chosen = {**settings("seqft-text-8"), "epochs": 2}
-    text = f"""\
-[about]
-title = "PeCL's baselines with thousands of texts a task (SmolLM2)"
-question = "Six tasks of 2,000 texts: what do privacy and forgetting cost with this much to learn from?"
-shows = "forgetting"
-live_demo = false
-label = "seqft"
-
-[spec]
-method = "lm-seqft"
-labels = "prior"
-{_tuned()}seeds = [0, 1, 2]
-
-{_WHY}
-{_params(chosen)}
-[spec.data]
-dataset = "pecl-six"
-{_data("train_per_source = 2000")}
-
-[spec.scenario]
-kind = "source-incremental"
-order = {_ORDER}
-
-[spec.privacy]
-epsilons = [8.0, inf]
-delta = 1e-6
-"""
+    text = _preset(
+        ("PeCL's baselines with thousands of texts a task (SmolLM2)", _WITH_THOUSANDS),
+        ("seqft", "lm-seqft"),
+        _params({**settings("seqft-text-8"), "epochs": 2}),
+        (2000, _ORDER),
+        "[8.0, inf]",
+    )
     for method in THOUSANDS[1:]:
         rate = settings(f"{method}-text-8")["learning_rate"]
         shared = [f"params.length={LENGTH}", f"params.batch_size={BATCH}", f"params.layers={LAYERS}", "params.adapts=all"]
