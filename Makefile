@@ -8,7 +8,7 @@ TORCH_INDEX := https://download.pytorch.org/whl/cpu
 CPU_TORCH = [ "$$(uname)" != Linux ] || nvidia-smi >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet --no-deps \
 	--timeout 5 --retries 0 --index-url $(TORCH_INDEX) $$(grep '^torch==' requirements.txt) >/dev/null 2>&1 || true
 
-.PHONY: install install-dev app test test-elsewhere lint reproduce kills fuzz flower cluster bench locks docs site clean
+.PHONY: install install-dev app test test-slow test-elsewhere lint reproduce kills fuzz flower cluster bench locks docs site clean
 
 install: $(VENV)/.installed $(VENV)/.networks
 
@@ -37,10 +37,14 @@ lint: install-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# A process for each of two cores, a file's tests in one of them; the browser's tests wait for pages, so they come alone.
+# A process for each of two cores, a file's tests in one of them; the browser's tests have an app of their own in each.
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore tests/benchmarks -m "not slow and not browser" -n 2 --dist loadfile
-	$(BIN)/python -m pytest tests/browser -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/browser -m "not slow" -n 2 --dist loadfile
+
+# What takes long: every method where `make test` takes a few of each family, attacks with many trials. Writes its row of docs/elsewhere.md.
+test-slow: install-dev
+	$(BIN)/python -m scripts.test_elsewhere --only 6
 
 # The same with kernels that other processors would choose, and beside busy loops; at most 90 minutes.
 test-elsewhere: install-dev
@@ -48,7 +52,7 @@ test-elsewhere: install-dev
 
 # Every small form of a paper's experiments, for real; needs DPCL_DATA and some minutes.
 reproduce: install-dev
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest tests/papers -m slow
 
 # Runs of every method killed at every event, and resumed: for a night. Writes docs/kills.md.
 kills: install-dev

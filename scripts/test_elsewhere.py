@@ -1,7 +1,7 @@
 """Runs the suite as other processors would: `make test-elsewhere`, at most 90 minutes; its result is docs/elsewhere.md.
 
 Environment variables choose the kernels of linear algebra and networks before the libraries load. A setting with a kernel
-that this processor cannot run is skipped. The browser tests run first, once, beside two busy loops.
+that this processor cannot run is skipped. The browser tests run first, once, beside two busy loops, and the slow tests last.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ ROOT = Path(__file__).resolve().parent.parent
 MINUTES = 90.0
 QUICK = ["--ignore", "tests/benchmarks", "-m", "not slow and not browser", "-n", "2", "--dist", "loadfile"]
 BROWSER = ["tests/browser", "-m", "not slow"]
+# Papers' experiments have a command of their own, `make reproduce`.
+SLOW = ["--ignore", "tests/benchmarks", "--ignore", "tests/papers", "-m", "slow", "-n", "2"]
 # The processor flags that a kernel needs, by the names that Linux lists.
 NEEDS = {
     "Haswell": {"avx2", "fma"}, "SkylakeX": {"avx512f", "avx512dq", "avx512vl"}, "Sandybridge": {"avx"}, "avx2": {"avx2"},
@@ -39,10 +41,13 @@ class Setting:
     environment: Mapping[str, str]
     tests: tuple[str, ...] = tuple(QUICK)
     busy_loops: int = 0
+    what: str = ""
 
     @property
     def name(self) -> str:
         """The first cell of its row in the table."""
+        if self.what:
+            return self.what
         chosen = ", ".join(f"{key}={value}" for key, value in self.environment.items())
         return chosen or f"browser tests beside {self.busy_loops} busy loops"
 
@@ -63,6 +68,7 @@ SETTINGS = (
     kernels("SkylakeX", "avx2", 2),
     kernels("Sandybridge", "default", 2, onednn="SSE41"),
     kernels("Haswell", "avx2", 1, onednn="AVX2"),
+    Setting({"OMP_NUM_THREADS": "1"}, tuple(SLOW), what="slow tests, alone (`make test-slow`)"),
 )
 
 
@@ -151,10 +157,12 @@ def _rows(document: str) -> dict[str, tuple[str, ...]]:
 
 def _document(rows: Mapping[str, tuple[str, ...]]) -> str:
     head = [
-        "# The suite on other processors",
+        "# The suite on other processors, and slow tests",
         "",
         "`make test-elsewhere` runs the tests with kernels that other processors would choose, on one and two threads, and",
-        "the browser tests beside two busy loops. The command writes the last result of each setting here itself.",
+        "the browser tests beside two busy loops. Last come the tests that `make test` leaves out, because they take long:",
+        "every method where it takes a few of each family, and attacks with thousands of trials. The command writes the last",
+        "result of each setting here itself.",
         "",
         f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}.",
         "",

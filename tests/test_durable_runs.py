@@ -29,6 +29,7 @@ from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import RunSpec
 from tests.classifiers.test_every_method import ALSO as EVERY
 from tests.scenarios.test_preview import data_dir  # noqa: F401
+from tests.support.tiers import of_methods
 from tests.test_neighbours import METHODS, WINDOWS, D, home, lies, shared, spec  # noqa: F401
 
 _LM = METHODS["lm-mtl"][1]["params"]
@@ -39,8 +40,11 @@ ALSO = {
     "noisy copies, collected": ("lm-mtl", {"params": {**_LM, "mechanism": "fn"}, "privacy": {"adjacency": "replace"}}),
     "local": ("pecl", {"params": {**_LM, "mode": "local"}, "privacy": {"adjacency": "replace"}}),
 }
+CHEAP = (  # with `TAKEN`, more than thirty lives that end too early
+    "dp-coeff-memory", "naive", "l2dp-ml", "dp-fedavg", "fedta-lite", "a network's features", "projected", "local",
+    "noisy copies, replayed", "noisy copies, collected",
+)  # fmt: skip
 SMALLER = {"l2dp-ml": WINDOWS}  # its losses on pictures take ten seconds of a processor in every life
-LONG = ("statistics of batches", "task given")  # a whole network trained on pictures, as `agem` does too
 
 
 class Died(BaseException):
@@ -137,9 +141,7 @@ def only_saved_events_left(left: Sequence[Event], keep: Memory) -> bool:
     return all(event in saved for event in results(learning))
 
 
-@pytest.mark.parametrize(
-    "method", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in (*METHODS, *ALSO)]
-)
+@pytest.mark.parametrize("method", of_methods((*METHODS, *ALSO), also=CHEAP))
 def test_every_method_goes_on_as_if_nothing_had_happened(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

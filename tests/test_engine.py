@@ -15,6 +15,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import card as privacy_card
 from dpcl_core.privacy import gaussian
 from dpcl_core.spec import Cell, RunSpec
+from tests.support.tiers import of_methods, quick
 
 
 @pytest.fixture(autouse=True)
@@ -146,8 +147,8 @@ def test_what_is_wrong_is_said_before_anything_starts() -> None:
         next(iter(engine.run(spec(scenario={"tasks": 11}))))
 
 
-@pytest.mark.parametrize("method", methods.CARDS)
-@pytest.mark.parametrize("labels", ["data", "prior", "prior-const", "dp-learned"])
+@pytest.mark.parametrize("method", of_methods(methods.CARDS, also=("dp-coeff-memory", "naive", "label-means")))
+@pytest.mark.parametrize("labels", quick(2, ["data", "prior", "prior-const", "dp-learned"]))
 def test_every_method_keeps_the_common_rules(method: str, labels: str) -> None:
     """Same spec, same events; every task has its ledger entry; labels from the data are never called DP."""
     card = methods.card(method)
@@ -165,10 +166,10 @@ def test_every_method_keeps_the_common_rules(method: str, labels: str) -> None:
 
 @pytest.mark.parametrize(
     ("method", "params"),
-    [
+    quick(3, [
         *((name, {}) for name, card in methods.CARDS.items() if card.params().inputs == "text"),
         *(("pecl", {"mode": "local"}), ("lm-er", {"mechanism": "fn"}), ("lm-mtl", {"mechanism": "fn"})),
-    ],
+    ]),
 )
 def test_every_method_on_texts_keeps_them_too(
     method: str, params: dict[str, object], texts_at: Path, monkeypatch: pytest.MonkeyPatch

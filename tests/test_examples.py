@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.tiers import quick
 from tests.support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,7 +45,7 @@ def test_there_are_three() -> None:
     assert len(NOTEBOOKS) == 3
 
 
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("notebook", quick(1, NOTEBOOKS), ids=lambda path: path.stem)
 def test_a_notebook_runs(notebook: Path, tmp_path: Path) -> None:
     done = executed(notebook, tmp_path)
     assert done.returncode == 0, done.stderr

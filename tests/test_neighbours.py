@@ -26,6 +26,7 @@ from dpcl_core.spec import RunSpec
 from tests.scenarios.test_preview import data_dir  # noqa: F401
 from tests.support import outside
 from tests.support.doors import DOORS, SINGLE, TOGETHER, Change
+from tests.support.tiers import of_methods
 
 Door = tuple[Kind, str]
 Raw = Mapping[str, Any]
@@ -160,7 +161,7 @@ def assert_same(found: object, expected: object) -> None:
         assert repr(found) == repr(expected)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", of_methods(METHODS))
 def test_through_every_method_the_terminal_and_all_files_are_the_same(
     method: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
 ) -> None:

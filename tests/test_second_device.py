@@ -30,6 +30,7 @@ from tests.methods import small_network
 from tests.methods.language import tiny
 from tests.scenarios.test_preview import data_dir  # noqa: F401
 from tests.support import second_device
+from tests.support.tiers import of_methods
 from tests.test_neighbours import METHODS, D, Door, Raw, lies, spec
 
 TASK = task_loss("full")
@@ -61,7 +62,7 @@ def small_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     causal._frozen.cache_clear()
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", of_methods(RUNS, also=("film", "last blocks")))
 def test_a_run_on_a_second_device_leaves_no_tensor_behind(
     name: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
 ) -> None:

@@ -12,6 +12,7 @@ from dpcl_core.methods.features import layer_gradients
 from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.spec import RunSpec
 from tests.attacks import mutants
+from tests.support.tiers import quick
 
 
 def spec(method: str, adapter: str, epsilon: float = 8.0, **privacy: Any) -> RunSpec:
@@ -28,7 +29,7 @@ def audited(
 
 
 @pytest.mark.usefixtures("fixed_noise")
-@pytest.mark.parametrize(("method", "adapter"), [("peft-ensemble", "film"), ("naive", "lora"), ("non-cl", "film")])
+@pytest.mark.parametrize(("method", "adapter"), quick(1, [("peft-ensemble", "film"), ("naive", "lora"), ("non-cl", "film")]))
 def test_persons_are_found_to_a_part_and_stay_below(
     method: str, adapter: Literal["film", "lora"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -39,6 +40,7 @@ def test_persons_are_found_to_a_part_and_stay_below(
     assert (worst.through, natural.attack.endswith("(a real digit)")) == ("learner", True)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fixed_noise")
 def test_a_tenth_of_the_noise_and_missing_clipping_are_called_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adapters, "_MOST_NATURAL", 6)

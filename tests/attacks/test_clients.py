@@ -15,6 +15,7 @@ from dpcl_core.methods.federated.client_release import WeightedSlots
 from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.spec import RunSpec
 from tests.attacks import mutants
+from tests.support.tiers import quick
 
 # What is released once a task, and the module that draws its noise.
 DRAWN_IN = {
@@ -54,7 +55,7 @@ def test_a_client_is_found_in_class_means_and_no_more_than_is_accounted(adjacenc
 
 
 @pytest.mark.usefixtures("fixed_noise")
-@pytest.mark.parametrize("method", DRAWN_IN)
+@pytest.mark.parametrize("method", quick(1, DRAWN_IN))
 def test_both_clients_are_looked_for_in_every_method_of_releases(method: str) -> None:
     for is_natural in (False, True):
         found = audited(asked(method), 300, is_natural=is_natural)
@@ -63,7 +64,7 @@ def test_both_clients_are_looked_for_in_every_method_of_releases(method: str) ->
 
 
 @pytest.mark.usefixtures("fixed_noise")
-@pytest.mark.parametrize("method", DRAWN_IN)
+@pytest.mark.parametrize("method", quick(1, DRAWN_IN))
 def test_a_fifth_of_the_noise_is_caught(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mutants.scaled_noise(monkeypatch, DRAWN_IN[method], 0.2)
     found = audited(asked(method), 300)
@@ -97,6 +98,7 @@ def rounds_audited(method: str, n_learners: int, epsilon: float = 8.0, **params:
     return play.audited(spec, epsilon, n_learners, rounds.game(spec))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fixed_noise")
 def test_clients_are_found_in_rounds_and_too_little_noise_is_called_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """At 290 clients a side mu, about 1.1 here, has a standard error of 0.09."""
@@ -114,6 +116,7 @@ def test_of_rounds_with_inventions_an_audit_shows_rather_that_there_is_noise(mon
     assert rounds_audited("fedcil-dp", 24, 1.0, participation=1.0).exceeds
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fixed_noise")
 def test_of_rounds_both_clients_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "_MOST_NATURAL", 10)

@@ -14,6 +14,7 @@ from dpcl_core.attacks import cosine, play
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.lower_bound import Audited, lower_bound
 from tests.attacks import mutants
+from tests.support.tiers import quick
 
 LEARNER = "dpcl_core.methods.features.cosine"
 
@@ -24,7 +25,7 @@ def audited(trials: int, epsilon: float = 1.0, adjacency: str = "add-remove", **
 
 
 @pytest.mark.usefixtures("fixed_noise")
-@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+@pytest.mark.parametrize("adjacency", quick(1, ["add-remove", "replace"]))
 def test_both_examples_are_found_to_a_part_and_stay_below_the_accounted_epsilon(adjacency: str) -> None:
     """At 1,800 releases mu has a standard error of 0.034, and the bound lies two of them below 0.268: six above nothing."""
     worst, natural = audited(2000, adjacency=adjacency)
@@ -37,6 +38,7 @@ def test_both_examples_are_found_to_a_part_and_stay_below_the_accounted_epsilon(
     assert worst.detects.startswith("noise × 0.")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fixed_noise")
 def test_who_is_in_every_task_is_looked_for_in_every_task() -> None:
     """Two releases of epsilon 1 each: mu is sqrt 2 times as large, and more is accounted than the budget of one."""
@@ -53,7 +55,7 @@ def test_without_noise_everyone_is_found_out() -> None:
 
 
 @pytest.mark.usefixtures("fixed_noise")
-@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+@pytest.mark.parametrize("adjacency", quick(1, ["add-remove", "replace"]))
 def test_labels_from_the_data_are_caught_whatever_epsilon_is_claimed(adjacency: str) -> None:
     result = audited(2000, adjacency=adjacency, labels="data")[0]
     assert result.claimed == 1.0
@@ -63,7 +65,7 @@ def test_labels_from_the_data_are_caught_whatever_epsilon_is_claimed(adjacency: 
 
 
 @pytest.mark.usefixtures("fixed_noise")
-@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+@pytest.mark.parametrize("adjacency", quick(1, ["add-remove", "replace"]))
 def test_with_a_learned_list_the_attack_finds_something_and_stays_below(adjacency: str) -> None:
     result = audited(1000, 8.0, adjacency=adjacency, labels="dp-learned")[0]
     assert 0.8 < result.lower_bound <= result.accounted <= 8.0

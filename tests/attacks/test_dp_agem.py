@@ -12,6 +12,7 @@ from dpcl_core.attacks import catalog, dpsgd_trace
 from dpcl_core.methods.lifelong import odometer
 from dpcl_core.methods.lifelong.odometer import Noises
 from dpcl_core.privacy.lower_bound import Audited
+from tests.support.tiers import quick
 
 
 def audited(trials: int = 2000, scenario: str = "split", **changes: Any) -> list[Audited]:
@@ -25,8 +26,8 @@ def audited(trials: int = 2000, scenario: str = "split", **changes: Any) -> list
     return list(catalog.auditor("dp-agem", "life")(checks.parse(raw), trials))
 
 
-@pytest.mark.parametrize("scenario", ["split", "permuted"])
-@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+@pytest.mark.parametrize("scenario", quick(1, ["split", "permuted"]))
+@pytest.mark.parametrize("adjacency", quick(1, ["add-remove", "replace"]))
 def test_the_attack_finds_something_and_stays_below_the_accounted_epsilon(scenario: str, adjacency: str) -> None:
     """Measured over 15 audits each: 0 to 0.9 at epsilon 2, 1.8 to 3.1 at epsilon 8, with a standard deviation of at most
     0.35, so that the limits are five of them away."""

@@ -14,6 +14,7 @@ from dpcl_core.methods.features.cards.adaptation_params import PeftParams
 from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.spec import RunSpec
 from tests.attacks import mutants
+from tests.support.tiers import quick
 
 METHODS = ("peft-ensemble", "naive", "non-cl")
 TRAINER = "dpcl_core.methods.features.trainer"
@@ -32,7 +33,7 @@ def worst_case(chosen: RunSpec, n_learners: int = 12) -> Audited:
 
 
 @pytest.mark.usefixtures("fixed_noise")
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", quick(1, METHODS))
 def test_persons_along_axes_are_found_to_a_part_and_stay_below_the_accounted_epsilon(method: str) -> None:
     """2,700 persons a side: mu, 0.24 when measured at epsilon 1, has a standard error of 0.03; the bound lies two below."""
     result = worst_case(spec(method))
@@ -41,6 +42,7 @@ def test_persons_along_axes_are_found_to_a_part_and_stay_below_the_accounted_eps
     assert (result.through, result.bound) == ("learner", "gaussian")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fixed_noise")
 @pytest.mark.parametrize("changes", [
     {"privacy": {"adjacency": "replace"}}, {"labels": "dp-learned"}, {"scenario": {"kind": "permuted", "tasks": 2}},
@@ -50,6 +52,7 @@ def test_in_other_settings_as_well(changes: dict[str, Any]) -> None:
     assert 0.5 < result.lower_bound <= result.accounted
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fixed_noise")
 def test_too_little_noise_and_missing_clipping_are_called_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:

@@ -13,6 +13,7 @@ from dpcl_core.attacks.play import audited as played
 from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.spec import RunSpec
 from tests.attacks import mutants
+from tests.support.tiers import quick
 
 LEARNER = "dpcl_core.methods.lifelong.dp_agem"
 
@@ -27,7 +28,7 @@ def worst_case(chosen: RunSpec, n_learners: int = 4) -> Audited:
 
 
 @pytest.mark.usefixtures("fixed_noise")
-@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+@pytest.mark.parametrize("adjacency", quick(1, ["add-remove", "replace"]))
 def test_persons_with_distinct_labels_are_found_to_a_part_and_stay_below(adjacency: str) -> None:
     result = worst_case(spec(adjacency=adjacency))
     assert result.accounted == pytest.approx(8.0, rel=1e-3)
@@ -35,6 +36,7 @@ def test_persons_with_distinct_labels_are_found_to_a_part_and_stay_below(adjacen
     assert (result.through, result.bound) == ("learner", "gaussian")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fixed_noise")
 def test_missing_clipping_and_too_little_noise_are_called_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:

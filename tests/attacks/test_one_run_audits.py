@@ -19,6 +19,7 @@ from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from tests.attacks import mutants
 from tests.support import replay
+from tests.support.tiers import of_methods
 
 DELTA = 1e-5
 
@@ -130,7 +131,7 @@ def test_every_method_of_the_catalogue_is_played_or_says_why_not() -> None:
         assert auditable.refusal(a_run(method)) is None, method
 
 
-@pytest.mark.parametrize("method", one_run.GAMES)
+@pytest.mark.parametrize("method", of_methods(one_run.GAMES))
 def test_every_game_plays_the_learner_and_proves_no_more_than_is_accounted(method: str, small: None) -> None:
     """More than is accounted would be proved less than once in 10,000 audits, of a method that keeps its word."""
     (found,) = one_run.audit(a_run(method))

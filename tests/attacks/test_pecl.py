@@ -20,6 +20,7 @@ from dpcl_core.methods.language.cards.pecl_published import PublishedParams
 from dpcl_core.methods.language.pecl_costs import Noises
 from dpcl_core.privacy.lower_bound import Audited, one_way_bound
 from dpcl_core.spec import Adjacency, DataSpec, PrivacySpec, RunSpec
+from tests.support.tiers import quick
 
 
 def published(epsilon: float = 10.0, **params: object) -> RunSpec:
@@ -67,10 +68,10 @@ def test_the_catalog_names_the_attacks() -> None:
     assert attacks.names("pecl") == ("learner", "life")
 
 
-@pytest.mark.parametrize(("recurrence", "adjacency", "params"), [
+@pytest.mark.parametrize(("recurrence", "adjacency", "params"), quick(2, [
     ("split", "add-remove", {}), ("split", "replace", {}), ("permuted", "add-remove", {"epochs": 1}),
     ("split", "replace", {"mode": "local"}), ("permuted", "replace", {"mode": "local", "label_share": 0.3}),
-])  # fmt: skip
+]))  # fmt: skip
 def test_the_repairs_stay_below_what_is_accounted_and_the_attack_has_power(
     recurrence: Literal["split", "permuted"], adjacency: Adjacency, params: dict[str, object]
 ) -> None:

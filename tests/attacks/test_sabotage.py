@@ -21,6 +21,7 @@ from dpcl_core.privacy import noise
 from dpcl_core.privacy.ledger import Ledger
 from tests.attacks import small_plays, spy, test_sensitivity
 from tests.attacks.units import PROVED, UNITS
+from tests.support.tiers import of_methods
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -200,7 +201,7 @@ def test_every_method_that_says_proved_has_a_row() -> None:
     assert set(test_sensitivity.FAULTS["clipping missing"]) == set(PROVED)
 
 
-@pytest.mark.parametrize("method", PROVED)
+@pytest.mark.parametrize("method", of_methods(PROVED))
 def test_what_a_learner_draws_is_what_its_ledger_says(method: str) -> None:
     assert found(method, None) == ""
 

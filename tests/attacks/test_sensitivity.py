@@ -19,6 +19,7 @@ from dpcl_core.methods.language import gradients as of_texts
 from dpcl_core.privacy import local, mechanisms, noise
 from tests.attacks import mutants, small_plays, spy
 from tests.attacks.units import PROVED, UNITS
+from tests.support.tiers import of_methods
 
 Fault = Callable[[pytest.MonkeyPatch], None]
 
@@ -226,7 +227,7 @@ FAULTS: Mapping[str, Mapping[str, Fault]] = {
 }
 
 
-@pytest.mark.parametrize("method", PROVED)
+@pytest.mark.parametrize("method", of_methods(PROVED))
 def test_one_person_moves_a_release_by_what_is_accounted_at_most(method: str) -> None:
     assert trouble(method, None) == ""
 

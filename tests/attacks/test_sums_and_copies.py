@@ -15,6 +15,7 @@ from dpcl_core.methods.lifelong.cards.coefficient_params import IndependentLapla
 from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.spec import RunSpec
 from tests.attacks import mutants
+from tests.support.tiers import quick
 
 PERMUTED = {"kind": "permuted", "tasks": 4}
 
@@ -33,8 +34,8 @@ def copies(chosen: RunSpec, trials: int = 400) -> list[Audited]:
 
 
 @pytest.mark.usefixtures("fixed_noise")
-@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
-@pytest.mark.parametrize("backbone", ["pixels", "vit-cifar100"])
+@pytest.mark.parametrize("adjacency", quick(1, ["add-remove", "replace"]))
+@pytest.mark.parametrize("backbone", quick(1, ["pixels", "vit-cifar100"]))
 def test_an_example_in_the_sums_is_found_to_a_part_and_stays_below(adjacency: str, backbone: str) -> None:
     """mu is 1.6 at epsilon 8, with a standard error of 0.1 at 300 releases a side."""
     for result in sums(spec("dp-coeff-memory", adjacency, data={"backbone": backbone})):
@@ -63,7 +64,7 @@ def test_sabotage_of_the_sums_is_called_an_error(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.usefixtures("fixed_noise")
-@pytest.mark.parametrize("params", [{}, {"project_to": 0}])
+@pytest.mark.parametrize("params", quick(1, [{}, {"project_to": 0}]))
 def test_of_one_copy_something_is_found_and_stays_below(params: dict[str, Any]) -> None:
     worst, _natural = copies(spec("independent-laplace", params=params))
     assert 1.5 < worst.lower_bound <= worst.accounted <= 8.0
@@ -73,6 +74,7 @@ def test_of_one_copy_something_is_found_and_stays_below(params: dict[str, Any]) 
     assert none.accounted == math.inf
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fixed_noise")
 def test_copies_of_a_lifelong_run_are_added_up_and_too_little_noise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = spec("independent-laplace", scenario=PERMUTED)

@@ -14,6 +14,7 @@ from dpcl_core.methods.language.gradients import Gradients
 from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.spec import RunSpec
 from tests.attacks import mutants
+from tests.support.tiers import quick
 
 BASELINES = ("lm-seqft", "lm-er", "lm-ewc", "lm-gem", "lm-olora", "lm-mtl")
 METHODS = (*BASELINES, "pecl")
@@ -39,7 +40,7 @@ def worst_case(method: str, n_learners: int, epsilon: float = 8.0, adjacency: st
 
 
 @pytest.mark.usefixtures("fixed_noise")
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", quick(2, METHODS))
 def test_texts_are_found_in_the_adapters_and_stay_below(method: str) -> None:
     """58 texts a side are measured: mu, about 1 at epsilon 8, has a standard error of 0.2."""
     found = worst_case(method, 4)
@@ -47,6 +48,7 @@ def test_texts_are_found_in_the_adapters_and_stay_below(method: str) -> None:
     assert (found.through, found.trials, "worst-case" in found.attack) == ("learner", 58, True)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fixed_noise")
 def test_a_tenth_of_the_noise_and_missing_clipping_are_called_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:

@@ -19,6 +19,7 @@ from dpcl_core.backbones.language import causal, files, plain, tokenizer
 from dpcl_core.data import hub
 from dpcl_core.errors import BadInput, DataMissing
 from tests.backbones import language_models
+from tests.support.tiers import quick
 from tests.support.waiting import PATIENCE_SECONDS
 
 MODEL = "somebody/gpt2"
@@ -114,7 +115,7 @@ def test_without_the_hub_a_folder_is_asked_for(tmp_path: Path, monkeypatch: pyte
     assert tokenizer.load(card.name).size == language_models.SIZE
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt2"])
+@pytest.mark.parametrize("family", quick(1, ["llama", "gpt2"]))
 def test_a_fresh_process_reads_texts_before_it_opens_the_model(tmp_path: Path, family: str) -> None:
     """In the order of a run, and with nothing imported before: some families' settings ask for torchvision by themselves."""
     language_models.put(tmp_path / f"somebody--{family}", family)

@@ -15,6 +15,7 @@ from dpcl_core.site import build
 from tests.browser.conftest import PATIENCE_MS
 from tests.browser.test_accessibility import SMALL, amiss
 from tests.browser.test_start import WORDS
+from tests.support.tiers import quick
 
 pytestmark = pytest.mark.browser
 Open = Callable[..., Page]
@@ -51,22 +52,22 @@ def opened(browser: Browser, site: Path) -> Iterator[Open]:
     assert not troubles, "\n".join(troubles)
 
 
-def test_pages_are_readable_in_both_themes_on_a_desk_and_on_a_phone(opened: Open, site: Path) -> None:
+@pytest.mark.parametrize("width", quick(1, [390, 1360]))
+def test_pages_are_readable_in_both_themes_on_a_desk_and_on_a_phone(opened: Open, site: Path, width: int) -> None:
     """Every page of the menu, and the longest answer and paper, whose likes are made as they are; folds are open."""
     menu = {"index.html", *re.findall(r'href="([\w-]+\.html)"', (site / "index.html").read_text(encoding="utf-8"))}
     longest = {max(site.glob(kind), key=lambda path: path.stat().st_size).name for kind in ("run-*", "published-*")}
     assert len(menu) >= 6
     found = []
     for number, name in enumerate(sorted(menu | longest)):
-        for width in (390, 1360):
-            page = opened(name, width=width, dark=(number % 2 == 0) == (width == 390))
-            page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
-            where = f"{name} at {width}"
-            found += [f"{where}: {said}" for said in sorted(amiss(page))]
-            found += [f"{where}: {said}" for said in page.evaluate(SMALL)] if width == 390 else []
-            if (wide := page.evaluate("document.documentElement.scrollWidth")) > width:
-                found.append(f"{where}: {wide} px wide")
-            page.context.close()
+        page = opened(name, width=width, dark=(number % 2 == 0) == (width == 390))
+        page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+        where = f"{name} at {width}"
+        found += [f"{where}: {said}" for said in sorted(amiss(page))]
+        found += [f"{where}: {said}" for said in page.evaluate(SMALL)] if width == 390 else []
+        if (wide := page.evaluate("document.documentElement.scrollWidth")) > width:
+            found.append(f"{where}: {wide} px wide")
+        page.context.close()
     assert not found, "\n".join(found)
 
 

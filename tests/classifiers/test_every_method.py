@@ -19,6 +19,7 @@ from dpcl_core.methods.common.learner import Learner
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell
 from tests.scenarios.test_preview import data_dir  # noqa: F401
+from tests.support.tiers import of_methods
 from tests.test_neighbours import METHODS, D, lies, spec
 
 _STEPS = {"epochs": 1, "sample_rate": 0.5}
@@ -67,7 +68,7 @@ class Watched:
         patch.setattr(catalog, "maker", maker)
 
 
-@pytest.mark.parametrize("name", [*METHODS, *ALSO])
+@pytest.mark.parametrize("name", of_methods([*METHODS, *ALSO]))
 def test_a_kept_classifier_is_what_was_released_and_classifies_as_the_learner(
     name: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
 ) -> None:

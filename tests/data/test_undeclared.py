@@ -20,6 +20,7 @@ from dpcl_core.scenarios.stream import Examples, OpenStream, Table
 from dpcl_core.spec import RunSpec
 from tests.data.conftest import data_dir  # noqa: F401
 from tests.data.making import picture, write
+from tests.support.tiers import quick
 
 LABELS = [row % 4 for row in range(120)]
 STREAMS: dict[str, OpenStream] = {
@@ -71,7 +72,7 @@ def played(spec: RunSpec) -> tuple[list[dict[str, object]], Learner]:
     return [one for one in said if one.get("phase") != "training" or one["done"] == one["total"]], learners[0]
 
 
-@pytest.mark.parametrize("method", ["cosine", "peft-ensemble", "non-cl"])
+@pytest.mark.parametrize("method", quick(1, ["cosine", "peft-ensemble", "non-cl"]))
 def test_a_label_that_many_have_is_released_though_nobody_declared_it(
     method: str,
     data_dir: Path,  # noqa: F811

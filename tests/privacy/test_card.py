@@ -28,6 +28,7 @@ from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
 from dpcl_core.privacy.statement import guarantee
 from dpcl_core.privacy.written import event, mechanism, read, written
 from dpcl_core.spec import Cell
+from tests.support.tiers import quick
 
 SPEC = checks.parse({"privacy": {"epsilons": [1.0, "inf"]}, "seeds": [0], "labels": "dp-learned"})
 SIGMA = gaussian.sigma(1.0, 1e-5)
@@ -167,7 +168,7 @@ CHANGES: dict[str, Change] = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", quick(8, CHANGES))
 def test_a_changed_number_is_found(change: str) -> None:
     document = a_card()
     CHANGES[change](document["cells"][0])

@@ -15,6 +15,7 @@ from dpcl_core.privacy import cslr_claim, cslr_readings
 from dpcl_core.privacy.accounting import Pld, Unaccountable, noise_multiplier, subsampled_gaussian
 from dpcl_core.privacy.cslr_accounting import Costs, Reading, costs
 from dpcl_core.privacy.ledger import Ledger
+from tests.support.tiers import quick
 
 DELTA = 1e-5
 SIGMAS = (3.20, 1.45, 0.95)  # claimed: 1, 4, 8
@@ -44,7 +45,7 @@ def _of(reading: Reading, which: str = "pld") -> float:
     return found
 
 
-@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("name", quick(3, TABLE))
 def test_every_reading_costs_what_three_accountants_say(name: str) -> None:
     row = cslr_readings.rows()[name]
     for sigma, numbers in zip(SIGMAS, TABLE[name], strict=True):

@@ -90,6 +90,7 @@ def test_a_person_with_an_example_in_every_task_shifts_a_common_sum_by_all_of_th
     assert ledger.if_in_every_task() == pytest.approx(gaussian.epsilon(SIGMA / math.sqrt(14), DELTA), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_several_examples_in_sampled_batches_cost_what_their_mixture_of_gaussians_costs() -> None:
     """How many are in a batch is binomial. Written out here for two steps, both hockey sticks integrated numerically."""
     from scipy.stats import binom, norm
@@ -114,6 +115,7 @@ def test_several_examples_in_sampled_batches_cost_what_their_mixture_of_gaussian
     assert ledger.epsilon() < found
 
 
+@pytest.mark.slow
 def test_examples_in_one_batch_at_chances_of_their_own_cost_what_their_mixture_costs() -> None:
     """One step, a batch with one example at chance 0.1 and one at 0.4: shifts 0, 1 and 2, both hockey sticks integrated."""
     from scipy.stats import norm

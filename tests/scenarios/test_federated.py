@@ -15,6 +15,7 @@ from dpcl_core.scenarios.catalog import Federated, check
 from dpcl_core.scenarios.federated import MIN_ROWS, open_stream
 from dpcl_core.scenarios.stream import Table, TaskStream
 from tests.scenarios.making import examples, records, table
+from tests.support.tiers import quick
 
 FOUR = table([0, 1, 2, 3] * 200, [0, 1, 2, 3] * 5, 4)
 
@@ -66,7 +67,7 @@ def test_the_partition_depends_on_the_seed_alone() -> None:
     assert one != other
 
 
-@pytest.mark.parametrize("alpha", [0.1, 1.0, 50.0])
+@pytest.mark.parametrize("alpha", quick(1, [0.1, 1.0, 50.0]))
 def test_shares_of_a_label_are_a_dirichlet_draw(alpha: float) -> None:
     """One client's share of a label is Beta(alpha, (N - 1) alpha), up to the draw of whole examples: Kolmogorov-Smirnov over
     400 draws, critical value of a false alarm in a million. The floor of ten examples does not bind: N is 2 of 4,000."""

@@ -16,6 +16,7 @@ from dpcl_core.scenarios import catalog
 from dpcl_core.scenarios.catalog import Permuted
 from dpcl_core.scenarios.permuted import BY_COIN, open_stream
 from dpcl_core.scenarios.stream import Examples, Table
+from tests.support.tiers import quick
 
 COLOUR = Form((3, 4, 3), 0.0, 1.0)
 
@@ -179,7 +180,7 @@ def test_features_of_a_network_cannot_be_permuted(changes: dict[str, object], se
     assert str(caught.value) == sentence
 
 
-@pytest.mark.parametrize("labels", ["prior", "prior-const", "dp-learned"])
+@pytest.mark.parametrize("labels", quick(1, ["prior", "prior-const", "dp-learned"]))
 @pytest.mark.parametrize("method", ["cosine", "peft-ensemble", "non-cl", "naive"])
 def test_a_person_in_every_task_is_accounted_for_all_of_them(method: str, labels: str) -> None:
     """Epsilon after task k is that of k uses under the same images, that of one use under disjoint ones."""

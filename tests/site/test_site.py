@@ -86,6 +86,7 @@ def texts(built: Path) -> dict[str, str]:
     return {path.name: path.read_text(encoding="utf-8") for path in built.iterdir()}
 
 
+@pytest.mark.slow
 def test_it_is_the_same_each_time_with_data_and_without(texts: dict[str, str]) -> None:
     every = build.pages()
     assert {one.file: page.written(one, every) for one in every} == texts

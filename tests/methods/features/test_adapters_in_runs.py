@@ -12,6 +12,7 @@ from dpcl_core.backbones import adaptable
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, TaskLearned
 from dpcl_core.spec import RunSpec
+from tests.support.tiers import quick
 
 METHODS = [("peft-ensemble", "film"), ("naive", "lora"), ("non-cl", "film")]
 
@@ -43,7 +44,7 @@ def told(events: list[Event]) -> list[tuple[object, ...]]:
     ]
 
 
-@pytest.mark.parametrize(("method", "adapter"), METHODS)
+@pytest.mark.parametrize(("method", "adapter"), quick(1, METHODS))
 def test_a_run_releases_a_model_after_every_task_within_its_budget(method: str, adapter: str) -> None:
     events = list(engine.run(spec(method, adapter)))
     learned = [event for event in events if isinstance(event, TaskLearned)]

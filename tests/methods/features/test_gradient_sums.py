@@ -23,6 +23,7 @@ from dpcl_core.methods.lifelong import nets
 from tests.methods import small_network
 from tests.methods.common.test_per_example_gradients import COLUMNS, FORMS, network, row
 from tests.methods.language import tiny
+from tests.support.tiers import quick
 
 N, CLIP = 80, 0.3
 STRANGE = (2e19, 1e38, -3e38, 1e-38, 1e-45, 0.0, math.nan, math.inf)
@@ -108,7 +109,7 @@ def pairs(n: int) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(everyone, np.delete(everyone, place)) for place in sorted({0, n // 2})]
 
 
-@pytest.mark.parametrize("n", [1, 9, 65])
+@pytest.mark.parametrize("n", quick(1, [1, 9, 65]))
 @pytest.mark.parametrize("name", STEPS)
 def test_one_example_changes_a_sum_by_its_bound_at_most_whatever_it_holds(name: str, n: int) -> None:
     step = STEPS[name](False, True)
@@ -119,7 +120,7 @@ def test_one_example_changes_a_sum_by_its_bound_at_most_whatever_it_holds(name: 
     assert not step.sums(np.zeros(0, np.int64)).any()
 
 
-@pytest.mark.parametrize("name", [name for name in STEPS if name != "heads"])
+@pytest.mark.parametrize("name", quick(2, [name for name in STEPS if name != "heads"]))
 def test_single_precision_moves_neighbours_apart_by_far_less_than_is_assumed(name: str) -> None:
     """At most an eighth of it, in batches of two pieces. Heads are exact on a grid of their own instead."""
     single, double = STEPS[name](False, False), STEPS[name](True, False)

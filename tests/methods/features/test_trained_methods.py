@@ -24,6 +24,7 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
+from tests.support.tiers import quick
 
 N_CLASSES, SIZE, PER_TASK = 4, 5, 30
 
@@ -156,7 +157,7 @@ def ahead(run: RunSpec, stream: Sequence[Task]) -> list[tuple[float, dict[str, n
     return found
 
 
-@pytest.mark.parametrize(("labels", "early"), [("prior", 2), ("prior-const", 2), ("data", 0), ("dp-learned", 0)])
+@pytest.mark.parametrize(("labels", "early"), quick(1, [("prior", 2), ("prior-const", 2), ("data", 0), ("dp-learned", 0)]))
 def test_work_ahead_changes_nothing_that_is_seen(labels: str, early: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Members that processes train before their turn: the same scores, and in the ledger when their turn comes.
 

@@ -24,6 +24,7 @@ from dpcl_core.privacy.written import written
 from dpcl_core.scenarios.stream import Examples, Task, TaskStream
 from dpcl_core.spec import Cell
 from tests.support import clients
+from tests.support.tiers import of_methods
 
 CLIENT_METHODS = [name for name, card in catalog.CARDS.items() if card.scenarios == ("federated",)]
 PROVED = [name for name in CLIENT_METHODS if catalog.card(name).guarantee == "proved"]
@@ -34,7 +35,7 @@ def without_times(said: list[Event]) -> list[object]:
     return [to_json(event) for event in said]
 
 
-@pytest.mark.parametrize("method", CLIENT_METHODS)
+@pytest.mark.parametrize("method", of_methods(CLIENT_METHODS))
 def test_every_method_of_clients_keeps_the_common_rules(method: str) -> None:
     """Same spec, same events and scores; every task has entries of its own; three numbers stand."""
     asked = clients.small(method)

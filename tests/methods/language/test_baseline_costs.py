@@ -16,6 +16,7 @@ from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.accounting import Pld
 from dpcl_core.scenarios.catalog import SourceIncremental
 from dpcl_core.spec import PrivacySpec, RunSpec
+from tests.support.tiers import quick
 
 DELTA = 1e-6
 ALL = (BaselineParams(), ErParams(), EwcParams(), GemParams(), OloraParams(), MtlParams())
@@ -42,7 +43,7 @@ def test_the_noise_of_one_task(epsilon: float, multiplier: float) -> None:
 
 @pytest.mark.parametrize(
     ("params", "at_one", "at_eight"),
-    [
+    quick(3, [
         (SEQFT, 1.0, 8.0),
         (ErParams(buffer_share=0.05), 31.95, 146.5),
         (ErParams(), 14.05, 68.45),
@@ -51,7 +52,7 @@ def test_the_noise_of_one_task(epsilon: float, multiplier: float) -> None:
         (EwcParams(fisher="gradients"), 1.0, 8.0),
         (OloraParams(), 1.0, 8.0),
         (GemParams(), 702.5, 2655.8),
-    ],
+    ]),
 )
 def test_totals_with_the_noise_of_one_task(params: BaselineParams, at_one: float, at_eight: float) -> None:
     """Check 18 and the table of section 8.2: the same noise multiplier in all tasks, everything added up."""
@@ -70,7 +71,9 @@ def test_references_of_gem_are_plain_gaussians_in_sequence() -> None:
     assert references < total(GemParams(), 1.1364) < references + 1
 
 
-@pytest.mark.parametrize(("share", "epsilon", "multiplier"), [(0.1, 1.0, 9.305), (0.1, 8.0, 1.624), (0.05, 8.0, 2.960)])
+@pytest.mark.parametrize(
+    ("share", "epsilon", "multiplier"), quick(1, [(0.1, 1.0, 9.305), (0.1, 8.0, 1.624), (0.05, 8.0, 2.960)])
+)
 def test_noise_with_which_replay_stays_within_the_total(share: float, epsilon: float, multiplier: float) -> None:
     params = ErParams(buffer_share=share)
     plan = baseline_costs.plan(params, PRIVACY, FACTS)
@@ -81,10 +84,10 @@ def test_noise_with_which_replay_stays_within_the_total(share: float, epsilon: f
 
 @pytest.mark.parametrize(
     ("params", "facts"),
-    [
+    quick(3, [
         *((params, SMALL) for params in ALL),
         *((params, PublicSizes(250, 3, 9, "every")) for params in (EwcParams(), GemParams())),
-    ],
+    ]),
 )
 def test_a_budget_for_the_total_is_kept_and_used_up(params: BaselineParams, facts: PublicSizes) -> None:
     plan = baseline_costs.plan(params, PRIVACY, facts)

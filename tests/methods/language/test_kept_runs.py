@@ -24,6 +24,7 @@ from dpcl_core.scenarios.catalog import SourceIncremental
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, DataSpec, PrivacySpec, RunSpec
 from tests.backbones import language_models
+from tests.support.tiers import quick
 
 BACKBONE, LENGTH, N = "hf:somebody/gpt2", 10, 24
 CLASSES = ("no", "yes", "now", "never")
@@ -82,7 +83,7 @@ def trained(method: str, epsilon: float, **params: object) -> tuple[Tensor, np.n
 
 @pytest.mark.parametrize(
     ("method", "epsilon", "params"),
-    [
+    quick(4, [
         ("lm-seqft", 8.0, {}),
         ("lm-seqft", 8.0, {"mechanism": "fn"}),
         ("lm-er", 8.0, {}),
@@ -94,7 +95,7 @@ def trained(method: str, epsilon: float, **params: object) -> tuple[Tensor, np.n
         ("pecl", 8.0, {"mode": "local"}),
         ("pecl-published", 10.0, {}),
         ("pecl-published", 10.0, {"loss": "full", "score_model": "current"}),
-    ],
+    ]),
 )
 def test_a_run_is_the_same_whether_states_were_kept_or_not(method: str, epsilon: float, params: dict[str, object]) -> None:
     weights, scores, learner = trained(method, epsilon, **params)

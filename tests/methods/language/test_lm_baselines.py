@@ -37,6 +37,7 @@ from dpcl_core.scenarios.catalog import SourceIncremental
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, PrivacySpec, RunSpec
 from tests.methods.language import tiny
+from tests.support.tiers import quick
 
 NAMES = ("lm-seqft", "lm-er", "lm-ewc", "lm-gem", "lm-olora", "lm-mtl")
 N, LENGTH, N_TASKS = 24, 8, 3
@@ -117,7 +118,7 @@ def fit(learner: LazyLearner, one: Task) -> float:
     return float(found[0, np.arange(len(one.test)), one.test.labels].mean())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", quick(1, NAMES))
 def test_a_task_is_learned_and_the_same_seed_gives_the_same_model(name: str) -> None:
     learner, _ = trained(name, math.inf, **WELL, **({"strength": 0.01} if name == "lm-ewc" else {}))
     assert fit(learner, task(2)) > fit(trained(name, math.inf, learning_rate=1e-9)[0], task(2)) + 1
@@ -125,7 +126,7 @@ def test_a_task_is_learned_and_the_same_seed_gives_the_same_model(name: str) -> 
 
 
 @pytest.mark.parametrize("epsilon", [8.0, math.inf])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", quick(2, NAMES))
 def test_the_ledger_holds_what_was_said_beforehand(name: str, epsilon: float) -> None:
     _, ledger = trained(name, epsilon)
     params = spec(name, epsilon).params

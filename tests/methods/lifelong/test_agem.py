@@ -290,6 +290,7 @@ def pooled_mnist(per_class: int, tested: int) -> Table:
     return Table(*parts, dataset.classes, form=Form((7, 7, 1), 0.0, 1.0))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not REAL, reason="needs MNIST in DPCL_DATA")
 def test_it_forgets_less_than_fine_tuning_on_permuted_mnist(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DPCL_DATA", str(Path(REAL or "").resolve()))

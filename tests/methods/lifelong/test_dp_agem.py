@@ -21,6 +21,7 @@ from dpcl_core.methods.lifelong import agem, dp_agem, odometer
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, Recurrence, RunSpec
+from tests.support.tiers import quick
 
 FORM = Form((6, 6, 1), 0.0, 1.0)
 N_CLASSES, PER_TASK, DELTA = 4, 40, 1e-5
@@ -108,7 +109,7 @@ def test_without_noise_on_whole_tasks_it_is_a_gem(projection: str, scope: str) -
         assert np.abs(ours.scores(0, task)["argmax"]).max() > 0.2
 
 
-@pytest.mark.parametrize("recurrence", ["once", "every"])
+@pytest.mark.parametrize("recurrence", quick(1, ["once", "every"]))
 @pytest.mark.parametrize("budget", ["lifetime", "per-task"])
 def test_the_ledger_is_the_composition_made_by_hand(budget: str, recurrence: Recurrence) -> None:
     """Three tasks of four steps: sample 1 is used 4 + 2 times, sample 2 twice; whose data each entry read is written."""

@@ -58,6 +58,7 @@ def test_one_image_in_all_permuted_tasks_pays_for_all_of_them() -> None:
     assert 3.98 < given.epsilon <= 4.0
 
 
+@pytest.mark.slow
 def test_the_attack_is_run_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "spec.toml"
     path.write_text(checks.to_toml(checks.parse({**SETTINGS, "privacy": {"epsilons": [8.0]}})), encoding="utf-8")

@@ -16,6 +16,7 @@ from dpcl_core.methods.lifelong.cards.dp_agem_params import DpAgemParams
 from dpcl_core.methods.lifelong.odometer import Noises, Plan
 from dpcl_core.privacy import gaussian
 from dpcl_core.spec import PrivacySpec, Recurrence
+from tests.support.tiers import quick
 
 DELTA = 1e-5
 
@@ -64,7 +65,7 @@ def test_where_people_are_in_every_task_all_samples_retire_together() -> None:
 
 
 @pytest.mark.parametrize("recurrence", ["once", "every"])
-@pytest.mark.parametrize("epsilon", [1.0, 8.0])
+@pytest.mark.parametrize("epsilon", quick(1, [1.0, 8.0]))
 def test_lifetime_noise_keeps_the_worst_life_within_the_budget_and_no_more(recurrence: Recurrence, epsilon: float) -> None:
     """Composed by hand: 10 steps a task; the first of four tasks is replayed 18 times, all samples 30 times."""
     chosen = plan(4, recurrence)
@@ -86,7 +87,7 @@ def test_without_sampling_a_life_is_one_gaussian() -> None:
     assert found.first == pytest.approx(gaussian.sigma(2.0, DELTA, math.sqrt(28)), rel=1e-3)
 
 
-@pytest.mark.parametrize("recurrence", ["once", "every"])
+@pytest.mark.parametrize("recurrence", quick(1, ["once", "every"]))
 def test_an_equal_share_for_every_task_adds_up_to_the_budget_and_is_a_waste(recurrence: Recurrence) -> None:
     """Each task's gradients and references together cost epsilon/m at delta/m; composed tightly a life costs far less."""
     chosen = plan(4, recurrence)
@@ -148,7 +149,7 @@ def test_a_cap_below_the_own_task_leaves_no_replay_and_one_above_all_changes_not
 
 @pytest.mark.parametrize(
     ("sigma", "n_tasks", "always", "in_turn"),
-    [
+    quick(3, [
         (1, 1, 1.2, 1.2),
         (8, 1, 0.04, 0.04),
         (1, 5, 410, 174),
@@ -156,7 +157,7 @@ def test_a_cap_below_the_own_task_leaves_no_replay_and_one_above_all_changes_not
         (8, 5, 14, 7.6),
         (4, 20, 129, 20),
         (8, 20, 40, 8.1),
-    ],
+    ]),
 )
 def test_replays_cost_what_was_computed_for_them_elsewhere_by_order_of_size(
     sigma: float, n_tasks: int, always: float, in_turn: float

@@ -1,0 +1,28 @@
+"""Which parameters of a test `make test` takes: a few of each kind. All others are marked slow, for `make slow`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+# Of each family of methods, those that differ most in what they keep and release.
+TAKEN = (
+    "cosine", "peft-ensemble", "dp-agem", "independent-laplace", "pecl-published", "lm-olora", "cslr-central", "fedcil-dp",
+)  # fmt: skip
+
+
+def of_methods(names: Iterable[str], *, also: Iterable[str] = ()) -> list[Any]:
+    """All names as values of a parameter, slow but for those of `TAKEN` and `also`."""
+    taken = {*TAKEN, *also}
+    return [name if name in taken else _slow(name) for name in names]
+
+
+def quick(n: int, values: Iterable[Any]) -> list[Any]:
+    """All values of a parameter, or tuples of values of several, slow but for the first n."""
+    return [value if place < n else _slow(value) for place, value in enumerate(values)]
+
+
+def _slow(value: object) -> Any:
+    return pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.slow)
