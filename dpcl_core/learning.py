@@ -188,7 +188,7 @@ class Group:
             "is_tagged": self.streams[self._seeds[0]].metric == "entity-f1",
             **({} if public is None else {"axes": public}),
             **({} if form is None else {"shape": form.shape, "low": form.low, "high": form.high}),
-            **({} if form is None or form.encoding is None else {"rows": form.encoding.document()}),
+            **({} if form is None or form.encoding is None else {"rows": form.encoding}),
         }
 
     # Checkpoints

@@ -10,7 +10,7 @@ from scripts import test_elsewhere as elsewhere
 
 
 def test_the_settings_cover_what_they_promise() -> None:
-    chosen = [setting.environment for setting in elsewhere.SETTINGS if setting.environment]
+    chosen = [setting.environment for setting in elsewhere.SETTINGS if "OPENBLAS_CORETYPE" in setting.environment]
     assert len(chosen) == 4
     assert {one["OPENBLAS_CORETYPE"] for one in chosen} == {"Haswell", "SkylakeX", "Sandybridge"}
     assert {one["ATEN_CPU_CAPABILITY"] for one in chosen} == {"default", "avx2"}

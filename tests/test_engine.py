@@ -166,7 +166,7 @@ def test_every_method_keeps_the_common_rules(method: str, labels: str) -> None:
 
 @pytest.mark.parametrize(
     ("method", "params"),
-    quick(3, [
+    quick(1, [
         *((name, {}) for name, card in methods.CARDS.items() if card.params().inputs == "text"),
         *(("pecl", {"mode": "local"}), ("lm-er", {"mechanism": "fn"}), ("lm-mtl", {"mechanism": "fn"})),
     ]),

@@ -100,7 +100,7 @@ def _table(path: Path, encoding: RowEncoding | None, *, tagged: bool) -> Asked:
         if lacking:
             listed = ", ".join(lacking[:12])
             raise BadInput(FIELD, path.name, f"must have the columns that the classifier learned from; it lacks {listed}")
-        return Asked(_numbered(len(table)), Vectors(encoding.values(table, path.name), encoding))
+        return Asked(_numbered(len(table)), Vectors(encoding.values(table, path.name)))
     if _TEXT in names:
         return _texts([word or "" for word in named_rows.as_words(table[_TEXT], _TEXT)], path, tagged=tagged)
     numbers = np.stack([table_features.numbers(table[name], name) for name in names], axis=1)

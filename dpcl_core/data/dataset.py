@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.data.images import Images
-from dpcl_core.data.row_encoding import RowEncoding
 from dpcl_core.data.sentences import Sentences
 from dpcl_core.data.texts import Canary, Texts
 from dpcl_core.data.vectors import Vectors
@@ -23,13 +22,13 @@ class Form:
 
     `shape`: (height, width, channels) of a picture, (samples, axes) of a sensor's window, (values,) of a row of numbers; its
     product is a row's length.
-    `low` and `high`: the range of all values. `encoding`: how columns become a row of numbers, where they did.
+    `low` and `high`: the range of all values. `encoding`: how columns become a row of numbers, as in `Vectors`.
     """
 
     shape: tuple[int, ...]
     low: float
     high: float
-    encoding: RowEncoding | None = None
+    encoding: str | None = None
 
     @property
     def planes(self) -> tuple[int, int, int]:

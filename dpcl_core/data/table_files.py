@@ -52,7 +52,7 @@ def read_vectors(
     tables = [_taken(*train, card, is_private=True), _taken(*test, card, is_private=is_divided)]
     shown = sheets.shown_name(card, test[0][0])
     encoding = row_encoding.planned(card, tables[1], shown)
-    trained, tested = (Vectors(encoding.values(table, shown), encoding) for table in tables)
+    trained, tested = (Vectors(encoding.values(table, shown), encoding.document()) for table in tables)
     return trained, tested
 
 

@@ -8,15 +8,16 @@ from hashlib import sha256
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.data.row_encoding import RowEncoding
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vectors:
-    """Values float32 [n, K] in [-1, 1]; K is public. `encoding`: how they were made of columns, where they were."""
+    """Values float32 [n, K] in [-1, 1]; K is public.
+
+    `encoding`: how they were made of columns, where they were: a document that `row_encoding.read` takes.
+    """
 
     values: NDArray[np.float32]
-    encoding: RowEncoding | None = None
+    encoding: str | None = None
 
     def __len__(self) -> int:
         return len(self.values)

@@ -12,7 +12,6 @@ from dpcl_core.methods.features import layer_gradients
 from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.spec import RunSpec
 from tests.attacks import mutants
-from tests.support.tiers import quick
 
 
 def spec(method: str, adapter: str, epsilon: float = 8.0, **privacy: Any) -> RunSpec:
@@ -28,8 +27,9 @@ def audited(
     return list(catalog.auditor(method)(spec(method, adapter, epsilon, **privacy), n_persons))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fixed_noise")
-@pytest.mark.parametrize(("method", "adapter"), quick(1, [("peft-ensemble", "film"), ("naive", "lora"), ("non-cl", "film")]))
+@pytest.mark.parametrize(("method", "adapter"), [("peft-ensemble", "film"), ("naive", "lora"), ("non-cl", "film")])
 def test_persons_are_found_to_a_part_and_stay_below(
     method: str, adapter: Literal["film", "lora"], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,7 +68,7 @@ def test_the_catalog_names_the_attacks() -> None:
     assert attacks.names("pecl") == ("learner", "life")
 
 
-@pytest.mark.parametrize(("recurrence", "adjacency", "params"), quick(2, [
+@pytest.mark.parametrize(("recurrence", "adjacency", "params"), quick(1, [
     ("split", "add-remove", {}), ("split", "replace", {}), ("permuted", "add-remove", {"epochs": 1}),
     ("split", "replace", {"mode": "local"}), ("permuted", "replace", {"mode": "local", "label_share": 0.3}),
 ]))  # fmt: skip

@@ -206,7 +206,7 @@ def test_what_a_learner_draws_is_what_its_ledger_says(method: str) -> None:
     assert found(method, None) == ""
 
 
-@pytest.mark.parametrize(("method", "fault"), SABOTAGED)
+@pytest.mark.parametrize(("method", "fault"), of_methods(SABOTAGED))
 def test_sabotage_is_found(method: str, fault: str) -> None:
     assert found(method, FAULTS[fault]) != ""
 

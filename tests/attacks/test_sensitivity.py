@@ -232,6 +232,8 @@ def test_one_person_moves_a_release_by_what_is_accounted_at_most(method: str) ->
     assert trouble(method, None) == ""
 
 
-@pytest.mark.parametrize(("fault", "method"), [(fault, method) for fault, methods in FAULTS.items() for method in methods])
+@pytest.mark.parametrize(
+    ("fault", "method"), of_methods((fault, method) for fault, methods in FAULTS.items() for method in methods)
+)
 def test_sabotage_of_clipping_and_divisors_is_found(fault: str, method: str) -> None:
     assert trouble(method, FAULTS[fault][method]) != ""

@@ -99,7 +99,7 @@ def nothing() -> Examples:
     return Examples(np.empty((0, 1)), np.empty(0, dtype=np.int64))
 
 
-@pytest.mark.parametrize("method", ["cosine", "peft-ensemble", "non-cl"])
+@pytest.mark.parametrize("method", quick(1, ["cosine", "peft-ensemble", "non-cl"]))
 @pytest.mark.parametrize("extra", [[77], [5, 77, 2**40], [-1, -(2**40)]])
 def test_a_label_that_is_not_released_changes_nothing_at_all(
     method: str,

@@ -17,6 +17,7 @@ from dpcl_core.runs.store import Store
 from pages.lessons import CODEC
 from pages.parts.lessons import stage
 from tests.pages.conftest import Open, words
+from tests.support.tiers import quick
 
 
 def prediction(page: AppTest) -> object:
@@ -74,7 +75,7 @@ TRUE = {
 }
 
 
-@pytest.mark.parametrize("name", ON_SERVER)
+@pytest.mark.parametrize("name", quick(4, ON_SERVER))
 def test_every_step_can_be_done_and_ticks_itself(open_page: Open, name: str) -> None:
     page = open_page("lessons", l=name)
     lesson, number = text.load(name), text.link_number(name)

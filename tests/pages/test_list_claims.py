@@ -16,6 +16,7 @@ from pages import privacy
 from pages.parts.claims import cslr
 from tests.pages.conftest import Open, words
 from tests.support import replay
+from tests.support.tiers import quick
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -58,14 +59,14 @@ def test_claimed_and_computed_stand_beside_one_another(open_page: Open) -> None:
 
 @pytest.mark.parametrize(
     ("link", "row"),
-    [
+    quick(2, [
         ({"rt": "1", "rk": "1"}, "| 0.465 | 1.61 | 3.17 |"),
         ({"rt": "350"}, "| 23.1 | 91.7 | 226 |"),
         ({"rs": "everyone"}, "| 76 | 273 | 570 |"),
         ({"rc": "entry", "rg": "2"}, "| 51.7 | 271 | 697 |"),
         ({"rc": "mode", "rq": "0.5", "rl": "1", "rt": "4"}, None),
         ({"rs": "fixed", "ra": "replace"}, "by dp_accounting | 135 | 1,190 | 3,220 |"),
-    ],
+    ]),
 )
 def test_every_assumption_is_a_control(open_page: Open, link: dict[str, str], row: str | None) -> None:
     page = open_page("privacy", r="1", **link)

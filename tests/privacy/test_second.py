@@ -35,12 +35,12 @@ def test_steps_added_up_by_transform_hold_the_closed_form_too(n_steps: int) -> N
 @pytest.mark.parametrize("adjacency", quick(1, ["add-remove", "replace"]))
 @pytest.mark.parametrize(
     "event",
-    [
+    quick(2, [
         accounting.subsampled_gaussian(1.0, 0.05, 60),
         accounting.subsampled_gaussian(0.4, 0.2, 5),
         accounting.subsampled_gaussian(8.0, 0.9, 200),
         dp.SelfComposedDpEvent(SampledGroupDpEvent(3.0, (0.1, 0.3, 0.2)), 20),
-    ],
+    ]),
 )
 def test_sampled_steps_agree_with_the_first_accountant_and_a_tenth_less_noise_does_not(
     event: dp.SelfComposedDpEvent, adjacency: Adjacency

@@ -22,6 +22,7 @@ from dpcl_core.spec import RunSpec
 from tests.scenarios.test_preview import data_dir  # noqa: F401
 from tests.support import dying_worker, replay
 from tests.support.postgres import both, both_if_slow
+from tests.support.tiers import quick
 from tests.support.waiting import until
 from tests.test_durable_runs import asked_of, results
 from tests.test_neighbours import METHODS
@@ -209,7 +210,7 @@ def test_resume_prints_what_run_prints_and_prints_a_finished_run_again(store, ca
 
 
 # One that keeps sums, one that trains a network; the others take longer to start, not to go on.
-FAMILIES = ("cosine", "dp-agem", *(pytest.param(one, marks=pytest.mark.slow) for one in ("lm-seqft", "label-means")))
+FAMILIES = quick(1, ("cosine", "dp-agem", "lm-seqft", "label-means"))
 
 
 @pytest.mark.parametrize("method", FAMILIES)

@@ -19,6 +19,7 @@ from dpcl_core.runs.store import Store
 from dpcl_core.runs.subprocess_start import log_file
 from dpcl_core.runs.warm_worker import WarmWorker
 from tests.support import replay, stand_in
+from tests.support.tiers import quick
 from tests.support.waiting import NEVER_SECONDS, until
 
 MODULE = "dpcl_core.methods.features.cosine"
@@ -183,7 +184,7 @@ def test_one_that_does_not_listen_yet_is_not_waited_for(store, make, monkeypatch
     until(lambda: gone(ready))
 
 
-@pytest.mark.parametrize("change", ["program", "environment", "folder"])
+@pytest.mark.parametrize("change", quick(1, ["program", "environment", "folder"]))
 def test_a_warm_worker_of_another_state_of_the_program_or_its_surroundings_is_not_used(
     store, make, program, monkeypatch, change, tmp_path
 ):

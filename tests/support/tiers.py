@@ -13,10 +13,11 @@ TAKEN = (
 )  # fmt: skip
 
 
-def of_methods(names: Iterable[str], *, also: Iterable[str] = ()) -> list[Any]:
-    """All names as values of a parameter, slow but for those of `TAKEN` and `also`."""
+def of_methods(values: Iterable[str | tuple[str, ...]], *, also: Iterable[str] = ()) -> list[Any]:
+    """All names, or tuples with one, as values of a parameter, slow but for those of `TAKEN` and `also`."""
     taken = {*TAKEN, *also}
-    return [name if name in taken else _slow(name) for name in names]
+    named = [(value, {value} if isinstance(value, str) else set(value)) for value in values]
+    return [value if taken & names else _slow(value) for value, names in named]
 
 
 def quick(n: int, values: Iterable[Any]) -> list[Any]:

@@ -83,7 +83,7 @@ def trained(method: str, epsilon: float, **params: object) -> tuple[Tensor, np.n
 
 @pytest.mark.parametrize(
     ("method", "epsilon", "params"),
-    quick(4, [
+    quick(2, [
         ("lm-seqft", 8.0, {}),
         ("lm-seqft", 8.0, {"mechanism": "fn"}),
         ("lm-er", 8.0, {}),

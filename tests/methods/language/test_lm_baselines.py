@@ -149,7 +149,7 @@ def test_noisy_copies_are_released_once_whatever_is_done_with_them(name: str) ->
     assert {type(entry.event) for entry in ledger.entries} == {dp.NonPrivateDpEvent}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", quick(2, NAMES))
 @pytest.mark.parametrize("mechanism", ["dp-sgd", "fn"])
 def test_a_task_without_texts_is_learned_like_any_other(name: str, mechanism: str) -> None:
     through = [task(0), task(1, 0), task(2)]
