@@ -157,7 +157,8 @@ def written(fields: Schema, undeclared: Sequence[str] = ()) -> str:
 
 def in_words(fields: Schema) -> str:
     """What a schema says, in one line; empty where it says nothing."""
-    said = ["first line: data"] if fields.first_line == "data" else []
+    said = [fields.title] if fields.title is not None else []
+    said += ["first line: data"] if fields.first_line == "data" else []
     said += [f"{role}: {column}" for role, column in fields.columns if column is not None]
     if fields.columns.person is not None and fields.per_person > 1:
         said.append(f"{fields.per_person} rows of a person count")
