@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Picture, bold, counted, epsilon_label, epsilon_phrase
+from dpcl_core.figures.picture import BREAK, Picture, bold, counted, epsilon_label, epsilon_phrase
 
 _ROW = 24  # pixels
 _LEFT = 76  # pixels of the margin for budgets, above which the names begin: a phone has no room for them beside the marks
 _ABOVE = 1.15  # rows between one method's last budget and the next one's first, for the name
+_LINE = 0.75  # rows for each further line of a name
+_LETTERS = 36  # of a line of a name, in bold, on a phone
 
 
 def published_and_ours(rows: pd.DataFrame, *, what: str, dark: bool = False) -> Picture:
@@ -28,18 +32,21 @@ def published_and_ours(rows: pd.DataFrame, *, what: str, dark: bool = False) -> 
     inks = theme.ink(dark)
     budgets = zip(rows["epsilon"], rows["is_nominal"], strict=True)
     labels = [epsilon_label(epsilon, "claimed" if is_nominal else "bound") for epsilon, is_nominal in budgets]
-    axis = {"range": [last + 0.6, -_ABOVE], "tickvals": heights, "ticktext": labels, "showgrid": False, "zeroline": False}
+    top = _above(rows["name"].iloc[0])
+    axis = {
+        "range": [last + 0.6, -top], "tickvals": heights, "ticktext": labels, "showgrid": False, "zeroline": False,
+    }  # fmt: skip
     figure = theme.figure(
         dark,
-        height=round(70 + _ROW * (last + 1.2)),
+        height=round(70 + _ROW * (last + 0.05 + top)),
         margin={"l": _LEFT, "r": 16, "t": 30, "b": 40},
         xaxis=theme.percent_axis(title=f"{what} after the last task", range=[low, 101]),
         yaxis=axis,
     )
     for name, height in headings.items():
         figure.add_annotation(
-            x=0, y=height, xref="paper", text=bold(name), showarrow=False, xanchor="left", align="left",
-            xshift=-_LEFT + 6, font={"color": inks.text},
+            x=0, y=height, xref="paper", text=BREAK.join(map(bold, _lines(name))), showarrow=False, xanchor="left",
+            align="left", xshift=-_LEFT + 6, font={"color": inks.text},
         )  # fmt: skip
     _legend(figure, rows, inks)
     for row, height in zip(rows.itertuples(), heights, strict=True):
@@ -53,10 +60,21 @@ def published_and_ours(rows: pd.DataFrame, *, what: str, dark: bool = False) -> 
 
 def _places(rows: pd.DataFrame) -> tuple[list[float], dict[str, float]]:
     """The vertical position of every row, and of every name above its rows."""
-    n_above = (rows["name"] != rows["name"].shift()).cumsum() - 1  # names that start further up
-    heights = pd.Series((np.arange(len(rows)) + _ABOVE * n_above).to_numpy(), index=rows["name"])
-    assert n_above.iloc[-1] + 1 == rows["name"].nunique(), "rows of one name must be adjacent"
-    return heights.tolist(), (heights.groupby(level=0, sort=False).min() - 0.75).to_dict()
+    is_first = rows["name"] != rows["name"].shift()
+    assert is_first.sum() == rows["name"].nunique(), "rows of one name must be adjacent"
+    above = rows["name"].map(_above).where(is_first, 0.0).cumsum()
+    heights = pd.Series((np.arange(len(rows)) + above - above.iloc[0]).to_numpy(), index=rows["name"])
+    first = heights.groupby(level=0, sort=False).min()
+    return heights.tolist(), {name: float(height) - (_above(name) + 0.35) / 2 for name, height in first.items()}
+
+
+def _above(name: str) -> float:
+    """The room above a method's first budget for its name, in rows."""
+    return _ABOVE + _LINE * (len(_lines(name)) - 1)
+
+
+def _lines(name: str) -> list[str]:
+    return textwrap.wrap(name, _LETTERS) or [name]
 
 
 def _legend(figure: go.Figure, rows: pd.DataFrame, inks: theme.Ink) -> None:

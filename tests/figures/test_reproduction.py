@@ -72,3 +72,18 @@ def test_a_claimed_budget_is_called_so_at_its_row_and_in_the_finding() -> None:
     picture = reproduction.published_and_ours(frame, what="accuracy")
     assert list(picture.figure.layout.yaxis.ticktext) == ["ε = 1", "claimed ε = 1"]
     assert "(L, at claimed ε = 1)" in picture.finding
+
+
+def test_a_long_name_has_lines_of_its_own_above_its_budgets_and_below_those_before() -> None:
+    """On a phone a line has room for some forty letters in bold."""
+    long = "Repair: CSLR, head on the server (32 axes, radius 0.25)"
+    frame = _frame(("A", 1.0, 70.0, 1.0, 60.0, 2.0, True), (long, 1.0, 70.0, 1.0, 60.0, 2.0, True))
+    picture = reproduction.published_and_ours(frame, what="accuracy")
+    (note,) = (one for one in picture.figure.layout.annotations if one.text.startswith("<b>Repair"))
+    lines = note.text.split("<br>")
+    assert len(lines) == 2
+    assert all(line.startswith("<b>") and line.endswith("</b>") and len(line) <= 36 + len("<b></b>") for line in lines)
+    before, own = (y for _, y in _points(picture, "ours"))
+    half = 0.75 * len(lines) / 2  # of the name's height, in rows of 24 pixels
+    assert before + 0.3 < note.y - half
+    assert note.y + half < own - 0.2
