@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 import pytest
 
@@ -206,23 +207,30 @@ def test_a_stop_ends_the_run_and_its_parts(store, spec):
 
 
 @pytest.mark.slow
-def test_a_run_whose_own_process_dies_finds_its_parts_again(store, spec):
-    run_id = begun(store, spec, 3)
-    runner = InProcess(store)
-    stream = engine.run(
-        spec, keep=resumption.Stored(store, run_id),
-        division=shards.division_of(store, run_id, lambda name: runner, Patience()),
-    )  # fmt: skip
-    left = list[Event]()
-    while len(runner.seen) < 2:
-        left.append(next(stream))
-    store.append(run_id, left)
-    store.begin(run_id)
-    assert store.mark_failed(store.get(run_id), Failure("worker-died", "gone", ""), resumption.resume_by_itself)
-    assert store.claim(run_id, process.me())
-    assert worker.carry_out(store, run_id, executor=runner) == "finished"
-    assert len(runner.seen) == 3
-    assert is_the_unsplit_run(store, run_id, spec)
+def test_a_run_whose_own_process_dies_at_any_event_finds_its_parts_again(store, spec):
+    """Its parts go on or are over; the next process finds what they saved and carries out only what is left."""
+    n_events = 0
+    while True:
+        n_events += 1
+        run_id = begun(store, spec, 3)
+        runner = InProcess(store)
+        stream = engine.run(
+            spec, keep=resumption.Stored(store, run_id),
+            division=shards.division_of(store, run_id, lambda name, runner=runner: runner, Patience()),
+        )  # fmt: skip
+        left = list(islice(stream, n_events))
+        if len(left) < n_events:
+            break
+        store.append(run_id, left)
+        store.begin(run_id)
+        assert store.mark_failed(store.get(run_id), Failure("worker-died", "gone", ""), resumption.resume_by_itself)
+        if store.status(run_id) == "lost":  # nothing was saved yet: a person presses Resume
+            resumption.resume(store, run_id)
+        assert store.claim(run_id, process.me())
+        assert worker.carry_out(store, run_id, executor=runner) == "finished"
+        assert len(runner.seen) == 3
+        assert is_the_unsplit_run(store, run_id, spec)
+    assert n_events > 15
 
 
 def test_a_part_cannot_save_once_the_run_is_over(store, spec):
