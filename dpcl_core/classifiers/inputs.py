@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.data import named_rows, row_encoding, sheets, table_features, windows
+from dpcl_core.data import named_rows, sheets, table_features, windows
 from dpcl_core.data.dataset import Content
 from dpcl_core.data.images import Images
 from dpcl_core.data.row_encoding import RowEncoding
@@ -95,7 +95,7 @@ def _table(path: Path, encoding: RowEncoding | None, *, tagged: bool) -> Asked:
     names = table.column_names
     if not 1 <= len(table) <= _MOST:
         raise BadInput(FIELD, path.name, f"holds {len(table)} rows; 1 to {_MOST:,} are read")
-    lacking = [] if encoding is None else row_encoding.missing(encoding, names)
+    lacking = [] if encoding is None else encoding.lacking(names)
     if encoding is not None and len(lacking) < len(encoding.names):
         if lacking:
             listed = ", ".join(lacking[:12])

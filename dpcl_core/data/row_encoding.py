@@ -35,6 +35,10 @@ class RowEncoding:
         """The columns that it reads."""
         return tuple(feature.name for feature in self.features)
 
+    def lacking(self, names: Sequence[str]) -> list[str]:
+        """The columns that a file with these ones lacks."""
+        return [name for name in self.names if name not in names]
+
     def values(self, table: pa.Table, shown: str) -> NDArray[np.float32]:
         """The values float32 [n, sum of widths] of a table's rows, in [-1, 1]; a missing column counts as missing values.
 
@@ -121,8 +125,3 @@ def _check_lists(column: pa.ChunkedArray, shown: str) -> None:
     kind = column.type
     if not is_list(kind) or not (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)):
         raise BadInput(f"{shown} column {EMBEDDING_COLUMN}", str(kind), "must hold lists of numbers")
-
-
-def missing(encoding: RowEncoding, names: Sequence[str]) -> list[str]:
-    """The columns of an encoding that a file with these columns lacks."""
-    return [name for name in encoding.names if name not in names]
