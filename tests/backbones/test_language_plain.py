@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 
 import numpy as np
 import pytest
@@ -82,15 +81,25 @@ def test_no_text_and_empty_texts(model: plain.PlainModel) -> None:
     assert not model.log_probabilities(np.full((3, 4), PADDING)).any()
 
 
-def test_a_text_ten_times_as_long_takes_about_ten_times_as_long(model: plain.PlainModel) -> None:
-    """Against windows that grow with the text, which would take a hundred times as long; both in one go, on any machine."""
-    model.log_probabilities(drawn(2, 64))
-    seconds = []
+def test_of_a_text_ten_times_as_long_about_ten_times_as_many_places_are_computed(
+    model: plain.PlainModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In windows of the context at most; windows that grew with the text would have a hundred times as many places."""
+    shapes: list[tuple[int, ...]] = []
+    scored = plain.PlainModel._scored
+
+    def noted(self: plain.PlainModel, targets: np.ndarray) -> np.ndarray:
+        shapes.append(targets.shape)
+        return scored(self, targets)
+
+    monkeypatch.setattr(plain.PlainModel, "_scored", noted)
+    places = []
     for length in (3_000, 30_000):
-        started = time.process_time()
+        shapes.clear()
         model.log_probabilities(drawn(1, length))
-        seconds.append(time.process_time() - started)
-    assert seconds[1] < 30 * seconds[0]
+        places.append(sum(n * width for n, width in shapes))
+        assert max(width for _, width in shapes) <= model.shape.context
+    assert 5 * places[0] < places[1] < 15 * places[0]
 
 
 def test_it_predicts_english_better_than_noise(model: plain.PlainModel) -> None:
