@@ -242,7 +242,7 @@ def _ours(network: Network, kind: Kind, sizes: Sizes) -> Step:
     module = adapters.fresh(network, kind, _RANK, range(_CLASSES), _CLASSES, 0).module()
     parameters = [parameter for _, parameter in module.trainable()]
     gradients = OfPictures(module, 1.0, min(adapters.at_once(network), sizes.batch), network.device)
-    adam, (drawn, labels) = torch.optim.Adam(parameters, lr=1e-3), _pictures(sizes)
+    adam, (drawn, labels) = torch.optim.Adam(parameters, lr=1e-3), _inputs(network, sizes)
 
     def step() -> None:
         means = noisy_means(gradients.of(drawn, labels), sizes.batch, 1 / sizes.batch, ReleaseNoise())
@@ -258,7 +258,7 @@ def _opacus(network: Network, kind: Kind, sizes: Sizes) -> Step:
     module = adapters.fresh(network, kind, _RANK, range(_CLASSES), _CLASSES, 0).module()
     for part in module.modules():
         part.training = any(parameter.requires_grad for parameter in part.parameters(recurse=False))
-    wrapped, (drawn, labels) = GradSampleModule(module), _pictures(sizes)
+    wrapped, (drawn, labels) = GradSampleModule(module), _inputs(network, sizes)
     adam = torch.optim.Adam((parameter for _, parameter in module.trainable()), lr=1e-3)
     optimizer = DPOptimizer(adam, noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=sizes.batch)
 
@@ -322,10 +322,16 @@ def _texts(sizes: Sizes) -> Prompted:
     return Prompted(ids, role, np.zeros(ids.shape, np.bool_), np.zeros(ids.shape, np.int16))
 
 
-def _pictures(sizes: Sizes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def _inputs(network: Network, sizes: Sizes) -> tuple[NDArray[np.generic], NDArray[np.int64]]:
+    """Random pictures as the network's adapters read them, and labels."""
     generator = np.random.default_rng(0)
     drawn = generator.integers(0, 256, (sizes.batch, 32, 32, 3), dtype=np.uint8)
-    return drawn, generator.integers(0, _CLASSES, sizes.batch)
+    storing = network.features.stored(Images(drawn, (32, 32, 3)))
+    while True:
+        try:
+            next(storing)
+        except StopIteration as ended:
+            return ended.value, generator.integers(0, _CLASSES, sizes.batch)
 
 
 def _timed(ways: Sequence[Step], n: int, sizes: Sizes) -> tuple[float, ...]:

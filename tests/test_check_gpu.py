@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from dpcl_core.backbones import catalog
 from scripts import check_gpu, docs_pages
 from scripts.check_gpu import TINY, Row
 from tests.support import second_device
@@ -47,6 +49,16 @@ def test_its_own_steps_and_those_of_opacus_leave_nothing_behind_on_a_card() -> N
         parts = (check_gpu.steps, check_gpu.neighbours, check_gpu.exact_sums)
         rows = [row for part in parts for row in part(second_device.NAME, TINY)]
     assert [row.error for row in rows] == [None] * 7
+
+
+@pytest.mark.skipif(catalog.available(catalog.card("lite0")) is not None, reason="lite0 is not here: dpcl fetch lite0")
+@pytest.mark.parametrize("device", ["cpu", second_device.NAME])
+def test_adapters_that_read_kept_maps_are_timed_too(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_gpu, "_NETWORKS", ("lite0",))
+    monkeypatch.setattr(check_gpu, "_MODELS", ())
+    with second_device.attached() if device == second_device.NAME else nullcontext():
+        rows = list(check_gpu.steps(device, TINY))
+    assert [(row.what, row.error) for row in rows] == [(f"{kind} on lite0, 4 pictures", None) for kind in ("FiLM", "LoRA")]
 
 
 def test_a_path_that_fails_is_a_row_and_ends_nothing() -> None:
