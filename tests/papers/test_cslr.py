@@ -233,8 +233,9 @@ def test_presets_that_say_tuned_hold_what_the_search_chose_and_no_other_does() -
         for label, spec in presets.variants(experiment.preset("small")).items()
         if spec.tuned == "public"
     }
-    without = found.pop(("paper-cslr-ag-news", "without-noise"))  # at no budget there is nothing to search: the method's own
-    assert without.params == found["paper-cslr-ag-news", "cslr"].params
+    for name in ("paper-cslr-ag-news", "paper-cslr-ag-news-ovr"):
+        without = found.pop((name, "without-noise"))  # at no budget there is nothing to search: the method's own
+        assert without.params == found[name, "cslr"].params
     assert set(found) == set(chosen)
     live = [
         (("paper-cslr-ag-news", "server-head" if label == "without-noise" else label), spec)
