@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 from dpcl_core.elements import hero
 from dpcl_core.explorers import one_person
 from tests.browser.conftest import App, Visit
+from tests.support.tiers import quick
 
 pytestmark = pytest.mark.browser
 DATA = one_person.decode(hero.document()["digits"])  # type: ignore[arg-type]
@@ -65,7 +66,7 @@ def test_doors_move_under_the_hand(app: App, visit: Visit) -> None:
     expect(shades.nth(0)).to_have_class("t0")  # a stop word
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", quick(1, [True, False]))
 def test_a_phone_scrolls_one_way(app: App, visit: Visit, dark: bool) -> None:
     page = visit(app.url, width=390, dark=dark)
     expect(page.locator(".hero .finding")).not_to_be_empty()

@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import PATIENCE_MS, App, Visit, ready
 from tests.browser.test_lessons import no_wider_than
+from tests.support.tiers import quick
 
 pytestmark = pytest.mark.browser
 # Every word's class, ground and letters, the legend's grounds by class, and what stands behind both.
@@ -49,7 +50,7 @@ def contrast(one: Colour, other: Colour) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("dark", quick(1, [True, False]), ids=["dark", "light"])
 def test_words_can_be_read_in_every_layer_and_a_slider_moves_the_shades(app: App, visit: Visit, dark: bool) -> None:
     page = visit(f"{app.url}/tokens?lf=full", dark=dark)
     page.emulate_media(reduced_motion="reduce")  # shades then change at once

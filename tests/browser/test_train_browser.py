@@ -17,6 +17,7 @@ from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from tests.browser.conftest import PATIENCE_MS, App, Visit, ready, serve
 from tests.support import replay
+from tests.support.tiers import quick
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.browser
@@ -58,9 +59,10 @@ def test_train_from_the_form_watch_and_reload(app: App, visit: Visit) -> None:
     assert {"accuracy.csv", "spec.toml", "accuracy.html", "privacy.json"} <= names
     fresh = visit(page.url)
     _said(fresh, "Finished")
-    assert fresh.get_by_text(re.compile("After 5 tasks")).first.inner_text() == page.get_by_text(
-        re.compile("After 5 tasks")
-    ).first.inner_text()
+    assert (
+        fresh.get_by_text(re.compile("After 5 tasks")).first.inner_text()
+        == page.get_by_text(re.compile("After 5 tasks")).first.inner_text()
+    )
     expander = fresh.locator("[data-testid=stExpander]").filter(has_text="The stream.")
     assert expander.locator(".js-plotly-plot").count() == 0, "drawn when it is opened"
     expander.locator("summary").click()
@@ -143,7 +145,7 @@ def test_runs_open_and_compare(app: App, visit: Visit) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "dark"), [("train", True), ("runs", False), ("compare", False), ("published", False), ("about", True)]
+    ("name", "dark"), quick(1, [("train", True), ("runs", False), ("compare", False), ("published", False), ("about", True)])
 )
 def test_no_page_scrolls_sideways_and_the_chart_comes_first_on_a_phone(
     app: App, visit: Visit, name: str, dark: bool
