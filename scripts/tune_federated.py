@@ -60,7 +60,7 @@ NOT_TUNED = ("as-printed", "literal", "without-noise", "server-head-32")
 
 @dataclass(frozen=True)
 class Proxy:
-    """Public texts in place of an experiment's, and the changes that make a stream of them with as many clients."""
+    """Public texts in place of an experiment's, and the changes that make a stream of them."""
 
     dataset: str
     changes: Mapping[str, object]
@@ -75,8 +75,10 @@ PROXIES: Mapping[str, Proxy] = {
     "paper-cslr-ag-news": Proxy("dbpedia14", _ARTICLES),
     "paper-cslr-ag-news-ovr": Proxy("dbpedia14", _ARTICLES),
     "paper-cslr-amazon": Proxy(
-        "yelp",  # has no domains: five questions on the stars of reviews, two answers each
+        # Has no domains: five questions on the stars of reviews, two answers each. For fifty clients its texts are too few.
+        "yelp",
         {
+            "scenario.clients": 20,
             "data.train_per_class": 400,
             "data.test_per_class": 100,
             "scenario.protocol": "one-vs-rest",
