@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from dpcl_core.runs.sets import Sets
-from tests.browser.conftest import App, Visit
+from tests.browser.conftest import App, Visit, ready
 
 pytestmark = pytest.mark.browser
 
@@ -17,7 +17,10 @@ def test_a_set_is_started_from_the_gallery_and_stopped_as_a_whole_by_keyboard(ap
     page = visit(f"{app.url}/questions")
     page.get_by_role("radio", name="what it shows").press("Space")
     page.wait_for_url(re.compile("by=shows"))
-    page.locator(".st-key-start-blurry-digits button").press("Enter")
+    start = page.locator(".st-key-start-blurry-digits button")
+    ready(page)
+    expect(start).to_have_count(1)  # while the groups change, it is in the old one and in the new one
+    start.press("Enter")
     expect(page.locator(".st-key-status-line")).to_be_visible()
     page.locator(".st-key-stop-set button").press("Enter")
     # Four runs take longer than a press; how many of them ended before it depends on the machine.
