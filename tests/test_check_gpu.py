@@ -12,6 +12,7 @@ from dpcl_core.backbones import catalog
 from scripts import check_gpu, docs_pages
 from scripts.check_gpu import TINY, Row
 from tests.support import second_device
+from tests.support.tiers import quick
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +53,7 @@ def test_its_own_steps_and_those_of_opacus_leave_nothing_behind_on_a_card() -> N
 
 
 @pytest.mark.skipif(catalog.available(catalog.card("lite0")) is not None, reason="lite0 is not here: dpcl fetch lite0")
-@pytest.mark.parametrize("device", ["cpu", second_device.NAME])
+@pytest.mark.parametrize("device", quick(1, ["cpu", second_device.NAME]))
 def test_adapters_that_read_kept_maps_are_timed_too(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check_gpu, "_NETWORKS", ("lite0",))
     monkeypatch.setattr(check_gpu, "_MODELS", ())

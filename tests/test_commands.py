@@ -17,6 +17,7 @@ from dpcl_core.papers import catalog as papers
 from dpcl_core.papers import report
 from dpcl_core.papers.paper import Size
 from dpcl_core.spec import RunSpec
+from tests.support.tiers import quick
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = "python -m dpcl_core "
@@ -96,7 +97,7 @@ def test_documents_have_commands() -> None:
     assert len(in_documents()) >= 15
 
 
-@pytest.mark.parametrize("command", in_documents())
+@pytest.mark.parametrize("command", quick(20, in_documents()))
 def test_a_documents_command_runs(
     command: str, finished: tuple[str, str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,7 +142,7 @@ def planned(paper: str, experiment: str | None, size: Size) -> dict[str, dict[st
     return {one.name: dict(specs) for one, specs in runs.items()}
 
 
-@pytest.mark.parametrize("name", presets.names())
+@pytest.mark.parametrize("name", quick(24, presets.names()))
 def test_the_command_of_every_run_of_a_preset_is_that_run(name: str) -> None:
     """What Train, `show`, an export and a tuning print for a run, whatever the run is: it needs no preset and no file."""
     for label, spec in presets.variants(name).items():

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -36,10 +37,17 @@ def room(name: str) -> str | None:
     return family if family in FLOORS else parts[1]
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """What a file says, parsed once for all tests."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def imported(path: Path) -> set[str]:
     """Every module a file imports, however late, as dotted names."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -94,7 +102,7 @@ def classes_of_settings() -> dict[str, str]:
     families: dict[str, str] = {}
     for path in MODULES:
         family = room(".".join(path.relative_to(ROOT).with_suffix("").parts))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ClassDef) and family in FAMILIES:
                 bases[node.name] = {ast.unparse(base).rpartition(".")[2] for base in node.bases}
                 families[node.name] = family
@@ -106,7 +114,7 @@ def classes_of_settings() -> dict[str, str]:
 
 def branches_on_settings(path: Path, kinds: dict[str, str]) -> list[str]:
     """Families whose settings a file asks after, one for each place; a bare `assert isinstance` decides nothing."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     asserted = {id(node.test) for node in ast.walk(tree) if isinstance(node, ast.Assert)}
     asked: list[ast.AST] = []
     for node in ast.walk(tree):
@@ -141,7 +149,7 @@ def test_no_room_compares_a_methods_name() -> None:
     for path in [*MODULES, *PAGES]:
         if room(".".join(path.relative_to(ROOT).with_suffix("").parts)) in ("attacks", *FAMILIES):
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Compare):
                 literals = {part.value for part in ast.walk(node) if isinstance(part, ast.Constant)}
                 assert not literals & set(methods.CARDS), f"{path}:{node.lineno} {ast.unparse(node)}: ask the method's card"
@@ -168,7 +176,7 @@ def test_nothing_is_unpickled() -> None:
     forbidden = {"pickle", "joblib", "dill", "cloudpickle", "shelve", "marshal"}
     for path in MODULES:
         assert not {name.split(".")[0] for name in imported(path)} & forbidden, path
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 source = ast.unparse(node)
                 if source.startswith(("np.load(", "numpy.load(")) or node.func.attr == "read_array":
@@ -219,7 +227,7 @@ def test_every_room_is_in_the_architecture() -> None:
 def test_a_figures_source_is_escaped_once() -> None:
     """Where its line is shown it is escaped as text; escaped before, a backslash would be shown."""
     for path in [*(ROOT / "pages").rglob("*.py"), ROOT / "dpcl_core" / "export.py"]:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Provenance":
                 assert "plain(" not in ast.unparse(node), f"{path}: {ast.unparse(node)}"
 
@@ -230,7 +238,7 @@ def test_no_learner_adds_noise_by_itself() -> None:
     guilty = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in (ROOT / "dpcl_core" / "methods").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in draws
     ]
     assert not guilty, f"{guilty} draw noise themselves: releases go through Noise.added"

@@ -18,6 +18,7 @@ from dpcl_core.data.schema import Columns
 from dpcl_core.runs.store import Store
 from tests.data.conftest import data_dir  # noqa: F401
 from tests.support import bad_files, outside
+from tests.support.tiers import quick
 
 ONE = ("--set", "seeds=[0]", "--set", "privacy.noise=seeded")
 
@@ -109,7 +110,7 @@ def test_embeddings_are_called_what_they_are(capsys: pytest.CaptureFixture[str])
     assert "method cosine on the embeddings" in out
 
 
-@pytest.mark.parametrize(("name", "kind"), [form for form in bad_files.GOOD if form[0] != "d.parquet"])
+@pytest.mark.parametrize(("name", "kind"), quick(5, [form for form in bad_files.GOOD if form[0] != "d.parquet"]))
 def test_every_kind_of_file_runs(name: str, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = Path(f"mine{Path(name).suffix}")
     path.write_bytes(bad_files.GOOD[name, kind])  # type: ignore[index]

@@ -16,6 +16,7 @@ from dpcl_core.methods.features.layer_gradients import Gradients
 from dpcl_core.methods.language import gradients as text_gradients
 from dpcl_core.spec import RunSpec
 from tests.attacks import mutants
+from tests.support.tiers import quick
 
 TEXTS = ("lm-seqft", "lm-er", "lm-ewc", "lm-gem", "lm-olora", "lm-mtl", "pecl")
 PICTURES = (("peft-ensemble", "film"), ("naive", "lora"), ("non-cl", "film"))
@@ -101,10 +102,10 @@ def test_pictures_are_scored_along_their_clipped_gradients(is_replaced: bool, cl
     assert scores == pytest.approx(np.array(expected), rel=1e-3)  # networks compute in single precision
 
 
-@pytest.mark.parametrize("asked", [
-    *(of_texts(method, adjacency="replace" if method == "lm-er" else "add-remove") for method in TEXTS),
+@pytest.mark.parametrize("asked", quick(3, [
     *(of_pictures(*what, adjacency="replace" if what[0] == "naive" else "add-remove") for what in PICTURES),
-], ids=lambda asked: asked.method)  # fmt: skip
+    *(of_texts(method, adjacency="replace" if method == "lm-er" else "add-remove") for method in TEXTS),
+]), ids=lambda asked: asked.method)  # fmt: skip
 def test_every_adapter_is_played_and_proves_no_more_than_is_accounted(asked: RunSpec, small: None) -> None:
     """So few guesses would not prove 4 if all of them were right."""
     (found,) = one_run.audit(asked)
@@ -113,9 +114,9 @@ def test_every_adapter_is_played_and_proves_no_more_than_is_accounted(asked: Run
     assert found.guessed
 
 
-@pytest.mark.parametrize("asked", [
+@pytest.mark.parametrize("asked", quick(1, [
     of_texts("lm-seqft", 8.0), of_texts("pecl", 8.0), of_pictures("peft-ensemble", "lora", 8.0),
-], ids=lambda asked: asked.method)  # fmt: skip
+]), ids=lambda asked: asked.method)  # fmt: skip
 def test_the_coins_are_told_from_one_step(asked: RunSpec, fixed: None) -> None:
     """26 or 40 guesses prove something; the coins are the same every time, and so is the noise."""
     (found,) = one_run.audit(asked)

@@ -11,7 +11,6 @@ from dpcl_core import checks
 from tests.browser.conftest import App, Visit, ready
 from tests.browser.test_accessibility import amiss
 from tests.support import audited, replay
-from tests.support.tiers import quick
 
 pytestmark = pytest.mark.browser
 SPEC = replay.a_spec(epsilons=(1.0, 8.0), seeds=(0,))
@@ -60,7 +59,8 @@ def test_an_audit_is_stopped(app: App, visit: Visit) -> None:
     expect(page.get_by_role("button", name="Audit again")).to_be_visible()
 
 
-@pytest.mark.parametrize("dark", quick(1, [True, False]), ids=["dark", "light"])
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [True, False], ids=["dark", "light"])
 def test_failed_and_above_the_ledger_are_told_in_a_sentence_each(app: App, visit: Visit, dark: bool) -> None:
     failed, exceeding = _finished(app), _finished(app)
     audited.fill(app.store(), failed, "failed", failure=replay.a_failure("diverged"))

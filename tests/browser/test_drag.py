@@ -85,6 +85,7 @@ def test_a_typed_budget_is_taken_and_a_bad_one_refused_in_one_sentence(app: App,
     expect(page.locator(".drag .complaint")).to_be_empty()
 
 
+@pytest.mark.slow
 def test_a_plain_slider_can_take_over(app: App, visit: Visit) -> None:
     page = visit(f"{app.url}/playground")
     page.get_by_test_id("stWidgetLabel").get_by_text("Plain slider").click()

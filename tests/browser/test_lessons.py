@@ -81,6 +81,7 @@ def test_lesson_1_by_keyboard_on_a_phone(app: App, visit: Visit) -> None:
     no_wider_than(fresh, 1280)
 
 
+@pytest.mark.slow
 def test_the_slider_of_lesson_3_by_keyboard_on_a_phone(app: App, visit: Visit) -> None:
     page = visit(f"{app.url}/lessons?l=shared&s=2&b3=13&hide=prediction", width=390, dark=True)
     tab_to(page, "BUTTON", "Subtract")
@@ -95,6 +96,7 @@ def test_the_slider_of_lesson_3_by_keyboard_on_a_phone(app: App, visit: Visit) -
     no_wider_than(page, 390)
 
 
+@pytest.mark.slow
 def test_the_weight_of_lesson_5_by_keyboard_on_a_phone(app: App, visit: Visit) -> None:
     """λ is 10, where a random digit is still learned under the turned sign; at 12 it is unlearned."""
     page = visit(f"{app.url}/lessons?l=sign&s=2&hide=prediction", width=390, dark=True)

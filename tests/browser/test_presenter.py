@@ -69,6 +69,7 @@ def test_presenter_size_is_switched_kept_over_pages_and_a_reload_and_shared(app:
     assert "large" not in page.url
 
 
+@pytest.mark.slow
 def test_a_phone_shows_a_slider_beside_its_picture(app: App, visit: Visit) -> None:
     page = visit(app.url, width=390)
     for name in ("", "playground", "anchors"):

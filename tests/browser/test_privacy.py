@@ -41,6 +41,7 @@ def test_the_calculator_answers_refuses_and_answers_again(app: App, visit: Visit
     expect(card).to_contain_text("By privacy loss distributions: σ =")
 
 
+@pytest.mark.slow
 def test_a_phone_scrolls_one_way(app: App, visit: Visit) -> None:
     page = visit(f"{app.url}/privacy?k=20", width=390)
     expect(page.get_by_text("One person in several tasks")).to_be_visible()

@@ -164,6 +164,7 @@ def test_no_page_scrolls_sideways_and_the_chart_comes_first_on_a_phone(
             assert (chart["y"] < form["y"]) == (width < 700)
 
 
+@pytest.mark.slow
 def test_icons_whose_font_is_not_there_yet_stick_out_nowhere(app: App, browser: Browser) -> None:
     page = browser.new_page(viewport={"width": 390, "height": 860})
     page.route("**/*.woff2", lambda route: route.abort())

@@ -18,6 +18,7 @@ from tests.figures.making import accuracy
 from tests.figures.pictures import ENTRIES, GROUPS, PICTURES
 from tests.figures.test_parallel import COLOURS, FINALS
 from tests.support.signatures import TOLD
+from tests.support.tiers import quick
 
 DANGEROUS = (
     "<b>x</b>", '<a href="javascript:alert(1)">x</a>', "<img src=x onerror=alert(1)>",
@@ -56,7 +57,7 @@ def test_only_builders_own_markup_is_left_in_any_picture(name: str) -> None:
         assert BREAK[:16] not in text
 
 
-@pytest.mark.parametrize("name", DANGEROUS)
+@pytest.mark.parametrize("name", quick(5, DANGEROUS))
 def test_names_are_drawn_as_they_are_written(name: str) -> None:
     """In every builder that draws names of classes, tasks, sources, groups, runs or settings."""
     entries, groups = ENTRIES.assign(name=name), GROUPS.assign(name=name)

@@ -22,6 +22,7 @@ from pages.parts.anchors import explorer, simulation
 from tests.pages.conftest import Open, words
 from tests.support import clients, replay
 from tests.support.signatures import TOLD, with_lists
+from tests.support.tiers import quick
 
 SPEC = replay.a_spec(epsilons=(4.0, 8.0), seeds=(0, 7), tasks=3)
 SAID = with_lists(replay.recorded(SPEC, n_tasks=3))
@@ -219,7 +220,7 @@ def test_the_longest_link_is_short_enough() -> None:
     assert CODEC.read(CODEC.write(values)).values == values
 
 
-@pytest.mark.parametrize("status", ["finished", "running"])
+@pytest.mark.parametrize("status", quick(1, ["running", "finished"]))
 def test_anchors_and_noise_of_a_run_can_be_moved(open_page: Open, store: Store, status: Status) -> None:
     of, public = clients.stream(per_class=60)
     few = {"dimensions": 4, "anchors": 20, "restarts": 1, "steps": 5, "samples": 20, "hidden": 4}

@@ -167,7 +167,7 @@ def test_replay_and_head_of_the_same_round_are_one_gaussian() -> None:
     assert costs(Reading(13.3, head_multiplier=6.66)).pld == pytest.approx(4.0, rel=0.01)
 
 
-@pytest.mark.parametrize(("rounds", "multiplier"), [(20, 1.77), (50, 2.52), (100, 3.41), (200, 4.71)])
+@pytest.mark.parametrize(("rounds", "multiplier"), quick(2, [(20, 1.77), (50, 2.52), (100, 3.41), (200, 4.71)]))
 def test_fewer_rounds_of_the_head_need_less_noise(rounds: int, multiplier: float) -> None:
     assert noise_multiplier(4, DELTA, 0.3, rounds, "add-remove") == pytest.approx(multiplier, rel=0.01)
 
@@ -211,12 +211,12 @@ def test_four_statistics_need_twice_the_joint_noise_and_modes_sqrt_k_times_that(
 
 @pytest.mark.parametrize(
     ("count", "numbers"),
-    [
+    quick(1, [
         (1, ((2.6, 5.7), (6.4, 15.0), (10.7, 26.1))),
         (4, ((5.7, 13.2), (15.0, 38.0), (26.1, 70.6))),
         (60, ((31.7, 87.3), (102, 319), (202, 670))),
         (81, ((39.1, 110), (129, 413), (259, 880))),
-    ],
+    ]),
 )
 def test_what_a_clients_own_list_tells_a_server_that_sees_it(count: int, numbers: tuple[tuple[float, float], ...]) -> None:
     for sigma, (removed, replaced) in zip(SIGMAS, numbers, strict=True):

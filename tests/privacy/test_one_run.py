@@ -12,6 +12,7 @@ from scipy.stats import binom
 
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.one_run import Coins, counting_bound, epsilon_of, gaussian_bound, least_right
+from tests.support.tiers import quick
 
 DELTA = 1e-5
 
@@ -22,7 +23,7 @@ def alarm(n: int, guessed: int, bound_above: float, chance: float, delta: float 
     return float(binom.sf(least - 1, guessed, chance))
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+@pytest.mark.parametrize("epsilon", quick(1, [1.0, 0.1, 4.0]))
 @pytest.mark.parametrize(("n", "guessed"), [(20, 20), (300, 300), (2000, 2000), (2000, 200)])
 def test_randomised_response_is_wronged_as_rarely_as_is_said(epsilon: float, n: int, guessed: int) -> None:
     """Its coins are guessed with the largest chance that epsilon allows; no sampling, so that no tolerance is needed."""
@@ -50,7 +51,7 @@ def test_without_delta_all_right_has_a_closed_form() -> None:
     assert counting_bound(Coins(40, 40, 20), 0.0) == 0.0
 
 
-@pytest.mark.parametrize("mu", [0.1, 0.27, 1.0])
+@pytest.mark.parametrize("mu", quick(1, [0.27, 0.1, 1.0]))
 @pytest.mark.parametrize("n", [20, 400])
 def test_gaussians_are_wronged_as_rarely_as_is_said(mu: float, n: int) -> None:
     """Coins under one Gaussian each are guessed by its sign, with chance ndtr(mu / 2): exact again."""

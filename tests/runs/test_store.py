@@ -20,6 +20,7 @@ from dpcl_core.runs.store import Store
 from dpcl_core.runs.subprocess_start import log_file
 from tests.support import replay
 from tests.support.postgres import both, both_if_slow, file_alone
+from tests.support.tiers import quick
 from tests.support.together import together
 
 pytestmark = both
@@ -48,10 +49,10 @@ def test_the_store_named_by_the_environment_is_the_default(home, monkeypatch):
     assert Store("sqlite:///elsewhere/runs.sqlite").url == Store().url
 
 
-_BAD_IDS = ["", "../../etc/passwd", "0123456789ab/..", "0123456789AB", "0123456789abc", "0123456789ab\n", "٠12345678901"]
+_BAD_IDS = ["../../etc/passwd", "0123456789ab\n", "", "0123456789ab/..", "0123456789AB", "0123456789abc", "٠12345678901"]
 
 
-@pytest.mark.parametrize("run_id", _BAD_IDS)
+@pytest.mark.parametrize("run_id", quick(3, _BAD_IDS))
 @pytest.mark.parametrize(
     "use",
     [

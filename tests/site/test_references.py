@@ -8,6 +8,7 @@ from dpcl_core import checks, presets
 from dpcl_core.errors import DataMissing
 from dpcl_core.methods.references import of_labels
 from dpcl_core.papers import answers, questions
+from tests.support.tiers import quick
 
 RECORDED = [
     form.name
@@ -17,7 +18,7 @@ RECORDED = [
 ]
 
 
-@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize("name", quick(12, RECORDED))
 def test_a_recorded_question_has_references_and_they_follow_from_the_labels(name: str) -> None:
     """`python -m scripts.record_references` writes them, with five decimals."""
     spec = next(iter(presets.variants(name).values()))

@@ -288,6 +288,7 @@ def test_what_cannot_be_trained_is_refused_before_anything_starts(changes: dict[
         checks.check(spec("peft-ensemble", params=changes, scenario={"tasks": 5}))
 
 
+@pytest.mark.slow
 def test_on_digits_the_naive_model_forgets_and_all_data_at_once_do_not() -> None:
     """Measured at epsilon 8 over five seeds: naive 21 %, non-CL 94 %, ensemble 71 %; the margins leave room for noise."""
     finals: dict[str, list[float]] = {}

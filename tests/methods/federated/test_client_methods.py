@@ -75,7 +75,7 @@ def test_what_left_a_learner_is_a_copy_of_finite_numbers(method: str) -> None:
             assert (found[name] == copied[name]).all(), name
 
 
-@pytest.mark.parametrize("method", PROVED)
+@pytest.mark.parametrize("method", of_methods(PROVED))
 def test_a_proved_budget_is_kept_and_nearly_spent(method: str) -> None:
     asked = clients.small(method)
     (ledger,) = clients.run(asked, OF, PUBLIC)[0].values()
@@ -86,7 +86,7 @@ def test_a_proved_budget_is_kept_and_nearly_spent(method: str) -> None:
         assert ledger.epsilon() < sum(parts.values())
 
 
-@pytest.mark.parametrize("method", PROVED)
+@pytest.mark.parametrize("method", of_methods(PROVED))
 def test_under_replace_the_budget_is_kept_with_more_noise(method: str) -> None:
     privacy = {"epsilons": [4.0], "noise": "seeded", "adjacency": "replace"}
     asked = clients.small(method, privacy=privacy)
@@ -94,7 +94,7 @@ def test_under_replace_the_budget_is_kept_with_more_noise(method: str) -> None:
     assert 3.8 < ledger.epsilon() <= 4.0 + 1e-3
 
 
-@pytest.mark.parametrize("method", CLIENT_METHODS)
+@pytest.mark.parametrize("method", of_methods(CLIENT_METHODS))
 def test_without_noise_nothing_is_called_private(method: str) -> None:
     asked = clients.small(method, privacy={"epsilons": [math.inf], "noise": "seeded"})
     (ledger,) = clients.run(asked, OF, PUBLIC)[0].values()
@@ -322,7 +322,7 @@ def test_a_task_still_to_come_is_no_gift_to_a_model_that_knows_nothing() -> None
     assert np.isneginf(own[..., 1:]).all()
 
 
-@pytest.mark.parametrize("method", ["cslr-published", "cslr-central", "cslr-server-head", "local-list"])
+@pytest.mark.parametrize("method", of_methods(["cslr-published", "cslr-central", "cslr-server-head", "local-list"]))
 def test_rehearsed_embeddings_are_of_unit_length_where_asked_for(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise makes them a different length else."""
     lengths: list[np.ndarray] = []

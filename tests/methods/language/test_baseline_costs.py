@@ -43,7 +43,7 @@ def test_the_noise_of_one_task(epsilon: float, multiplier: float) -> None:
 
 @pytest.mark.parametrize(
     ("params", "at_one", "at_eight"),
-    quick(3, [
+    quick(2, [
         (SEQFT, 1.0, 8.0),
         (ErParams(buffer_share=0.05), 31.95, 146.5),
         (ErParams(), 14.05, 68.45),
@@ -84,7 +84,7 @@ def test_noise_with_which_replay_stays_within_the_total(share: float, epsilon: f
 
 @pytest.mark.parametrize(
     ("params", "facts"),
-    quick(3, [
+    quick(2, [
         *((params, SMALL) for params in ALL),
         *((params, PublicSizes(250, 3, 9, "every")) for params in (EwcParams(), GemParams())),
     ]),

@@ -125,7 +125,7 @@ def test_a_task_is_learned_and_the_same_seed_gives_the_same_model(name: str) -> 
     assert torch.equal(weights(trained(name, 8.0)[0]), weights(trained(name, 8.0)[0]))
 
 
-@pytest.mark.parametrize("epsilon", [8.0, math.inf])
+@pytest.mark.parametrize("epsilon", quick(1, [8.0, math.inf]))
 @pytest.mark.parametrize("name", quick(2, NAMES))
 def test_the_ledger_holds_what_was_said_beforehand(name: str, epsilon: float) -> None:
     _, ledger = trained(name, epsilon)
@@ -137,7 +137,7 @@ def test_the_ledger_holds_what_was_said_beforehand(name: str, epsilon: float) ->
     assert ledger.epsilon() <= epsilon
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", quick(2, NAMES))
 def test_noisy_copies_are_released_once_whatever_is_done_with_them(name: str) -> None:
     _, ledger = trained(name, 8.0, mechanism="fn")
     assert [(entry.task, entry.people_of) for entry in ledger.entries] == [(0, (0,)), (1, (1,)), (2, (2,))]

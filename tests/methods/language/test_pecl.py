@@ -42,6 +42,7 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
 from tests.methods.pecl_small import CLASSES, LENGTH, NAMES, STRINGS, known, spec, stream, texts, trained
+from tests.support.tiers import quick
 from tests.support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -216,7 +217,7 @@ def test_local_training_never_sees_a_raw_token(monkeypatch: pytest.MonkeyPatch) 
     assert not found[0].stop.any()
 
 
-@pytest.mark.parametrize("method", ["pecl", "pecl-published"])
+@pytest.mark.parametrize("method", quick(1, ["pecl", "pecl-published"]))
 def test_without_unlearning_and_weight_zero_are_the_same_model(method: str) -> None:
     """Check 13."""
     first, _, _ = trained(spec(method, 10.0, unlearning="none"))

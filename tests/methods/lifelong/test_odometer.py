@@ -64,7 +64,7 @@ def test_where_people_are_in_every_task_all_samples_retire_together() -> None:
     assert found[3] == (None,) * 10
 
 
-@pytest.mark.parametrize("recurrence", ["once", "every"])
+@pytest.mark.parametrize("recurrence", quick(1, ["every", "once"]))
 @pytest.mark.parametrize("epsilon", quick(1, [1.0, 8.0]))
 def test_lifetime_noise_keeps_the_worst_life_within_the_budget_and_no_more(recurrence: Recurrence, epsilon: float) -> None:
     """Composed by hand: 10 steps a task; the first of four tasks is replayed 18 times, all samples 30 times."""
@@ -125,7 +125,7 @@ def test_no_budget_no_noise_and_nothing_retires() -> None:
     assert odometer.capped_schedule(chosen, Noises(0.0, 0.0), 1.0) == odometer.replay_schedule(chosen)
 
 
-@pytest.mark.parametrize("recurrence", ["once", "every"])
+@pytest.mark.parametrize("recurrence", quick(1, ["every", "once"]))
 def test_samples_retire_at_the_last_use_that_the_cap_allows(recurrence: Recurrence) -> None:
     chosen, noise, cap = plan(4, recurrence), Noises(2.0, 2.0), 2.0
     free, capped = odometer.replay_schedule(chosen), odometer.capped_schedule(chosen, noise, cap)

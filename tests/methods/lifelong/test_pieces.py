@@ -17,7 +17,6 @@ from dpcl_core.methods.lifelong.batches import drawn, fixed, picked, schedule
 from dpcl_core.methods.lifelong.cards.network_params import BatchParams, Projection, Scope
 from dpcl_core.methods.lifelong.descent import Batch, descend
 from dpcl_core.methods.lifelong.projection import project, projected
-from tests.support.tiers import quick
 
 GREY, SMALL, COLOUR = Form((28, 28, 1), 0.0, 1.0), Form((8, 8, 1), 0.0, 1.0), Form((32, 32, 3), 0.0, 1.0)
 WINDOWS = Form((100, 3), -1.0, 1.0)
@@ -104,7 +103,8 @@ def test_a_uniform_picture_moves_no_unit_of_a_fresh_network() -> None:
     assert max(sums) < 1e-4
 
 
-@pytest.mark.parametrize("learning_rate", quick(1, [0.02, 0.1]))
+@pytest.mark.slow
+@pytest.mark.parametrize("learning_rate", [0.02, 0.1])
 def test_every_network_learns_two_easy_classes_at_the_steps_that_are_usual(learning_rate: float) -> None:
     """Light from above or below. Blocks that started at full strength ended with all units at zero and a loss of log 2."""
     for form in (GREY, SMALL, COLOUR, WINDOWS):
