@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import streamlit as st
 
 from dpcl_core import presets
+from dpcl_core.events import References
 from dpcl_core.figures.picture import Provenance
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import catalog, comparison, measured, report, tables, verdicts
+from dpcl_core.papers import answers, catalog, comparison, measured, report, tables, verdicts
 from dpcl_core.papers.comparison import METRICS, Row
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.orderings import Judged
@@ -25,12 +26,12 @@ from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
 from pages.parts.training import train_form
 
-if TYPE_CHECKING:
-    pass
-
-HELP = """Left: the paper's numbers. Right: ours, from your own finished run of the same preset if there is one, else from
-the last recorded run. The reasons below the table say why the two differ. A claim counts as found or not found only if the
-95 % interval of its paired difference decides."""
+HELP = """Hollow marks: the paper's numbers. Filled marks: ours, from your own finished run of the same preset if there is
+one, else from the last recorded run. Thin lines: what guessing and the untrained network give. The reasons below the
+table say why the two differ. A claim counts as found or not found only if the 95 % interval of its paired difference
+decides."""
+# Below the title of a figure without a table in the paper; by whether the experiment is ours.
+_NO_TABLE = {False: "published only as plots: no numbers to draw", True: "an experiment of ours, not of the paper"}
 FORMS = {"small": "small: minutes", "bundled": "larger: hours", "full": "as published"}
 _FIRST = next(iter(catalog.PAPERS.values()))
 CODEC = link.Codec(
@@ -62,7 +63,8 @@ def page() -> None:
     claims.card(paper, experiment, specs, runs, judged)
     every = comparison.rows(paper, experiment, runs)
     rows = [row for row in every if row.metric == metric]
-    _picture(paper, experiment, comparison.quantity(metric, specs.values()), rows, runs)
+    known = answers.references_beside(experiment.preset(size), specs, runs, metric)
+    _picture(paper, experiment, comparison.quantity(metric, specs.values()), rows, runs, known)
     _table(paper, experiment, size, rows, runs)
     if experiment.has_match_rates:
         match_rates.card(runs)
@@ -126,14 +128,18 @@ def _state(
         st.info(f"{len(runs)} of {len(specs)} runs are here. Still missing: {missing}.")
 
 
-def _picture(paper: Paper, experiment: Experiment, quantity: str, rows: list[Row], runs: Mapping[str, Measured]) -> None:
+def _picture(
+    paper: Paper, experiment: Experiment, quantity: str, rows: list[Row], runs: Mapping[str, Measured],
+    references: References | None,
+) -> None:  # fmt: skip
     from dpcl_core.figures import reproduction
 
     frame = tables.drawn_numbers(rows)
     doubtful = [row for row in rows if row.is_doubtful]
-    note = f"{paper.title}, {experiment.place}" if experiment.table else "published only as plots: no numbers to draw"
+    note = f"{paper.title}, {experiment.place}" if experiment.table else _NO_TABLE[experiment.is_ours]
     show(
-        pictures.kept(reproduction.published_and_ours)(frame, what=quantity, dark=style.is_dark()), _provenance(paper, runs),
+        pictures.kept(reproduction.published_and_ours)(frame, what=quantity, references=references, dark=style.is_dark()),
+        _provenance(paper, runs),
         key="reproduction", title=f"{experiment.title}: {quantity}", table=frame, linked=True,
         note=note + (f"; not drawn: {len(doubtful)} doubtful number" if doubtful else ""),
     )  # fmt: skip

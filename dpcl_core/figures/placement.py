@@ -63,18 +63,22 @@ def sentence(
     epsilon: float, values: Sequence[float], references: References, *, score: str = "accuracy", standing: Standing = "bound"
 ) -> str:
     """One sentence: where the run ended at this budget, between which scores. `values`: final scores, one per seed."""
-    mean, chance, untrained, ceiling = fmean(values), references.chance, references.untrained, references.ceiling
-    seeds = "" if len(values) >= MIN_SEEDS else f" ({counted(len(values), 'seed')})"
-    levels = [f"guessing gives {_percent(chance)}"]
-    if untrained is not None and abs(untrained - chance) < _SAME:
-        levels = [f"guessing, which is all that the untrained network can do, gives {_percent(chance)}"]
-    elif untrained is not None:
-        levels.append(f"the untrained network {_percent(untrained)}")
-    if ceiling is not None:
-        levels.append(f"{CEILING} {_percent(ceiling)}")
-    known = " and ".join(levels) if len(levels) < 3 else f"{levels[0]}, {levels[1]} and {levels[2]}"
+    mean, seeds = fmean(values), "" if len(values) >= MIN_SEEDS else f" ({counted(len(values), 'seed')})"
     at = capital(epsilon_phrase(epsilon, standing))
-    return f"{at} the run ends at {_percent(mean)} {score}{seeds}: {known}{_share(mean, references)}."
+    return f"{at} the run ends at {_percent(mean)} {score}{seeds}: {levels(references)}{_share(mean, references)}."
+
+
+def levels(references: References) -> str:
+    """What guessing, the untrained network and learning all at once give, as far as they are known, for a sentence."""
+    chance, untrained, ceiling = references.chance, references.untrained, references.ceiling
+    known = [f"guessing gives {_percent(chance)}"]
+    if untrained is not None and abs(untrained - chance) < _SAME:
+        known = [f"guessing, which is all that the untrained network can do, gives {_percent(chance)}"]
+    elif untrained is not None:
+        known.append(f"the untrained network {_percent(untrained)}")
+    if ceiling is not None:
+        known.append(f"{CEILING} {_percent(ceiling)}")
+    return " and ".join(known) if len(known) < 3 else f"{known[0]}, {known[1]} and {known[2]}"
 
 
 def warning(

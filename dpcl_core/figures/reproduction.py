@@ -8,22 +8,28 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from dpcl_core.figures import theme
-from dpcl_core.figures.picture import BREAK, Picture, bold, counted, epsilon_label, epsilon_phrase
+from dpcl_core.events import References
+from dpcl_core.figures import placement, theme
+from dpcl_core.figures.picture import BREAK, Picture, bold, capital, counted, epsilon_label, epsilon_phrase
 
 _ROW = 24  # pixels
 _LEFT = 76  # pixels of the margin for budgets, above which the names begin: a phone has no room for them beside the marks
 _ABOVE = 1.15  # rows between one method's last budget and the next one's first, for the name
 _LINE = 0.75  # rows for each further line of a name
 _LETTERS = 36  # of a line of a name, in bold, on a phone
+_LEVEL = 0.8  # rows for the name of a reference, above all names of methods
+_ALIKE = 0.005  # levels with one name
 
 
-def published_and_ours(rows: pd.DataFrame, *, what: str, dark: bool = False) -> Picture:
+def published_and_ours(
+    rows: pd.DataFrame, *, what: str, references: References | None = None, dark: bool = False
+) -> Picture:
     """Published values as hollow marks, ours as filled ones, with deviations; a line joins comparable pairs.
 
     Columns: name, epsilon, published, published_std, ours, ours_std (percent; NaN: none), is_comparable (whether a
     difference is meaningful), is_nominal (whether the epsilon is only claimed). Rows of one name must be adjacent; their
-    order is kept. `what` names the quantity, such as "accuracy".
+    order is kept. `what` names the quantity, such as "accuracy". `references`: what guessing, the untrained network and
+    learning all at once without noise give, drawn as thin lines; only for the accuracy after the last task.
     """
     if rows.empty or rows[["published", "ours"]].isna().all(axis=None):
         return theme.nothing("Nothing was published in numbers, and nothing has run yet.", dark, 160)
@@ -32,7 +38,8 @@ def published_and_ours(rows: pd.DataFrame, *, what: str, dark: bool = False) -> 
     inks = theme.ink(dark)
     budgets = zip(rows["epsilon"], rows["is_nominal"], strict=True)
     labels = [epsilon_label(epsilon, "claimed" if is_nominal else "bound") for epsilon, is_nominal in budgets]
-    top = _above(rows["name"].iloc[0])
+    lines = _levels(references)
+    top = _above(rows["name"].iloc[0]) + _LEVEL * len(lines)
     axis = {
         "range": [last + 0.6, -top], "tickvals": heights, "ticktext": labels, "showgrid": False, "zeroline": False,
     }  # fmt: skip
@@ -49,13 +56,18 @@ def published_and_ours(rows: pd.DataFrame, *, what: str, dark: bool = False) -> 
             align="left", xshift=-_LEFT + 6, font={"color": inks.text},
         )  # fmt: skip
     _legend(figure, rows, inks)
+    gaps = [(height - _name_room(name) / 2, height + _name_room(name) / 2) for name, height in headings.items()]
+    for place, (text, level) in enumerate(lines.items()):
+        height = -top + _LEVEL * (place + 0.5)
+        _draw_level(figure, level, text, height, [*gaps, (last + 0.6, last + 0.6)], inks)
     for row, height in zip(rows.itertuples(), heights, strict=True):
         if row.is_comparable and pd.notna(row.published + row.ours):
             ends, style = [row.published, row.ours], {"color": inks.grid, "width": 3}
             figure.add_trace(go.Scatter(x=ends, y=[height, height], mode="lines", line=style, hoverinfo="skip"))
     _marks(figure, rows, heights, "published", inks.soft, "diamond-open")
     _marks(figure, rows, heights, "ours", theme.colour_of_series(0, dark), "circle")
-    return Picture(figure, _finding(rows, what))
+    levels = "" if references is None else f" {capital(placement.levels(references))}."
+    return Picture(figure, f"{_finding(rows, what)}{levels}")
 
 
 def _places(rows: pd.DataFrame) -> tuple[list[float], dict[str, float]]:
@@ -75,6 +87,34 @@ def _above(name: str) -> float:
 
 def _lines(name: str) -> list[str]:
     return textwrap.wrap(name, _LETTERS) or [name]
+
+
+def _name_room(name: str) -> float:
+    return 0.9 + _LINE * (len(_lines(name)) - 1)
+
+
+def _levels(references: References | None) -> dict[str, float]:
+    """The references that are known, in percent, by what is written beside their line."""
+    if references is None:
+        return {}
+    known = {"chance": references.chance, "untrained": references.untrained, "at once, no noise": references.ceiling}
+    if references.untrained is not None and abs(references.untrained - references.chance) < _ALIKE:
+        known = {"chance = untrained": references.chance, "at once, no noise": references.ceiling}
+    return {f"{name} {100 * level:.0f} %": 100 * level for name, level in known.items() if level is not None}
+
+
+def _draw_level(
+    figure: go.Figure, level: float, text: str, top: float, gaps: list[tuple[float, float]], inks: theme.Ink
+) -> None:
+    """A line at a level from its name downward, with gaps (from, to) where names of methods stand."""
+    y: list[float | None] = [top + _LEVEL / 2]
+    for start, end in gaps:
+        y += [start, None, end]
+    x = [None if one is None else level for one in y]
+    line = {"color": inks.soft, "width": 1, "dash": "dot"}
+    figure.add_trace(go.Scatter(x=x, y=y, mode="lines", line=line, name=text, hoverinfo="skip"))
+    side, font = "right" if level >= 50 else "left", {"color": inks.soft, "size": 11.5}
+    figure.add_annotation(x=level, y=top, text=text, xanchor=side, yanchor="middle", showarrow=False, font=font)
 
 
 def _legend(figure: go.Figure, rows: pd.DataFrame, inks: theme.Ink) -> None:

@@ -108,6 +108,19 @@ def recorded_references(preset: str, spec: RunSpec, found: Mapping[str, Measured
     return with_untrained(References(known["chance"] or 0.0, known["untrained"], ceilings.known(spec)), spec, found)
 
 
+def references_beside(
+    preset: str, specs: Mapping[str, RunSpec], found: Mapping[str, Measured], metric: str
+) -> References | None:
+    """The recorded references of a figure of this metric; None where there is no record, or they say nothing of it.
+
+    `specs` and `found`: the preset's runs and their results, by label. Guessing has a known accuracy after the last task
+    alone.
+    """
+    if metric != "AA" or preset not in _references():
+        return None
+    return recorded_references(preset, next(iter(specs.values())), found)
+
+
 @cache
 def _references() -> Mapping[str, Mapping[str, float | None]]:
     path = paths.assets_dir() / "reproduction" / RECORD

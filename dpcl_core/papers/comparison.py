@@ -17,6 +17,7 @@ from dpcl_core.papers import effects
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.orderings import Ordering
 from dpcl_core.papers.paper import Experiment, Paper, Size
+from dpcl_core.papers.run_names import run_name
 from dpcl_core.published import Published
 from dpcl_core.spec import RunSpec
 
@@ -73,10 +74,11 @@ class Row:
 
     @property
     def name(self) -> str:
-        """Method and variant as displayed, with our run's layer where several share the printed number."""
+        """Method (or a run's label in words) and variant as displayed, with our run's layer where several share a number."""
+        method = run_name(self.method)
         more = [self.variant] if self.variant else []
         more += [self.layer] if self.is_one_of_several and self.layer else []
-        return f"{self.method} ({', '.join(more)})" if more else self.method
+        return f"{method} ({', '.join(more)})" if more else method
 
     @property
     def usable(self) -> float | None:

@@ -26,8 +26,9 @@ class Experiment:
     alone. `n_classes` of its data: accuracy over fewer classes is another quantity, and no difference is formed from it.
     `metrics`: what its table prints, by our names.
     `departures`: how ours differ from the paper beyond what settings show; `small_departures`: further differences with a
-    bundled network. `has_match_rates`: its tables also print how often an anchor separates two list entries, a property
-    of lists and not of models. `earlier`: the table of an earlier version of the paper that prints the same experiment.
+    bundled network. `is_ours`: the paper has no such experiment. `has_match_rates`: its tables also print how often an
+    anchor separates two list entries, a property of lists and not of models. `earlier`: the table of an earlier version of
+    the paper that prints the same experiment.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Experiment:
     orderings: tuple[Ordering, ...]
     departures: tuple[str, ...] = ()
     small_departures: tuple[str, ...] = ()
+    is_ours: bool = False
     has_match_rates: bool = False
     earlier: str | None = None
 

@@ -79,6 +79,7 @@ class _Experiment(Spec):
     orderings: _Words
     departures: tuple[_Words, ...] = ()
     small_departures: tuple[_Words, ...] = ()
+    is_ours: bool = False
     has_match_rates: bool = False
     earlier: _Words | None = None
 
@@ -168,6 +169,7 @@ def _experiment(one: _Experiment, of: _File, file: str) -> Experiment:
         orderings=tuple(ordering for claimed in of.orderings[one.orderings] for ordering in claimed.orderings()),
         departures=tuple(of.words[word] for word in one.departures),
         small_departures=tuple(of.words[word] for word in one.small_departures),
+        is_ours=one.is_ours,
         has_match_rates=one.has_match_rates,
         earlier=one.earlier,
     )

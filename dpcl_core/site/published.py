@@ -8,7 +8,7 @@ from html import escape
 
 from dpcl_core import presets
 from dpcl_core.figures import reproduction
-from dpcl_core.papers import catalog, comparison, measured, report, tables, verdicts
+from dpcl_core.papers import answers, catalog, comparison, measured, report, tables, verdicts
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.orderings import Judged
 from dpcl_core.papers.paper import Experiment, Paper, Size
@@ -140,7 +140,8 @@ def _picture(form: _Form, rows: Sequence[comparison.Row]) -> str:
     if numbers[["published", "ours"]].isna().all(axis=None):
         return ""
     what = comparison.quantity(metric, form.specs.values())
-    shown = figure(lambda dark: reproduction.published_and_ours(numbers, what=what, dark=dark))
+    known = answers.references_beside(form.experiment.preset(form.size), form.specs, form.runs, metric)
+    shown = figure(lambda dark: reproduction.published_and_ours(numbers, what=what, references=known, dark=dark))
     return f'<div class="card">{shown}</div>'
 
 

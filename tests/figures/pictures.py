@@ -141,6 +141,9 @@ PICTURES: dict[str, Callable[[bool], Picture]] = {
         p_values([0.9, 0.85, 0.7, 0.72, 0.6], [0.88, 0.8, 0.71, 0.6, 0.52]), names=("A", "B"), dark=dark
     ),
     "reproduction.published_and_ours": lambda dark: reproduction.published_and_ours(PUBLISHED, what="accuracy", dark=dark),
+    "reproduction.published_and_ours, references": lambda dark: reproduction.published_and_ours(
+        PUBLISHED, what="accuracy", references=REFERENCES, dark=dark
+    ),
     "scores.by_seed": lambda dark: scores.by_seed(
         SCORES, epsilon=4.0, n_tasks=5, published={"AA": [62.1]}, dark=dark
     ),

@@ -6,6 +6,7 @@ import math
 
 import pandas as pd
 
+from dpcl_core.events import References
 from dpcl_core.figures import reproduction
 
 COLUMNS = ["name", "epsilon", "published", "published_std", "ours", "ours_std", "is_comparable", "is_nominal"]
@@ -87,3 +88,42 @@ def test_a_long_name_has_lines_of_its_own_above_its_budgets_and_below_those_befo
     half = 0.75 * len(lines) / 2  # of the name's height, in rows of 24 pixels
     assert before + 0.3 < note.y - half
     assert note.y + half < own - 0.2
+
+
+def test_guessing_and_the_untrained_network_are_lines_at_their_levels_with_a_row_for_each_name() -> None:
+    frame = _frame(("A", 1.0, 70.0, 1.0, 60.0, 2.0, True), ("B", 1.0, 70.0, 1.0, 60.0, 2.0, True))
+    known = References(0.2, 0.25, ceiling=0.5)
+    picture = reproduction.published_and_ours(frame, what="accuracy", references=known)
+    drawn = {trace.name: trace for trace in picture.figure.data if trace.line.dash == "dot"}
+    assert list(drawn) == ["chance 20 %", "untrained 25 %", "at once, no noise 50 %"]
+    notes = {note.text: note.y for note in picture.figure.layout.annotations}
+    assert len({notes[name] for name in drawn}) == 3
+    assert max(notes[name] for name in drawn) < notes["<b>A</b>"], "heights grow downward"
+    for trace, level in zip(drawn.values(), (20.0, 25.0, 50.0), strict=True):
+        assert {x for x in trace.x if x is not None} == {level}
+        pieces = _pieces(trace.y)
+        assert len(pieces) == 3, "from its name to A, from A to B, below B"
+        assert not any(low <= notes[name] <= high for name in ("<b>A</b>", "<b>B</b>") for low, high in pieces)
+        assert all(any(low <= y <= high for low, high in pieces) for _, y in _points(picture, "ours"))
+    assert picture.finding.endswith(
+        " Guessing gives 20.0 %, the untrained network 25.0 % and all at once without noise 50.0 %."
+    )
+
+
+def test_a_network_that_can_only_guess_shares_the_line_of_chance() -> None:
+    frame = _frame(("A", 1.0, 70.0, 1.0, 60.0, 2.0, True))
+    picture = reproduction.published_and_ours(frame, what="accuracy", references=References(0.01, 0.01))
+    assert [trace.name for trace in picture.figure.data if trace.line.dash == "dot"] == ["chance = untrained 1 %"]
+    assert picture.finding.endswith("Guessing, which is all that the untrained network can do, gives 1.0 %.")
+
+
+def _pieces(heights: list[float | None]) -> list[tuple[float, float]]:
+    """The pieces of a line with gaps, each from its top to its bottom."""
+    pieces, piece = [], list[float]()
+    for height in [*heights, None]:
+        if height is not None:
+            piece.append(height)
+        elif piece:
+            pieces.append((min(piece), max(piece)))
+            piece = []
+    return [(low, high) for low, high in pieces if low < high]

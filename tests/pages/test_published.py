@@ -10,12 +10,13 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core import paths, presets
-from dpcl_core.papers import catalog, measured
+from dpcl_core.papers import answers, catalog, measured
 from dpcl_core.runs.store import Store
 from tests.pages.conftest import Open, words
 from tests.support import replay
 from tests.support.signatures import with_lists
 
+RECORDED = measured.recorded
 SMALL = presets.variants("paper-split-cifar-100-small")
 
 
@@ -137,6 +138,22 @@ def test_experiments_without_printed_numbers_say_so(open_page: Open) -> None:
         page = open_page("published", v="1", x=name, z="full")
         assert not page.exception
         assert "published only as plots" in words(page)
+
+
+def test_an_experiment_of_ours_is_called_so_and_says_what_guessing_gives(
+    open_page: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measured, "recorded", RECORDED)
+    page = open_page("published", v="1", p="pecl", x="paper-pecl-thousands", z="bundled")
+    assert not page.exception
+    said = words(page)
+    assert "an experiment of ours, not of the paper" in said
+    assert "published only as plots" not in said
+    preset = "paper-pecl-thousands-bundled"
+    known = answers.recorded_references(preset, presets.load(preset), {})
+    assert f"Guessing gives {100 * known.chance:.1f} % and the untrained network " in said
+    other = open_page("published", v="1", p="pecl", x="paper-pecl-thousands", z="bundled", q="BWT")
+    assert "Guessing gives" not in words(other), "guessing forgets nothing"
 
 
 def test_a_link_to_what_there_is_not_gets_its_sentence(open_page: Open) -> None:

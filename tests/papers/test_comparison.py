@@ -157,7 +157,9 @@ def test_reasons_follow_from_settings_and_data() -> None:
 def test_plots_alone_give_rows_by_label() -> None:
     blurry = run(lambda epsilon, seed: 0.5, spec=_spec("paper-blurry-small", "cosine-i-blurry"))
     rows = _rows({"cosine-i-blurry": blurry}, BLURRY)
-    assert set(rows) == {("cosine-i-blurry", epsilon, metric) for epsilon in (1.0, 8.0) for metric in ("AA", "AF")}
+    name = "Cosine classifier, i-Blurry"
+    assert set(rows) == {(name, epsilon, metric) for epsilon in (1.0, 8.0) for metric in ("AA", "AF")}
+    assert {row.method for row in rows.values()} == {"cosine-i-blurry"}
 
 
 def test_figures_survive_their_file_and_newer_ones_take_the_place_of_older(tmp_path: Path) -> None:
