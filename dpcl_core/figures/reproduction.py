@@ -56,10 +56,11 @@ def published_and_ours(
             align="left", xshift=-_LEFT + 6, font={"color": inks.text},
         )  # fmt: skip
     _legend(figure, rows, inks)
-    gaps = [(height - _name_room(name) / 2, height + _name_room(name) / 2) for name, height in headings.items()]
+    edges = [-top + _LEVEL * len(lines)]  # where pieces of a line begin and end: names of lines and of methods stay free
+    for name, height in headings.items():
+        edges += [height - _name_room(name) / 2, height + _name_room(name) / 2]
     for place, (text, level) in enumerate(lines.items()):
-        height = -top + _LEVEL * (place + 0.5)
-        _draw_level(figure, level, text, height, [*gaps, (last + 0.6, last + 0.6)], inks)
+        _draw_level(figure, level, text, -top + _LEVEL * (place + 0.5), [*edges, last + 0.6], inks)
     for row, height in zip(rows.itertuples(), heights, strict=True):
         if row.is_comparable and pd.notna(row.published + row.ours):
             ends, style = [row.published, row.ours], {"color": inks.grid, "width": 3}
@@ -103,13 +104,11 @@ def _levels(references: References | None) -> dict[str, float]:
     return {f"{name} {100 * level:.0f} %": 100 * level for name, level in known.items() if level is not None}
 
 
-def _draw_level(
-    figure: go.Figure, level: float, text: str, top: float, gaps: list[tuple[float, float]], inks: theme.Ink
-) -> None:
-    """A line at a level from its name downward, with gaps (from, to) where names of methods stand."""
-    y: list[float | None] = [top + _LEVEL / 2]
-    for start, end in gaps:
-        y += [start, None, end]
+def _draw_level(figure: go.Figure, level: float, text: str, top: float, edges: list[float], inks: theme.Ink) -> None:
+    """A line at a level in pieces, each between two edges, and its name at the height `top`."""
+    y: list[float | None] = []
+    for start, end in zip(edges[::2], edges[1::2], strict=True):
+        y += [start, max(start, end), None]
     x = [None if one is None else level for one in y]
     line = {"color": inks.soft, "width": 1, "dash": "dot"}
     figure.add_trace(go.Scatter(x=x, y=y, mode="lines", line=line, name=text, hoverinfo="skip"))
