@@ -27,9 +27,9 @@ from pages.parts.shell.view import View
 from pages.parts.training import train_form
 
 HELP = """Hollow marks: the paper's numbers. Filled marks: ours, from your own finished run of the same preset if there is
-one, else from the last recorded run. Thin lines: what guessing and the untrained network give. The reasons below the
-table say why the two differ. A claim counts as found or not found only if the 95 % interval of its paired difference
-decides."""
+one, else from the last recorded run. Thin lines: what guessing and the untrained network give on our data. The reasons
+below the table say why the two differ. A claim counts as found or not found only if the 95 % interval of its paired
+difference decides."""
 # Below the title of a figure without a table in the paper; by whether the experiment is ours.
 _NO_TABLE = {False: "published only as plots: no numbers to draw", True: "an experiment of ours, not of the paper"}
 FORMS = {"small": "small: minutes", "bundled": "larger: hours", "full": "as published"}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-# Of each family of methods, those that differ most in what they keep and release.
+# One method of each family.
 TAKEN = ("cosine", "dp-agem", "pecl-published", "cslr-central")
 
 
