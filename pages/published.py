@@ -31,7 +31,7 @@ one, else from the last recorded run. Thin lines: what guessing and the untraine
 below the table say why the two differ. A claim counts as found or not found only if the 95 % interval of its paired
 difference decides."""
 # Below the title of a figure without a table in the paper; by whether the experiment is ours.
-_NO_TABLE = {False: "published only as plots: no numbers to draw", True: "an experiment of ours, not of the paper"}
+_NO_TABLE = {False: "published only as plots: no numbers to draw", True: "our own experiment, not the paper's"}
 FORMS = {"small": "small: minutes", "bundled": "larger: hours", "full": "as published"}
 _FIRST = next(iter(catalog.PAPERS.values()))
 CODEC = link.Codec(

@@ -18,7 +18,6 @@ _ABOVE = 1.15  # rows between one method's last budget and the next one's first,
 _LINE = 0.75  # rows for each further line of a name
 _LETTERS = 36  # of a line of a name, in bold, on a phone
 _LEVEL = 0.8  # rows for the name of a reference, above all names of methods
-_ALIKE = 0.005  # levels with one name
 
 
 def published_and_ours(
@@ -99,7 +98,7 @@ def _levels(references: References | None) -> dict[str, float]:
     if references is None:
         return {}
     known = {"chance": references.chance, "untrained": references.untrained, "at once, no noise": references.ceiling}
-    if references.untrained is not None and abs(references.untrained - references.chance) < _ALIKE:
+    if references.untrained is not None and 100 * abs(references.untrained - references.chance) < theme.ALIKE:
         known = {"chance = untrained": references.chance, "at once, no noise": references.ceiling}
     return {f"{name} {100 * level:.0f} %": 100 * level for name, level in known.items() if level is not None}
 

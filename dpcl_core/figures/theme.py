@@ -23,7 +23,7 @@ from dpcl_core.spec import LabelSetting
 
 _MAX_POINTS = 1000
 _NAMES_ROOM = 24  # pixels at the right edge where the names of curves begin
-_LABEL_ROOM, _ALIKE = 7.0, 0.5  # percentage points: a name's height, and levels with one name
+_LABEL_ROOM, ALIKE = 7.0, 0.5  # percentage points: a name's height, and levels with one name
 _NAME_WIDTH, _LOOKS = 0.2, 21  # a name's share of the panel's width, and places in it where curves are looked for
 _READABLE = 4.8  # above the required 4.5: a redrawn figure is slightly pale for a moment
 DASHES: dict[LabelSetting, str] = {"prior-const": "solid", "prior": "dash", "data": "dot", "dp-learned": "dashdot"}
@@ -214,7 +214,7 @@ def add_references(drawn: go.Figure, references: References, *, dark: bool, is_r
     chance, untrained = 100 * references.chance, 100 * (references.untrained or 0.0)
     is_beaten = references.untrained is not None and untrained < chance
     named = [(chance, f"chance {chance:.0f} %", "dot", low_x, chance < _LABEL_ROOM or is_beaten)]
-    if references.untrained is not None and abs(untrained - chance) < _ALIKE:
+    if references.untrained is not None and abs(untrained - chance) < ALIKE:
         named = [(chance, f"chance = untrained {chance:.0f} %", "dot", low_x, True)]
     elif references.untrained is not None:
         named.append((untrained, f"untrained {untrained:.0f} %", "dashdot", low_x, not is_beaten))

@@ -147,7 +147,7 @@ def test_an_experiment_of_ours_is_called_so_and_says_what_guessing_gives(
     page = open_page("published", v="1", p="pecl", x="paper-pecl-thousands", z="bundled")
     assert not page.exception
     said = words(page)
-    assert "an experiment of ours, not of the paper" in said
+    assert "our own experiment, not the paper's" in said
     assert "published only as plots" not in said
     preset = "paper-pecl-thousands-bundled"
     known = answers.recorded_references(preset, presets.load(preset), {})
