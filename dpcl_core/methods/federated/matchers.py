@@ -15,6 +15,7 @@ from dpcl_core.methods.federated.lists import Element, Lists
 Rule = Literal["random", "nearest", "hungarian", "ot"]
 FeatureMap = Callable[[Sequence[Element]], NDArray[np.float64]]  # elements -> [L, f]; `signatures.Signature` is another
 _SMOOTHING, _SINKHORN_STEPS = 0.05, 100
+_SETTLED = 1e-9  # relative change of a list's factors at which its steps end
 _TIED = 1 - 1e-9  # entries of a coupling this close to the largest differ only by rounding
 
 
@@ -112,39 +113,30 @@ def coupling(
     smoothing: float = _SMOOTHING,
     n_steps: int = _SINKHORN_STEPS,
 ) -> NDArray[np.float64]:
-    """The couplings P [n, L, K] that minimise sum P c + smoothing * sum P log P (Eq 22), by Sinkhorn's steps in logarithms.
+    """The couplings P [n, L, K] that minimise sum P c + smoothing * sum P log P (Eq 22), by Sinkhorn's steps.
 
-    Each list's costs [L, K] are first divided by their largest. Marginals are weights [n, L], normalised to sum 1
-    (None: equal), and equal shares of the K prototypes.
+    Each list's costs [L, K] are first divided by their largest. Marginals are weights [n, L], normalised to sum 1 (None:
+    equal; zero counts as 1e-12, so that its row of the coupling is still defined), and equal shares of the K prototypes.
+    A list's steps end by its own change, so its coupling is a function of this list alone. `smoothing` is at least 0.002:
+    below, exp(-1 / smoothing) leaves the range of float64.
     """
-    n, length, n_slots = costs.shape
     if costs.size == 0:  # no list, or none with an element
         return np.zeros_like(costs)
     largest = costs.max(axis=(1, 2), keepdims=True)
-    scaled = np.divide(costs, largest, out=np.zeros_like(costs), where=largest > 0) / -smoothing
-    rows = _log_shares(np.ones((n, length)) if weights is None else weights)
-    columns = np.full(n_slots, np.log(1 / n_slots))
-    across = np.zeros((n, n_slots))
+    kernels = np.exp(np.divide(costs, largest, out=np.zeros_like(costs), where=largest > 0) / -smoothing)
+    weights = np.ones(costs.shape[:2]) if weights is None else np.maximum(weights, 1e-12)
+    rows = weights / weights.sum(axis=1, keepdims=True)
+    down, across = np.empty(costs.shape[:2]), np.ones((costs.shape[0], costs.shape[2]))
+    moving = np.arange(len(costs))
     for _ in range(n_steps):
-        down = rows - _log_sum(scaled + across[:, None, :], 2)
-        before, across = across, columns - _log_sum(scaled + down[:, :, None], 1)
-        if np.abs(across - before).max() < 1e-9:
+        kernel, before = kernels[moving], across[moving]
+        down[moving] = rows[moving] / np.einsum("nlk,nk->nl", kernel, before)
+        across[moving] = 1 / costs.shape[2] / np.einsum("nlk,nl->nk", kernel, down[moving])
+        moving = moving[np.abs(across[moving] / before - 1).max(axis=1) >= _SETTLED]
+        if not moving.size:
             break
-    plans: NDArray[np.float64] = np.exp(scaled + down[:, :, None] + across[:, None, :])
+    plans: NDArray[np.float64] = down[:, :, None] * kernels * across[:, None, :]
     return plans
-
-
-def _log_shares(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Logarithms of normalised weights; zero counts as 1e-12, so that the entry's row of the coupling is still defined."""
-    weights = np.maximum(weights, 1e-12)
-    shares: NDArray[np.float64] = np.log(weights / weights.sum(axis=-1, keepdims=True))
-    return shares
-
-
-def _log_sum(values: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
-    top = values.max(axis=axis, keepdims=True)
-    total: NDArray[np.float64] = np.log(np.exp(values - top).sum(axis=axis)) + np.squeeze(top, axis=axis)
-    return total
 
 
 def margins(features: NDArray[np.float64], prototypes: NDArray[np.float64]) -> NDArray[np.float64]:

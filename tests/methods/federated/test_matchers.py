@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment, linprog
+from scipy.special import logsumexp
 
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated.lists import Element
@@ -160,3 +161,27 @@ def test_feature_maps_read_what_they_say() -> None:
     assert ((both[0] - both[1]) ** 2).sum() == pytest.approx(eq22)
     full = [Element(0.5, element.mean, np.diag(element.covariance), element.target) for element in given]
     assert matchers.Moments(tau=2.0)(full).shape == (2, 12)
+
+
+def test_a_list_s_coupling_is_its_own() -> None:
+    """The steps of one list end by its own change, so another client's list cannot move its coupling by a bit."""
+    costs = np.random.default_rng(6).random((40, 4, 3)) ** np.linspace(0.2, 6, 40)[:, None, None]
+    together = matchers.coupling(costs)
+    alone = np.concatenate([matchers.coupling(one[None]) for one in costs])
+    assert (together == alone).all()
+
+
+def test_the_coupling_is_that_of_steps_in_logarithms() -> None:
+    """An independent form of the same steps, which no smoothing can bring out of range; weights of zero among them."""
+    random = np.random.default_rng(7)
+    costs, weights = random.random((30, 5, 4)), random.dirichlet(np.ones(5), size=30)
+    weights[:, 0] = 0
+    scaled = costs / costs.max(axis=(1, 2), keepdims=True) / -0.05
+    rows = np.log(np.maximum(weights, 1e-12) / np.maximum(weights, 1e-12).sum(axis=1, keepdims=True))
+    across = np.zeros((30, 4))
+    for _ in range(100):
+        down = rows - logsumexp(scaled + across[:, None, :], axis=2)
+        across = np.log(1 / 4) - logsumexp(scaled + down[:, :, None], axis=1)
+    plans = np.exp(scaled + down[:, :, None] + across[:, None, :])
+    # A list's steps end at a relative change of 1e-9; what is left of a geometric series of them stays below 1e-6.
+    assert matchers.coupling(costs, weights) == pytest.approx(plans, abs=1e-6)
