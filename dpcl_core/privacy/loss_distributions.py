@@ -1,7 +1,8 @@
-"""Privacy loss distributions of Gaussian steps, as dp_accounting makes them, but for the whole grid at once.
+"""Privacy loss distributions of Gaussian steps, as dp_accounting makes and composes them, but for the whole grid at once.
 
-The library inverts the privacy loss for one point of the grid after the other, in Python. Here NumPy inverts it for all of
-them; everything else is the library's. tests/privacy/test_loss_distributions.py holds both against each other.
+The library inverts the privacy loss for one point of the grid after the other, in Python, and passes over the grid forty
+times to find how far a composition reaches. Here NumPy inverts it for all points, and powers of one exponential show the
+reach; everything else is the library's. tests/privacy/test_loss_distributions.py holds both against each other.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from dp_accounting.pld import pld_pmf
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss, MixtureGaussianPrivacyLoss
 from numpy.typing import NDArray
+from scipy import fft
 
 from dpcl_core.spec import Adjacency
 
 Floats = NDArray[np.float64]
+_ORDERS = 20
 
 
 def of_gaussian(
@@ -42,12 +45,51 @@ def of_mixture(
     return PrivacyLossDistribution(*(_rounded_up(loss, interval) for loss in losses))
 
 
-def _rounded_up(loss: GaussianPrivacyLoss | MixtureGaussianPrivacyLoss, interval: float) -> pld_pmf.PLDPmf:
+def _rounded_up(loss: GaussianPrivacyLoss | MixtureGaussianPrivacyLoss, interval: float) -> _Losses:
     """The distribution on the grid, by connecting the dots (Doroshenko et al. 2022), which rounds up."""
     ends = loss.connect_dots_bounds()
     low, high = math.floor(ends.epsilon_lower / interval), math.ceil(ends.epsilon_upper / interval)
-    deltas = loss.get_delta_for_epsilon(np.arange(low, high + 1) * interval)
-    return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, low, high, deltas)
+    deltas = np.asarray(loss.get_delta_for_epsilon(np.arange(low, high + 1) * interval), dtype=np.float64)
+    deltas = np.maximum.accumulate(deltas[::-1])[::-1]  # they fall but for rounding, which may only add
+    falls = -np.diff(deltas) / math.expm1(interval)
+    masses = np.concatenate([[1 - deltas[0]], math.exp(interval) * falls]) - np.concatenate([falls, [0.0]])
+    return _Losses(interval, low, np.maximum(masses, 0), float(deltas[-1]), True)
+
+
+class _Losses(pld_pmf.DensePLDPmf):  # type: ignore[misc]  # the library has no types
+    """The library's probabilities on a grid, composed with themselves in fewer steps."""
+
+    def self_compose(self, num_times: int, tail_mass_truncation: float = 1e-15) -> pld_pmf.DensePLDPmf:
+        """The sum of so many independent losses. What lies outside its reach counts as an infinite loss."""
+        masses: Floats = self._probs
+        below, above = _reach(masses, num_times, tail_mass_truncation)
+        length = fft.next_fast_len(max(above - below + 1, len(masses)), real=True)
+        around = fft.irfft(fft.rfft(masses, length) ** num_times, length)  # cyclic, so the reach is somewhere in it
+        infinite = tail_mass_truncation - math.expm1(num_times * math.log1p(-self._infinity_mass))
+        within = np.roll(around, -below)[: above - below + 1]
+        return pld_pmf.DensePLDPmf(
+            self._discretization, self._lower_loss * num_times + below, within, infinite, self._pessimistic_estimate
+        )
+
+
+def _reach(masses: Floats, count: int, tail: float) -> tuple[int, int]:
+    """Where all but `tail` of a sum of `count` indices lies, each drawn by `masses` [n]: first and last, by Chernoff's bound.
+
+    Its orders are k / n and -k / n for k up to 20, as in the library: E e^(ki/n) is at most e^20, and no sum overflows.
+    """
+    places = np.arange(len(masses)) / len(masses)
+    below, above = 0, (len(masses) - 1) * count
+    for sign in (1, -1):
+        growth = np.exp(sign * places)
+        grown = masses.copy()
+        for k in range(1, _ORDERS + 1):
+            grown *= growth
+            bound = (count * math.log(grown.sum()) - math.log(tail / 2)) * len(masses) / k
+            if sign == 1:
+                above = min(above, math.ceil(bound))
+            else:
+                below = max(below, math.floor(-bound))
+    return below, above
 
 
 class _Gaussian(GaussianPrivacyLoss):  # type: ignore[misc]  # the library has no types
