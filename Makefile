@@ -37,10 +37,10 @@ lint: install-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# A process for each of two cores, a file's tests in one of them; a browser alone keeps both busy, so its tests come one by one.
+# A process for each of two cores, a file's tests in one of them; each process of the second part has an app and a browser.
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore tests/benchmarks -m "not slow and not browser" -n 2 --dist loadfile
-	$(BIN)/python -m pytest tests/browser -m "not slow"
+	$(BIN)/python -m pytest tests/browser -m "not slow" -n 2 --dist loadfile
 
 # What takes long: every method where `make test` takes a few of each family, attacks with many trials. Writes its row of docs/elsewhere.md.
 test-slow: install-dev

@@ -38,10 +38,12 @@ class Row:
 PAGES = {name: title for pages in [*app.PAGES.values(), app.UNLISTED] for name, title in pages}
 IN_BROWSER = ("start", "playground", "tokens", "anchors", "privacy")
 SERVED = (
-    "text of a run", "map of a run", "round of a run", "anchors of a run", "noise on a run's lists", "ε without the drag",
+    "text of a run", "map of a run", "round of a run", "anchors of a run", "noise on a run's lists", "budget without the drag",
     "lesson on shared noise", "lesson on surprise", "lesson on the sign", "lesson on modes",
 )  # fmt: skip
 ROWS: Mapping[str, Row] = {
+    "test_a_loop_of_python": Row("for comparison: Python adds 1, twenty million times"),
+    "test_an_empty_page": Row("for comparison: heading of an empty page of Streamlit in a browser"),
     **{f"test_the_heading_is_there[{name}]": Row(f"heading of {title} in a browser", 1.0) for name, title in PAGES.items()},
     "test_the_hero_is_there": Row("first picture of Start in a browser", 1.5),
     **{

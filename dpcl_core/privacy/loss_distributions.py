@@ -73,7 +73,7 @@ class _Losses(pld_pmf.DensePLDPmf):  # type: ignore[misc]  # the library has no 
 
 
 def _reach(masses: Floats, count: int, tail: float) -> tuple[int, int]:
-    """Where all but `tail` of a sum of `count` indices lies, each drawn by `masses` [n]: first and last, by Chernoff's bound.
+    """Where all but `tail` of a sum of `count` indices lies, each of law `masses` [n]: first and last, by Chernoff's bound.
 
     Its orders are k / n and -k / n for k up to 20, as in the library: E e^(ki/n) is at most e^20, and no sum overflows.
     """

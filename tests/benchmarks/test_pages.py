@@ -6,7 +6,7 @@ Bounds are those of two idle cores, with half as much again for noise.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
@@ -25,13 +25,6 @@ def opened(context: BrowserContext, url: str, is_there: Callable[[Page], object]
     page.goto(url, wait_until="commit")
     is_there(page)
     page.close()
-
-
-@pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:
-    found = browser.new_context(viewport={"width": 1280, "height": 860})
-    yield found
-    found.close()
 
 
 @pytest.mark.parametrize("name", PAGES)

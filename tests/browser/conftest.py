@@ -50,14 +50,14 @@ class App:
         return Store(f"sqlite:///{self.home / 'store.sqlite'}")
 
 
-def serve(home: Path) -> Iterator[App]:
-    """Starts the app on a free port and ends it afterwards."""
+def serve(home: Path, script: Path = ROOT / "app.py") -> Iterator[App]:
+    """Starts the app, or another script of Streamlit, on a free port and ends it afterwards."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     environment = {**os.environ, "DPCL_HOME": str(home), "HF_HUB_OFFLINE": "1"}
     environment.pop("DPCL_STORE", None)
-    command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
+    command = [sys.executable, "-m", "streamlit", "run", str(script), "--server.port", str(port)]
     command += ["--server.address", "127.0.0.1", "--browser.serverAddress", "127.0.0.1", "--server.headless", "true"]
     with (home / "server.log").open("w") as log:
         server = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)

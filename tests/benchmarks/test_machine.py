@@ -1,0 +1,31 @@
+"""What the computer and Streamlit take by themselves: yardsticks of the other rows, without budgets."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import BrowserContext
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from tests.benchmarks.test_pages import opened
+from tests.browser.conftest import serve
+
+
+def test_a_loop_of_python(benchmark: BenchmarkFixture) -> None:
+    def counted() -> int:
+        count = 0
+        while count < 20_000_000:
+            count += 1
+        return count
+
+    assert benchmark.pedantic(counted, rounds=3) == 20_000_000
+
+
+def test_an_empty_page(context: BrowserContext, tmp_path: Path, benchmark: BenchmarkFixture) -> None:
+    script = tmp_path / "empty.py"
+    script.write_text("import streamlit\n\nstreamlit.title('Empty')\n", encoding="utf-8")
+    with contextmanager(serve)(tmp_path, script) as app:
+        benchmark.pedantic(
+            lambda: opened(context, app.url, lambda page: page.wait_for_selector("h1")), rounds=5, warmup_rounds=2
+        )
