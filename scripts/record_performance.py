@@ -38,8 +38,9 @@ class Row:
 PAGES = {name: title for pages in [*app.PAGES.values(), app.UNLISTED] for name, title in pages}
 IN_BROWSER = ("start", "playground", "tokens", "anchors", "privacy")
 SERVED = (
-    "text of a run", "map of a run", "round of a run", "anchors of a run", "noise on a run's lists", "budget without the drag",
-    "lesson on shared noise", "lesson on surprise", "lesson on the sign", "lesson on modes",
+    "text of a run", "map of a run", "round of a run", "anchors of a run", "noise on a run's lists",
+    "budget without the drag", "lesson on shared noise", "lesson on surprise", "lesson on the sign",
+    "lesson on modes",
 )  # fmt: skip
 ROWS: Mapping[str, Row] = {
     "test_a_loop_of_python": Row("for comparison: Python adds 1, twenty million times"),

@@ -61,6 +61,7 @@ def test_run_prints_exactly_one_document_and_show_gives_it_again(capsys: pytest.
 
 def test_all_runs_of_a_preset_are_one_set_and_one_list_of_documents(capsys: pytest.CaptureFixture[str]) -> None:
     few = ("--set", "seeds=[0]", "--set", "data.train_per_class=20", "--set", "data.test_per_class=10")
+    few += ("--set", "privacy.epsilons=[1.0]")
     arguments = ("run", "--preset", "blurry-digits", "--all", *few, "--device", "cpu", "--json")
     status, out, said = called(*arguments, capsys=capsys)
     assert status == 0

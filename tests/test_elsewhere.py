@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from scripts import test_elsewhere as elsewhere
+from tests.support.tiers import quick
 
 
 def test_the_settings_cover_what_they_promise() -> None:
@@ -24,7 +25,9 @@ def test_a_kernel_that_the_processor_lacks_is_named_and_skipped() -> None:
     assert elsewhere._result(setting, (), {"avx2", "fma"}, 60) == "skipped: this processor has no SkylakeX"
 
 
-@pytest.mark.parametrize(("body", "is_green"), [("assert True", True), ("assert False", False), ("raise SystemExit", False)])
+@pytest.mark.parametrize(
+    ("body", "is_green"), quick(2, [("assert True", True), ("assert False", False), ("raise SystemExit", False)])
+)
 def test_what_came_of_it_is_read_from_the_tests_own_last_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, is_green: bool
 ) -> None:

@@ -157,8 +157,11 @@ def test_every_method_keeps_the_common_rules(method: str, labels: str) -> None:
     without = {"privacy": {"epsilons": [math.inf]}} if methods.card(method).guarantee == "none" else {}
     if method == "independent-laplace":  # local privacy bounds what a copy tells, not whether there is one
         without = {"privacy": {"epsilons": [1.0, math.inf], "noise": "seeded", "adjacency": "replace"}}
-    if method == "dp-agem":  # whole networks, example by example: a few steps are enough here
-        without = {"params": {"epochs": 1, "sample_rate": 0.5}}
+    if method == "dp-agem":  # whole networks, example by example: a few steps on some pictures are enough here
+        without = {
+            "params": {"epochs": 1, "sample_rate": 0.5, "memory_size": 50},
+            "data": {"dataset": "digits", "train_per_class": 30},
+        }
     run = spec(method=method, labels=labels, **without)
     if run.params.inputs != "text":  # these have texts of their own, below
         the_common_rules_hold(run, n_tasks=5)

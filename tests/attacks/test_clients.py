@@ -109,6 +109,7 @@ def test_clients_are_found_in_rounds_and_too_little_noise_is_called_an_error(mon
 
 
 @pytest.mark.usefixtures("fixed_noise")
+@pytest.mark.slow
 def test_of_rounds_with_inventions_an_audit_shows_rather_that_there_is_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     found = rounds_audited("fedcil-dp", 20)
     assert 0 <= found.lower_bound <= found.accounted == pytest.approx(8.0, rel=1e-3)

@@ -48,6 +48,7 @@ def test_who_is_in_every_task_is_looked_for_in_every_task() -> None:
 
 
 @pytest.mark.usefixtures("fixed_noise")
+@pytest.mark.slow
 def test_without_noise_everyone_is_found_out() -> None:
     for result in audited(1000, math.inf):
         assert result.lower_bound > 4

@@ -50,6 +50,7 @@ def test_missing_clipping_and_too_little_noise_are_called_errors(monkeypatch: py
 
 
 @pytest.mark.usefixtures("fixed_noise")
+@pytest.mark.slow
 def test_without_noise_and_clipping_everyone_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(networks, "_MOST_NATURAL", 8)
     worst, natural = catalog.auditor("dp-agem")(spec(math.inf), 100)

@@ -64,6 +64,7 @@ def test_mails_hold_their_codes_so_often_and_controls_never() -> None:
     assert (first.train[:, 0, TOKEN] != PADDING).all()
 
 
+@pytest.mark.slow
 def test_a_printed_term_remembers_more_than_none_and_a_bounded_one_less() -> None:
     found = {
         name: short(variant) for name, variant in (("none", NONE), ("printed", PRINTED), ("hinge", HINGE), ("mask", MASK))

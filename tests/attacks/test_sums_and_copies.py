@@ -45,6 +45,7 @@ def test_an_example_in_the_sums_is_found_to_a_part_and_stays_below(adjacency: st
 
 
 @pytest.mark.usefixtures("fixed_noise")
+@pytest.mark.slow
 def test_the_sums_of_a_lifelong_run_are_added_up() -> None:
     for result in sums(spec("dp-coeff-memory", scenario=PERMUTED), 200):
         assert 1.5 < result.lower_bound <= result.accounted == pytest.approx(8.0, rel=1e-4)

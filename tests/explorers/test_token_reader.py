@@ -36,6 +36,7 @@ def test_it_scores_as_this_process_does(reader: TokenReader) -> None:
         np.testing.assert_allclose(one.commonness, other.commonness, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_without_noise_all_is_read_and_another_tokenization_is_refused(reader: TokenReader) -> None:
     n_tokens = len(reader.scored(TEXTS.take(np.array([0])), ("",))[0].tokens)
     read = reader.read(TEXTS.strings[0], [0.0] * n_tokens, 1)

@@ -21,6 +21,7 @@ from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.store import Store
 from tests.support import replay, stand_in
 from tests.support.postgres import both, both_if_slow
+from tests.support.tiers import quick
 from tests.support.waiting import NEVER_SECONDS, until
 
 
@@ -55,7 +56,7 @@ def test_a_run_goes_on_when_the_app_ends_and_the_next_in_the_queue_follows_by_it
         assert kept == [e for e in replay.recorded(spec) if isinstance(e, (TaskLearned, CellFinished))]
 
 
-@pytest.mark.parametrize("behaviour", ["asleep", "stubborn"])
+@pytest.mark.parametrize("behaviour", quick(1, ["stubborn", "asleep"]))
 def test_a_stop_takes_effect_in_a_step_that_never_ends(store, behaviour):
     """Asleep: other threads of the worker go on. Stubborn: none does, so the app has to end it."""
     app = runner(store, behaviour)

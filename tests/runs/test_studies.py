@@ -90,6 +90,7 @@ def test_a_tuning_in_which_nothing_ends_well_fails_and_keeps_its_trials(store: S
     assert [trial.accuracy for trial in found.trials] == [None, None]
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_it_keeps_its_trials_and_goes_on_after_them(store: Store, studies: Studies) -> None:
     runner = LocalExecutor(store, tuned.command(0.4))
     study_id = studies.create(tuned.a_tuning(6))
@@ -118,6 +119,7 @@ def test_killed_in_the_middle_it_keeps_its_trials_and_goes_on_after_them(store: 
     assert [study.id for study in studies.newest()] == [study_id]
 
 
+@pytest.mark.slow
 def test_a_stop_takes_effect_in_a_long_trial_and_keeps_the_trials(store: Store, studies: Studies) -> None:
     """A trial that never ends and says nothing meanwhile."""
     runner = LocalExecutor(store, tuned.command(NEVER_SECONDS))

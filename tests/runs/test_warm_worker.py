@@ -101,6 +101,7 @@ def test_nothing_is_started_before_a_run_is_expected_or_for_another_store(store,
     assert app.warm.pid is None
 
 
+@pytest.mark.slow
 def test_a_run_that_was_handed_over_stops_in_a_long_step_and_has_a_log_of_its_own(store, make):
     app = make("asleep")
     waiting(app)
@@ -127,6 +128,7 @@ def test_a_run_stops_even_if_its_process_is_still_loading(store, make, monkeypat
     until(lambda: gone(ready))
 
 
+@pytest.mark.slow
 def test_a_run_that_was_handed_over_hears_the_system(store, make):
     app = make("asleep")
     waiting(app)

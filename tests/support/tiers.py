@@ -1,4 +1,4 @@
-"""Which parameters of a test `make test` takes: a few of each kind. All others are marked slow, for `make slow`."""
+"""Which parameters of a test `make test` takes: a few of each kind. All others are marked slow, for `make test-slow`."""
 
 from __future__ import annotations
 

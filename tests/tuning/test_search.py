@@ -134,6 +134,7 @@ def test_a_resumed_search_learns_from_the_trials_that_were_kept() -> None:
     assert max(trial.accuracy or 0.0 for trial in later) > 0.97
 
 
+@pytest.mark.slow
 def test_settings_that_failed_are_not_asked_for_again_and_again() -> None:
     """A model that is not told of failures asks for the largest learning rate in every later trial here."""
     trials = trials_of(list(search.search(a_tuning(30), prepare=preparing())))

@@ -178,7 +178,6 @@ def embedding_table(model: PreTrainedModel) -> NDArray[np.float32]:
 
 @lru_cache(maxsize=1)
 def _frozen(backbone: str, device: str, single: bool) -> PreTrainedModel:
-    ensure_torchvision()
     with torch.random.fork_rng(devices=[]):
         model = _bundled() if backbone == files.BUNDLED else _of_hub(backbone, device, single)
     model.config.name_or_path = backbone
@@ -194,6 +193,7 @@ def _in_single(layer: nn.Module, args: tuple[Tensor, ...], logits: Tensor) -> Te
 
 def fresh(shape: files.Shape) -> PreTrainedModel:
     """A network of the bundled model's architecture without dropout, with random weights from torch's generator."""
+    ensure_torchvision()  # before the library, which imports it
     from transformers import GPT2Config, GPT2LMHeadModel
 
     config = GPT2Config(
@@ -227,6 +227,7 @@ def _bundled() -> PreTrainedModel:
 
 
 def _of_hub(backbone: str, device: str, single: bool) -> PreTrainedModel:
+    ensure_torchvision()  # before the library, which imports it
     from transformers import AutoConfig, AutoModelForCausalLM
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     from transformers.utils import logging

@@ -14,6 +14,7 @@ from dpcl_core.data.texts import Canary
 from dpcl_core.methods.language import exposure, leaks
 from dpcl_core.spec import Cell, PrivacySpec
 from tests.methods.language import tiny
+from tests.support.tiers import quick
 
 PREFIX = "the code of ann is "
 REPLACE = PrivacySpec(epsilons=(1.0,), delta=1e-6, adjacency="replace")
@@ -52,7 +53,7 @@ def plainly(network: torch.nn.Module, tokenizer: tiny.Letters, codes: Sequence[s
     return found
 
 
-@pytest.mark.parametrize(("code", "at_once"), [("407", 1200), ("407", 40), ("4", 1200), ("40711", 3000)])
+@pytest.mark.parametrize(("code", "at_once"), quick(3, [("407", 1200), ("407", 40), ("4", 1200), ("40711", 3000)]))
 def test_the_tree_of_codes_equals_reading_each(code: str, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole, in rows one after the other, without a tree, and with one digit before it (a thousand of its codes)."""
     monkeypatch.setattr(leaks, "_TOKENS", at_once)
