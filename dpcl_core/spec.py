@@ -37,6 +37,7 @@ Inputs = Literal["features", "images", "text"]
 Tuned = Literal["no", "public", "private"]
 Recurrence = Literal["once", "every"]
 Unit = Literal["example", "user"]
+LARGEST_EPSILON = 1_000_000  # of a budget
 
 
 class Spec(BaseModel):
@@ -147,7 +148,7 @@ class DataSpec(Spec):
 
 
 def _budget(value: object) -> float:
-    """A number above 0; infinity may also be spelled ∞. Raises ValueError for anything else."""
+    """A number above 0 and at most a million, or infinity, also spelled ∞. Raises ValueError for anything else."""
     try:
         number = (
             math.inf if str(value).strip() == "∞" else float(cast("float | str", value))
@@ -156,6 +157,8 @@ def _budget(value: object) -> float:
         number = math.nan
     if isinstance(value, bool) or not number > 0:  # also refuses NaN
         raise ValueError("must be a number above 0, or inf for no noise")
+    if LARGEST_EPSILON < number < math.inf:
+        raise ValueError(f"must be at most {LARGEST_EPSILON:,}, or inf for no noise: a larger budget protects nobody")
     return number
 
 

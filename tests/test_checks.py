@@ -51,6 +51,7 @@ def refused(raw: dict[str, object]) -> BadInput:
         ({"privacy": {"epsilons": [-1]}}, "privacy.epsilons", "above 0"),
         ({"privacy": {"epsilons": ["banana"]}}, "privacy.epsilons", "above 0"),
         ({"privacy": {"epsilons": [math.nan]}}, "privacy.epsilons", "above 0"),
+        ({"privacy": {"epsilons": [1.1e6]}}, "privacy.epsilons", "at most 1,000,000, or inf"),
         ({"privacy": {"epsilons": [True]}}, "privacy.epsilons", "above 0"),
         ({"privacy": {"epsilons": [1, 1.0]}}, "privacy.epsilons", "twice"),
         ({"privacy": {"epsilons": []}}, "privacy.epsilons", "at least 1"),

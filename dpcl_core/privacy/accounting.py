@@ -17,7 +17,7 @@ from scipy.optimize import brentq
 
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy import gaussian
-from dpcl_core.privacy.allowed import check_counts, check_delta, check_finite, check_positive, check_rate
+from dpcl_core.privacy.allowed import check_budget, check_counts, check_delta, check_positive, check_rate
 from dpcl_core.privacy.loss_distributions import of_gaussian, of_mixture
 from dpcl_core.spec import Adjacency
 
@@ -27,6 +27,7 @@ from dpcl_core.spec import Adjacency
 _FINEST = 1e-3
 _POINTS_PER_EPSILON = 20_000
 _STEPS_OF_A_LIST = 20  # at least: a small epsilon must not be rounded up to a grid wider than itself
+_LARGEST = 1e7  # of an epsilon; of one some hundred times as large, e^(a step of the grid) is beyond a float
 _ROUGH_ORDERS = (2, 3, 4, 8, 16, 32, 64, 128, 256)  # whole orders only: fractional ones may not converge
 
 RELATIONS = {"add-remove": dp.NeighboringRelation.ADD_OR_REMOVE_ONE, "replace": dp.NeighboringRelation.REPLACE_ONE}
@@ -79,6 +80,10 @@ class Unaccountable(ValueError):
     """The accountant has no bound for this mechanism under this adjacency, so no epsilon may be shown for it."""
 
 
+class Unbounded(Unaccountable):
+    """The epsilon is so large that it bounds nothing."""
+
+
 class Accountant(Protocol):
     """Computes the epsilon of events; keeps no state between calls. Raises Unaccountable."""
 
@@ -104,7 +109,10 @@ def _merged(events: Sequence[dp.DpEvent]) -> tuple[dp.DpEvent, ...]:
 def _epsilon(events: tuple[dp.DpEvent, ...], delta: float, adjacency: Adjacency) -> float:
     if not events:
         return 0.0
-    epsilon = float(_composed(events, delta, adjacency).get_epsilon(delta))
+    try:
+        epsilon = float(_composed(events, delta, adjacency).get_epsilon(delta))
+    except Unbounded:
+        return math.inf
     if math.isnan(epsilon) or epsilon < 0:
         raise Unaccountable(f"the accountant returned {epsilon}")
     return epsilon
@@ -112,7 +120,10 @@ def _epsilon(events: tuple[dp.DpEvent, ...], delta: float, adjacency: Adjacency)
 
 def delta(event: dp.DpEvent, epsilon: float, adjacency: Adjacency) -> float:
     """Smallest delta of the event at this epsilon, rounded up. Raises Unaccountable."""
-    return float(_composed((event,), 1e-9, adjacency).get_delta(epsilon))
+    try:
+        return float(_composed((event,), 1e-9, adjacency).get_delta(epsilon))
+    except Unbounded:
+        return 1.0
 
 
 def deltas(
@@ -169,8 +180,14 @@ def _decision(epsilon: float, delta: float, interval: float) -> privacy_loss_dis
 
 
 def _interval(events: Sequence[dp.DpEvent], delta: float) -> float:
-    """Grid of the privacy loss, fitted to the epsilon of a list or copy so that rounding up leaves it unchanged."""
-    interval = max(_FINEST, _rough_epsilon(events, delta) / _POINTS_PER_EPSILON)
+    """Grid of the privacy loss, fitted to the epsilon of a list or copy so that rounding up leaves it unchanged.
+
+    Raises Unbounded.
+    """
+    rough = _rough_epsilon(events, delta)
+    if rough > _LARGEST:
+        raise Unbounded(f"epsilon is above {_LARGEST:,.0f}, which bounds nothing; more noise is needed")
+    interval = max(_FINEST, rough / _POINTS_PER_EPSILON)
     lists = [event.epsilon for event in map(_uncounted, events) if isinstance(event, LabelListDpEvent | LocalDpEvent)]
     if not lists:
         return interval
@@ -200,16 +217,15 @@ def _composed(events: tuple[dp.DpEvent, ...], delta: float, adjacency: Adjacency
 
 
 def _rough_epsilon(events: Sequence[dp.DpEvent], delta: float) -> float:
-    """A cheap bound by Renyi divergences, without lists and copies, to choose the grid; 0 where there is none."""
+    """A cheap bound by Renyi divergences, to choose the grid: of all that has noise but lists and copies; 0: not known."""
     accountant = dp.rdp.RdpAccountant(_ROUGH_ORDERS)
-    special = LabelListDpEvent | LocalDpEvent
+    special = LabelListDpEvent | LocalDpEvent | dp.NonPrivateDpEvent
     others = [_supported(event) for event in events if not isinstance(_uncounted(event), special)]
     if not all(accountant.supports(event) for event in others):
         return 0.0
     for event in others:
         accountant.compose(event)
-    epsilon = float(accountant.get_epsilon(delta))
-    return epsilon if math.isfinite(epsilon) else 0.0
+    return float(accountant.get_epsilon(delta))
 
 
 def _supported(event: dp.DpEvent) -> dp.DpEvent:
@@ -277,7 +293,7 @@ def noise_multiplier(epsilon: float, delta: float, sample_rate: float, n_steps: 
 
     Without sampling, n steps of noise sigma are one of sigma / sqrt(n), and the closed form answers.
     """
-    check_finite(epsilon=epsilon)
+    check_budget(epsilon)
     check_delta(delta)
     subsampled_gaussian(1.0, sample_rate, n_steps)  # refuses impossible rates and steps before the search
     if sample_rate == 1:
@@ -291,11 +307,11 @@ def calibrated(events: Callable[[float], Sequence[dp.DpEvent]], epsilon: float, 
     More noise must cost less. Rounded up to four digits. Raises BadInput where no amount of noise is enough: the accountant
     rounds up, by an amount that does not shrink with the noise.
     """
-    check_finite(epsilon=epsilon)
+    check_budget(epsilon)
     check_delta(delta)
 
     def excess(value: float) -> float:
-        return Pld().epsilon(events(value), delta, adjacency) - epsilon
+        return min(Pld().epsilon(events(value), delta, adjacency), _LARGEST) - epsilon  # finite, for the search
 
     low = high = 1.0
     while excess(high) > 0:

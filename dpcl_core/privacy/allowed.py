@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from dpcl_core.errors import BadInput
+from dpcl_core.spec import LARGEST_EPSILON
 
 
 def check_positive(**named: float) -> None:
@@ -19,6 +20,13 @@ def check_finite(**named: float) -> None:
     for name, value in named.items():
         if not 0 < value < math.inf:
             raise BadInput(name, value, "must be a finite number above 0")
+
+
+def check_budget(epsilon: float) -> None:
+    """A budget must be above 0, finite and at most a million."""
+    check_finite(epsilon=epsilon)
+    if epsilon > LARGEST_EPSILON:
+        raise BadInput("epsilon", epsilon, f"must be at most {LARGEST_EPSILON:,}: a larger budget protects nobody")
 
 
 def check_counts(**named: int) -> None:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy import accounting, gaussian
-from dpcl_core.privacy.allowed import check_counts, check_delta, check_finite, check_rate
+from dpcl_core.privacy.allowed import check_budget, check_counts, check_delta, check_finite, check_rate
 from dpcl_core.privacy.gaussian import SENSITIVITY
 from dpcl_core.spec import Adjacency
+
+SMALLEST_SIGMA = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +44,10 @@ def solve(
     check_rate(sample_rate)
     if sigma is not None:
         check_finite(sigma=sigma)
+        if sigma < SMALLEST_SIGMA:
+            raise BadInput("sigma", sigma, f"must be at least {SMALLEST_SIGMA:g}: less noise hides nobody")
     if epsilon is not None:
-        check_finite(epsilon=epsilon)
+        check_budget(epsilon)
     if delta is not None:
         check_delta(delta)
     is_exact, sensitivity = sample_rate == 1, SENSITIVITY[adjacency] * math.sqrt(n_steps)

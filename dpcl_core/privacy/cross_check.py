@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,7 +36,9 @@ class Accounts:
 
     @property
     def agree(self) -> bool:
-        """Whether the tight accountants agree and the loose one reports no less."""
+        """Whether the tight accountants agree and the loose one reports no less; no bound contradicts nothing."""
+        if math.isinf(self.pld):
+            return True
         tight = self.exact if self.exact is not None else self.prv
         is_same = tight is None or abs(self.pld - tight) <= self.error
         return is_same and (self.rdp is None or self.rdp >= self.pld - self.error)
@@ -57,8 +60,11 @@ class Accounts:
         """Whether the numbers agree, in words."""
         if not self.agree:
             return "they contradict each other: one accountant is wrong"
-        others = (self.prv, self.exact, self.rdp)
-        return "no other one knows these steps" if all(x is None for x in others) else "the tight ones agree"
+        if math.isinf(self.pld):
+            return "no bound: so little noise hides nobody"
+        if self.prv is not None or self.exact is not None:
+            return "the tight ones agree"
+        return "no other one knows these steps" if self.rdp is None else "only the loose one knows these steps, and agrees"
 
 
 def accounts(noise_multiplier: float, delta: float, sample_rate: float, n_steps: int, adjacency: Adjacency) -> Accounts:
@@ -83,13 +89,18 @@ def accounts(noise_multiplier: float, delta: float, sample_rate: float, n_steps:
     return Accounts(pld, prv, rdp, exact, 1.5 * error)
 
 
-def _prv(noise_multiplier: float, delta: float, sample_rate: float, n_steps: int, error: float) -> float:
+def _prv(noise_multiplier: float, delta: float, sample_rate: float, n_steps: int, error: float) -> float | None:
+    """None where the noise is too little for its grid."""
     with warnings.catch_warnings(action="ignore"):  # about the orders that choose its grid
         from opacus.accountants import PRVAccountant
 
         accountant = PRVAccountant()
         accountant.history = [(noise_multiplier, sample_rate, n_steps)]
-        return float(accountant.get_epsilon(delta, eps_error=error, delta_error=delta * 1e-4))
+        try:
+            epsilon = float(accountant.get_epsilon(delta, eps_error=error, delta_error=delta * 1e-4))
+        except (ArithmeticError, ValueError, RuntimeError, MemoryError):
+            return None
+    return epsilon if math.isfinite(epsilon) else None
 
 
 def _rdp(event: dp.DpEvent, delta: float) -> float:

@@ -11,6 +11,7 @@ from opacus.accountants import PRVAccountant
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy import accounting, gaussian
 from dpcl_core.privacy.accounting import Pld, Unaccountable, subsampled_gaussian
+from dpcl_core.spec import LARGEST_EPSILON, Adjacency
 
 DELTA = 1e-5
 
@@ -72,6 +73,24 @@ def test_a_budget_that_no_noise_keeps_is_one_sentence() -> None:
 
 def test_noise_near_zero_is_answered_without_filling_the_memory() -> None:
     assert Pld().epsilon([subsampled_gaussian(0.01, 0.1, 400)], DELTA, "add-remove") > 1e5
+
+
+@pytest.mark.parametrize(("sigma", "rate", "steps"), [(0.02, 0.5, 100_000), (1e-4, 0.1, 10), (1e-200, 1.0, 1)])
+def test_an_epsilon_beyond_all_bounds_is_none(sigma: float, rate: float, steps: int) -> None:
+    """e to the power of a step of its grid would be beyond a float, or 1 / sigma² is."""
+    event = subsampled_gaussian(sigma, rate, steps)
+    assert Pld().epsilon([event], DELTA, "add-remove") == math.inf
+    assert accounting.delta(event, 3.0, "add-remove") == 1.0
+    with pytest.raises(Unaccountable, match="bounds nothing"):
+        accounting.deltas([event], [1.0], "add-remove", delta=DELTA)
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+def test_the_largest_budget_has_its_noise(adjacency: Adjacency) -> None:
+    found = accounting.noise_multiplier(LARGEST_EPSILON, DELTA, 0.1, 100, adjacency)
+    assert 0.5 * LARGEST_EPSILON < Pld().epsilon([subsampled_gaussian(found, 0.1, 100)], DELTA, adjacency) <= LARGEST_EPSILON
+    with pytest.raises(BadInput, match="at most 1,000,000"):
+        accounting.noise_multiplier(LARGEST_EPSILON + 1, DELTA, 0.1, 100, adjacency)
 
 
 def test_full_batches_are_the_plain_composition() -> None:

@@ -82,6 +82,16 @@ def test_a_wrong_number_is_called_one() -> None:
     assert found.document()["agree"] is True
 
 
+def test_noise_too_little_for_an_accountant_contradicts_no_other() -> None:
+    """Opacus' grid holds no epsilon of thousands; where ours has no bound either, the sentence says so."""
+    little = accounts(0.02, DELTA, 0.1, 10, "add-remove")
+    assert (little.prv, little.agree) == (None, True)
+    assert "only the loose one" in little.sentence()
+    none = accounts(0.01, DELTA, 0.5, 100_000, "add-remove")
+    assert (none.pld, none.agree) == (math.inf, True)
+    assert "hides nobody" in none.sentence()
+
+
 @pytest.mark.parametrize(
     ("settings", "field"),
     [((1.0, DELTA, 1.5, 10), "sample_rate"), ((0.0, DELTA, 0.5, 10), "noise_multiplier"), ((1.0, 1.0, 0.5, 10), "delta")],
