@@ -27,7 +27,7 @@ from dpcl_core.spec import Adjacency
 _FINEST = 1e-3
 _POINTS_PER_EPSILON = 20_000
 _STEPS_OF_A_LIST = 20  # at least: a small epsilon must not be rounded up to a grid wider than itself
-_LARGEST = 1e7  # of an epsilon; of one some hundred times as large, e^(a step of the grid) is beyond a float
+_LARGEST = 1e7  # of an epsilon: e to the power of a step of its grid, a 20,000th of it, must not overflow
 _ROUGH_ORDERS = (2, 3, 4, 8, 16, 32, 64, 128, 256)  # whole orders only: fractional ones may not converge
 
 RELATIONS = {"add-remove": dp.NeighboringRelation.ADD_OR_REMOVE_ONE, "replace": dp.NeighboringRelation.REPLACE_ONE}

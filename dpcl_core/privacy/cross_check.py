@@ -64,7 +64,7 @@ class Accounts:
             return "no bound: so little noise hides nobody"
         if self.prv is not None or self.exact is not None:
             return "the tight ones agree"
-        return "no other one knows these steps" if self.rdp is None else "only the loose one knows these steps, and agrees"
+        return "no other one knows these steps" if self.rdp is None else "only the loose one has a bound, too, and agrees"
 
 
 def accounts(noise_multiplier: float, delta: float, sample_rate: float, n_steps: int, adjacency: Adjacency) -> Accounts:
@@ -79,7 +79,7 @@ def accounts(noise_multiplier: float, delta: float, sample_rate: float, n_steps:
     prv = exact = None
     if sample_rate == 1:
         exact = gaussian.epsilon(noise_multiplier, delta, gaussian.SENSITIVITY[adjacency] * n_steps**0.5)
-    elif adjacency == "add-remove":
+    elif adjacency == "add-remove" and math.isfinite(pld):
         prv = _prv(noise_multiplier, delta, sample_rate, n_steps, error)
     if adjacency == "replace":  # the library doubles the change in its loss distributions, but not in its divergences
         halved = noise_multiplier / gaussian.SENSITIVITY[adjacency]
@@ -98,7 +98,7 @@ def _prv(noise_multiplier: float, delta: float, sample_rate: float, n_steps: int
         accountant.history = [(noise_multiplier, sample_rate, n_steps)]
         try:
             epsilon = float(accountant.get_epsilon(delta, eps_error=error, delta_error=delta * 1e-4))
-        except (ArithmeticError, ValueError, RuntimeError, MemoryError):
+        except RuntimeError:  # it "cannot compute epsilon"
             return None
     return epsilon if math.isfinite(epsilon) else None
 

@@ -86,7 +86,8 @@ def test_noise_too_little_for_an_accountant_contradicts_no_other() -> None:
     """Opacus' grid holds no epsilon of thousands; where ours has no bound either, the sentence says so."""
     little = accounts(0.02, DELTA, 0.1, 10, "add-remove")
     assert (little.prv, little.agree) == (None, True)
-    assert "only the loose one" in little.sentence()
+    assert "only the loose one has a bound" in little.sentence()
+    assert accounts(0.01, DELTA, 0.5, 1000, "add-remove").prv is None, "not even infinity: an error of its own"
     none = accounts(0.01, DELTA, 0.5, 100_000, "add-remove")
     assert (none.pld, none.agree) == (math.inf, True)
     assert "hides nobody" in none.sentence()
