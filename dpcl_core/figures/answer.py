@@ -80,18 +80,25 @@ def picture(
         f"{run}, {epsilon_label(float(epsilon), standings.get(run, 'bound'))}{shown.get((run, float(epsilon)), '')}"
         for (run, epsilon), _ in rows
     ]
+    soft, levels = theme.ink(dark).soft, _levels(references)
+    written: list[dict[str, object]] = []
+    for height, name in zip(heights, names, strict=True):  # above its marks: beside them a narrow screen has no room
+        place = {"xref": "paper", "x": 0, "xanchor": "left", "y": height + 0.2, "yanchor": "bottom", "align": "left"}
+        written.append({"text": name, "showarrow": False, "font": {"color": soft, "size": 12}, **place})
+    for name, level, is_below in levels:
+        height, side = heights[-1] - 0.75 if is_below else 1.4, "right" if level >= 0.5 else "left"
+        place = {"x": 100 * level, "xanchor": side, "y": height, "yanchor": "middle"}
+        text = f"{name} {100 * level:.0f} %"
+        written.append({"text": text, "showarrow": False, "font": {"color": soft, "size": 11.5}, **place})
     drawn = theme.figure(
-        dark, height=110 + 40 * len(rows), margin={"l": 12, "r": 16, "t": 16, "b": 44},
+        dark, height=110 + 40 * len(rows), margin={"l": 12, "r": 16, "t": 16, "b": 44}, annotations=written,
         xaxis={**theme.percent_axis(title=f"final {score}"), "tickangle": 0},
         yaxis={"tickvals": heights, "showticklabels": False, "zeroline": False, "range": [heights[-1] - 1, 1.5]},
     )  # fmt: skip
-    for height, name in zip(heights, names, strict=True):  # above its marks: beside them a narrow screen has no room
-        place = {"xref": "paper", "x": 0, "xanchor": "left", "y": height + 0.2, "yanchor": "bottom", "align": "left"}
-        drawn.add_annotation(text=name, font={"color": theme.ink(dark).soft, "size": 12}, showarrow=False, **place)
     for ((run, epsilon), group), height, name in zip(rows, heights, names, strict=True):
         values, colour = (100 * group["value"]).tolist(), theme.colour_of_epsilon(float(epsilon), dark)
         known = interval(values)
-        seeds = {"color": theme.ink(dark).soft, "size": 6, "symbol": "line-ns-open"}
+        seeds = {"color": soft, "size": 6, "symbol": "line-ns-open"}
         shared = {"mode": "markers", "cliponaxis": False}  # a mark at 100 % is drawn whole
         drawn.add_trace(go.Scatter(x=values, y=[height] * len(values), marker=seeds, hoverinfo="skip", **shared))
         symbol = "circle" if standings.get(run, "bound") == "bound" or math.isinf(epsilon) else "diamond-open"
@@ -102,16 +109,18 @@ def picture(
                 error_x={"type": "data", "array": [known.half_width], "color": colour, "thickness": 2},
             )
         )  # fmt: skip
-    if references is not None:
-        levels = [("chance", references.chance, 0.0), ("untrained", references.untrained, -1.0)]
-        for text, level, below in (*levels, ("at once, no noise", references.ceiling, 0.0)):
-            if level is not None:
-                drawn.add_trace(_reference(100 * level, heights, dark))
-                where = {"y": 1.4 if below == 0.0 else heights[-1] - 0.75, "yanchor": "middle", "showarrow": False}
-                font = {"color": theme.ink(dark).soft, "size": 11.5}
-                side = "right" if level >= 0.5 else "left"
-                drawn.add_annotation(x=100 * level, text=f"{text} {100 * level:.0f} %", xanchor=side, font=font, **where)
+    for _, level, _ in levels:
+        drawn.add_trace(_reference(100 * level, heights, dark))
     return Picture(drawn, finding(table, score=score, standings=standings))
+
+
+def _levels(references: References | None) -> list[tuple[str, float, bool]]:
+    """The references that are known, in [0, 1], each with its name and whether that stands below all rows."""
+    if references is None:
+        return []
+    known = [("chance", references.chance, False), ("untrained", references.untrained, True)]
+    known.append(("at once, no noise", references.ceiling, False))
+    return [(name, level, is_below) for name, level, is_below in known if level is not None]
 
 
 def _reference(level: float, heights: Sequence[float], dark: bool) -> go.Scatter:

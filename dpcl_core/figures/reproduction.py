@@ -42,24 +42,29 @@ def published_and_ours(
     axis = {
         "range": [last + 0.6, -top], "tickvals": heights, "ticktext": labels, "showgrid": False, "zeroline": False,
     }  # fmt: skip
+    written = [
+        {
+            "x": 0, "y": height, "xref": "paper", "text": BREAK.join(map(bold, _lines(name))), "showarrow": False,
+            "xanchor": "left", "align": "left", "xshift": -_LEFT + 6, "font": {"color": inks.text},
+        }
+        for name, height in headings.items()
+    ]  # fmt: skip
+    tops = [-top + _LEVEL * (place + 0.5) for place in range(len(lines))]
+    written.append(_legend(rows, inks))
+    written += [_level_name(level, text, at, inks) for at, (text, level) in zip(tops, lines.items(), strict=True)]
     figure = theme.figure(
         dark,
         height=round(70 + _ROW * (last + 0.05 + top)),
         margin={"l": _LEFT, "r": 16, "t": 30, "b": 40},
         xaxis=theme.percent_axis(title=f"{what} after the last task", range=[low, 101]),
         yaxis=axis,
+        annotations=written,
     )
-    for name, height in headings.items():
-        figure.add_annotation(
-            x=0, y=height, xref="paper", text=BREAK.join(map(bold, _lines(name))), showarrow=False, xanchor="left",
-            align="left", xshift=-_LEFT + 6, font={"color": inks.text},
-        )  # fmt: skip
-    _legend(figure, rows, inks)
     edges = [-top + _LEVEL * len(lines)]  # where pieces of a line begin and end: names of lines and of methods stay free
     for name, height in headings.items():
         edges += [height - _name_room(name) / 2, height + _name_room(name) / 2]
-    for place, (text, level) in enumerate(lines.items()):
-        _draw_level(figure, level, text, -top + _LEVEL * (place + 0.5), [*edges, last + 0.6], inks)
+    for text, level in lines.items():
+        figure.add_trace(_level(level, text, [*edges, last + 0.6], inks))
     for row, height in zip(rows.itertuples(), heights, strict=True):
         if row.is_comparable and pd.notna(row.published + row.ours):
             ends, style = [row.published, row.ours], {"color": inks.grid, "width": 3}
@@ -103,24 +108,28 @@ def _levels(references: References | None) -> dict[str, float]:
     return {f"{name} {100 * level:.0f} %": 100 * level for name, level in known.items() if level is not None}
 
 
-def _draw_level(figure: go.Figure, level: float, text: str, top: float, edges: list[float], inks: theme.Ink) -> None:
-    """A line at a level in pieces, each between two edges, and its name at the height `top`."""
+def _level(level: float, text: str, edges: list[float], inks: theme.Ink) -> go.Scatter:
+    """A line at a level in pieces, each between two edges."""
     y: list[float | None] = []
     for start, end in zip(edges[::2], edges[1::2], strict=True):
         y += [start, max(start, end), None]
     x = [None if one is None else level for one in y]
     line = {"color": inks.soft, "width": 1, "dash": "dot"}
-    figure.add_trace(go.Scatter(x=x, y=y, mode="lines", line=line, name=text, hoverinfo="skip"))
-    side, font = "right" if level >= 50 else "left", {"color": inks.soft, "size": 11.5}
-    figure.add_annotation(x=level, y=top, text=text, xanchor=side, yanchor="middle", showarrow=False, font=font)
+    return go.Scatter(x=x, y=y, mode="lines", line=line, name=text, hoverinfo="skip")
 
 
-def _legend(figure: go.Figure, rows: pd.DataFrame, inks: theme.Ink) -> None:
+def _level_name(level: float, text: str, height: float, inks: theme.Ink) -> dict[str, object]:
+    """An annotation: what a line at a level is, at a height above all rows."""
+    place = {"x": level, "y": height, "xanchor": "right" if level >= 50 else "left", "yanchor": "middle"}
+    return {"text": text, "showarrow": False, "font": {"color": inks.soft, "size": 11.5}, **place}
+
+
+def _legend(rows: pd.DataFrame, inks: theme.Ink) -> dict[str, object]:
+    """An annotation: what the marks are."""
     parts = [text for column, text in (("published", "◇ published"), ("ours", "● ours")) if rows[column].notna().any()]
-    figure.add_annotation(
-        x=1, y=1, xref="paper", yref="paper", yshift=24, xanchor="right", showarrow=False, font={"color": inks.soft},
-        text=" · ".join([*parts, "bars: standard deviation"]),
-    )  # fmt: skip
+    place = {"x": 1, "y": 1, "xref": "paper", "yref": "paper", "yshift": 24, "xanchor": "right"}
+    text = " · ".join([*parts, "bars: standard deviation"])
+    return {"text": text, "showarrow": False, "font": {"color": inks.soft}, **place}
 
 
 def _marks(figure: go.Figure, rows: pd.DataFrame, heights: list[float], column: str, colour: str, symbol: str) -> None:

@@ -92,7 +92,7 @@ def _sizes(sizes: NDArray[np.int64], called: Sequence[str], dark: bool) -> go.Ba
 
 def _layout(
     names: Sequence[str], called: Sequence[str], is_home: NDArray[np.bool_], counts: NDArray[np.int64] | None, dark: bool
-) -> go.Layout:
+) -> dict[str, object]:
     n_rows, n_tasks = is_home.shape
     has_names = n_rows <= _MAX_NAMES
     rows = 15 * n_rows if has_names else 190
@@ -117,7 +117,7 @@ def _layout(
     )
     if counts is not None:
         top = max(1.0, float(counts.sum(axis=1).max()))
-        layout.yaxis2 = quiet | {"domain": [1 - _BARS / height, 1], "range": [0, top], "showticklabels": False}
+        layout["yaxis2"] = quiet | {"domain": [1 - _BARS / height, 1], "range": [0, top], "showticklabels": False}
     return layout
 
 

@@ -101,8 +101,8 @@ def translucent(colour: str, alpha: float) -> str:
     return "rgba({}, {}, {}, {:g})".format(*_rgb(colour), alpha)
 
 
-def layout(dark: bool, *, height: int, legend_room: int = 0, **options: object) -> go.Layout:
-    """The common layout: transparent ground, quiet grid, stable zoom, no legend (lines are named at their ends).
+def layout(dark: bool, *, height: int, legend_room: int = 0, **options: object) -> dict[str, object]:
+    """The common layout's properties: transparent ground, quiet grid, stable zoom, no legend (lines are named at their end).
 
     `legend_room`: pixels above the plot for a legend, which is drawn only then. `options`: further layout properties.
     """
@@ -110,7 +110,7 @@ def layout(dark: bool, *, height: int, legend_room: int = 0, **options: object) 
         legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "itemclick": False}
         margin = {"l": 52, "r": 16, "t": legend_room, "b": 44}
         options = {"legend": legend, "showlegend": True, "margin": margin} | options
-    return go.Layout(template=_template(dark), height=height, uirevision="keep", hovermode="closest", **options)
+    return {"template": _template(dark), "height": height, "uirevision": "keep", "hovermode": "closest", **options}
 
 
 @cache

@@ -8,7 +8,7 @@ from pathlib import Path
 from playwright.sync_api import BrowserContext
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from tests.benchmarks.test_pages import opened
+from tests.benchmarks.test_pages import time_opening
 from tests.browser.conftest import serve
 
 
@@ -26,6 +26,4 @@ def test_an_empty_page(context: BrowserContext, tmp_path: Path, benchmark: Bench
     script = tmp_path / "empty.py"
     script.write_text("import streamlit\n\nstreamlit.title('Empty')\n", encoding="utf-8")
     with contextmanager(serve)(tmp_path, script) as app:
-        benchmark.pedantic(
-            lambda: opened(context, app.url, lambda page: page.wait_for_selector("h1")), rounds=5, warmup_rounds=2
-        )
+        time_opening(benchmark, context, app.url)

@@ -1,4 +1,6 @@
-"""Budgets of the pages in a real browser (`make bench`), warm: each page has been opened once before it is timed.
+"""Budgets of the pages in a real browser (`make bench`), warm: each page has been opened three times before it is timed.
+
+Chromium keeps a script's compiled form from the second visit on and uses it from the third.
 
 Bounds are those of two idle cores, with half as much again for noise.
 """
@@ -13,40 +15,43 @@ from playwright.sync_api import Browser, BrowserContext, Page
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from scripts.record_performance import PAGES
-from tests.browser.conftest import App
+from tests.browser.conftest import App, ready
 from tests.browser.test_playground import REDRAW, drawn
 
 NOISE = 1.5
 
 
-def opened(context: BrowserContext, url: str, is_there: Callable[[Page], object]) -> None:
-    """Opens the address in a new tab and returns as soon as `is_there` does; scripts are in the browser's cache."""
-    page = context.new_page()
-    page.goto(url, wait_until="commit")
-    is_there(page)
-    page.close()
+def time_opening(benchmark: BenchmarkFixture, context: BrowserContext, url: str, what: str = "h1") -> float:
+    """Times visits in the browser, from the address until what the selector names is drawn; returns the median (s)."""
+
+    def visited(is_awaited: Callable[[Page], object]) -> None:
+        page = context.new_page()
+        page.goto(url, wait_until="commit")
+        is_awaited(page)
+        page.close()
+
+    for _ in range(3):
+        visited(ready)
+    times: list[float] = []
+    benchmark.pedantic(lambda: visited(lambda page: times.append(page.evaluate("drawn", what))), rounds=7)
+    noted(benchmark, times)
+    return statistics.median(times) / 1000
+
+
+def noted(benchmark: BenchmarkFixture, milliseconds: list[float]) -> None:
+    """Keeps what was timed in the browser: the benchmark's own clock also measures how it is driven."""
+    benchmark.extra_info |= {"median": statistics.median(milliseconds) / 1000, "worst": max(milliseconds) / 1000}
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_the_heading_is_there(name: str, app: App, context: BrowserContext, benchmark: BenchmarkFixture) -> None:
     """Within 1 s."""
-    address = f"{app.url}/{'' if name == 'start' else name}"
-
-    def visited() -> None:
-        opened(context, address, lambda page: page.wait_for_selector("h1"))
-
-    benchmark.pedantic(visited, rounds=5, warmup_rounds=2)
-    assert benchmark.stats.stats.median < 1.0 * NOISE
+    assert time_opening(benchmark, context, f"{app.url}/{'' if name == 'start' else name}") < 1.0 * NOISE
 
 
 def test_the_hero_is_there(app: App, context: BrowserContext, benchmark: BenchmarkFixture) -> None:
     """The first picture within 1.5 s."""
-
-    def picture(page: Page) -> None:
-        page.locator(".hero .finding:not(:empty)").wait_for()
-
-    benchmark.pedantic(lambda: opened(context, app.url, picture), rounds=7, warmup_rounds=2)
-    assert benchmark.stats.stats.median < 1.5 * NOISE
+    assert time_opening(benchmark, context, app.url, ".hero .finding:not(:empty)") < 1.5 * NOISE
 
 
 def test_dragging_redraws_within_a_frame(app: App, browser: Browser, benchmark: BenchmarkFixture) -> None:

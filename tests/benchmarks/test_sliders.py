@@ -17,7 +17,7 @@ from dpcl_core import presets
 from dpcl_core.events import Event, Signatures, Started, TokensScored
 from dpcl_core.spec import RunSpec
 from scripts.record_performance import IN_BROWSER
-from tests.benchmarks.test_pages import NOISE
+from tests.benchmarks.test_pages import NOISE, noted
 from tests.browser.conftest import PATIENCE_MS, App, ready
 from tests.support import clients, replay, texts
 
@@ -144,11 +144,6 @@ def opened(browser: Browser, address: str) -> Page:
 def settled(page: Page) -> None:
     """Waits until the server has answered all that was asked before."""
     page.wait_for_function("document.querySelector('[data-test-script-state=\"notRunning\"]')")
-
-
-def noted(benchmark: BenchmarkFixture, milliseconds: list[float]) -> None:
-    """Keeps what was timed in the browser: the benchmark's own clock also measures how it is driven."""
-    benchmark.extra_info |= {"median": statistics.median(milliseconds) / 1000, "worst": max(milliseconds) / 1000}
 
 
 def _texts(spec: RunSpec) -> list[Event]:
