@@ -70,54 +70,53 @@ def on_map(
     inks = theme.ink(dark)
     # No ticks, so that the browser does not recompute their margin with every change.
     quiet = {"showticklabels": False, "zeroline": False, "title": "", "automargin": False}
-    figure = theme.figure(
+    traces: list[dict[str, object]] = []  # of lists, without objects of Plotly: it looks longer at arrays, twice at objects
+    for row in prototypes.itertuples():
+        spread = [getattr(row, f"{space}_{part}") for part in ("xx", "xy", "yy")]
+        if any(spread):
+            x, y = ellipse(getattr(row, f"{space}_x"), getattr(row, f"{space}_y"), *spread)
+            colour = theme.colour_of_series(int(row.group), dark)
+            line = {"color": colour, "width": 1.2, "dash": "dot"}
+            inside = {"fill": "toself", "fillcolor": theme.translucent(colour, 0.08)}
+            outline = {"type": "scatter", "x": x.tolist(), "y": y.tolist(), "mode": "lines", "line": line}
+            traces.append({**outline, **inside, "hoverinfo": "skip"})
+    traces += [_marks(rows, space, int(kind), dark) for kind, rows in entries.groupby(by)]
+    wrong = entries[~entries["is_right"] & (entries["mode"] >= 0)]
+    rings = {
+        "symbol": "circle-open", "size": (13 + 10 * np.sqrt(wrong["weight"].clip(0, 1))).tolist(),
+        "color": inks.text, "opacity": 0.8, "line": {"width": 1},
+    }  # fmt: skip
+    traces.append({"type": "scatter", **_places(wrong, space), "mode": "markers", "hoverinfo": "skip", "marker": rings})
+    crosses, names = prototypes[[f"{space}_x", f"{space}_y"]].to_numpy(dtype=float), prototypes["name"].tolist()
+    is_named = len(names) <= _NAMED
+    sides = label_sides(crosses, names, (left, right, bottom, top)) if is_named else [None] * len(names)
+    size, width = (20, 3.5) if is_named else (7, 1.0)
+    traces.append(
+        {
+            "type": "scatter",
+            "x": crosses[:, 0].tolist(),
+            "y": crosses[:, 1].tolist(),
+            "mode": "markers+text",
+            "marker": {"symbol": "cross-thin", "size": size, "line": {"color": inks.text, "width": width}},
+            "text": ["" if side is None else bold(name) for name, side in zip(names, sides, strict=True)],
+            "textposition": [side or "top center" for side in sides],
+            "textfont": {"color": inks.text},
+            "hovertext": names,
+            "hovertemplate": "prototype of %{hovertext}<extra></extra>",
+        }
+    )
+    layout = theme.layout(
         dark,
         height=_HEIGHT,
         xaxis={**quiet, "range": [left, right]},
         yaxis={**quiet, "range": [bottom, top], "scaleanchor": "x"},
         margin={"l": 8, "r": 8, "t": 8, "b": 8},
     )
-    for row in prototypes.itertuples():
-        spread = [getattr(row, f"{space}_{part}") for part in ("xx", "xy", "yy")]
-        if any(spread):
-            x, y = ellipse(getattr(row, f"{space}_x"), getattr(row, f"{space}_y"), *spread)
-            colour = theme.colour_of_series(int(row.group), dark)
-            figure.add_trace(
-                go.Scatter(
-                    x=x, y=y, mode="lines", line={"color": colour, "width": 1.2, "dash": "dot"}, fill="toself",
-                    fillcolor=theme.translucent(colour, 0.08), hoverinfo="skip",
-                )
-            )  # fmt: skip
-    for kind, rows in entries.groupby(by):
-        figure.add_trace(_marks(rows, space, int(kind), dark))
-    wrong = entries[~entries["is_right"] & (entries["mode"] >= 0)]
-    figure.add_trace(
-        go.Scatter(
-            x=wrong[f"{space}_x"], y=wrong[f"{space}_y"], mode="markers", hoverinfo="skip",
-            marker={
-                "symbol": "circle-open", "size": (13 + 10 * np.sqrt(wrong["weight"].clip(0, 1))).tolist(),
-                "color": inks.text, "opacity": 0.8, "line": {"width": 1},
-            },
-        )
-    )  # fmt: skip
-    crosses, names = prototypes[[f"{space}_x", f"{space}_y"]].to_numpy(dtype=float), prototypes["name"].tolist()
-    is_named = len(names) <= _NAMED
-    places = label_sides(crosses, names, (left, right, bottom, top)) if is_named else [None] * len(names)
-    size, width = (20, 3.5) if is_named else (7, 1.0)
-    figure.add_trace(
-        go.Scatter(
-            x=crosses[:, 0],
-            y=crosses[:, 1],
-            mode="markers+text",
-            marker={"symbol": "cross-thin", "size": size, "line": {"color": inks.text, "width": width}},
-            text=["" if place is None else bold(name) for name, place in zip(names, places, strict=True)],
-            textposition=[place or "top center" for place in places],
-            textfont={"color": inks.text},
-            hovertext=names,
-            hovertemplate="prototype of %{hovertext}<extra></extra>",
-        )
-    )
-    return Picture(figure, _finding(entries))
+    return Picture(go.Figure(traces, layout), _finding(entries))
+
+
+def _places(rows: pd.DataFrame, space: Space) -> dict[str, object]:
+    return {"x": rows[f"{space}_x"].tolist(), "y": rows[f"{space}_y"].tolist()}
 
 
 def label_sides(points: NDArray[np.float64], names: Sequence[str], within: Extent) -> list[Side | None]:
@@ -190,10 +189,10 @@ def margins(entries: pd.DataFrame, *, regret: bool = False, dark: bool = False) 
         figure.add_trace(
             go.Scatter(
                 x=[place[client] for client in of["client"]],
-                y=of[value],
+                y=of[value].tolist(),
                 mode="markers",
                 marker={"color": colour, "size": 9, "symbol": np.where(hollow, "circle-open", "circle").tolist()},
-                customdata=of["client"] + 1,
+                customdata=(of["client"] + 1).tolist(),
                 name=str(of["name"].iloc[0]),
                 hovertemplate="client %{customdata}, %{fullData.name}: %{y:.3f}<extra></extra>",
             )
@@ -220,25 +219,25 @@ def ellipse(x: float, y: float, xx: float, xy: float, yy: float) -> tuple[NDArra
     return x + drawn[0], y + drawn[1]
 
 
-def _marks(rows: pd.DataFrame, space: Space, colour: int, dark: bool) -> go.Scatter:
-    """The entries of one colour; a negative id is "none" or "not known"."""
+def _marks(rows: pd.DataFrame, space: Space, colour: int, dark: bool) -> dict[str, object]:
+    """The entries of one colour as a trace; a negative id is "none" or "not known"."""
     ink = theme.colour_of_series(colour, dark) if colour >= 0 else theme.ink(dark).soft
-    doubtful = rows["margin"] < _AMBIGUOUS
-    symbols = [_SYMBOLS[client % len(_SYMBOLS)] for client in rows["client"]]
-    return go.Scatter(
-        x=rows[f"{space}_x"],
-        y=rows[f"{space}_y"],
-        mode="markers",
-        marker={
+    clients, weights, margins = (rows[name].to_numpy() for name in ("client", "weight", "margin"))
+    shapes = zip(clients, margins < _AMBIGUOUS, strict=True)
+    return {
+        "type": "scatter",
+        **_places(rows, space),
+        "mode": "markers",
+        "marker": {
             "color": ink,
-            "symbol": [f"{symbol}{'-open' if open else ''}" for symbol, open in zip(symbols, doubtful, strict=True)],
-            "size": (6 + 10 * np.sqrt(rows["weight"].clip(0, 1))).tolist(),
-            "opacity": (0.5 + 0.5 * rows["margin"].clip(0, 1)).tolist(),
+            "symbol": [f"{_SYMBOLS[client % len(_SYMBOLS)]}{'-open' if open else ''}" for client, open in shapes],
+            "size": (6 + 10 * np.sqrt(weights.clip(0, 1))).tolist(),
+            "opacity": (0.5 + 0.5 * margins.clip(0, 1)).tolist(),
             "line": {"width": 1.2},
         },
-        customdata=np.stack([rows["client"] + 1, rows["weight"], rows["margin"]], axis=1),
-        text=rows["name"].where(rows["group"] >= 0, "no group"),
-        hovertemplate=(
+        "customdata": np.stack([clients + 1, weights, margins], axis=1).tolist(),
+        "text": rows["name"].where(rows["group"] >= 0, "no group").tolist(),
+        "hovertemplate": (
             "client %{customdata[0]:.0f}: %{text}<br>weight %{customdata[1]:.2f}, margin %{customdata[2]:.2f}<extra></extra>"
         ),
-    )
+    }

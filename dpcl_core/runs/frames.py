@@ -159,6 +159,12 @@ def _row(event: TaskLearned, rule: str | None) -> tuple[float | None, ...]:
 
 def table(columns: dict[str, str], rows: Sequence[tuple[object, ...]]) -> pd.DataFrame:
     """A data frame of the rows with these column types, also when there are no rows."""
-    import pandas as pd  # imported late: a run that only prints its results would start a third of a second later
+    import numpy as np  # imported late, both: a run that only prints its results would start a third of a second later
+    import pandas as pd
 
-    return pd.DataFrame(rows, columns=list(columns)).astype(columns)
+    values = zip(*rows, strict=True) if rows else [()] * len(columns)
+    typed = {
+        name: pd.array(of, dtype=kind) if kind == "str" else np.array(of, dtype=kind)
+        for (name, kind), of in zip(columns.items(), values, strict=True)
+    }
+    return pd.DataFrame(typed)
