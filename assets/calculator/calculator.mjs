@@ -54,8 +54,8 @@ function read(text) {
 }
 
 const isAllowed = {
-  epsilon: (value) => value > 0 && value < Infinity,
-  sigma: (value) => value > 0 && value < Infinity,
+  epsilon: (value, data) => value > 0 && value <= data.largest_epsilon,
+  sigma: (value, data) => value >= data.smallest_sigma && value < Infinity,
   delta: (value) => value > 0 && value < 1,
   rate: (value) => value > 0 && value <= 1,
 };
@@ -105,7 +105,7 @@ function complaint({ data, words, question }) {
     if (name === "steps") {
       if (!/^\d+$/.test(text.trim()) || !(value >= 1 && value <= data.most_steps)) return `${field} = ${text}: ${allowed}`;
     } else if (Number.isNaN(value)) return `${field} = ${text}: ${words.not_number}`;
-    else if (!isAllowed[name](value)) return `${field} = ${text}: ${allowed}`;
+    else if (!isAllowed[name](value, data)) return `${field} = ${text}: ${allowed}`;
   }
   return null;
 }

@@ -12,6 +12,8 @@ from typing import Final, Literal
 
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy import statement
+from dpcl_core.privacy.allowed import SMALLEST_SIGMA
+from dpcl_core.spec import LARGEST_EPSILON
 
 Panel = Literal["noise", "tasks"]
 TITLE: Final = "ε calculators"
@@ -27,8 +29,8 @@ RARE: Final = 1e-3  # false alarms at which `statement.EXACT_ODDS` counts hits
 _RARE_QUANTILE: Final = -3.090232306167813  # of the standard normal
 # Title, name in an error, what is allowed, and the least and most of its slider, whose steps are even in the logarithm.
 _INPUTS: Final = (
-    ("epsilon", "ε", "epsilon", "must be a finite number above 0", 0.05, 50),
-    ("sigma", "σ (noise multiplier)", "sigma", "must be a finite number above 0", 0.2, 200),
+    ("epsilon", "ε", "epsilon", f"must be above 0 and at most {LARGEST_EPSILON:,}", 0.05, 50),
+    ("sigma", "σ (noise multiplier)", "sigma", f"must be a finite number of at least {SMALLEST_SIGMA:g}", 0.2, 200),
     ("delta", "δ", "delta", "must lie between 0 and 1, both excluded", 1e-10, 1e-2),
     ("rate", "share drawn a step", "sample_rate", "must lie in (0, 1]", 1e-4, 1),
     ("steps", "steps", "steps", "must be a whole number from 1 to 10,000,000", 1, 1e5),
@@ -116,6 +118,8 @@ def document(start: Question | None = None, panels: tuple[Panel, ...] = ("noise"
         "delta": DELTA,
         "most_steps": MOST_STEPS,
         "most_tasks": MOST_TASKS,
+        "largest_epsilon": LARGEST_EPSILON,
+        "smallest_sigma": SMALLEST_SIGMA,
         "rare_quantile": _RARE_QUANTILE,
         "words": WORDS,
     }

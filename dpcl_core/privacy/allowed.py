@@ -7,6 +7,8 @@ import math
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import LARGEST_EPSILON
 
+SMALLEST_SIGMA = 0.01  # of a noise multiplier that somebody asks about
+
 
 def check_positive(**named: float) -> None:
     """Each must be above 0; infinity is allowed."""
@@ -27,6 +29,13 @@ def check_budget(epsilon: float) -> None:
     check_finite(epsilon=epsilon)
     if epsilon > LARGEST_EPSILON:
         raise BadInput("epsilon", epsilon, f"must be at most {LARGEST_EPSILON:,}: a larger budget protects nobody")
+
+
+def check_noise(sigma: float) -> None:
+    """A noise multiplier must be finite and at least a hundredth."""
+    check_finite(sigma=sigma)
+    if sigma < SMALLEST_SIGMA:
+        raise BadInput("sigma", sigma, f"must be at least {SMALLEST_SIGMA:g}: less noise hides nobody")
 
 
 def check_counts(**named: int) -> None:

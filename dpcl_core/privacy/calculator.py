@@ -7,11 +7,9 @@ from dataclasses import dataclass
 
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy import accounting, gaussian
-from dpcl_core.privacy.allowed import check_budget, check_counts, check_delta, check_finite, check_rate
+from dpcl_core.privacy.allowed import check_budget, check_counts, check_delta, check_noise, check_rate
 from dpcl_core.privacy.gaussian import SENSITIVITY
 from dpcl_core.spec import Adjacency
-
-SMALLEST_SIGMA = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +41,7 @@ def solve(
     check_counts(steps=n_steps)
     check_rate(sample_rate)
     if sigma is not None:
-        check_finite(sigma=sigma)
-        if sigma < SMALLEST_SIGMA:
-            raise BadInput("sigma", sigma, f"must be at least {SMALLEST_SIGMA:g}: less noise hides nobody")
+        check_noise(sigma)
     if epsilon is not None:
         check_budget(epsilon)
     if delta is not None:

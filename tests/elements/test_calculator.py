@@ -112,6 +112,18 @@ def test_the_quantile_of_rare_false_alarms_and_the_size_of_the_data() -> None:
     assert len(CALCULATOR.inline(document, name="calculator")) < 60_000
 
 
+LIMITS = [("epsilon", "largest_epsilon", 1.001), ("sigma", "smallest_sigma", 0.999)]
+
+
+@pytest.mark.parametrize(("name", "limit", "beyond"), LIMITS)
+def test_the_browser_has_the_limits_of_the_terminal(name: str, limit: str, beyond: float) -> None:
+    at = float(str(calculator.document()[limit]))
+    rest = {"epsilon": None, "sigma": None, "delta": 1e-5, "sample_rate": 1.0, "n_steps": 1}
+    assert solve(**rest | {name: at}).delta == 1e-5
+    with pytest.raises(BadInput, match="must be at"):
+        solve(**rest | {name: beyond * at})
+
+
 @pytest.mark.parametrize(
     "reported",
     [
