@@ -8,7 +8,7 @@ TORCH_INDEX := https://download.pytorch.org/whl/cpu
 CPU_TORCH = [ "$$(uname)" != Linux ] || nvidia-smi >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet --no-deps \
 	--timeout 5 --retries 0 --index-url $(TORCH_INDEX) $$(grep '^torch==' requirements.txt) >/dev/null 2>&1 || true
 
-.PHONY: install install-dev app test test-slow test-elsewhere lint reproduce kills fuzz flower cluster bench locks docs site clean
+.PHONY: install install-dev app test tests test-slow test-elsewhere lint reproduce kills fuzz flower cluster bench locks docs site clean
 
 install: $(VENV)/.installed $(VENV)/.networks
 
@@ -37,8 +37,12 @@ lint: install-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+# Both at once: mypy keeps one core busy, and the tests wait for others now and then.
+test: install-dev
+	@$(MAKE) --no-print-directory --jobs 2 lint tests
+
 # A process for each of two cores, a file's tests in one of them; each process of the second part has an app and a browser.
-test: lint
+tests: install-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore tests/benchmarks -m "not slow and not browser" -n 2 --dist loadfile
 	$(BIN)/python -m pytest tests/browser -m "not slow" -n 2 --dist loadfile
 

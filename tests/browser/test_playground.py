@@ -106,6 +106,7 @@ def test_a_stored_run_is_looked_up(app: App, visit: Visit) -> None:
     expect(page.locator(".privacy-bar")).to_contain_text("(epsilon 2)")
 
 
+@pytest.mark.slow
 def test_a_phone_gets_the_answer_first_and_scrolls_one_way(app: App, visit: Visit) -> None:
     page = visit(f"{app.url}/playground?p=prior~5~1", width=390, dark=True)
     drawn(page)

@@ -69,6 +69,7 @@ def test_a_claim_is_opened_attacked_and_subtracted(app: App, visit: Visit) -> No
     expect(attacks).to_contain_text("ε is at least 5.60")
 
 
+@pytest.mark.slow
 def test_noise_by_the_token_is_reckoned_attacked_and_fits_a_phone(app: App, visit: Visit) -> None:
     page = visit(f"{app.url}/privacy")
     page.get_by_text("Claimed, accounted, audited: noise by the token").click()
@@ -87,6 +88,7 @@ def test_noise_by_the_token_is_reckoned_attacked_and_fits_a_phone(app: App, visi
     assert phone.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+@pytest.mark.slow
 def test_every_reading_of_a_claim_is_a_control_and_fits_a_phone(app: App, visit: Visit) -> None:
     page = visit(f"{app.url}/privacy")
     page.get_by_text("Claimed, accounted, audited: noise on replayed lists").click()

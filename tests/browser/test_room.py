@@ -10,6 +10,7 @@ from dpcl_core.runs.rooms import Rooms, digest
 from tests.browser.conftest import PATIENCE_MS, App, ready
 from tests.support import replay
 from tests.support.classroom import N_VISITORS, TEACHER, TOKENS, Visitor
+from tests.support.tiers import quick
 from tests.support.together import together
 
 pytestmark = pytest.mark.browser
@@ -58,31 +59,30 @@ def test_a_question_is_asked_answered_and_ended_and_a_run_is_shown(browser: Brow
         page.context.close()
 
 
-def test_predictions_of_a_lesson_are_votes_in_the_room(browser: Browser, app: App) -> None:
-    """Of a lesson that the server draws and one that the browser draws; chosen before the question is asked, and after."""
+@pytest.mark.parametrize("lesson", quick(1, ["label", "coin"]))
+def test_predictions_of_a_lesson_are_votes_in_the_room(browser: Browser, app: App, lesson: str) -> None:
+    """Of a lesson that the browser draws and one that the server draws; chosen before the question is asked, and after."""
     teacher, visitor = _page(browser, 1280), _page(browser, 390)
     for page in (teacher, visitor):  # the first page brings the cookie
-        page.goto(f"{app.url}/lessons?lesson=coin")
+        page.goto(f"{app.url}/lessons?lesson={lesson}")
         ready(page)
     tokens = [_token(page) for page in (teacher, visitor)]
     rooms = Rooms(app.store())
     code = rooms.open("Monday", tokens[0])
     rooms.join(code, tokens[1])
-    for lesson in ("coin", "label"):
-        step = text.load(lesson).steps[0]
-        for page in (teacher, visitor):
-            page.goto(f"{app.url}/lessons?lesson={lesson}")
-            ready(page)
-        visitor.get_by_role("radio", name=step.choices[1]).press("Space")
-        expect(visitor.get_by_text("in the classroom “Monday”")).to_be_visible()
-        teacher.get_by_role("button", name="Ask my class this question").click()
-        expect(teacher.get_by_role("button", name=f"{step.choices[1]} 1 answer")).to_be_visible()
-        visitor.get_by_role("radio", name=step.choices[0]).press("Space")
-        expect(teacher.get_by_role("button", name=f"{step.choices[0]} 1 answer")).to_be_visible()
-        expect(visitor.get_by_text("1 of 1 have answered")).to_be_visible()
-        assert rooms.state(code).choices == {digest(tokens[1]): 0}
-    visitor.goto(f"{app.url}/lessons?lesson=label&s=2")
-    visitor.get_by_role("radio", name=text.load("label").steps[1].choices[2]).press("Space")
+    step, following = text.load(lesson).steps[:2]
+    teacher.reload()  # now with a room
+    visitor.reload()
+    visitor.get_by_role("radio", name=step.choices[1]).press("Space")
+    expect(visitor.get_by_text("in the classroom “Monday”")).to_be_visible()
+    teacher.get_by_role("button", name="Ask my class this question").click()
+    expect(teacher.get_by_role("button", name=f"{step.choices[1]} 1 answer")).to_be_visible()
+    visitor.get_by_role("radio", name=step.choices[0]).press("Space")
+    expect(teacher.get_by_role("button", name=f"{step.choices[0]} 1 answer")).to_be_visible()
+    expect(visitor.get_by_text("1 of 1 have answered")).to_be_visible()
+    assert rooms.state(code).choices == {digest(tokens[1]): 0}
+    visitor.goto(f"{app.url}/lessons?lesson={lesson}&s=2")
+    visitor.get_by_role("radio", name=following.choices[2]).press("Space")
     expect(visitor.get_by_text("There is a question in the classroom")).to_be_visible()
     assert rooms.state(code).choices == {digest(tokens[1]): 0}, "another step's prediction is no answer"
     for page in (teacher, visitor):

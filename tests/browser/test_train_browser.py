@@ -99,7 +99,8 @@ def test_a_stop_that_comes_too_late_says_so(app: App, visit: Visit) -> None:
     page = visit(f"{app.url}/train?v=1&run={run_id}")
     expect(page.locator(".run-state .pill")).to_have_text(re.compile("Starting|Running"))
     worker = _worker(app.store(), run_id)
-    os.kill(worker, signal.SIGSTOP)
+    with app.store().writing():  # halted while it writes itself, the worker would keep the store locked
+        os.kill(worker, signal.SIGSTOP)
     try:
         page.evaluate("document.querySelector('.st-key-stop button').addEventListener('click', () => window.pressed = true)")
         assert app.store().end(run_id, "finished")

@@ -161,7 +161,7 @@ def halted(one: process.Process) -> None:
     os.kill(one.pid, signal.SIGSTOP)
 
 
-@pytest.mark.parametrize("harm", [killed, halted])
+@pytest.mark.parametrize("harm", quick(1, [halted, killed]))
 def test_a_run_whose_warm_worker_is_dead_or_does_not_answer_gets_a_process_of_its_own(
     store, make, harm, monkeypatch
 ):
@@ -242,7 +242,7 @@ def test_where_it_cannot_be_started_a_run_says_so_itself(store):
     assert store.get(run_id).error == "The process of this run could not be started: No such file or directory."
 
 
-@pytest.mark.parametrize("has_run", [False, True])
+@pytest.mark.parametrize("has_run", quick(1, [True, False]))
 def test_it_ends_with_its_app_unless_it_has_a_run(store, make, tmp_path, has_run):
     """The app is ended in the hardest way: nothing in it can tidy up."""
     run_id = store.create(replay.a_spec())
