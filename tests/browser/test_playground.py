@@ -86,8 +86,13 @@ def test_a_pinned_comparison_can_be_shared_and_undone(app: App, visit: Visit) ->
     fresh = visit(page.url)
     expect(fresh.get_by_text(finding.inner_text())).to_be_visible()
     same_as_python(fresh, budget_source.digits("prior-const", 5), 0.1)
+    before = budget_source.digits("prior-const", 5).sentence(1.0)
+    page.go_back()
+    expect(page.locator(".drag .sentence").first).to_have_text(before)
+    page.go_forward()
+    expect(finding).to_be_visible()
     page.get_by_role("button", name="Undo").click()
-    expect(page.locator(".drag .sentence").first).to_have_text(budget_source.digits("prior-const", 5).sentence(1.0))
+    expect(page.locator(".drag .sentence").first).to_have_text(before)
     expect(page.locator(".drag .sentence")).to_have_count(1)
 
 

@@ -108,9 +108,8 @@ def test_the_only_run_of_a_method_has_its_title() -> None:
 def test_a_link_leads_back_to_the_gallery_that_was_just_left(
     open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Start replaces the address; a moment later the same address is a link, not a browser that is behind."""
+    """Start replaces the address; afterwards the same address is a link, not a browser that is behind."""
     monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.schedule", lambda self: None)
-    monkeypatch.setattr("pages.parts.shell.view._LAG_SECONDS", float("inf"))
     page = open_page("questions", by="shows", v="1")
     page.button(key=f"start-{NAME}").click().run()
     (back,) = [link.proto for link in page.get("page_link") if "All questions" in link.proto.label]

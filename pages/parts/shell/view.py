@@ -6,11 +6,11 @@ within an epoch the widgets keep their own values, and the page commits these af
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from pages.parts.shell import address
 from pages.parts.shell.link import Codec, Read
@@ -18,14 +18,15 @@ from pages.parts.shell.link import Codec, Read
 CHANGES = "changes-of-page"  # session key: number of page changes, counted by app.py
 _FROM = "from"  # parameter of a link within a page: the epoch that it was drawn in
 _DEPTH = 50  # steps that undo remembers
-_LAG_SECONDS = 5.0  # how long a browser may still send an address that this page has replaced
+_REPLACED = 16  # addresses that a browser may still send although this page has written others
 
 
 @dataclass
 class _Memory:
     """A page's memory in one session: the view that started this epoch, the last committed view, and the undo history.
 
-    `opened`: the address that this epoch was opened with, until its first commit.
+    `opened`: the address that this epoch was opened with, until its first commit. `replaced`: the last addresses that the
+    browser had, or was about to get, when the page wrote another view into the address bar.
     """
 
     seed: dict[str, str] = field(default_factory=dict)
@@ -36,11 +37,13 @@ class _Memory:
     followed: str | None = None
     past: list[dict[str, str]] = field(default_factory=list)
     future: list[dict[str, str]] = field(default_factory=list)
-    replaced: list[tuple[float, dict[str, str]]] = field(default_factory=list)
+    replaced: list[dict[str, str]] = field(default_factory=list)
 
-    def is_behind(self, parameters: Mapping[str, str]) -> bool:
-        """Whether the address was replaced a moment ago: a fast user may act before the browser has the new one."""
-        return any(parameters == address and time.monotonic() - when < _LAG_SECONDS for when, address in self.replaced)
+    def write(self, parameters: dict[str, str], shown: dict[str, str]) -> None:
+        """Notes that the page writes a view into the address bar, which shows another or the same."""
+        old = [one for one in (shown, self.written) if one is not None and one != parameters]
+        kept = [one for one in self.replaced if one != parameters and one not in old]
+        self.replaced, self.written = [*kept, *old][-_REPLACED:], parameters
 
     def record(self, parameters: Mapping[str, str]) -> None:
         """Adds the last view to the history if these parameters differ from it."""
@@ -67,7 +70,9 @@ class View:
         memory.followed = followed or memory.followed
         is_return = memory.change != st.session_state.get(CHANGES, 0)  # a change of page discards the widgets
         memory.change = st.session_state.get(CHANGES, 0)
-        is_other = parameters != memory.written and (is_followed or not memory.is_behind(parameters))
+        # A fast visitor, or one with a slow browser, acts before the browser has the newest address.
+        is_behind = parameters in memory.replaced and not is_followed and not _is_history()
+        is_other = parameters != memory.written and not is_behind
         # A press while the page is drawn for the first time ends that before it is committed, and belongs to the same epoch.
         is_unfinished = parameters == memory.opened and not is_return and not is_followed
         if (memory.written is None or is_return or is_other) and not is_unfinished:
@@ -94,7 +99,7 @@ class View:
         """Writes the current values to the address bar and the history; returns the query parameters."""
         now = codec.write(values, self.read.unknown)
         self._memory.record(now)
-        self._memory.written, self._memory.opened = now, None
+        self._memory.opened = None
         self._address(now)
         address.settle()
         return now
@@ -127,15 +132,20 @@ class View:
             self._jump(memory.future.pop())
 
     def _jump(self, parameters: dict[str, str]) -> None:
-        self._memory.seed = self._memory.written = parameters
-        self._memory.opened = None
+        self._memory.seed, self._memory.opened = parameters, None
         self._memory.epoch += 1
         self._address(parameters)
 
     def _address(self, parameters: dict[str, str]) -> None:
-        """Writes the parameters to the address bar and remembers the previous ones."""
+        """Writes the parameters to the address bar."""
         before = address.parameters()
         if before != parameters:
-            before.pop(_FROM, None)
-            self._memory.replaced = [*self._memory.replaced[-7:], (time.monotonic(), before)]
             address.put(parameters)
+            before.pop(_FROM, None)
+        self._memory.write(parameters, before)
+
+
+def _is_history() -> bool:
+    """Whether the visitor pressed Back or Forward in the browser."""
+    context = get_script_run_ctx()
+    return context is not None and context.is_history_navigation
