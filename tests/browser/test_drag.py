@@ -10,7 +10,6 @@ from playwright.sync_api import Locator, Page, expect
 
 from dpcl_core.elements import budget_source
 from tests.browser.conftest import PATIENCE_MS, App, Visit
-from tests.support.tiers import quick
 
 pytestmark = pytest.mark.browser
 SOURCE = budget_source.digits("prior-const", 5)
@@ -93,7 +92,8 @@ def test_a_plain_slider_can_take_over(app: App, visit: Visit) -> None:
     expect(page.get_by_text(SOURCE.sentence(1.0))).to_be_visible()
 
 
-@pytest.mark.parametrize("dark", quick(1, [True, False]))
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [True, False])
 def test_a_phone_scrolls_one_way_and_can_be_touched(app: App, visit: Visit, dark: bool) -> None:
     page = visit(f"{app.url}/playground", width=390, dark=dark)
     expect(page.locator(".panel-accuracy .line")).to_be_visible()

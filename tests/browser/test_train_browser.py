@@ -17,7 +17,6 @@ from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from tests.browser.conftest import PATIENCE_MS, App, Visit, ready, serve
 from tests.support import replay
-from tests.support.tiers import quick
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.browser
@@ -145,8 +144,9 @@ def test_runs_open_and_compare(app: App, visit: Visit) -> None:
     expect(compare.get_by_text("other settings are the same")).to_be_visible()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "dark"), quick(1, [("train", True), ("runs", False), ("compare", False), ("published", False), ("about", True)])
+    ("name", "dark"), [("train", True), ("runs", False), ("compare", False), ("published", False), ("about", True)]
 )
 def test_no_page_scrolls_sideways_and_the_chart_comes_first_on_a_phone(
     app: App, visit: Visit, name: str, dark: bool
