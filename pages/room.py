@@ -30,54 +30,55 @@ def page() -> None:
     code = str(view["room"])
     place = heading("Classroom", "What does everybody think, and what did everybody find?", notices=view.read.notices)
     if code:
-        _room(code)
+        _room(view, code)
     else:
-        _door()
+        _door(view)
     actions(place, share=view.commit({"room": code}, CODEC), help_text=HELP)
 
 
-def _door() -> None:
+def _door(view: View) -> None:
     """Draws the ways in: a code, a new room, and the rooms that this browser has opened."""
     join, start = st.columns(2)
     with join, layout.card("room-join"), st.form("room-join-form", border=False):
         st.header("Join a room", anchor=False)
         typed = st.text_input("Code", max_chars=12, placeholder="six letters", key="room-code")
         if st.form_submit_button("Join", type="primary", key="room-join-button"):
-            _go(lambda: membership.rooms().state(typed).code)
+            _go(view, lambda: membership.rooms().state(typed).code)
     with start, layout.card("room-open"), st.form("room-open-form", border=False):
         st.header("Open a room", anchor=False)
         title = st.text_input("Title", max_chars=80, placeholder="Privacy, Monday at ten", key="room-title")
         if st.form_submit_button("Open", key="room-open-button"):
-            _go(lambda: membership.rooms().open(title, visitor.token()))
+            _go(view, lambda: membership.rooms().open(title, visitor.token()))
     st.page_link("pages/teacher.py", label=":primary[For teachers: notes, plans, handouts, codes handed in →]")
     mine = membership.rooms().of_owner(visitor.token())
     if mine:
         st.header("Your rooms", anchor=False)
         for code, name in mine:
-            st.page_link("pages/room.py", label=f":primary[{plain(name)} · {code}]", query_params={"room": code})
+            label = f":primary[{plain(name)} · {code}]"
+            st.page_link("pages/room.py", label=label, query_params=view.linked({"room": code}))
 
 
-def _go(find: Callable[[], str]) -> None:
+def _go(view: View, find: Callable[[], str]) -> None:
     """Goes to the room with the code found, or says why there is none."""
     try:
         code = find()
     except BadInput as refused:
         st.error(plain(str(refused)))
         return
-    st.switch_page("pages/room.py", query_params={"room": code})
+    st.switch_page("pages/room.py", query_params=view.linked({"room": code}))
 
 
-def _room(code: str) -> None:
+def _room(view: View, code: str) -> None:
     rooms, token = membership.rooms(), visitor.token()
     try:
         room = rooms.state(code)
     except BadInput as refused:
         st.error(plain(str(refused)))
-        st.page_link("pages/room.py", label=":primary[Join or open another room →]", query_params={"v": "1"})
+        st.page_link("pages/room.py", label=":primary[Join or open another room →]", query_params=view.linked({"v": "1"}))
         return
     st.header(plain(room.title), anchor=False)
     if room.belongs_to(token):
-        teacher.panel(room)
+        teacher.panel(view, room)
     else:
         name = rooms.join(room.code, token)
         st.markdown(f"You are **{name}**. Runs that you start in this browser appear below, under this name.")
@@ -85,7 +86,7 @@ def _room(code: str) -> None:
             st.page_link("pages/questions.py", label=":primary[Start a run →]")
             if st.button("Leave the room", key="room-leave"):
                 rooms.leave(room.code, token)
-                st.switch_page("pages/room.py", query_params={"v": "1"})
+                st.switch_page("pages/room.py", query_params=view.linked({"v": "1"}))
     mounted(ROOM)(data=element.document(room.code), key=f"room-{room.code}")
 
 

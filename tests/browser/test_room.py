@@ -55,6 +55,13 @@ def test_a_question_is_asked_answered_and_ended_and_a_run_is_shown(browser: Brow
     expect(visitor.get_by_role("button", name="Yes")).to_be_disabled()
     visitor.get_by_role("button", name="Leave the room").click()
     expect(visitor.get_by_role("heading", name="Join a room")).to_be_visible()
+    visitor.get_by_label("Code").fill(code)  # where the page has been before, it goes and leaves again
+    visitor.get_by_role("button", name="Join", exact=True).click()
+    visitor.get_by_role("button", name="Leave the room").click()
+    expect(visitor.get_by_role("heading", name="Join a room")).to_be_visible()
+    teacher.get_by_role("button", name="Close the room").click()
+    teacher.get_by_role("button", name="Close it").click()
+    expect(teacher.get_by_role("heading", name="Join a room")).to_be_visible()
     for page in (teacher, visitor):
         page.context.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -14,6 +15,7 @@ from dpcl_core.lessons import text
 from pages.parts.rooms import membership
 from pages.parts.shell import layout, link, visitor
 from pages.parts.shell.text import plain
+from pages.parts.shell.view import View
 
 if TYPE_CHECKING:
     from dpcl_core.runs.rooms import Room
@@ -22,7 +24,7 @@ OWN = "A question of my own"
 _HERE = ("localhost", "127.0.0.1", "::1")
 
 
-def panel(room: Room) -> None:
+def panel(view: View, room: Room) -> None:
     """Draws the teacher's side of a room."""
     way_in, ask, show = st.columns([1.1, 2, 1.3])
     with way_in:
@@ -30,7 +32,7 @@ def panel(room: Room) -> None:
     with ask, layout.card("room-ask"):
         _ask(room)
     with show, layout.card("room-show"):
-        _show(room)
+        _show(view, room)
 
 
 def _way_in(room: Room) -> None:
@@ -75,7 +77,7 @@ def _ask(room: Room) -> None:
         _done(lambda: rooms.ask(room.code, token, question, [line for line in typed.splitlines() if line.strip()]))
 
 
-def _show(room: Room) -> None:
+def _show(view: View, room: Room) -> None:
     rooms, token = membership.rooms(), visitor.token()
     names = {run_id: f"{name}, {run_id[:4]}" for run_id, name in room.runs.items()}
     options = [None, *names]
@@ -89,9 +91,13 @@ def _show(room: Room) -> None:
         st.rerun()
     with st.popover("Close the room"):
         st.markdown("Names, answers and the plot are deleted; the runs stay.")
-        if st.button("Close it", key="room-close"):
-            rooms.close(room.code, token)
-            st.switch_page("pages/room.py", query_params={"v": "1"})
+        st.button("Close it", key="room-close", on_click=lambda: _close(view, room))  # before a choice above begins anew
+
+
+def _close(view: View, room: Room) -> None:
+    with suppress(BadInput):  # closed already, in another window
+        membership.rooms().close(room.code, visitor.token())
+    view.go({"v": "1"})
 
 
 def _done(act: Callable[[], None]) -> None:
