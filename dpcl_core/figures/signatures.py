@@ -70,7 +70,7 @@ def on_map(
     inks = theme.ink(dark)
     # No ticks, so that the browser does not recompute their margin with every change.
     quiet = {"showticklabels": False, "zeroline": False, "title": "", "automargin": False}
-    traces: list[dict[str, object]] = []  # of lists, without objects of Plotly: it looks longer at arrays, twice at objects
+    traces: list[dict[str, object]] = []  # plain lists: Plotly checks arrays for longer, and its own objects twice
     for row in prototypes.itertuples():
         spread = [getattr(row, f"{space}_{part}") for part in ("xx", "xy", "yy")]
         if any(spread):

@@ -91,7 +91,8 @@ def _show(view: View, room: Room) -> None:
         st.rerun()
     with st.popover("Close the room"):
         st.markdown("Names, answers and the plot are deleted; the runs stay.")
-        st.button("Close it", key="room-close", on_click=lambda: _close(view, room))  # before a choice above begins anew
+        # A callback comes first; the choice above may start the page again, and the press would be lost.
+        st.button("Close it", key="room-close", on_click=lambda: _close(view, room))
 
 
 def _close(view: View, room: Room) -> None:
