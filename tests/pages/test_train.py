@@ -108,6 +108,19 @@ def test_every_state_has_its_words_and_buttons(
     assert "Traceback" not in words(page)
 
 
+@pytest.mark.parametrize(("end", "said"), [("finished", "finished"), ("failed", "failed"), ("lost", "been lost")])
+def test_a_stop_that_comes_too_late_says_so(open_page: Open, store: Store, end: Status, said: str) -> None:
+    """The run ends between the page's last look and the press: the page still shows Stop, the store knows the end."""
+    run_id = replay.fill(store, SPEC, HALF, status="running")
+    page = open_page("train", run=run_id)
+    assert store.end(run_id, end)
+    _button(page, "Stop").click()  # type: ignore[union-attr]
+    page.run()
+    assert not page.exception
+    assert f"had {said} before Stop reached it; its results are kept" in words(page)
+    assert store.get(run_id).status == end
+
+
 def test_a_run_of_other_settings_than_the_forms_says_so_and_gives_them(open_page: Open, store: Store) -> None:
     """Whoever comes back meets the newest run beside a form that starts from the first preset."""
     run_id = replay.fill(store, SPEC, ALL)
