@@ -14,7 +14,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.results import Result
 from pages.parts.claims import privacy_bar
 from pages.parts.comparison import needed, pairs, pvalues
-from pages.parts.shell import layout, link, pickers, run_search, state, stored_results, style
+from pages.parts.shell import layout, link, pickers, pictures, run_search, state, stored_results, style
 from pages.parts.shell.figure_card import show
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.text import capital, plain
@@ -236,7 +236,7 @@ def _curves(results: dict[str, Result], chosen: float) -> None:
     from dpcl_core.figures import curves
 
     frames = {letter: result.accuracy[result.accuracy["epsilon"] == chosen] for letter, result in results.items()}
-    picture = curves.compared_over_tasks(
+    picture = pictures.kept(curves.compared_over_tasks)(
         frames, n_tasks=max(result.n_tasks for result in results.values()), colours=_colours(results),
         labels=[result.spec.labels for result in results.values()], score=_score(results),
         standings=_standings(results) if math.isfinite(chosen) else None,
@@ -260,7 +260,7 @@ def _trade_off(results: dict[str, Result]) -> None:
     from dpcl_core.figures import tradeoff
 
     frames = {letter: result.accuracy for letter, result in results.items()}
-    picture = tradeoff.trade_off(
+    picture = pictures.kept(tradeoff.trade_off)(
         frames, colours=_colours(results), labels=[r.spec.labels for r in results.values()], score=_score(results),
         standings=_standings(results),
         references=pairs.shared_references([result.references for result in results.values()]), dark=style.is_dark(),
@@ -300,7 +300,7 @@ def _pair(view: View, results: dict[str, Result]) -> dict[str, object]:
         st.warning(f"{plain(refusal)} No difference is drawn.")
         return {"first": first, "second": second}
     one, other = (_finals(curves.mean_so_far(result.accuracy)) for result in pair.values())
-    picture = difference.paired_difference(one, other, names=(first, second), dark=style.is_dark())
+    picture = pictures.kept(difference.paired_difference)(one, other, names=(first, second), dark=style.is_dark())
     table = one.merge(other, on=["epsilon", "seed"], suffixes=(f"_{first}", f"_{second}"))
     show(
         picture, _provenance(pair), key="difference", title=f"{first} minus {second}, final {_score(pair)}",

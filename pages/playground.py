@@ -20,7 +20,7 @@ from dpcl_core.results import Result
 from dpcl_core.spec import LABELS, LabelSetting
 from pages.parts.claims.privacy_bar import privacy_bar
 from pages.parts.comparison import needed
-from pages.parts.shell import drag, figure_card, layout, link, state, stored_results, style
+from pages.parts.shell import drag, figure_card, layout, link, pictures, state, stored_results, style
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
@@ -245,14 +245,15 @@ def _accuracy(states: dict[str, State], now: State) -> None:
 
     known = [one.source.references for one in states.values()]
     references = known[0] if all(one == known[0] for one in known) else None
-    alone, compared = curves.accuracy_over_tasks, curves.compared_over_tasks
+    alone, compared = pictures.kept(curves.accuracy_over_tasks), pictures.kept(curves.compared_over_tasks)
     _curves(states, now, "accuracy", partial(alone, references=references), partial(compared, references=references))
 
 
 def _forgetting(states: dict[str, State], now: State) -> None:
     from dpcl_core.figures import curves
 
-    _curves(states, now, "forgetting", curves.forgetting_over_tasks, curves.forgetting_compared)
+    alone, compared = pictures.kept(curves.forgetting_over_tasks), pictures.kept(curves.forgetting_compared)
+    _curves(states, now, "forgetting", alone, compared)
 
 
 def _curves(
@@ -289,7 +290,8 @@ def _matrix(states: dict[str, State], now: State) -> None:
         name = st.segmented_control("State", list(states), default=name, required=True, key="playground-matrix") or name
     chosen = states.get(name, now)
     frame = chosen.source.frame(chosen.epsilon)
-    picture = grids.accuracy_matrix(frame, epsilon=chosen.epsilon, n_tasks=chosen.source.n_tasks, dark=style.is_dark())
+    draw = pictures.kept(grids.accuracy_matrix)
+    picture = draw(frame, epsilon=chosen.epsilon, n_tasks=chosen.source.n_tasks, dark=style.is_dark())
     _show(picture, {name: chosen}, "matrix", frame)
 
 

@@ -8,30 +8,27 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from dpcl_core import checks, presets
+from dpcl_core import presets
 from dpcl_core.data import catalog as datasets
 from dpcl_core.papers import answers, ceilings, questions, tables
 from dpcl_core.papers.measured import Measured
-from dpcl_core.papers.questions import Duration, Question
 from dpcl_core.results import references
-from pages.parts.rooms import membership
-from pages.parts.shell import address, figure_card, layout, link, state, status_line, stored_results, style
+from pages.parts.questions import gallery, starting
+from pages.parts.shell import figure_card, layout, link, state, status_line, stored_results, style
 from pages.parts.shell.header import actions, heading
-from pages.parts.shell.text import capital, plain
+from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
 from pages.parts.training import run_panel
 
 if TYPE_CHECKING:
-    from dpcl_core.runs.sets import Set, Sets
+    from dpcl_core.runs.sets import Set
 
 HELP = """A question is answered by all its runs together. **Start** queues them as one entry, the cheapest first; **Stop**
 ends the whole. Until they have finished here, the answer shows recorded results, marked with their date and machine."""
-FORMS = {"small": "small", "bundled": "larger", "full": "as published"}
-GROUPS = {"paper": "paper", "shows": "what it shows"}
 CODEC = link.Codec(
     [
         link.Field("question", "question", "question", link.Maybe(link.Choice(tuple(presets.names()))), None),
-        link.Field("by", "by", "grouping", link.Choice(tuple(GROUPS)), "paper"),
+        link.Field("by", "by", "grouping", link.Choice(tuple(gallery.GROUPS)), "paper"),
     ]
 )
 
@@ -44,7 +41,7 @@ def page() -> None:
     name, by = view["question"], str(view["by"])
     if name is None:
         place = heading("Questions", "What do you want to find out?", notices=view.read.notices)
-        by = _gallery(view, by)
+        by = gallery.draw(view, by)
     else:
         about = presets.about(str(name))
         place = heading(about.title, about.question, notices=view.read.notices)
@@ -59,91 +56,15 @@ def _links(view: View, name: str, by: str) -> None:
         st.page_link("pages/questions.py", label="← All questions", query_params=view.linked({"v": "1", "by": by}))
         for size, form in questions.of_preset(name).forms.items():
             if form.name != name:
-                label, target = f"The same, {FORMS[size]}", {"v": "1", "question": form.name, "by": by}
+                label, target = f"The same, {gallery.FORMS[size]}", {"v": "1", "question": form.name, "by": by}
                 st.page_link("pages/questions.py", label=label, query_params=view.linked(target))
-
-
-def _gallery(view: View, by: str) -> str:
-    """Draws all questions, group by group, each with its forms, their durations and whether they have an answer.
-
-    Returns what they are grouped by.
-    """
-    with st.container(key="group-row", horizontal=True, vertical_alignment="center", gap="small"):
-        st.caption("Grouped by", width="content")
-        picked = st.segmented_control(
-            "Grouped by", list(GROUPS), default=by, format_func=GROUPS.__getitem__, key=view.key("by"), required=True,
-            label_visibility="collapsed",
-        )  # fmt: skip
-    by = str(picked or by)
-    if refused := st.session_state.pop("refused", None):
-        st.error(plain(refused))
-    store, every = state.store(), questions.questions()
-    names = [form.name for question in every for form in question.forms.values()]
-    durations, answered = questions.durations(names, store), questions.n_answered(names, store)
-    running = _sets().under_way()
-    groups: dict[str, list[Question]] = {}
-    if by == "shows":  # in the order of the table, else as the papers come
-        groups = {title: [] for title in questions.SHOWS.values()}
-    for question in every:
-        groups.setdefault(question.group if by == "paper" else question.shows, []).append(question)
-    for number, (group, of_group) in enumerate(groups.items()):
-        st.header(plain(group), anchor=False)
-        with st.container(key=f"questions-{number}"):  # side by side by the style sheet: columns would be two elements a row
-            for question in of_group:
-                _card(view, question, durations, answered, running)
-    return by
-
-
-def _card(
-    view: View,
-    question: Question,
-    durations: Mapping[str, Duration],
-    answered: Mapping[str, tuple[int, int]],
-    running: Mapping[str, int],
-) -> None:
-    states = []
-    for size, form in question.forms.items():
-        here, recorded = answered[form.name]
-        known = "Under way" if form.name in running else _known(here, recorded, len(questions.specs(form.name)))
-        title = "" if len(question.forms) == 1 else f"{capital(FORMS[size])}. "
-        states.append(f":small[{title}{_takes(durations[form.name])} {known}.]")
-    with layout.card(f"question-{question.smallest.name}"):  # few elements: the page has a card for every question
-        st.markdown("\n\n".join([f"**{plain(question.title)}**", plain(question.text), "  \n".join(states)]))
-        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            for size, form in question.forms.items():
-                label = "Open" if len(question.forms) == 1 else f"Open ({FORMS[size]})"
-                target = view.linked({"v": "1", "question": form.name})
-                st.page_link("pages/questions.py", label=label, query_params=target)
-            if question.smallest.name not in running:
-                start = run_panel.attempt(lambda: _start_from(view, question))
-                st.button("Start", key=f"start-{question.smallest.name}", on_click=start)
-
-
-def _known(here: int, recorded: int, total: int) -> str:
-    parts = [f"{n} {what}" for n, what in ((here, "finished here"), (recorded, "recorded")) if n]
-    return f"{total} run{'s' if total > 1 else ''}: {', '.join(parts)}" if parts else "No results yet"
-
-
-def _takes(duration: Duration) -> str:
-    """The expected duration in words, and where it was measured."""
-    if duration.seconds is None:
-        return "Duration unknown."
-    where = " on this computer" if duration.is_here else ", measured on another computer"
-    first = " The first time takes longer: features are computed once." if duration.first_time else ""
-    return f"About {status_line.span(duration.seconds)}{where}.{first}"
-
-
-def _sets() -> Sets:
-    from dpcl_core.runs.sets import Sets
-
-    return Sets(state.store())
 
 
 def _answer(name: str) -> None:
     """Draws the state of the runs, then the answer: from the runs of this computer, else from records."""
     if refused := st.session_state.pop("refused", None):
         st.error(plain(refused))
-    newest = _sets().newest(name)
+    newest = starting.sets().newest(name)
     if newest is not None and not newest.is_over:
         _watch(newest.id)
     else:
@@ -159,7 +80,7 @@ def _answer(name: str) -> None:
 def _start_card(name: str, newest: Set | None) -> None:
     runs = questions.specs(name)
     with layout.card("status"), st.container(key="status-line", horizontal=True, vertical_alignment="center", gap="small"):
-        text = _takes(questions.duration(name, state.store()))
+        text = starting.takes(questions.duration(name, state.store()))
         if newest is not None:
             label = {"finished": "Finished", "cancelled": "Stopped"}.get(newest.status, "Ended with an error")
             text = f"{label}: {newest.line(questions.titles(name))}. {text}"
@@ -167,7 +88,7 @@ def _start_card(name: str, newest: Set | None) -> None:
         verb, again = ("Run", " again") if newest is not None else ("Start", "")
         label = f"{verb} it{again}" if len(runs) == 1 else f"{verb} all {len(runs)} runs{again}"
         st.page_link("pages/train.py", label="Change its settings", query_params={"v": "1", "question": name})
-        st.button(label, key="start-set", type="primary", on_click=run_panel.attempt(lambda: _start(name)))
+        st.button(label, key="start-set", type="primary", on_click=run_panel.attempt(lambda: starting.start(name)))
 
 
 def _promise(name: str) -> None:
@@ -183,30 +104,11 @@ def _promise(name: str) -> None:
         st.caption("The picture grows as they finish. You may close this page.")
 
 
-def _start_from(view: View, question: Question) -> None:
-    """Starts the smallest form of a question from the gallery, and goes to its answer."""
-    name = question.smallest.name
-    _start(name)
-    view.go({**address.parameters(), "v": "1", "question": name})
-
-
-def _start(name: str) -> None:
-    """Queues all runs of the preset as one entry. Raises BadInput if one of them cannot be carried out here."""
-    from dpcl_core.runs import devices
-
-    runs, device = questions.specs(name), devices.default()
-    for spec in runs.values():
-        checks.check(spec)
-    set_id = _sets().create(name, questions.cheapest_first(runs, state.store(), device), device=device)
-    membership.share(run.id for run in _sets().get(set_id).runs.values())
-    state.executor().schedule()
-
-
 @st.fragment(run_every=1.0)
 @state.guarded
 def _watch(set_id: str) -> None:
     """Draws a set under way, with the figures of its current run, refreshed every second; reruns the page as runs end."""
-    whole = _sets().get(set_id)
+    whole = starting.sets().get(set_id)
     if whole.is_over or st.session_state.get("ended-of-set") not in (None, (set_id, whole.n_over)):
         st.session_state.pop("ended-of-set", None)
         st.rerun()
@@ -234,7 +136,7 @@ def _watch(set_id: str) -> None:
 
 
 def _stop(set_id: str) -> None:
-    _sets().request_stop(set_id)
+    starting.sets().request_stop(set_id)
     state.executor().schedule()
 
 

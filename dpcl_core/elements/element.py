@@ -1,7 +1,7 @@
 """An element drawn in the browser: its markup, style and script, as a module for the app or as one plain function.
 
-Its scripts are modules with one default export, `element({data, parentElement, setStateValue})`. All data come in `data`; no
-script imports or fetches anything.
+Its scripts are modules with one default export, `element({data, parentElement, setStateValue})`; one that asks a server may
+take `setTriggerValue` as well. All data come in `data`; no script imports or fetches anything.
 """
 
 from __future__ import annotations
@@ -109,7 +109,8 @@ LESSON = Element(
     ),
     is_isolated=False,
 )  # fmt: skip
-# These two ask a server: not for plain pages.
+# These ask a server: not for plain pages.
+GALLERY = Element("gallery", (_DOM, "gallery/gallery.mjs"), is_isolated=False)
 ROOM = Element("room", (_DOM, "room/asking.mjs", "room/room.mjs"), is_isolated=False)
 BALLOT = Element("ballot", (_DOM, "room/asking.mjs", "ballot/ballot.mjs"), is_isolated=False)
 ELEMENTS = (HERO, DRAG, TOKENS, ANCHORS, DOOR, CALCULATOR, LESSON)

@@ -7,8 +7,9 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from dpcl_core import presets
 from dpcl_core.runs.sets import Sets
-from tests.browser.conftest import App, Visit, ready
+from tests.browser.conftest import PATIENCE_MS, App, Visit, ready
 
 pytestmark = pytest.mark.browser
 
@@ -17,10 +18,8 @@ def test_a_set_is_started_from_the_gallery_and_stopped_as_a_whole_by_keyboard(ap
     page = visit(f"{app.url}/questions")
     page.get_by_role("radio", name="what it shows").press("Space")
     page.wait_for_url(re.compile("by=shows"))
-    start = page.locator(".st-key-start-blurry-digits button")
     ready(page)
-    expect(start).to_have_count(1)  # while the groups change, it is in the old one and in the new one
-    start.press("Enter")
+    page.get_by_role("button", name=f"Start: {presets.about('blurry-digits').title}").press("Enter")
     expect(page.locator(".st-key-status-line")).to_be_visible()
     page.locator(".st-key-stop-set button").press("Enter")
     # Four runs take longer than a press; how many of them ended before it depends on the machine.
@@ -29,6 +28,22 @@ def test_a_set_is_started_from_the_gallery_and_stopped_as_a_whole_by_keyboard(ap
     assert ended is not None
     assert ended.status == "cancelled"
     page.get_by_role("link", name="All questions").press("Enter")
+    expect(page.get_by_role("heading", name="Questions", exact=True)).to_be_visible()
+
+
+def test_a_card_opens_its_answer_in_this_tab_and_is_a_link_for_another(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/questions")
+    opened = page.get_by_role("link", name=f"Open: {presets.about('digits-cosine').title}")
+    opened.press("Enter")
+    answer = page.get_by_role("heading", name=presets.about("digits-cosine").title, level=1)
+    expect(answer).to_be_visible()
+    page.wait_for_url(re.compile("question=digits-cosine"))
+    page.go_back()
+    expect(page.get_by_role("heading", name="Questions", exact=True)).to_be_visible()
+    with page.context.expect_page() as other:
+        opened.click(modifiers=["Control"])
+    other.value.set_default_timeout(PATIENCE_MS)
+    other.value.get_by_role("heading", name=presets.about("digits-cosine").title, level=1).wait_for()
     expect(page.get_by_role("heading", name="Questions", exact=True)).to_be_visible()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from dpcl_core import paths
 from dpcl_core.elements import element
-from dpcl_core.elements.element import BALLOT, ELEMENTS, ROOM, Element
+from dpcl_core.elements.element import BALLOT, ELEMENTS, GALLERY, ROOM, Element
 
 
 @pytest.mark.parametrize("one", ELEMENTS, ids=lambda one: one.folder)
@@ -47,7 +47,7 @@ def test_no_text_of_the_data_ends_the_script(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_every_script_in_the_elements_folders_belongs_to_an_element_or_a_figure() -> None:
-    used = {name for one in (*ELEMENTS, ROOM, BALLOT) for name in one.scripts}
+    used = {name for one in (*ELEMENTS, GALLERY, ROOM, BALLOT) for name in one.scripts}
     used |= {"heatmap/heatmap.mjs"}  # drawn inside other pictures
     folder = paths.assets_dir()
     assert {str(path.relative_to(folder)) for path in folder.glob("*/*.mjs")} == used

@@ -2,28 +2,78 @@
 
 from __future__ import annotations
 
-from typing import get_args
+import json
+from collections.abc import Callable
+from typing import Any, get_args
 from urllib.parse import parse_qs
 
 import pytest
+import streamlit as st
 
 from dpcl_core import presets
+from dpcl_core.elements.element import Element
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import questions
 from dpcl_core.runs.run import Status
 from dpcl_core.runs.sets import Sets
 from dpcl_core.runs.store import Store
+from pages.parts.questions import gallery
 from tests.pages.conftest import Open, words
 from tests.support import audited, replay
 
 NAME = "digits-cosine"
 
 
-def test_the_gallery_has_every_preset(open_page: Open) -> None:
-    page = open_page("questions")
+@pytest.fixture
+def pressable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real buttons in place of the element that the browser draws: a press reports what the element would."""
+
+    def mounted(_: Element) -> Callable[..., None]:
+        def draw(*, key: str, data: dict[str, Any], **on_change: Callable[[], None]) -> None:
+            def press(what: str, name: object) -> None:
+                st.session_state[key] = {what: name}
+                on_change[f"on_{what}_change"]()
+
+            for one in (one for group in data["groups"] for one in group["cards"]):
+                for form in one["forms"]:
+                    st.button("Open", key=f"open-{form['name']}", on_click=press, args=("open", form["name"]))
+                if name := one["start"] and one["start"]["name"]:
+                    st.button("Start", key=f"start-{name}", on_click=press, args=("start", name))
+            st.button("Forged", key="forged", on_click=press, args=("start", "no question"))
+
+        return draw
+
+    monkeypatch.setattr(gallery, "mounted", mounted)
+
+
+@pytest.mark.parametrize("by", ["paper", "shows"])
+def test_the_gallery_has_every_preset_once(open_page: Open, by: str) -> None:
+    page = open_page("questions", by=by)
     assert not page.exception
-    linked = "".join(str(link.proto) for link in page.get("page_link"))
-    assert all(f"question={name}" in linked.replace("&", " ") or name in linked for name in presets.names())
+    (drawn,) = [json.loads(one.proto.json) for one in page.get("bidi_component")]
+    forms = [form for group in drawn["groups"] for one in group["cards"] for form in one["forms"]]
+    assert sorted(form["name"] for form in forms) == sorted(presets.names())
+    assert all(parse_qs(form["query"][1:]) == {"v": ["1"], "question": [form["name"]], "by": [by]} for form in forms)
+    assert all(form["said"].startswith(("About ", "Duration ", "Small. ", "Larger. ", "As published. ")) for form in forms)
+
+
+def test_a_card_opens_its_answer_and_a_forged_press_is_nothing(open_page: Open, pressable: None) -> None:
+    page = open_page("questions")
+    page.button(key="forged").click().run()
+    assert not page.exception
+    assert page.title[0].value == "Questions"
+    page.button(key=f"open-{NAME}").click().run()
+    assert not page.exception
+    assert page.title[0].value == presets.about(NAME).title
+
+
+def test_a_question_under_way_cannot_be_started_twice(open_page: Open, store: Store) -> None:
+    Sets(store).create(NAME, {"main": presets.load(NAME)})
+    (drawn,) = [json.loads(one.proto.json) for one in open_page("questions").get("bidi_component")]
+    cards = {one["forms"][0]["name"]: one for group in drawn["groups"] for one in group["cards"]}
+    assert cards[NAME]["start"] is None
+    assert "Under way" in cards[NAME]["forms"][0]["said"]
+    assert cards["blurry-digits"]["start"]["name"] == "blurry-digits"
 
 
 def test_records_answer_a_question_that_never_ran_here(open_page: Open) -> None:
@@ -83,7 +133,7 @@ def test_the_answer_shows_what_an_audit_of_its_run_has_proved(open_page: Open, s
 
 
 def test_the_gallery_starts_the_smallest_form_and_goes_to_its_answer(
-    open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
+    open_page: Open, store: Store, pressable: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.schedule", lambda self: None)
     page = open_page("questions", by="shows")
@@ -106,7 +156,7 @@ def test_the_only_run_of_a_method_has_its_title() -> None:
 
 
 def test_a_link_leads_back_to_the_gallery_that_was_just_left(
-    open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
+    open_page: Open, store: Store, pressable: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Start replaces the address; afterwards the same address is a link, not a browser that is behind."""
     monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.schedule", lambda self: None)

@@ -74,8 +74,8 @@ def maps(view: View, scene: Scene) -> Mapping[str, object]:
             shown = _segmented(view, "map", "Map", MAPS)
             colour = _segmented(view, "colour", "Colour", COLOURS) if has_modes else "group"
         spaces: list[Space] = ["signature", "mean"] if shown == "both" else [cast("Space", shown)]
-        pictures = {
-            space: signatures.on_map(
+        drawn = {
+            space: pictures.kept(signatures.on_map)(
                 entries, prototypes, space=space, by=cast("Literal['group', 'mode']", colour),
                 within=_extent(scene, space), dark=style.is_dark(),
             )
@@ -85,13 +85,13 @@ def maps(view: View, scene: Scene) -> Mapping[str, object]:
             with place:
                 if len(spaces) == 2:
                     st.caption("Signatures" if space == "signature" else "Means")
-                figure = pictures[space].figure
+                figure = drawn[space].figure
                 key = f"chart-map-{space}-{scene.key}"
                 st.plotly_chart(
-                    figure, theme=None, width="stretch", key=key, config=figure_card.CONFIG, alt=pictures[space].finding
+                    figure, theme=None, width="stretch", key=key, config=figure_card.CONFIG, alt=drawn[space].finding
                 )
         st.caption(_legend(scene, spaces))
-        first = pictures[spaces[0]]
+        first = drawn[spaces[0]]
         figure_card.footer(first, scene.source, key="anchor-map", table=entries, linked=True, live=scene.is_live)
     return {"map": shown, "colour": colour if has_modes else view["colour"]}
 
@@ -105,8 +105,9 @@ def bars(scene: Scene) -> None:
     rows = [(name, name == scene.now.matcher, value) for name, value in scene.agreement().items()]
     table = pd.DataFrame(rows, columns=["matcher", "is_own", "agreement"])
     figure_card.show(
-        figures.matcher_bars(table, dark=style.is_dark()), scene.source, key="agreement", title="Agreement with the truth",
-        note="same lists; 0: chance, 1: all right", table=table, linked=True, live=scene.is_live,
+        pictures.kept(figures.matcher_bars)(table, dark=style.is_dark()), scene.source,
+        key="agreement", title="Agreement with the truth", note="same lists; 0: chance, 1: all right", table=table,
+        linked=True, live=scene.is_live,
     )  # fmt: skip
     _subsample_caption(scene.now)
 

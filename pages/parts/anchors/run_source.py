@@ -14,7 +14,7 @@ from dpcl_core.figures.picture import epsilon_label
 from dpcl_core.results import Result
 from dpcl_core.spec import Cell
 from pages.parts.anchors.pictures import Scene
-from pages.parts.shell import figure_card, link, pickers, state, stored_results, style
+from pages.parts.shell import figure_card, link, pickers, pictures, state, stored_results, style
 from pages.parts.shell.view import View
 
 FIELDS: list[link.Field[Any]] = [
@@ -74,7 +74,8 @@ def _map(result: Result, rounds: Sequence[Signatures], at: int, *, live: bool) -
     event = rounds[at]
     entries, prototypes = matching.entries([event]), matching.prototypes([event])
     within = signatures.extent(matching.entries(rounds), matching.prototypes(rounds), "signature")
-    picture = signatures.on_map(entries, prototypes, space="signature", within=within, dark=style.is_dark())
+    draw = pictures.kept(signatures.on_map)
+    picture = draw(entries, prototypes, space="signature", within=within, dark=style.is_dark())
     figure_card.show(
         picture, result.provenance, key="lists", title="Which list entry is which?",
         note=f"{_round_name(event, result)}; the simulator's view, not visible to the server", table=entries, live=live,

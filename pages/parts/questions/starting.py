@@ -1,0 +1,42 @@
+"""Starting all runs of a question as one entry of the queue, and how long they take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dpcl_core import checks
+from dpcl_core.papers import questions
+from dpcl_core.papers.questions import Duration
+from pages.parts.rooms import membership
+from pages.parts.shell import state, status_line
+
+if TYPE_CHECKING:
+    from dpcl_core.runs.sets import Sets
+
+
+def sets() -> Sets:
+    """The sets of the store."""
+    from dpcl_core.runs.sets import Sets
+
+    return Sets(state.store())
+
+
+def start(name: str) -> None:
+    """Queues all runs of the preset as one entry. Raises BadInput if one of them cannot be carried out here."""
+    from dpcl_core.runs import devices
+
+    runs, device = questions.specs(name), devices.default()
+    for spec in runs.values():
+        checks.check(spec)
+    set_id = sets().create(name, questions.cheapest_first(runs, state.store(), device), device=device)
+    membership.share(run.id for run in sets().get(set_id).runs.values())
+    state.executor().schedule()
+
+
+def takes(duration: Duration) -> str:
+    """The expected duration in words, and where it was measured."""
+    if duration.seconds is None:
+        return "Duration unknown."
+    where = " on this computer" if duration.is_here else ", measured on another computer"
+    first = " The first time takes longer: features are computed once." if duration.first_time else ""
+    return f"About {status_line.span(duration.seconds)}{where}.{first}"
