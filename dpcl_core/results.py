@@ -160,7 +160,7 @@ class Result:
         standing = self.standing
         return placement.sentence(epsilon, self.finals[epsilon], self.references, score=self.score, standing=standing)
 
-    @property
+    @cached_property
     def lost(self) -> str:
         """A warning that names the budgets which cannot be told from chance, and the rule; empty if there are none."""
         from dpcl_core.figures import placement

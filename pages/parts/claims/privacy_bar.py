@@ -141,7 +141,6 @@ def _statement(title: str, guarantee: Guarantee) -> None:
     statement = words(guarantee)
     lists = (("Covered", statement.covered), ("Not covered", statement.not_covered))
     listed = (f"{name}: {'; '.join(items)}" for name, items in lists if items)
-    caveats = (f"- {caveat}" for caveat in guarantee.caveats)
-    for text in (f"**{title}** {statement.headline}", statement.audited, statement.odds, *listed, statement.layer, *caveats):
-        if text:
-            st.markdown(text)
+    caveats = "\n".join(f"- {caveat}" for caveat in guarantee.caveats)
+    texts = (f"**{title}** {statement.headline}", statement.audited, statement.odds, *listed, statement.layer, caveats)
+    st.markdown("\n\n".join(filter(None, texts)))

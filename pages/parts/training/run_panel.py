@@ -289,7 +289,10 @@ def attempt(action: Callable[[], None]) -> Callable[[], None]:
 def export(run_id: str) -> None:
     """Draws the downloads of a run: everything as a zip, made on demand, and the most used files."""
     store = state.store()  # here: a download has no visitor
-    with st.popover("Export", key="export"):
+    files = st.popover("Export", key="export", on_change="rerun")
+    if not files.open:  # few visitors export, and all would wait for the six buttons
+        return
+    with files:
         st.download_button(
             "Everything (zip)", lambda: _archive(store, run_id), f"run-{run_id}.zip", "application/zip",
             key="export-zip", on_click="ignore", help="Report, classifiers, tables, figures, notebook, settings, card",
