@@ -57,6 +57,18 @@ def test_padding_changes_nothing_and_counts_zero(model: plain.PlainModel) -> Non
         assert not row[5 * (place + 1) :].any()
 
 
+def test_a_texts_scores_have_the_same_bits_whoever_is_beside_it(model: plain.PlainModel) -> None:
+    """They enter what a private text adds to a clipped sum; a neighbour with a longer or a shorter text changes nothing."""
+    draw = np.random.default_rng(0)
+    tokens = drawn(150, 300)
+    for row, length in zip(tokens, draw.integers(1, 300, len(tokens)), strict=True):
+        row[length:] = PADDING
+    together = model.log_probabilities(tokens)
+    for n in (1, 2, 50, 149):
+        some = draw.permutation(len(tokens))[:n]
+        np.testing.assert_array_equal(model.log_probabilities(tokens[some]), together[some])
+
+
 def test_later_tokens_change_nothing_before_them(model: plain.PlainModel) -> None:
     one, other = drawn(1, 30), drawn(1, 30)
     other[0, 20:] = drawn(1, 10, seed=1)

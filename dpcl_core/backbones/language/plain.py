@@ -1,12 +1,16 @@
 """The bundled language model in NumPy: token log-probabilities without torch, for pages and for scores before training.
 
 The same network as in `causal` (GPT-2, Radford et al. 2019), term by term; a test compares the two.
+
+The scores of a private text enter what it adds to a clipped sum, so they must not depend on the other texts, not even in the
+last digit (see `methods.language.gradients`). A kernel chooses the order of its additions by the shapes that it multiplies.
+So every product here is of one text, padded to a whole number of `STEP` tokens, in one thread: products this small would
+have threads wait for each other, six times as long where another process is busy.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,14 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load as read_safetensors
+from threadpoolctl import threadpool_limits
 
 from dpcl_core.backbones import weights
 from dpcl_core.backbones.language import files, tokenizer
 from dpcl_core.data.texts import PADDING
 
 Floats = NDArray[np.float32]
+STEP = 16  # lengths are rounded up to multiples of this, in tokens; the model's context is one
 _TOKENS_AT_ONCE = 4096
-_SCORED_AT_ONCE = 256  # tokens whose logits over the vocabulary fit into a processor's cache
 EPSILON = 1e-5  # added to the variance in every norm
 
 
@@ -52,32 +57,36 @@ class PlainModel:
         """
         log_probs = np.zeros(tokens.shape, np.float32)
         windows = _windows((tokens != PADDING).sum(axis=1), self.shape.context)
-        windows.sort(key=lambda window: window.end - window.start)  # windows of similar length together: hardly any padding
-        for chunk in _chunks(windows):
-            targets = np.full((len(chunk), chunk[-1].end - chunk[-1].start), PADDING, np.int64)
-            for place, window in enumerate(chunk):
-                targets[place, : window.end - window.start] = tokens[window.row, window.start : window.end]
-            scored = self._scored(targets)
-            for place, window in enumerate(chunk):
-                new = scored[place, window.new - window.start : window.end - window.start]
-                log_probs[window.row, window.new : window.end] = new
+        by_width: dict[int, list[_Window]] = {}
+        for window in windows:
+            by_width.setdefault(-(-(window.end - window.start) // STEP) * STEP, []).append(window)
+        with threadpool_limits(1, user_api="blas"):
+            for width, group in by_width.items():
+                at_once = max(1, _TOKENS_AT_ONCE // width)
+                for start in range(0, len(group), at_once):
+                    self._score(group[start : start + at_once], width, tokens, log_probs)
         return log_probs
 
+    def _score(self, chunk: list[_Window], width: int, tokens: NDArray[np.integer], log_probs: Floats) -> None:
+        """Writes the scores of the new tokens of these windows, each padded to `width` tokens."""
+        targets = np.full((len(chunk), width), PADDING, np.int64)
+        for place, window in enumerate(chunk):
+            targets[place, : window.end - window.start] = tokens[window.row, window.start : window.end]
+        scored = self._scored(targets)
+        for place, window in enumerate(chunk):
+            new = scored[place, window.new - window.start : window.end - window.start]
+            log_probs[window.row, window.new : window.end] = new
+
     def _scored(self, targets: NDArray[np.int64]) -> Floats:
-        """log P of each target [b, L] given the start token and the targets before it; 0 at the padding."""
+        """log P of each target [b, L] given the start token and the targets before it; anything at the padding."""
         inputs = np.full_like(targets, self._bos)
         inputs[:, 1:] = np.maximum(targets[:, :-1], 0)
-        wanted = targets != PADDING
-        hidden, ids = self._hidden(inputs)[wanted], targets[wanted]
-        log_probabilities = np.empty(len(ids), np.float32)
-        for start in range(0, len(ids), _SCORED_AT_ONCE):
-            part = slice(start, start + _SCORED_AT_ONCE)
-            logits = hidden[part] @ self.embeddings.T
+        scored = np.empty(targets.shape, np.float32)
+        for states, ids, found in zip(self._hidden(inputs), targets, scored, strict=True):
+            logits = states @ self.embeddings.T  # of one text, which fit into a processor's cache
             logits -= logits.max(axis=1, keepdims=True)
-            log_probabilities[part] = logits[np.arange(len(logits)), ids[part]]
-            log_probabilities[part] -= np.log(np.exp(logits, out=logits).sum(axis=1))
-        scored = np.zeros(targets.shape, np.float32)
-        scored[wanted] = log_probabilities
+            found[:] = logits[np.arange(len(ids)), ids]
+            found -= np.log(np.exp(logits, out=logits).sum(axis=1))
         return scored
 
     def _hidden(self, inputs: NDArray[np.int64]) -> Floats:
@@ -149,15 +158,3 @@ def _windows(lengths: NDArray[np.integer], context: int) -> list[_Window]:
             windows.append(_Window(row, max(0, end - context), new, end))
             new, end = end, min(length, end + context // 2)
     return windows
-
-
-def _chunks(windows: list[_Window]) -> Iterator[list[_Window]]:
-    """Windows in groups whose padded size stays within the bound; they must be sorted by length, ascending."""
-    chunk: list[_Window] = []
-    for window in windows:
-        if chunk and (len(chunk) + 1) * (window.end - window.start) > _TOKENS_AT_ONCE:
-            yield chunk
-            chunk = []
-        chunk.append(window)
-    if chunk:
-        yield chunk
