@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +14,7 @@ import dp_accounting as dp
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from dpcl_core import checks, engine, export
 from dpcl_core.errors import BadInput
@@ -116,6 +118,22 @@ def test_the_guarantee_is_about_clients() -> None:
     assert "the number of clients is public, and so is the network that computes the features" in said.guarantee.assumptions
     assert any(sentence.startswith("Only 5 clients") for sentence in said.guarantee.caveats)
     assert not any("only a single text" in sentence for sentence in said.guarantee.not_covered)
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two cores")
+def test_short_lists_are_multiplied_in_one_thread_and_only_during_the_run() -> None:
+    """Two threads that share such a product wait for each other for most of the time."""
+    with threadpool_limits(2, user_api="blas"):
+        before, during = _blas_threads(), set[int]()
+        for event in engine.run(spec({})):
+            if isinstance(event, TaskLearned):
+                during |= _blas_threads()
+        assert (during, _blas_threads()) == ({1}, before)
+        assert before == {2}
+
+
+def _blas_threads() -> set[int]:
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
 
 
 def test_labels_of_one_vs_rest_are_the_stream_s_own() -> None:
