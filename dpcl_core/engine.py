@@ -90,7 +90,7 @@ def run(
 
     division.begin(len(groups), of.context.n_tasks)
     # Clients' lists are short: threads that share a product wait for each other, three times as long on a busy computer.
-    with threadpool_limits(1 if spec.scenario.kind == "federated" else None, user_api="blas"):
+    with threadpool_limits(1 if spec.scenario.kind == "federated" else None):
         for place in range(len(groups)):
             learned = division.events(place, partial(here, place))
             events = learned if place else _with_untrained(learned, of.known, spec, of.streams, of.context)
