@@ -73,8 +73,8 @@ def test_nothing_of_the_account_is_kept_but_a_digest(
 ) -> None:
     monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.schedule", lambda self: None)
     user(ADA)
-    page = open_page("questions", by="shows")
-    page.button(key="start-digits-cosine").click().run()
+    page = open_page("questions", question="digits-cosine")
+    page.button(key="start-set").click().run()
     assert not page.exception
     (run,) = store.list_runs()
     assert run.owner == login.account()
