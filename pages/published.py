@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import cast
 
 import streamlit as st
 
 from dpcl_core import presets
-from dpcl_core.events import References
-from dpcl_core.figures.picture import Provenance
-from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import answers, catalog, comparison, measured, report, tables, verdicts
-from dpcl_core.papers.comparison import METRICS, Row
-from dpcl_core.papers.measured import Measured
-from dpcl_core.papers.orderings import Judged
+from dpcl_core.papers import catalog, comparison
+from dpcl_core.papers.comparison import METRICS
 from dpcl_core.papers.paper import SIZES, Experiment, Paper, Size
 from dpcl_core.spec import RunSpec
 from pages.parts.claims import match_rates
-from pages.parts.published import claims, earlier, layers
-from pages.parts.shell import citation, link, pickers, pictures, state, stored_results, style, terms
+from pages.parts.published import earlier, findings, numbers
+from pages.parts.published.content import Content, Key, content, drawn
+from pages.parts.shell import citation, link, pickers, pictures, state, style, terms
 from pages.parts.shell.figure_card import show
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
-from pages.parts.training import train_form
 
 HELP = """Hollow marks: the paper's numbers. Filled marks: ours, from your own finished run of the same preset if there is
 one, else from the last recorded run. Thin lines: what guessing and the untrained network give on our data. The reasons
@@ -56,21 +50,16 @@ def page() -> None:
     shown = catalog.paper(st.session_state.get(view.key("paper"), view["paper"]))  # the heading is drawn before the choice
     place = heading("Published numbers", f"{plain(shown.title)}: do its results come out here?", notices=view.read.notices)
     paper, experiment, size, metric, specs = _choices(view)
-    runs = _measured(paper, specs)
-    judged = report.judged(experiment, specs, runs)
-    _state(experiment, specs, runs, judged)
-    layers.card(specs, runs, judged)
-    claims.card(paper, experiment, specs, runs, judged)
-    every = comparison.rows(paper, experiment, runs)
-    rows = [row for row in every if row.metric == metric]
-    known = answers.references_beside(experiment.preset(size), specs, runs, metric)
-    _picture(paper, experiment, comparison.quantity(metric, specs.values()), rows, runs, known)
-    _table(paper, experiment, size, rows, runs)
+    key, found = content(paper, experiment, size)
+    terms.markdown(experiment.question)
+    findings.draw(key, found)
+    _picture(key, found, metric, comparison.quantity(metric, specs.values()))
+    numbers.table(key, metric, found)
     if experiment.has_match_rates:
-        match_rates.card(runs)
-    earlier.card(paper, experiment, every, runs, _provenance(paper, runs))
+        match_rates.card(found.runs)
+    earlier.card(paper, experiment, found.rows, found.runs, found.provenance())
     citation.button()
-    _runs(paper, experiment, size, specs, runs)
+    numbers.runs(key, found)
     values = {"paper": paper.name, "experiment": experiment.name, "size": size, "metric": metric}
     actions(place, share=view.commit(values, CODEC), help_text=HELP, view=view)
 
@@ -101,101 +90,19 @@ def _choices(view: View) -> tuple[Paper, Experiment, Size, str, dict[str, RunSpe
     return paper, experiment, size, str(metric or looked_at), specs
 
 
-def _measured(paper: Paper, specs: Mapping[str, RunSpec]) -> dict[str, Measured]:
-    """For each run of the preset: the visitor's newest finished run, else the recorded one, if any."""
-    own_runs = {run.readable_spec: run for run in reversed(state.store().list_runs()) if run.status == "finished"}
-    runs: dict[str, Measured] = {}
-    for label, spec in specs.items():
-        run, recorded = own_runs.get(spec), measured.find(spec, measured.recorded(paper.name))
-        if run is not None:
-            runs[label] = measured.of_run(run, stored_results.of(run).events)
-        elif recorded is not None:
-            runs[label] = recorded
-    return runs
-
-
-def _state(
-    experiment: Experiment, specs: Mapping[str, RunSpec], runs: Mapping[str, Measured], judged: list[Judged]
-) -> None:
-    """Draws the question and how many claims come out, and lists the runs that are still missing."""
-    terms.markdown(experiment.question)
-    if lead := verdicts.lead(judged):
-        st.header(lead, anchor=False)
-    if not runs:
-        st.info("None of these runs exists yet: open one below and press Start, or use the terminal.")
-    elif len(runs) < len(specs):
-        missing = ", ".join(label for label in specs if label not in runs)
-        st.info(f"{len(runs)} of {len(specs)} runs are here. Still missing: {missing}.")
-
-
-def _picture(
-    paper: Paper, experiment: Experiment, quantity: str, rows: list[Row], runs: Mapping[str, Measured],
-    references: References | None,
-) -> None:  # fmt: skip
+def _picture(key: Key, found: Content, metric: str, quantity: str) -> None:
     from dpcl_core.figures import reproduction
 
-    frame = tables.drawn_numbers(rows)
-    doubtful = [row for row in rows if row.is_doubtful]
-    note = f"{paper.title}, {experiment.place}" if experiment.table else _NO_TABLE[experiment.is_ours]
+    experiment = found.experiment
+    frame, references = drawn(key, metric, found)
+    n_doubtful = sum(row.is_doubtful for row in found.of_metric(metric))
+    note = f"{found.paper.title}, {experiment.place}" if experiment.table else _NO_TABLE[experiment.is_ours]
     show(
         pictures.kept(reproduction.published_and_ours)(frame, what=quantity, references=references, dark=style.is_dark()),
-        _provenance(paper, runs),
+        found.provenance(),
         key="reproduction", title=f"{experiment.title}: {quantity}", table=frame, linked=True,
-        note=note + (f"; not drawn: {len(doubtful)} doubtful number" if doubtful else ""),
+        note=note + (f"; not drawn: {n_doubtful} doubtful number" if n_doubtful else ""),
     )  # fmt: skip
-
-
-def _provenance(paper: Paper, runs: Mapping[str, Measured]) -> Provenance:
-    specs = [run.spec for run in runs.values()]
-    return Provenance(
-        dataset=" | ".join(dict.fromkeys(run.dataset_title for run in runs.values())),
-        n_train=None,
-        method=f"published: {paper.source}",
-        epsilons=tuple(sorted({epsilon for spec in specs for epsilon in spec.privacy.epsilons})),
-        delta=specs[0].privacy.delta if specs else None,
-        n_seeds=min((len(spec.seeds) for spec in specs), default=0),
-        runs=tuple(run.run_id for run in runs.values() if run.run_id is not None),
-        standings=tuple(methods.standing(spec) for spec in specs) or ("bound",),
-    )
-
-
-def _table(paper: Paper, experiment: Experiment, size: Size, rows: list[Row], runs: Mapping[str, Measured]) -> None:
-    import pandas as pd
-
-    lines, notes = tables.numbers(rows)
-    with st.container(key="card-reproduction-table", gap="small"):
-        st.markdown("**The numbers** :small[percent, mean ± standard deviation over seeds]")
-        if lines:
-            alt = f"{len(lines)} numbers, published and ours, in percent"
-            st.dataframe(pd.DataFrame(lines), hide_index=True, key="reproduction-table", alt=alt, height="content")
-        remarks = [f"Note {number}: {remark}" for number, remark in enumerate(notes, start=1)]
-        for remark in (*remarks, *comparison.table_remarks(paper, experiment)):
-            st.caption(plain(remark))
-        reasons = comparison.reasons(paper, experiment, size, runs.values())
-        if reasons:
-            st.markdown("**Why our numbers differ**")
-            st.markdown("\n".join(f"- {plain(reason)}" for reason in reasons))
-
-
-def _runs(
-    paper: Paper, experiment: Experiment, size: Size, specs: Mapping[str, RunSpec], runs: Mapping[str, Measured]
-) -> None:
-    with st.container(key="card-reproduction-runs", gap="small"):
-        st.markdown("**The runs**")
-        for label, spec in specs.items():
-            run = runs.get(label)
-            with st.container(key=f"reproduction-run-{label}", horizontal=True, vertical_alignment="center", gap="small"):
-                layer = methods.layer(spec)
-                suffix = "" if layer is None else f" · {layer.title}"
-                more = " ".join([*([layer.words] if layer else []), *(run.made_before if run else ())])
-                st.markdown(plain(f"{tables.source(label, run)}{suffix}"), width="stretch", help=plain(more) or None)
-                st.page_link(
-                    "pages/train.py", label=":primary[Open in Train →]", query_params=train_form.parameters_of(spec)
-                )
-        seconds = presets.about(experiment.preset(size)).seconds_in_all
-        st.caption("All runs from a terminal" + (f", about {seconds:g} s on two cores:" if seconds is not None else ":"))
-        command = f"python -m dpcl_core reproduce {paper.name} --experiment {experiment.name} --{size}"
-        st.code(command, language=None, wrap_lines=True)
 
 
 if __name__ == "__main__":

@@ -14,12 +14,16 @@ from html import escape
 from dpcl_core import paths
 
 _EXPORT = re.compile(r"^export (default )?(?=function|const|let|class)", re.MULTILINE)
+_OF_BYTES = (
+    "\nconst bytesAsText = new TextDecoder();\n"
+    "export default ({ data, ...others }) => element({ ...others, data: JSON.parse(bytesAsText.decode(data)) });\n"
+)
 _FORBIDDEN = re.compile(r"^\s*import\b|\bimport\s*\(|\bfetch\s*\(|^export\s*\{", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """`scripts`: files in `assets/`, in order; markup and style are FOLDER/FOLDER.html and .css.
+    """`scripts`: files in `assets/`, in order; markup is FOLDER/FOLDER.html and style FOLDER/FOLDER.css, if there is one.
 
     `is_isolated`: its style is its own; else it uses classes of `theme` as well.
     """
@@ -35,13 +39,19 @@ class Element:
 
     @property
     def css(self) -> str:
-        """Its style."""
-        return _read(f"{self.folder}/{self.folder}.css")
+        """Its style, empty where the theme's is enough."""
+        name = f"{self.folder}/{self.folder}.css"
+        return _read(name) if (paths.assets_dir() / name).exists() else ""
 
     @property
     def module(self) -> str:
         """Its scripts as one module with a default export."""
         return "\n".join(map(_read, self.scripts))
+
+    @property
+    def module_of_bytes(self) -> str:
+        """The same module for `data` that come as bytes of JSON."""
+        return _EXPORT.sub("", self.module) + _OF_BYTES
 
     @property
     def classic(self) -> str:
@@ -109,7 +119,8 @@ LESSON = Element(
     ),
     is_isolated=False,
 )  # fmt: skip
-# These ask a server: not for plain pages.
+# These are for the app's pages alone: what they show comes from runs, or from asking its server.
+HEATMAP = Element("heatmap", ("heatmap/heatmap.mjs",), is_isolated=False)
 GALLERY = Element("gallery", (_DOM, "gallery/gallery.mjs"), is_isolated=False)
 ROOM = Element("room", (_DOM, "room/asking.mjs", "room/room.mjs"), is_isolated=False)
 BALLOT = Element("ballot", (_DOM, "room/asking.mjs", "ballot/ballot.mjs"), is_isolated=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal, cast, get_args
 
 import numpy as np
@@ -63,6 +64,7 @@ def of_nominal(nominal: NDArray[np.float64], layer: Layer, dials: Dials) -> NDAr
     return ratios if layer == "sigma" else token_noise.true_epsilons(ratios, dials.delta)
 
 
+@lru_cache(maxsize=256)
 def edges(layer: Layer, dials: Dials) -> tuple[float, ...]:
     """Four ascending thresholds between the five shades of a layer, rounded for display; no slider of the score moves them.
 

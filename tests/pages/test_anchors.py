@@ -40,7 +40,7 @@ TABS = {
 
 def played(page: AppTest) -> Any:
     """What the element is drawn from; None where there is none."""
-    told = [element.proto.json for element in page.get("bidi_component") if element.proto.component_name == "anchors"]
+    told = [element.proto.bytes for element in page.get("bidi_component") if element.proto.component_name == "anchors"]
     return json.loads(told[0]) if told else None
 
 

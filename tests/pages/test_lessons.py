@@ -54,7 +54,7 @@ ON_SERVER = [name for name in text.NAMES if name not in text.IN_BROWSER]
 
 def drawn(page: AppTest) -> Any:
     """What the browser's lesson is drawn from."""
-    (one,) = [json.loads(each.proto.json) for each in page.get("bidi_component") if each.proto.component_name == "lesson"]
+    (one,) = [json.loads(each.proto.bytes) for each in page.get("bidi_component") if each.proto.component_name == "lesson"]
     return one
 
 

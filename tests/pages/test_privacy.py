@@ -51,7 +51,7 @@ def test_without_noise_there_is_no_bound_anywhere(open_page: Open) -> None:
 
 def asked(page: AppTest, panel: str = "noise") -> Any:
     """The question that the browser's calculator opens with; `panel`: noise or tasks."""
-    drawn = [json.loads(one.proto.json) for one in page.get("bidi_component") if one.proto.component_name == "calculator"]
+    drawn = [json.loads(one.proto.bytes) for one in page.get("bidi_component") if one.proto.component_name == "calculator"]
     return next(document["start"] for document in drawn if document["panels"] == [panel])
 
 

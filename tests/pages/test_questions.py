@@ -50,7 +50,7 @@ def pressable(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_gallery_has_every_preset_once(open_page: Open, by: str) -> None:
     page = open_page("questions", by=by)
     assert not page.exception
-    (drawn,) = [json.loads(one.proto.json) for one in page.get("bidi_component")]
+    (drawn,) = [json.loads(one.proto.bytes) for one in page.get("bidi_component")]
     forms = [form for group in drawn["groups"] for one in group["cards"] for form in one["forms"]]
     assert sorted(form["name"] for form in forms) == sorted(presets.names())
     assert all(parse_qs(form["query"][1:]) == {"v": ["1"], "question": [form["name"]], "by": [by]} for form in forms)
@@ -69,7 +69,7 @@ def test_a_card_opens_its_answer_and_a_forged_press_is_nothing(open_page: Open, 
 
 def test_a_question_under_way_cannot_be_started_twice(open_page: Open, store: Store) -> None:
     Sets(store).create(NAME, {"main": presets.load(NAME)})
-    (drawn,) = [json.loads(one.proto.json) for one in open_page("questions").get("bidi_component")]
+    (drawn,) = [json.loads(one.proto.bytes) for one in open_page("questions").get("bidi_component")]
     cards = {one["forms"][0]["name"]: one for group in drawn["groups"] for one in group["cards"]}
     assert cards[NAME]["start"] is None
     assert "Under way" in cards[NAME]["forms"][0]["said"]

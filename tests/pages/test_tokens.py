@@ -30,7 +30,7 @@ SAID = with_texts(replay.recorded(SPEC, n_tasks=3))
 def heatmap(page: AppTest) -> Any:
     """What the explorer, or the heatmap of a run on Train, is drawn from; None where there is none."""
     names = ("tokens", "heatmap")
-    told = [element.proto.json for element in page.get("bidi_component") if element.proto.component_name in names]
+    told = [element.proto.bytes for element in page.get("bidi_component") if element.proto.component_name in names]
     return json.loads(told[0]) if told else None
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 import streamlit as st
 
@@ -15,14 +16,14 @@ from dpcl_core.elements.element import ANCHORS
 from dpcl_core.explorers import anchor_play
 from pages.parts.anchors.simulation import Setup
 from pages.parts.shell import address, layout
-from pages.parts.shell.mount import mounted
+from pages.parts.shell.mount import mounted, written
 from pages.parts.shell.text import plain
 
 
 def draw(setup: Setup, *, key: str) -> Setup:
     """Draws the card; returns the settings with which it was left."""
     with layout.card("anchor-play"):
-        data = document(setup.length, setup.m, setup.noise, setup.matcher)
+        data = _data(setup.length, setup.m, setup.noise, setup.matcher)
         reported = mounted(ANCHORS)(key=key, data=data, on_settings_change=lambda: None).get("settings")
         now = left(reported, setup)
         with st.container(key="strip-anchor-play", horizontal=True, vertical_alignment="center", gap="small"):
@@ -33,6 +34,11 @@ def draw(setup: Setup, *, key: str) -> Setup:
             )  # fmt: skip
             address.offer()
     return now
+
+
+@lru_cache(maxsize=16)
+def _data(length: int, m: int, noise: float, matcher: str) -> bytes:
+    return written(document(length, m, noise, matcher))
 
 
 def csv(setup: Setup) -> str:

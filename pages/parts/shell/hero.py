@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from dpcl_core.elements import hero
 from dpcl_core.elements.element import DOOR, HERO
 from dpcl_core.elements.hero import Door
-from pages.parts.shell.mount import mounted
+from pages.parts.shell.mount import mounted, written
 
 
 def take_one_out() -> None:
     """Draws the element; it computes everything in the browser and reports nothing."""
-    mounted(HERO)(key="hero", data=hero.document())
+    mounted(HERO)(key="hero", data=_hero())
 
 
 def miniature(door: Door) -> None:
     """Draws the small picture of a door."""
+    mounted(DOOR)(key=f"small-{door}", data=_door(door))
+
+
+@cache
+def _hero() -> bytes:
+    return written(hero.document())
+
+
+@cache
+def _door(door: Door) -> bytes:
     from dpcl_core.elements import doors  # loads a tokenizer, for which the first picture does not wait
 
-    mounted(DOOR)(key=f"small-{door}", data=doors.document(door))
+    return written(doors.document(door))

@@ -24,8 +24,9 @@ _LOGGED_IN = "is_logged_in"  # key that Streamlit's user has only where the secr
 
 def account() -> str | None:
     """The digest of the account that is logged in, from its issuer and its subject; None: nobody is."""
-    issuer, subject = st.user.get("iss"), st.user.get("sub")
-    if not st.user.get(_LOGGED_IN) or not isinstance(issuer, str) or not isinstance(subject, str):
+    user = st.user.to_dict()  # once: every look at it looks for the secrets, too
+    issuer, subject = user.get("iss"), user.get("sub")
+    if not user.get(_LOGGED_IN) or not isinstance(issuer, str) or not isinstance(subject, str):
         return None
     return sha256(json.dumps([issuer, subject]).encode()).hexdigest()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -11,8 +13,21 @@ from dpcl_core.elements.element import Element
 
 
 @cache
-def mounted(element: Element) -> Any:
-    """The element as a component: a call draws it and returns what it reports."""
-    return st.components.v2.component(
-        element.folder, html=element.html, css=element.css, js=element.module, isolate_styles=element.is_isolated
+def mounted(element: Element) -> Callable[..., Any]:
+    """The element as a component: a call draws it and returns what it reports.
+
+    A call takes `key`, `data` (a document, or one that `written` has made bytes of) and the component's callbacks.
+    """
+    component = st.components.v2.component(
+        element.folder, html=element.html, css=element.css, js=element.module_of_bytes, isolate_styles=element.is_isolated
     )
+
+    def draw(*, key: str, data: object, **on_change: Any) -> Any:
+        return component(key=key, data=data if isinstance(data, bytes) else written(data), **on_change)
+
+    return draw
+
+
+def written(document: object) -> bytes:
+    """The document as bytes of JSON: Streamlit would write another form twice each time that a page is drawn."""
+    return json.dumps(document, separators=(",", ":")).encode()

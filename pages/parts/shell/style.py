@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import streamlit as st
@@ -12,15 +14,34 @@ _SHEET = Path(__file__).with_name("style.css")
 _ACKNOWLEDGE = Path(__file__).with_name("acknowledge.html")
 
 
+@dataclass(frozen=True)
+class _Markup:
+    """Markup as it is: Streamlit would look for a file of that name and for common indentation, on every page anew."""
+
+    text: str
+
+    def _repr_html_(self) -> str:
+        return self.text
+
+
 def apply() -> None:
     """Inserts the style sheets."""
-    sheets = (element.theme(), _SHEET.read_text(encoding="utf-8"))
-    st.html(f"<style>{''.join(sheets)}</style>")
+    st.html(_sheets())
 
 
 def acknowledge() -> None:
     """Inserts the script that answers a press on Start or Stop; at the page's end, as its place shows while it loads."""
-    st.html(_ACKNOWLEDGE.read_text(encoding="utf-8"), unsafe_allow_javascript=True)
+    st.html(_acknowledgement(), unsafe_allow_javascript=True)
+
+
+@cache
+def _sheets() -> _Markup:
+    return _Markup(f"<style>{element.theme()}{_SHEET.read_text(encoding='utf-8')}</style>")
+
+
+@cache
+def _acknowledgement() -> _Markup:
+    return _Markup(_ACKNOWLEDGE.read_text(encoding="utf-8"))
 
 
 def is_dark() -> bool:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from html import escape
-from typing import Any
 
 import streamlit as st
 
-from dpcl_core import paths
 from dpcl_core.data.texts import LOOKALIKE
+from dpcl_core.elements.element import HEATMAP
 from dpcl_core.elements.tokens import MEANS, TITLES
 from dpcl_core.events import ScoredText
 from dpcl_core.explorers import token_layers
@@ -17,6 +15,7 @@ from dpcl_core.explorers.token_layers import Dials, Layer
 from dpcl_core.figures import heatmap
 from dpcl_core.figures.picture import counted
 from pages.parts.shell import address
+from pages.parts.shell.mount import mounted
 from pages.parts.shell.text import capital, plain
 
 _COLUMNS: dict[Layer, str] = {  # of the CSV, where they differ from the layer's name
@@ -36,7 +35,7 @@ def picker(start: Layer, key: str) -> Layer:
 
 def picture(text: ScoredText, layer: Layer, dials: Dials, name: str, *, key: str) -> None:
     """Draws the shaded text and its legend. `key`: of the element, the same for every layer."""
-    _element()(key=key, data=document(text, layer, dials, name))
+    mounted(HEATMAP)(key=key, data=document(text, layer, dials, name))
 
 
 def document(text: ScoredText, layer: Layer, dials: Dials, name: str) -> dict[str, dict[str, object]]:
@@ -49,13 +48,6 @@ def document(text: ScoredText, layer: Layer, dials: Dials, name: str) -> dict[st
     ranges = heatmap.ranges(edges, falling=layer in token_layers.FALLING, beyond=beyond)
     legend = heatmap.legend(ranges, has_spans=any(text.kinds), has_stops=layer in token_layers.NOISE and any(text.is_stop))
     return heatmap.document(text.tokens, shades, numbers, text.kinds, legend=legend, label=name)
-
-
-@lru_cache(maxsize=1)
-def _element() -> Any:
-    script = (paths.assets_dir() / "heatmap" / "heatmap.mjs").read_text(encoding="utf-8")
-    place = '<div class="heatmap"></div>'
-    return st.components.v2.component("heatmap", html=place, js=script, isolate_styles=False)  # its classes are the page's
 
 
 def show(text: ScoredText, layer: Layer, dials: Dials, name: str, *, key: str) -> None:
