@@ -29,16 +29,14 @@ PAGES = {
 # Not in the menu, which a phone shows whole: Lessons, Classroom and About lead there.
 UNLISTED = [("exercises", "Exercises"), ("teacher", "For teachers"), ("administration", "Administration")]
 
+_MENU = "menu"  # session key
+
 
 def main() -> None:
     """Draws the visited page."""
-    pages = {
-        section: [st.Page(f"pages/{name}.py", title=title, url_path=name, default=name == "start") for name, title in names]
-        for section, names in PAGES.items()
-    }
-    for name, title in UNLISTED:
-        pages["Learn"].append(st.Page(f"pages/{name}.py", title=title, url_path=name, visibility="hidden"))
-    page = st.navigation(pages, position="top")
+    if _MENU not in st.session_state:  # made once for each visitor: every page looks for its file
+        st.session_state[_MENU] = _menu()
+    page = st.navigation(st.session_state[_MENU], position="top")
     st.set_page_config(page_title=f"{page.title} · DP continual learning", layout="wide")
     style.apply()
     presenter.take()
@@ -52,6 +50,16 @@ def main() -> None:
     else:
         page.run()
     style.acknowledge()
+
+
+def _menu() -> dict[str, list[st.Page]]:
+    pages = {
+        section: [st.Page(f"pages/{name}.py", title=title, url_path=name, default=name == "start") for name, title in names]
+        for section, names in PAGES.items()
+    }
+    for name, title in UNLISTED:
+        pages["Learn"].append(st.Page(f"pages/{name}.py", title=title, url_path=name, visibility="hidden"))
+    return pages
 
 
 if __name__ == "__main__":  # drawn for a visitor

@@ -48,9 +48,7 @@ class Also(Spec):
 
 def names() -> list[str]:
     """The names of the presets: live demos first, then by expected duration, unmeasured ones last."""
-    descriptions = [about(name) for name in _paths(_folder())]
-    descriptions.sort(key=lambda one: (not one.live_demo, one.seconds is None, one.seconds or 0.0, one.name))
-    return [preset.name for preset in descriptions]
+    return list(_names(_folder()))
 
 
 def load(name: str) -> RunSpec:
@@ -109,6 +107,13 @@ def _path(name: str) -> Path:
     if name not in known:
         raise unknown("preset", name, known)
     return known[name]
+
+
+@cache
+def _names(folder: Path) -> tuple[str, ...]:
+    descriptions = [_about(path) for path in _paths(folder).values()]
+    descriptions.sort(key=lambda one: (not one.live_demo, one.seconds is None, one.seconds or 0.0, one.name))
+    return tuple(preset.name for preset in descriptions)
 
 
 @cache

@@ -67,7 +67,7 @@ class Result:
         """The display name of the accuracy measure."""
         return datasets.score(self.spec.data.dataset)
 
-    @property
+    @cached_property
     def scores(self) -> pd.DataFrame:
         """`accuracy` for download: its value column is named after the measure, such as entity_f1."""
         return self.accuracy.rename(columns={"accuracy": self.score.lower().replace(" ", "_")})

@@ -12,13 +12,12 @@ from dpcl_core.elements.calculator import BUDGETS, DELTA, Panel, Question
 from dpcl_core.elements.element import CALCULATOR
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
-from dpcl_core.figures.picture import Provenance, epsilon_label, epsilon_text
+from dpcl_core.figures.picture import Provenance, epsilon_label
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import statement
-from dpcl_core.privacy.budget import list_budget
 from dpcl_core.results import Result
 from dpcl_core.spec import Adjacency
-from pages.parts.claims import accountants, calculator, cslr, l2dp_ml, pecl, privacy_bar
+from pages.parts.claims import accountants, calculator, cslr, explained, l2dp_ml, pecl, privacy_bar
 from pages.parts.shell import cards, figure_card, layout, link, pickers, pictures, state, stored_results, style
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.mount import mounted
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 
     from dpcl_core.privacy.calculator import Answer
 
-_LISTED = (0.5, 1.0, 8.0)
-_PEOPLE = (1, 5, 20, 100, 200, 500)
 CLAIMS = (l2dp_ml.CLAIM, pecl.CLAIM, cslr.CLAIM)
 CODEC = link.Codec(
     [
@@ -55,18 +52,7 @@ HELP = """**ε** bounds how much more likely any outcome becomes when one person
 slack, not the chance that ε fails; **σ** is the noise needed for them. The **ledger** records every use of private data; the
 ε of a run is the total of its ledger, not the value in the form. A **privacy card** holds the ledger in a file, which anyone
 can check here."""
-LEAK = """**Where the list of labels comes from matters as much as the noise.** Suppose you are the only person with a
-certain label. If the classifier takes its list of labels from the data, your label is on the list exactly when you took
-part: one look is proof, however much noise the sums carry. That is **not DP: there is no bound**. It is not a weak ε, and no
-δ below 1 repairs it. On a list that was public beforehand, the label is there either way and reveals nothing; only the noisy
-sum depends on you, and the noise bounds what it reveals. A list **learned under DP** includes a label at random, and likely
-only if many people have it: a single person's label appears with probability at most δ."""
-LISTS = (
-    ("one public list", "nothing", "nothing", "noise of every task on every class"),
-    ("a public list per task", "nothing, if it was public", "nothing", "an assumption"),
-    ("learned under DP", "labels that many people have, within ε", "a share of ε, half of δ", "rare labels are left out"),
-    ("from the data", "with certainty, who alone has a label", "**no bound**", "every promise"),
-)
+
 
 
 def page() -> None:
@@ -81,10 +67,10 @@ def page() -> None:
     left, right = st.columns(2)
     with right:
         values |= _composition(view)
-        _leak()
+        explained.leak()
     with left:
         above = st.container()
-        _odds()
+        explained.odds()
         cards.check()
         with above:  # drawn last, because for random batches the accountant has to load
             values |= _calculator(view)
@@ -235,8 +221,8 @@ def _by_losses(asked: Question) -> None:
     with st.spinner("Computing ..."):
         answer = _solved(given.get("epsilon"), given.get("sigma"), given.get("delta"), rate, steps, adjacency)
     results = {
-        "epsilon": f"ε = {_up(answer.epsilon)}",
-        "sigma": f"σ = {_up(answer.sigma)}",
+        "epsilon": f"ε = {explained.rounded_up(answer.epsilon)}",
+        "sigma": f"σ = {explained.rounded_up(answer.sigma)}",
         "delta": f"δ = {answer.delta:.4g}",
     }
     st.markdown(f"**By privacy loss distributions: {results[asked.find]}**")
@@ -264,12 +250,6 @@ def _best_attack(answer: Answer, rate: float, steps: int, adjacency: Adjacency) 
     return best.advantage, best.hits
 
 
-def _up(value: float, digits: int = 4) -> str:
-    """A privacy parameter as text, rounded up."""
-    step = 10.0**-digits
-    return f"{math.ceil(value / step - 1e-6) * step:.{digits}f}".rstrip("0").rstrip(".")
-
-
 def _composition(view: View) -> dict[str, object]:
     from dpcl_core.figures import budget
     from dpcl_core.privacy import composition, gaussian
@@ -287,53 +267,6 @@ def _composition(view: View) -> dict[str, object]:
         linked=True,
     )  # fmt: skip
     return {"tasks": tasks, "task_epsilon": epsilon}
-
-
-def _percent(epsilon: float, delta: float = DELTA) -> str:
-    return f"{math.ceil(statement.odds_bound(epsilon, delta) * 1e4 - 1e-6) / 100:g} %"
-
-
-def _odds() -> None:
-    from dpcl_core.privacy import gaussian
-
-    sigmas = {epsilon: gaussian.sigma(epsilon, DELTA) for epsilon in BUDGETS}
-    with layout.card("odds"):
-        st.markdown("**ε as odds**: how often can a guess whether someone took part be right?")
-        layout.table(("ε", "worst case, at most", "one Gaussian release", "its σ"), (
-            (epsilon_text(epsilon), _percent(epsilon), f"{100 * statement.gaussian_odds_bound(sigma):.1f} %", _up(sigma))
-            for epsilon, sigma in sigmas.items()
-        ), names=0)  # fmt: skip
-        st.caption(
-            f"δ = {DELTA:g}. Taking part and not taking part are equally likely beforehand. The attacker sees the release "
-            "and knows everything else. The worst case holds for any mechanism with this ε; the third column is exact for "
-            "the Gaussian release used here."
-        )
-
-
-def _leak() -> None:
-    from dpcl_core.privacy import partition
-    from dpcl_core.spec import PrivacySpec
-
-    privacy = PrivacySpec(delta=DELTA)
-    columns = {budget: partition.chances(*list_budget(privacy, budget, 1), _PEOPLE[-1]) for budget in _LISTED}
-    with layout.card("leak"):
-        st.markdown(LEAK)
-        layout.table(("list of labels", "what the list reveals", "privacy spent", "drawback"), LISTS, names=4)
-        st.markdown("**How likely a learned list includes a label**, by the number of people of a task who have it")
-        heads = ("people", *(f"at ε = {epsilon_text(budget)}" for budget in columns))
-        chances = {n: [_chance(column[n] / partition.ONE) for column in columns.values()] for n in _PEOPLE}
-        layout.table(heads, ((str(n), *cells) for n, cells in chances.items()), names=0)
-        st.caption(
-            f"δ = {DELTA:g}, one task; {privacy.label_share:.0%} of ε and half of δ pay for the list. Exact; no other list "
-            "at this ε and δ includes more labels (Desfontaines et al. 2022)."
-        )
-
-
-def _chance(value: float) -> str:
-    """A probability in percent, rounded up."""
-    if value < 0.001:
-        return f"{math.ceil(1e9 * value - 1e-6) / 1e7:.1g} %"
-    return "> 99.9 %" if 0.999 < value < 1 else f"{math.ceil(value * 1e3 - 1e-9) / 10:g} %"
 
 
 if __name__ == "__main__":

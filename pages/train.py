@@ -50,7 +50,7 @@ def page() -> None:
     state.store()  # reports a store that cannot be opened before anything is drawn
     _apply_pending()
     view = View("train", train_form.codec_for, start=_first_view)
-    run_id, run_notices = _run_to_show(cast("str | None", view["run"]))
+    run, run_notices = _run_to_show(cast("str | None", view["run"]))
     place = heading("Train", "What happens when I run it for real?", notices=[*view.read.notices, *run_notices])
     controls, answer = layout.controls_and_answer()
     with controls:
@@ -59,11 +59,11 @@ def page() -> None:
     with answer:
         if study_id is not None:
             tuning_panel.panel(view, study_id, spec)
-        stream_view.stream(view, values, is_open=run_id is None)
+        stream_view.stream(view, values, is_open=run is None)
         # The example is shown only if there is neither a run nor a tuning.
-        display = _answer(view, run_id, spec) if run_id is not None or study_id is None else _USUAL
+        display = _answer(view, run, spec) if run is not None or study_id is None else _USUAL
     spec_codec = train_form.codec(str(values["method"]), str(values["scenario"]))
-    kept = {"run": run_id, "study": study_id, "question": view["question"]}
+    kept = {"run": None if run is None else run.id, "study": study_id, "question": view["question"]}
     share = view.commit({**values, **kept, **display}, spec_codec)
     actions(place, share=share, help_text=HELP, view=view)
     state.expect_run(str(values["method"]), device)
@@ -103,14 +103,14 @@ def _apply_pending() -> None:
     address.put(parameters | {key: text for key, text in linked.items() if key in (*_LOOKS, "question")})
 
 
-def _run_to_show(named: str | None) -> tuple[str | None, list[str]]:
-    """Id of the linked run, else of the newest finished one (None: the bundled example); and a notice if it is missing."""
+def _run_to_show(named: str | None) -> tuple[Run | None, list[str]]:
+    """The linked run, else the newest finished one (None: the bundled example); and a notice if it is missing."""
     if named is not None:
         try:
-            return state.store().get(named).id, []
+            return state.store().get(named), []
         except BadInput as refused:
             return None, [f"{refused}. Showing an example instead."]
-    finished = (run.id for run in state.store().list_runs(50) if run.status == "finished" and run.readable_spec is not None)
+    finished = (run for run in state.store().list_runs(50) if run.status == "finished" and run.readable_spec is not None)
     return next(finished, None), []
 
 
@@ -245,16 +245,15 @@ def _start(spec: RunSpec, device: str, split: Split | None) -> None:
     st.rerun()
 
 
-def _answer(view: View, run_id: str | None, form_spec: RunSpec | None) -> Mapping[str, object]:
+def _answer(view: View, run: Run | None, form_spec: RunSpec | None) -> Mapping[str, object]:
     """Draws the run with its bar and figures; returns the shown budget and prediction rule (None: the default)."""
     if refused := st.session_state.pop("refused", None):
         st.error(plain(refused))
-    if run_id is None:
+    if run is None:
         result = stored_results.example()
         with st.container(key="card-status"):
             st.markdown("**Example**: a recorded run of the first preset. Press **Start** for a run of your own.")
         return _shown(view, result)
-    run = state.store().get(run_id)
     try:
         result = stored_results.of(run)
     except BadInput as refused:
@@ -269,7 +268,7 @@ def _answer(view: View, run_id: str | None, form_spec: RunSpec | None) -> Mappin
             return _shown(view, result)
         st.info("This run ended before a model was tested, so there is nothing to draw. Its settings are in the form.")
         return _USUAL
-    _watch(run_id)
+    _watch(run.id)
     return {"focus": view["focus"], "rule": view["rule"]}
 
 

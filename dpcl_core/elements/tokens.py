@@ -56,7 +56,14 @@ ROUNDS = (
 def document(
     text: ScoredText | None, dials: Dials, layer: Layer, label: str, budgets: Sequence[float], reader: str | None
 ) -> dict[str, object]:
-    """The data of the element: model, text (None: typed), settings, layers with their edges and words, and the game.
+    """The data of the element: its `model`, and what is `shown`."""
+    return {"model": model(), **shown(text, dials, layer, label, budgets, reader)}
+
+
+def shown(
+    text: ScoredText | None, dials: Dials, layer: Layer, label: str, budgets: Sequence[float], reader: str | None
+) -> dict[str, object]:
+    """The data of the element but its model: text (None: typed), settings, layers with their edges and words, and the game.
 
     `budgets`: stops of the largest nominal ε; `reader`: the public model that scored the text, None for another.
     """
@@ -65,7 +72,7 @@ def document(
         "commonness": list(text.commonness), "is_stop": list(text.is_stop), "model_id": reader,
     }  # fmt: skip
     return {
-        "model": _model(), "text": of_text, "dials": asdict(dials), "layer": layer, "budgets": list(budgets),
+        "text": of_text, "dials": asdict(dials), "layer": layer, "budgets": list(budgets),
         "layers": [_layer(each, dials) for each in token_layers.SHOWN], "words": WORDS,
         "game": {"rounds": [{"sentence": sentence, "words": list(words)} for sentence, words in ROUNDS]},
     }  # fmt: skip
@@ -80,5 +87,6 @@ def _layer(layer: Layer, dials: Dials) -> dict[str, object]:
 
 
 @lru_cache(maxsize=1)
-def _model() -> dict[str, object]:
+def model() -> dict[str, object]:
+    """The model with which the element scores."""
     return browser_model.document(surprise.texts().score2)

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Literal
 
 from sqlalchemy import Row
@@ -118,6 +119,7 @@ def of_row(row: Row[*tuple[object, ...]], place: int | None, estimate: float | N
     )
 
 
+@lru_cache(maxsize=1000)  # pages list the same runs again and again
 def _read_spec(text: str) -> tuple[Mapping[str, object], RunSpec | None, str | None]:
     raw: Mapping[str, object] = {}
     try:

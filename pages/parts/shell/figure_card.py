@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 _SAVE = "The numbers as a table, the figure as a file, the link to this view"
 CONFIG = {"displayModeBar": False, "responsive": True, "scrollZoom": False}
-# The message of a drawn figure is kept for all visitors, as its figure is: writing it takes as long as the rest of a card.
-# What the drawing returns keeps the picture alive, so that no other one has its identity.
-_kept = cache(st.cache_resource(max_entries=100, show_spinner=False, hash_funcs={Picture: id}))
 
 
 def show(
@@ -39,10 +36,7 @@ def show(
         if title:
             st.markdown(f"**{title}**" + (f" :small[{note}]" if note else ""), help=glossary.explained(title) or None)
         if picture.figure.data:
-            if live:
-                _chart(picture, key, is_large=presenter.is_on())
-            else:
-                _kept(_chart)(picture, key, is_large=presenter.is_on())
+            _chart(picture=picture, key=key, is_large=presenter.is_on())
         else:  # text that wraps, as high as the later figure
             height = f"{picture.figure.layout.height or 200:g}px"
             st.html(f'<p class="nothing-yet" style="height: {height}">{escape(picture.finding)}</p>')
@@ -51,6 +45,9 @@ def show(
         footer(picture, provenance, key=key, table=table, linked=linked, live=live or not picture.figure.data)
 
 
+# The message is kept for all visitors, as the figure is: writing it takes as long as the rest of a card. What the drawing
+# returns keeps the picture alive, so that no other one has its identity.
+@st.cache_resource(max_entries=200, show_spinner=False, hash_funcs={Picture: id})
 def _chart(picture: Picture, key: str, *, is_large: bool) -> Picture:
     figure = large.enlarged(picture.figure, presenter.FACTOR) if is_large else picture.figure
     st.plotly_chart(figure, theme=None, width="stretch", key=f"chart-{key}", config=CONFIG, alt=picture.finding)

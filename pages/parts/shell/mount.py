@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -22,12 +22,16 @@ def mounted(element: Element) -> Callable[..., Any]:
         element.folder, html=element.html, css=element.css, js=element.module_of_bytes, isolate_styles=element.is_isolated
     )
 
-    def draw(*, key: str, data: object, **on_change: Any) -> Any:
+    def draw(*, key: str, data: bytes | Mapping[str, object], **on_change: Any) -> Any:
         return component(key=key, data=data if isinstance(data, bytes) else written(data), **on_change)
 
     return draw
 
 
-def written(document: object) -> bytes:
-    """The document as bytes of JSON: Streamlit would write another form twice each time that a page is drawn."""
-    return json.dumps(document, separators=(",", ":")).encode()
+def written(document: Mapping[str, object], **parts: bytes) -> bytes:
+    """The document as bytes of JSON, with further parts that are written already, at least one entry in it.
+
+    Streamlit would write a document twice each time that a page is drawn.
+    """
+    text = json.dumps(document, separators=(",", ":")).encode()
+    return b"".join([text[:-1], *(f',"{name}":'.encode() + part for name, part in parts.items()), b"}"])

@@ -25,7 +25,7 @@ P = ParamSpec("P")
 def store() -> Store:
     """The store as this visitor sees and may use it; if it cannot be opened, shows the reason and ends the page."""
     try:
-        opened = _store(_place())
+        opened = _store(place=_place())
     except StoreTrouble as trouble:
         st.error(plain(str(trouble)))
         st.stop()
@@ -38,20 +38,20 @@ def store() -> Store:
 
 def whole_store() -> Store:
     """The store with everything in it, for the administrator alone."""
-    return _store(_place())
+    return _store(place=_place())
 
 
 def store_if_any() -> Store | None:
     """The store, or None if it cannot be opened, for pages that can do without."""
     try:
-        return _store(_place())
+        return _store(place=_place())
     except StoreTrouble:
         return None
 
 
 def executor() -> LocalExecutor:
     """The executor, which carries out the queued runs of the store."""
-    return _executor(_place())
+    return _executor(place=_place())
 
 
 def expect_run(method: str, device: str) -> None:
@@ -90,6 +90,7 @@ def _place() -> tuple[str, str]:
     return os.environ.get("DPCL_STORE", ""), os.environ.get("DPCL_HOME", "")
 
 
+# Called by keyword, here and elsewhere: for arguments by position Streamlit looks at the function's signature every time.
 @st.cache_resource(show_spinner=False)
 def _store(place: tuple[str, str]) -> Store:
     from dpcl_core.runs.store import Store
@@ -101,7 +102,7 @@ def _store(place: tuple[str, str]) -> Store:
 def _executor(place: tuple[str, str]) -> LocalExecutor:
     from dpcl_core.runs.executor import LocalExecutor
 
-    return LocalExecutor(_store(place), warm=_warm_worker())
+    return LocalExecutor(_store(place=place), warm=_warm_worker())
 
 
 @st.cache_resource(show_spinner=False)

@@ -25,7 +25,8 @@ def of(run: Run) -> Result:
     cached: dict[str, tuple[int, tuple[Event, ...]]] = st.session_state.setdefault("events", {})
     if run.is_over:
         cached.pop(run.id, None)
-        return _over(state.where(), run.id, run.name, _ceiling(state.where(), run.spec.digest(), run.spec))
+        ceiling = _ceiling(where=state.where(), digest=run.spec.digest(), _spec=run.spec)
+        return _over(where=state.where(), run_id=run.id, name=run.name, ceiling=ceiling)
     # Events of an active run are kept for the session, so that each refresh reads only new ones.
     seq, seen = cached.get(run.id, (0, ()))
     fresh = state.store().events_after(run.id, seq)

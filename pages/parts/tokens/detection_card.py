@@ -12,6 +12,7 @@ from dpcl_core.events import ScoredText
 from dpcl_core.explorers.token_layers import Dials
 from dpcl_core.figures.picture import Picture, Provenance
 from pages.parts.shell import figure_card, layout, style
+from pages.parts.shell.still import still
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,15 +34,21 @@ def card(
     figure_card.show(
         picture, source, key="detection", title="Does the score find personal data?", table=table, linked=True,
     )  # fmt: skip
+    _kinds(key, dials, groups, kinds)
+
+
+@still
+def _kinds(key: tuple[object, ...], dials: Dials, _groups: pd.DataFrame, _kinds: pd.DataFrame) -> None:
+    """Draws the last two tables of `measured`, which follow from the texts and the settings."""
     with layout.card("kinds"):
         st.markdown("**Precision, and detection by kind of data**")
-        _groups(groups)
+        by_group(_groups)
         st.caption(
             "Precision: average precision. Guessing at random reaches the share of personal tokens. The pattern (a capital "
             "letter, @ or two digits in the word) is a baseline, not a proposal."
         )
         with st.expander(f"Every kind, with recall at θ = {dials.threshold:g}"):
-            by_kind(kinds)
+            by_kind(_kinds)
             st.caption("The AUROC of a kind compares its tokens with tokens outside any span.")
 
 
@@ -98,7 +105,8 @@ def measured(texts: Sequence[ScoredText], dials: Dials) -> tuple[pd.DataFrame, p
     return table, wide.loc[list(by_detector["score"].auroc)], pd.DataFrame(kinds, columns=columns)
 
 
-def _groups(wide: pd.DataFrame) -> None:
+def by_group(wide: pd.DataFrame) -> None:
+    """Draws the second table of `measured`."""
     rows = (
         (
             str(group), f"{row['auroc', 'score']:.2f}", f"{row['auroc', 'pattern']:.2f}",

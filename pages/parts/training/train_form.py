@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -146,7 +146,7 @@ def _caps(values: Mapping[str, object]) -> tuple[int | None, int | None]:
 
 def rule_delta(dataset: str, train_per_class: int | None, train_per_source: int | None = None) -> float | None:
     """δ by the rule: the largest power of ten below 1/(10·n); None if n is unknown."""
-    n_people = _n_people(dataset, train_per_class, train_per_source)
+    n_people = _n_people(dataset=dataset, train_per_class=train_per_class, train_per_source=train_per_source)
     return checks.default_delta(n_people) if n_people else None
 
 
@@ -159,8 +159,12 @@ def _n_people(dataset: str, train_per_class: int | None, train_per_source: int |
 
 
 @st.cache_data(ttl=60, show_spinner=False)
+def _here(names: Sequence[str]) -> frozenset[str]:
+    """The datasets of these whose files are on this computer; uses no network."""
+    return frozenset(filter(_is_here, names))
+
+
 def _is_here(dataset: str) -> bool:
-    """Whether the dataset's files are on this computer; uses no network."""
     try:
         for member in datasets.members(datasets.card(dataset)):
             if member.name != datasets.BUNDLED and not member.made_per_source:
@@ -173,8 +177,9 @@ def _is_here(dataset: str) -> bool:
 def form(view: View) -> Values:
     """Draws the widgets and returns their values. Raises BadInput for data of another visitor, of which nothing is shown."""
     values: Values = {}
-    known = [*datasets.CARDS, *_own(state.where())]
-    values["dataset"] = _typed(view, "dataset", "Dataset", known, _dataset_title, _OWN_HELP)
+    known = [*datasets.CARDS, *_own(where=state.where())]
+    here = _here(names=known)
+    values["dataset"] = _typed(view, "dataset", "Dataset", known, lambda name: _dataset_title(name, here), _OWN_HELP)
     ownership.check(str(values["dataset"]))
     values["scenario"] = pickers.select(
         view, "scenario", "Stream", {name: one.title for name, one in scenarios.CARDS.items()}
@@ -217,9 +222,10 @@ def _own(where: tuple[str, str, str]) -> list[str]:
     return ownership.mine(own.names())
 
 
-def _dataset_title(name: str) -> str:
+def _dataset_title(name: str, here: Collection[str]) -> str:
     title = datasets.card(name).title if name in datasets.CARDS else name
-    return title if ownership.is_mine(name) and _is_here(name) else f"{title} (not on this computer)"
+    is_here = name in here or (name not in datasets.CARDS and _is_here(name))  # a name that a visitor has typed
+    return title if ownership.is_mine(name) and is_here else f"{title} (not on this computer)"
 
 
 def _epsilons(view: View, method: str, *, repeats_examples: bool) -> tuple[float, ...]:
