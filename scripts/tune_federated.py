@@ -1,6 +1,7 @@
 """Searches the settings of the federated rows on public texts that stand in for a benchmark, with the same budget for each.
 
-    python -m scripts.tune_federated [--experiment NAME]      writes assets/tuning/federated.json, row by row
+    python -m scripts.tune_federated [--experiment NAME]      adds to assets/tuning/federated.json the rows that it lacks
+    python -m scripts.tune_federated --row LABEL              searches a row again
 
 Every row of a paper's experiment (small form) draws as many settings from the same table, the first being the values its
 card has by default. What scores best on the proxy is chosen; nobody looks at the benchmark. Presets then hold the chosen
@@ -218,11 +219,12 @@ def read() -> list[dict[str, Any]]:
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--experiment", choices=tuple(PROXIES), help="one experiment (default: all)")
-    parser.add_argument("--row", help="one row by its label (default: all)")
+    parser.add_argument("--row", help="one row by its label, again if it is there (default: all that lack)")
     options = parser.parse_args(arguments)
     for experiment in [options.experiment] if options.experiment else PROXIES:
         for label, spec in presets.variants(f"{experiment}-small").items():
-            if label in NOT_TUNED or options.row not in (None, label):
+            is_there = any((one["experiment"], one["row"]) == (experiment, label) for one in read())
+            if label in NOT_TUNED or (is_there if options.row is None else options.row != label):
                 continue
             row = tuned(experiment, label, spec)
             others = [one for one in read() if (one["experiment"], one["row"]) != (experiment, label)]

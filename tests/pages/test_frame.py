@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import streamlit as st
 
 from dpcl_core.errors import StoreTrouble
+from pages.parts.shell import header
 from tests.pages.conftest import ROOT, Open, words
 
 CITED = (
@@ -87,3 +90,19 @@ def test_citations_are_those_of_the_citation_file() -> None:
 
     assert citations.BIBTEX.read_text(encoding="utf-8") == citations.bibtex()
     assert f"Version {__version__}" in citations.bibtex()
+
+
+def test_a_browser_sees_the_first_heading_before_the_rest_and_waits_for_no_other(
+    open_page: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(header, "time", SimpleNamespace(sleep=waits.append))
+    open_page("about").run()
+    assert not waits, "no browser, nobody who looks"
+    monkeypatch.setattr(type(st.context), "headers", {"User-Agent": "a browser"})
+    assert not open_page("start").exception
+    assert not waits, "the picture of Start is what a visitor waits for"
+    page = open_page("about")
+    page.run()
+    page.switch_page("pages/runs.py").run()
+    assert len(waits) == 1

@@ -236,7 +236,8 @@ def test_presets_that_say_tuned_hold_what_the_search_chose_and_no_other_does() -
     for name in {name for name, label in found if label == "without-noise"}:
         without = found.pop((name, "without-noise"))  # at no budget there is nothing to search: the method's own
         assert without.params == found[name, "cslr"].params
-    assert set(found) == set(chosen)
+    # A search takes hours, and its rows are kept as they come: an experiment's presets take them when it has all of them.
+    assert set(found) == {place for place in chosen if place[0] in {name for name, _ in found}}
     live = [
         (("paper-cslr-ag-news", "server-head" if label == "without-noise" else label), spec)
         for label, spec in presets.variants("ag-news-cslr").items()
