@@ -13,6 +13,7 @@ from sqlalchemy import Row
 
 from dpcl_core import checks
 from dpcl_core.errors import BadInput, FailureKind
+from dpcl_core.methods import catalog as methods
 from dpcl_core.runs.process import Process
 from dpcl_core.runs.tables import ACTIVE
 from dpcl_core.spec import RunSpec
@@ -107,7 +108,7 @@ def clean_name(name: str) -> str:
 
 def of_row(row: Row[*tuple[object, ...]], place: int | None, estimate: float | None) -> Run:
     """The run of a row of its table, with its place in the queue and its estimated seconds."""
-    raw, spec, spec_trouble = _read_spec(row.spec)
+    raw, spec, spec_trouble = _read_spec(row.spec, tuple(methods.CARDS))
     return Run(
         **{field.name: row._mapping[field.name] for field in fields(Run) if field.name in row._mapping},
         raw_spec=raw,
@@ -120,7 +121,8 @@ def of_row(row: Row[*tuple[object, ...]], place: int | None, estimate: float | N
 
 
 @lru_cache(maxsize=1000)  # pages list the same runs again and again
-def _read_spec(text: str) -> tuple[Mapping[str, object], RunSpec | None, str | None]:
+def _read_spec(text: str, known: tuple[str, ...]) -> tuple[Mapping[str, object], RunSpec | None, str | None]:
+    """The settings as written and as read, or why they cannot be; `known`: the methods there are, on which that depends."""
     raw: Mapping[str, object] = {}
     try:
         raw = json.loads(text)
