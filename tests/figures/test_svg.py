@@ -177,6 +177,9 @@ def test_a_range_leaves_room_for_marks_and_starts_at_zero_where_it_should() -> N
     low, high = needed_range([Extreme(2.0, 0, 0, True), Extreme(9.5, 0, 0, True)], 100.0, to_zero=True)
     assert (low, high) == pytest.approx((0.0, 10.0))
     assert needed_range([Extreme(3.0)], 100.0) == (2.0, 4.0)
+    assert needed_range([Extreme(-6e-16), Extreme(3e-16)], 100.0) == (-1.0, 1.0), "what rounding leaves is drawn flat"
+    assert needed_range([Extreme(25.0), Extreme(25.000000000000004)], 100.0) == pytest.approx((24.0, 26.0))
+    assert needed_range([Extreme(-6e-16), Extreme(0.0)], 100.0, to_zero=True) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(
