@@ -1,6 +1,6 @@
 """Searches the settings of the federated rows on public texts that stand in for a benchmark, with the same budget for each.
 
-    python -m scripts.tune_federated [--experiment NAME]      adds to assets/tuning/federated.json the rows that it lacks
+    python -m scripts.tune_federated [--experiment NAME]      adds to assets/tuning/federated.json the rows that are missing
     python -m scripts.tune_federated --row LABEL              searches a row again
 
 Every row of a paper's experiment (small form) draws as many settings from the same table, the first being the values its
@@ -219,7 +219,7 @@ def read() -> list[dict[str, Any]]:
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--experiment", choices=tuple(PROXIES), help="one experiment (default: all)")
-    parser.add_argument("--row", help="one row by its label, again if it is there (default: all that lack)")
+    parser.add_argument("--row", help="one row by its label, even if it is there (default: those that are missing)")
     options = parser.parse_args(arguments)
     for experiment in [options.experiment] if options.experiment else PROXIES:
         for label, spec in presets.variants(f"{experiment}-small").items():

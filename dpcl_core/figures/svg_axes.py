@@ -12,7 +12,7 @@ from dpcl_core.figures import svg_text
 
 _EXTRA = 0.05  # of the axis' length, left free beside marks
 _MIN_SHARE = 0.1  # of the axis' length that padding must leave
-_DUST = 1e-9  # below it, differences are rounding: accuracies in percent are multiples of far more
+_DUST = 1e-9  # smaller differences are rounding: no figure shows numbers that differ by less
 _PREFIXES = {-6: "μ", -3: "m", 0: "", 3: "k", 6: "M", 9: "B", 12: "T"}
 _PAD = 3  # pixels between the plot and a tick's label
 _SLANTS = (0, 30, 90)  # degrees that labels are turned by until they do not overlap
@@ -208,7 +208,7 @@ def needed_range(extremes: Sequence[Extreme], length: float, *, to_zero: bool = 
         lows[one.below + extra] = min(one.value, lows.get(one.below + extra, math.inf))
         highs[one.above + extra] = max(one.value, highs.get(one.above + extra, -math.inf))
     smallest, largest = min(lows.values()), max(highs.values())
-    if largest - smallest < _DUST:  # 25 % less 25 % is not always 0: no axis is drawn for what rounding leaves
+    if largest - smallest < _DUST:
         smallest = largest = 0.0 if abs(largest) < _DUST else largest
         if not to_zero:
             return smallest - 1, smallest + 1

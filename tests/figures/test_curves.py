@@ -7,7 +7,8 @@ import math
 import pandas as pd
 import pytest
 
-from dpcl_core.figures import curves
+from dpcl_core import metrics
+from dpcl_core.figures import curves, svg
 from tests.figures.making import accuracy, by_rule
 
 
@@ -67,6 +68,16 @@ def test_forgetting_is_drawn_from_the_second_task_on() -> None:
     line = _trace(picture.figure, "no noise")
     assert list(line.x) == [2, 3, 4]  # type: ignore[attr-defined]
     assert list(line.y) == pytest.approx([4, 6, 8])  # type: ignore[attr-defined]
+
+
+def test_losses_and_gains_that_cancel_are_no_forgetting_and_can_be_drawn() -> None:
+    """0.05 - 0.1 + 0.15 - 0.1 leaves 5e-18, which would get an axis of its own, with numbers that no prefix names."""
+    best, last = (0.05, 0.05, 0.15), (0.05, 0.1, 0.1)
+    rows = [(2, task, best[task]) for task in range(3)] + [(3, task, last[task]) for task in range(3)] + [(3, 3, 0.5)]
+    frame = pd.DataFrame([(1.0, 0, *row) for row in rows], columns=["epsilon", "seed", "after_task", "on_task", "accuracy"])
+    assert metrics.mean(a - b for a, b in zip(best, last, strict=True)) != 0
+    assert curves.forgetting_so_far(frame)["value"].tolist()[-1] == 0
+    assert svg.drawn(curves.forgetting_over_tasks(frame, n_tasks=4))
 
 
 def test_undefined_forgetting_is_words_not_zero() -> None:

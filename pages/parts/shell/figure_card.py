@@ -45,8 +45,8 @@ def show(
         footer(picture, provenance, key=key, table=table, linked=linked, live=live or not picture.figure.data)
 
 
-# The message is kept for all visitors, as the figure is: writing it takes as long as the rest of a card. What the drawing
-# returns keeps the picture alive, so that no other one has its identity.
+# The message is kept for all visitors, as the figure is: writing it takes as long as the rest of a card. A picture is known
+# by its identity, and returned, so that it stays alive as long as its message: no other one can get the same identity.
 @st.cache_resource(max_entries=200, show_spinner=False, hash_funcs={Picture: id})
 def _chart(picture: Picture, key: str, *, is_large: bool) -> Picture:
     figure = large.enlarged(picture.figure, presenter.FACTOR) if is_large else picture.figure

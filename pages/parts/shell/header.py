@@ -64,9 +64,9 @@ def actions(
 
 
 def _wait_until_it_is_seen() -> None:
-    """Lets a browser draw the heading of the first page that it opens: together with the rest it would take twice as long.
+    """Gives a browser time to draw the heading of its first page: it draws all that it has received at once, which is slow.
 
-    Start is drawn at once, as its picture is what a visitor waits for.
+    Start has no pause: there a visitor waits for the picture.
     """
     is_first = _SEEN not in st.session_state
     st.session_state[_SEEN] = True

@@ -29,9 +29,9 @@ def mounted(element: Element) -> Callable[..., Any]:
 
 
 def written(document: Mapping[str, object], **parts: bytes) -> bytes:
-    """The document as bytes of JSON, with further parts that are written already, at least one entry in it.
+    """A document that is not empty as bytes of JSON, with `parts`, which are JSON already, as further entries.
 
-    Streamlit would write a document twice each time that a page is drawn.
+    Given the document itself, Streamlit would write it twice each time that a page is drawn.
     """
     text = json.dumps(document, separators=(",", ":")).encode()
     return b"".join([text[:-1], *(f',"{name}":'.encode() + part for name, part in parts.items()), b"}"])

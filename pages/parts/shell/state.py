@@ -90,7 +90,7 @@ def _place() -> tuple[str, str]:
     return os.environ.get("DPCL_STORE", ""), os.environ.get("DPCL_HOME", "")
 
 
-# Called by keyword, here and elsewhere: for arguments by position Streamlit looks at the function's signature every time.
+# Called by keyword, here and elsewhere: for an argument by position Streamlit inspects the function's signature every time.
 @st.cache_resource(show_spinner=False)
 def _store(place: tuple[str, str]) -> Store:
     from dpcl_core.runs.store import Store

@@ -1,4 +1,4 @@
-"""Parts of a page that stand still: a visitor changes nothing in them, so their messages are kept for all visitors."""
+"""Parts of a page that no visitor changes: the messages that drew them once are kept, and sent again to everybody."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ P = ParamSpec("P")
 
 
 def still(draw: Callable[P, None]) -> Callable[P, None]:
-    """The drawing of a part, which sends what it sent before for arguments of the same content: no widget may be in it.
+    """Makes the drawing of a part send, for arguments that it had before, what it sent then. No widget may be in it.
 
-    An argument whose name starts with an underscore follows from the others and is not looked at. What a part shows must
-    follow from its arguments: neither from the session nor from the theme.
+    What it shows must follow from its arguments alone, never from the session or the theme. An argument whose name starts
+    with an underscore must follow from the others; it is not compared.
     """
     return cast("Callable[P, None]", _kept(draw))
 

@@ -16,7 +16,7 @@ _ACKNOWLEDGE = Path(__file__).with_name("acknowledge.html")
 
 @dataclass(frozen=True)
 class _Markup:
-    """Markup as it is: Streamlit would look for a file of that name and for common indentation, on every page anew."""
+    """Markup to insert as it is. A string Streamlit would take for the name of a file first, and search for indentation."""
 
     text: str
 

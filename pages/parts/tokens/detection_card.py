@@ -34,11 +34,11 @@ def card(
     figure_card.show(
         picture, source, key="detection", title="Does the score find personal data?", table=table, linked=True,
     )  # fmt: skip
-    _kinds(key, dials, groups, kinds)
+    _tables(key, dials, groups, kinds)
 
 
 @still
-def _kinds(key: tuple[object, ...], dials: Dials, _groups: pd.DataFrame, _kinds: pd.DataFrame) -> None:
+def _tables(key: tuple[object, ...], dials: Dials, _groups: pd.DataFrame, _kinds: pd.DataFrame) -> None:
     """Draws the last two tables of `measured`, which follow from the texts and the settings."""
     with layout.card("kinds"):
         st.markdown("**Precision, and detection by kind of data**")
