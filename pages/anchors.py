@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -48,8 +49,13 @@ def page() -> None:
         ) or start  # fmt: skip
     values: dict[str, object] = {field.name: view[field.name] for field in (*simulation.FIELDS, *pictures.FIELDS)}
     values |= {field.name: None for field in (*run_source.FIELDS, *rematching.FIELDS)} | {"show": show}
-    values |= _simulation(view, controls, answer) if show == SIMULATION else _run(view, controls, answer)
-    actions(place, share=view.commit(values, CODEC), help_text=HELP, view=view)
+
+    def settle(changed: Mapping[str, object]) -> None:
+        view.settle({**values, **changed}, CODEC)
+
+    values |= _simulation(view, controls, answer) if show == SIMULATION else _run(view, controls, answer, settle)
+    view.commit(values, CODEC)
+    actions(place, is_shared=True, help_text=HELP, view=view)
 
 
 def _simulation(view: View, controls: DeltaGenerator, answer: DeltaGenerator) -> Mapping[str, object]:
@@ -81,8 +87,13 @@ def _simulation(view: View, controls: DeltaGenerator, answer: DeltaGenerator) ->
     return {**values, **chosen}
 
 
-def _run(view: View, controls: DeltaGenerator, answer: DeltaGenerator) -> Mapping[str, object]:
-    """Draws a run, live or finished: its figures, and the what-if with other anchors or noise; returns the link values."""
+def _run(
+    view: View, controls: DeltaGenerator, answer: DeltaGenerator, settle: Callable[[Mapping[str, object]], None]
+) -> Mapping[str, object]:  # fmt: skip
+    """Draws a run, live or finished: its figures, and the what-if with other anchors or noise; returns the link values.
+
+    `settle` takes those that its sliders have changed by themselves.
+    """
     with controls:
         result = run_source.choose(view)
         if result is None or result.run_id is None:
@@ -92,15 +103,11 @@ def _run(view: View, controls: DeltaGenerator, answer: DeltaGenerator) -> Mappin
                 st.page_link("pages/train.py", label=":primary[To the Train page →]")
             return {}
         model, values = run_source.model(result, view)
-        is_over = state.store().get(result.run_id).is_over
-        rounds = run_source.rounds_of(result, model)
-        last = len(rounds) - 1, {"at": None}
-        at, round_value = run_source.at_round(result, rounds, view) if is_over and rounds else last
-        settings, what_if = rematching.choose(result, model, view)
-    values = {**values, **round_value, **what_if, "run": result.run_id}
+    values = {**values, "run": result.run_id}
+    rounds = run_source.rounds_of(result, model)
     with answer:
-        if not is_over:
-            _watch(view, result.run_id, model, settings)
+        if not state.store().get(result.run_id).is_over:
+            _watch(view, result.run_id, model, values, settle)
             return values
         run_panel.bar(result, model.epsilon if model is not None else None, is_over=True)
         if model is None or not rounds:
@@ -108,14 +115,18 @@ def _run(view: View, controls: DeltaGenerator, answer: DeltaGenerator) -> Mappin
                 st.markdown("**No lists to show**")
                 st.info(run_source.empty_reason(result))
             return values
-        return {**values, **_run_figures(view, result, rounds, at, settings)}
+        draw = partial(_run_figures, view, result, model, rounds)
+        layout.apart(lambda: values.update(draw()), lambda: settle(values))
+        return values
 
 
 def _run_figures(
-    view: View, result: Result, rounds: tuple[Signatures, ...], at: int, settings: rematching.Settings | None,
-    *, is_live: bool = False,
+    view: View, result: Result, model: Cell, rounds: tuple[Signatures, ...], *, is_live: bool = False
 ) -> Mapping[str, object]:  # fmt: skip
-    """Draws all figures of one round of one model; returns the chosen map."""
+    """Draws the sliders and all figures of one round of one model; returns what the link carries of the choice."""
+    with st.container(key="run-sliders", horizontal=True, vertical_alignment="bottom", gap="medium"):
+        at, round_value = (len(rounds) - 1, {"at": None}) if is_live else run_source.at_round(result, rounds, view)
+        settings, what_if = rematching.choose(result, model, view)
     now = rounds[at]
     guarantee = result.guarantees.get(now.cell.epsilon)
     rematching.notice(result, now, settings)
@@ -125,13 +136,18 @@ def _run_figures(
         scene, settings.noise or None if settings is not None else None, lambda: cost.of_run(guarantee, is_over=not is_live),
         lambda: run_source.accuracy(result, now.cell.epsilon, live=is_live),
     )  # fmt: skip
-    return chosen
+    return {**round_value, **what_if, **chosen}
 
 
 @st.fragment(run_every=2.0)
 @state.guarded
-def _watch(view: View, run_id: str, model: Cell | None, settings: rematching.Settings | None) -> None:
-    """Draws the newest round of a live run every two seconds; when the run ends, reruns the page without a timer."""
+def _watch(
+    view: View, run_id: str, model: Cell | None, values: dict[str, object], settle: Callable[[Mapping[str, object]], None]
+) -> None:  # fmt: skip
+    """Draws the newest round of a live run every two seconds; when the run ends, reruns the page without a timer.
+
+    Its choices are added to the link's `values`.
+    """
     run = state.store().get(run_id)
     result = stored_results.of(run)
     rounds = run_source.rounds_of(result, model)
@@ -139,12 +155,13 @@ def _watch(view: View, run_id: str, model: Cell | None, settings: rematching.Set
         st.rerun()
     run_panel.status_card(run, result)
     run_panel.bar(result, model.epsilon if model is not None else None, is_over=False)
-    if not rounds:
+    if model is None or not rounds:
         with layout.card("anchor-map"):
             st.caption("The first lists appear here once the clients have made them.")
         return
-    at, _ = run_source.at_round(result, rounds, view)
-    _run_figures(view, result, rounds, at, settings, is_live=True)
+    values.update(_run_figures(view, result, model, rounds, is_live=True))
+    if layout.is_alone():
+        settle(values)
 
 
 def _maps(view: View, scene: Scene) -> Mapping[str, object]:

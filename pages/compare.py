@@ -72,7 +72,8 @@ def page() -> None:
         if len(results) == 1:
             _partner(runs[picked[0]])
         values |= _comparison(view, results)
-    actions(place, share=view.commit(values, CODEC), help_text=HELP, view=view)
+    view.commit(values, CODEC)
+    actions(place, is_shared=True, help_text=HELP, view=view)
 
 
 def _finished() -> dict[str, Run]:

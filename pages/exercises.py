@@ -43,7 +43,8 @@ def page() -> None:
         _sheet(part, number, codes.clean_name(typed))
     else:
         st.markdown("Enter a name to see the questions of this part, with numbers of your own.")
-    actions(place, share=view.commit({"part": number}, part_choice.CODEC), help_text=HELP)
+    view.commit({"part": number}, part_choice.CODEC)
+    actions(place, is_shared=True, help_text=HELP)
 
 
 def _sheet(part: str, number: int, name: str) -> None:

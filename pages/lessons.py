@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dpcl_core.lessons.in_browser import Progress
 
 PREDICTION: Final = "prediction"  # name under which a link hides the predictions
+_FOR_TEACHERS: Final = "for-teachers"
 _UNNAMED = "label"  # what a link means that names no lesson: it was the first one when such links were made
 HELP = """Each step first asks for a **prediction**; then you **do** something, **see** the result, and read the
 **explanation**. A step gets a tick when you have done it. The address holds your ticks and predictions: save it to continue
@@ -76,12 +77,12 @@ def page() -> None:
             _step(state, lesson)
         with above:
             classroom.strip(lesson.steps[state.step])
-    share = view.commit(state.values(), CODEC)
+    view.commit(state.values(), CODEC)
     with side:
         _contents(state, lesson)
         if not view["alone"]:
             _teacher(state, lesson)
-    actions(place, share=share, help_text=HELP)
+    actions(place, is_shared=True, help_text=HELP)
 
 
 class _State:
@@ -181,15 +182,27 @@ def _step(state: _State, lesson: Lesson) -> None:
         return
     st.subheader("Do", anchor=False)
     terms.markdown(step.do)
+    was_done = state.step in state.done
+
+    def settle() -> None:
+        if not was_done or st.session_state.get(_FOR_TEACHERS):  # the list of steps gets a tick, the class another link
+            st.rerun()
+        state.view.commit(state.values(), CODEC)
+
+    layout.apart(lambda: _done(state, stage), settle)
+    if state.step in state.done and state.step + 1 == state.n_steps:
+        chooser.questions(lesson)
+    _onward(state, lesson)
+
+
+def _done(state: _State, stage: Stage) -> None:
+    """Draws what is done in a step, its result and, when there is or was one, the explanation."""
     truth = None
     with suppress(stages.Waiting):
-        truth = stages.act(state.name, step)(stage)
+        truth = stages.act(state.name, stage.step)(stage)
         state.done.add(state.step)
     if state.step in state.done:
         _explained(state, stage, truth)
-        if state.step + 1 == state.n_steps:
-            chooser.questions(lesson)
-    _onward(state, lesson)
 
 
 def _predicted(state: _State, stage: Stage) -> bool:
@@ -254,7 +267,7 @@ def _teacher(state: _State, lesson: Lesson) -> None:
     """Draws a link for a class: this lesson from this step, with the current settings and hidden controls."""
     if state.hidden:
         return
-    with st.expander("For teachers"):
+    with st.expander("For teachers", key=_FOR_TEACHERS, on_change="rerun"):
         names = [control.name for control in lesson.controls]
         hidden = st.multiselect(
             "Hide from the class",

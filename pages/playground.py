@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 LETTERS = ("A", "B", "C")
 MOST_PINS = len(LETTERS)
+Show = Callable[[Picture, dict[str, "State"], str, "pd.DataFrame"], None]
 _SHORT: dict[LabelSetting, str] = {"prior-const": "one list", "prior": "task lists", "data": "labels from data"}
 CODEC = link.Codec(
     [
@@ -74,7 +75,9 @@ def page() -> None:
     with controls:
         values = _controls(view, run_source)
     source = run_source or budget_source.digits(cast(LabelSetting, values["labels"]), int(str(values["tasks"])))
-    with answer:
+    changed: dict[str, object] = {}
+
+    def draw() -> None:
         with st.container(key="card-drag"):
             epsilon = drag.drag(
                 source,
@@ -86,9 +89,13 @@ def page() -> None:
         now = State(source, epsilon)
         privacy_bar({epsilon: _guarantee(now)}, chosen=epsilon)
         pins = _pins(view, now)
-        wanted = _figures(view, now, [_pinned(pin) for pin in pins])
-    share = view.commit({**values, "epsilon": epsilon, "pins": pins, "wanted": wanted}, CODEC)
-    actions(place, share=share, help_text=HELP, view=view)
+        wanted = _figures(view, now, [_pinned(pin) for pin in pins], partial(_show, moved=not values["plain"]))
+        changed.update(epsilon=epsilon, pins=pins, wanted=wanted)
+
+    with answer:
+        layout.apart(draw, lambda: view.settle({**values, **changed}, CODEC))
+    view.commit({**values, **changed}, CODEC)
+    actions(place, is_shared=True, help_text=HELP, view=view)
 
 
 def _linked_source(view: View) -> tuple[Source | None, list[str]]:
@@ -212,16 +219,16 @@ def _pinned(text: str) -> State | None:
     return State(source, source.nearest(epsilon)) if source is not None else None
 
 
-def _figures(view: View, now: State, pins: Sequence[State | None]) -> int | None:
+def _figures(view: View, now: State, pins: Sequence[State | None], show: Show) -> int | None:
     """Draws the figures in tabs; returns the wanted accuracy while its tab is open."""
     wanted: list[int | None] = []
     # Short names that fit at the end of a line: now, A, B, C.
     states = {"now": now} | {name: pin for name, pin in zip(LETTERS, pins, strict=False) if pin is not None and pin != now}
     draw: dict[str, Callable[[], None]] = {
-        "Accuracy": partial(_accuracy, states, now),
-        "Forgetting": partial(_forgetting, states, now),
-        "Who remembers what": partial(_matrix, states, now),
-        "Classes": partial(_classes, states, now),
+        "Accuracy": partial(_accuracy, states, now, show),
+        "Forgetting": partial(_forgetting, states, now, show),
+        "Who remembers what": partial(_matrix, states, now, show),
+        "Classes": partial(_classes, states, now, show),
         needed.TITLE: lambda: wanted.append(_needed(view, states)),
     }
     layout.views(draw, "playground-views", needed.TITLE if view["wanted"] is not None else None)
@@ -240,25 +247,28 @@ def _needed(view: View, states: dict[str, State]) -> int | None:
     return needed.panel(view, runs, colours=colours, provenance=_provenance(states))
 
 
-def _accuracy(states: dict[str, State], now: State) -> None:
+def _accuracy(states: dict[str, State], now: State, show: Show) -> None:
     from dpcl_core.figures import curves
 
     known = [one.source.references for one in states.values()]
     references = known[0] if all(one == known[0] for one in known) else None
     alone, compared = pictures.kept(curves.accuracy_over_tasks), pictures.kept(curves.compared_over_tasks)
-    _curves(states, now, "accuracy", partial(alone, references=references), partial(compared, references=references))
+    _curves(
+        states, now, "accuracy", partial(alone, references=references), partial(compared, references=references), show
+    )  # fmt: skip
 
 
-def _forgetting(states: dict[str, State], now: State) -> None:
+def _forgetting(states: dict[str, State], now: State, show: Show) -> None:
     from dpcl_core.figures import curves
 
     alone, compared = pictures.kept(curves.forgetting_over_tasks), pictures.kept(curves.forgetting_compared)
-    _curves(states, now, "forgetting", alone, compared)
+    _curves(states, now, "forgetting", alone, compared, show)
 
 
 def _curves(
-    states: dict[str, State], now: State, key: str, alone: Callable[..., Picture], compared: Callable[..., Picture]
-) -> None:
+    states: dict[str, State], now: State, key: str, alone: Callable[..., Picture], compared: Callable[..., Picture],
+    show: Show,
+) -> None:  # fmt: skip
     """Draws one state and, if available, its results without noise; or several states together."""
     import pandas as pd
 
@@ -279,10 +289,10 @@ def _curves(
             colours=[theme.colour_of_series(index, dark) for index in range(len(states))],
             labels=[one.source.labels for one in states.values()], dark=dark,
         )  # fmt: skip
-    _show(picture, states, key, frame)
+    show(picture, states, key, frame)
 
 
-def _matrix(states: dict[str, State], now: State) -> None:
+def _matrix(states: dict[str, State], now: State, show: Show) -> None:
     from dpcl_core.figures import grids
 
     name = next(iter(states))
@@ -292,10 +302,10 @@ def _matrix(states: dict[str, State], now: State) -> None:
     frame = chosen.source.frame(chosen.epsilon)
     draw = pictures.kept(grids.accuracy_matrix)
     picture = draw(frame, epsilon=chosen.epsilon, n_tasks=chosen.source.n_tasks, dark=style.is_dark())
-    _show(picture, {name: chosen}, "matrix", frame)
+    show(picture, {name: chosen}, "matrix", frame)
 
 
-def _classes(states: dict[str, State], now: State) -> None:
+def _classes(states: dict[str, State], now: State, show: Show) -> None:
     import pandas as pd
 
     from dpcl_core.figures import theme
@@ -312,14 +322,15 @@ def _classes(states: dict[str, State], now: State) -> None:
         for seed, row in enumerate(values)
         for label, value in zip(classes, row, strict=True)
     ]
-    _show(picture, states, "classes", pd.DataFrame(rows, columns=["state", "seed", "class", "accuracy"]))
+    show(picture, states, "classes", pd.DataFrame(rows, columns=["state", "seed", "class", "accuracy"]))
 
 
-def _show(picture: Picture, states: dict[str, State], key: str, table: pd.DataFrame) -> None:
+def _show(picture: Picture, states: dict[str, State], key: str, table: pd.DataFrame, *, moved: bool) -> None:
+    """Draws a figure; `moved` as for `figure_card.show`: not where the browser is said to draw no elements."""
     if len(states) > 1:
         legend = "; ".join(f"{name} is {one.name}" for name, one in states.items())
         picture = picture.saying(f"{picture.finding} Here {legend}.")
-    figure_card.show(picture, _provenance(states), key=f"play-{key}", table=table, linked=True)
+    figure_card.show(picture, _provenance(states), key=f"play-{key}", table=table, linked=True, moved=moved)
 
 
 def _provenance(states: dict[str, State]) -> Provenance:

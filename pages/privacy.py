@@ -74,8 +74,8 @@ def page() -> None:
         cards.check()
         with above:  # drawn last, because for random batches the accountant has to load
             values |= _calculator(view)
-    share = view.commit(values, CODEC)
-    actions(place, share=share, help_text=HELP, view=view)
+    view.commit(values, CODEC)
+    actions(place, is_shared=True, help_text=HELP, view=view)
 
 
 def _claim(given: Guarantee) -> calculator.Claim:

@@ -61,7 +61,8 @@ def page() -> None:
     citation.button()
     numbers.runs(key, found)
     values = {"paper": paper.name, "experiment": experiment.name, "size": size, "metric": metric}
-    actions(place, share=view.commit(values, CODEC), help_text=HELP, view=view)
+    view.commit(values, CODEC)
+    actions(place, is_shared=True, help_text=HELP, view=view)
 
 
 def _choices(view: View) -> tuple[Paper, Experiment, Size, str, dict[str, RunSpec]]:

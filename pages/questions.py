@@ -47,7 +47,8 @@ def page() -> None:
         place = heading(about.title, about.question, notices=view.read.notices)
         _links(view, about.name, by)
         _answer(about.name)
-    actions(place, share=view.commit({"question": name, "by": by}, CODEC), help_text=HELP)
+    view.commit({"question": name, "by": by}, CODEC)
+    actions(place, is_shared=True, help_text=HELP)
 
 
 def _links(view: View, name: str, by: str) -> None:

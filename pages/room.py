@@ -33,7 +33,8 @@ def page() -> None:
         _room(view, code)
     else:
         _door(view)
-    actions(place, share=view.commit({"room": code}, CODEC), help_text=HELP)
+    view.commit({"room": code}, CODEC)
+    actions(place, is_shared=True, help_text=HELP)
 
 
 def _door(view: View) -> None:

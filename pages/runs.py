@@ -65,7 +65,7 @@ def page() -> None:
     notices = list(view.read.notices)
     if view["run"] not in (None, *(run.id for run in runs)):
         notices.append(f"The link asks for run {view['run']}, which is not in this store.")
-    header("Runs", "What ran, and what is running?", share=st.query_params.to_dict(), help_text=HELP, notices=notices)
+    header("Runs", "What ran, and what is running?", is_shared=bool(runs), help_text=HELP, notices=notices)
     _messages()
     if not runs:
         with st.container(key="card-empty"):

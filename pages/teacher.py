@@ -29,7 +29,8 @@ def page() -> None:
     place = heading("For teachers", "What does a class need, and what has it handed in?", notices=view.read.notices)
     part = part_choice.chosen(view, width=420)
     layout.views({"Plan": lambda: _plan(part, part_choice.number(part)), "Codes": _codes}, "teacher-views")
-    actions(place, share=view.commit({"part": part_choice.number(part)}, part_choice.CODEC), help_text=HELP)
+    view.commit({"part": part_choice.number(part)}, part_choice.CODEC)
+    actions(place, is_shared=True, help_text=HELP)
 
 
 def _plan(part: str, number: int) -> None:

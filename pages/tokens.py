@@ -61,8 +61,8 @@ def page() -> None:
             _empty(selected)
         _many(selected, dials)
     values = {name: None if getattr(dials, name) == getattr(usual, name) else getattr(dials, name) for name in _NAMES}
-    share = view.commit({**selected.values, **values, "releases": releases, "layer": layer}, CODEC)
-    actions(place, share=share, help_text=HELP, view=view)
+    view.commit({**selected.values, **values, "releases": releases, "layer": layer}, CODEC)
+    actions(place, is_shared=True, help_text=HELP, view=view)
 
 
 def _dials(view: View, usual: Dials) -> tuple[Dials, int]:

@@ -64,8 +64,8 @@ def page() -> None:
         display = _answer(view, run, spec) if run is not None or study_id is None else _USUAL
     spec_codec = train_form.codec(str(values["method"]), str(values["scenario"]))
     kept = {"run": None if run is None else run.id, "study": study_id, "question": view["question"]}
-    share = view.commit({**values, **kept, **display}, spec_codec)
-    actions(place, share=share, help_text=HELP, view=view)
+    view.commit({**values, **kept, **display}, spec_codec)
+    actions(place, is_shared=True, help_text=HELP, view=view)
     state.expect_run(str(values["method"]), device)
 
 

@@ -10,14 +10,17 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dpcl_core.figures import svg_known, svg_layout, svg_text, svg_traces
+from dpcl_core.figures import svg_known, svg_layout, svg_points, svg_text, svg_traces
 from dpcl_core.figures.picture import Picture
 from dpcl_core.figures.svg_axes import Axis, Extreme
 from dpcl_core.figures.svg_layout import Area
 from dpcl_core.figures.svg_text import element, paint
 from dpcl_core.figures.svg_traces import Panel, Place
+
+if TYPE_CHECKING:
+    from dpcl_core.figures.theme import Ink
 
 _ROUNDS = 4  # ranges depend on margins, and margins on the labels of ranges
 _LEAST = 0.2  # of the drawing, which margins leave to the plot
@@ -34,9 +37,24 @@ def drawn(picture: Picture, *, width: int = 720, dark: bool = False, source: str
     """
     from dpcl_core.figures import theme  # loads plotly, which no page does before its first figure
 
-    inks = theme.ink(dark)
+    return _written(_Drawing(picture, width), picture.finding, theme.ink(dark), source)
+
+
+def in_page(picture: Picture, *, width: int, dark: bool) -> dict[str, object]:
+    """The figure as a document for the element in `assets/picture/`: SVG, its size in pixels, and what its points say."""
+    from dpcl_core.figures import theme
+
     drawing = _Drawing(picture, width)
-    body, high = drawing.body(), drawing.height
+    return {
+        "svg": _written(drawing, picture.finding, theme.ink(dark), ""),
+        "width": width,
+        "height": drawing.height,
+        "said": drawing.said(),
+    }
+
+
+def _written(drawing: _Drawing, finding: str, inks: Ink, source: str) -> str:
+    body, high, width = drawing.body(), drawing.height, round(drawing.width)
     if source:
         words = svg_text.wrapped(svg_text.letters(source), _SOURCE_SIZE, width - 2 * _SOURCE_GAP)
         body += svg_text.text(
@@ -44,13 +62,13 @@ def drawn(picture: Picture, *, width: int = 720, dark: bool = False, source: str
         )  # fmt: skip
         high += svg_text.height(words, _SOURCE_SIZE) + _SOURCE_GAP
     prefix = f"svg-{zlib.crc32(body.encode()):08x}"
-    first, _, rest = picture.finding.partition(". ")
+    first, _, rest = finding.partition(". ")
     named = element("title", svg_text.letters(first + ("." if rest else "")))
-    named += element("desc", svg_text.letters(picture.finding))
+    named += element("desc", svg_text.letters(finding))
     ground = element("rect", width=width, height=high, **paint("fill", inks.ground))
     return element(
         "svg", named + ground + body.replace(f'"{_ID}-', f'"{prefix}-').replace(f"url(#{_ID}-", f"url(#{prefix}-"),
-        xmlns="http://www.w3.org/2000/svg", role="img", aria_label=picture.finding, width=width, height=round(high),
+        xmlns="http://www.w3.org/2000/svg", role="img", aria_label=finding, width=width, height=round(high),
         viewBox=f"0 0 {width} {svg_text.plain(high)}", style="max-width:100%;height:auto",
         font_family=drawing.layout["font"]["family"],
     )  # fmt: skip
@@ -207,6 +225,14 @@ class _Drawing:
             )  # fmt: skip
         hatches = [hatch for panel in self.panels.values() for hatch in panel.patterns.values()]
         return element("defs", "".join([*clips, *hatches])) + "".join(parts)
+
+    def said(self) -> list[svg_points.Said]:
+        """What the points of all traces say, in the order in which they are drawn."""
+        return [
+            one
+            for trace, place in zip(self.traces, self.places, strict=True)
+            for one in svg_points.said(trace, self.panels[trace.get("xaxis", "x"), trace.get("yaxis", "y")], place)
+        ]
 
     def _traces_of(self, pair: tuple[str, str], panel: Panel, clip: str) -> list[str]:
         """The traces of a panel: heatmaps, then bars, then lines and marks."""

@@ -154,6 +154,22 @@ def drawn(trace: Mapping[str, Any], panel: Panel, place: Place | None) -> tuple[
             return _heatmap(trace, panel), ""
 
 
+def places(trace: Mapping[str, Any], panel: Panel, place: Place | None) -> list[tuple[float | None, float | None]]:
+    """The pixels of the points of a scatter trace, or of the ends of bars; None beside an axis without a value."""
+    pairs = zip(listed(trace.get("x")), listed(trace.get("y")), strict=True)
+    if trace["type"] == "scatter":
+        return [(panel.x.of(a), panel.y.of(b)) for a, b in pairs]
+    assert place is not None
+    is_flat = trace.get("orientation") == "h"
+    along = panel.y if is_flat else panel.x
+    ends: list[tuple[float | None, float | None]] = []
+    for a, b in pairs:
+        own = along.own(b if is_flat else a)
+        middle = None if own is None else along.pixel(own + place.shift)
+        ends.append((panel.x.of(a), middle) if is_flat else (middle, panel.y.of(b)))
+    return ends
+
+
 def stroke(trace: Mapping[str, Any]) -> dict[str, object]:
     """The attributes of a scatter trace's line."""
     line = trace.get("line", {})
@@ -181,8 +197,7 @@ def marks(trace: Mapping[str, Any], n: int) -> list[dict[str, Any]]:
 
 def _scatter(trace: Mapping[str, Any], panel: Panel) -> tuple[str, str]:
     parts = mode(trace)
-    x, y = listed(trace.get("x")), listed(trace.get("y"))
-    points = [(panel.x.of(a), panel.y.of(b)) for a, b in zip(x, y, strict=True)]
+    points = places(trace, panel, None)
     segments = _segments(points)
     lines = _fill(trace, segments, panel)
     lines += _error_bars(trace, panel, points)

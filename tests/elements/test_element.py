@@ -11,7 +11,7 @@ import pytest
 
 from dpcl_core import paths
 from dpcl_core.elements import element
-from dpcl_core.elements.element import BALLOT, ELEMENTS, GALLERY, HEATMAP, ROOM, Element
+from dpcl_core.elements.element import BALLOT, ELEMENTS, GALLERY, HEATMAP, PICTURE, ROOM, Element
 from pages.parts.shell.mount import written
 
 
@@ -73,6 +73,6 @@ def test_no_text_of_the_data_ends_the_script(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_every_script_in_the_elements_folders_belongs_to_an_element_or_a_figure() -> None:
-    used = {name for one in (*ELEMENTS, GALLERY, HEATMAP, ROOM, BALLOT) for name in one.scripts}
+    used = {name for one in (*ELEMENTS, PICTURE, GALLERY, HEATMAP, ROOM, BALLOT) for name in one.scripts}
     folder = paths.assets_dir()
     assert {str(path.relative_to(folder)) for path in folder.glob("*/*.mjs")} == used

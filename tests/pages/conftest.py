@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import streamlit as st
@@ -13,11 +15,18 @@ from streamlit.components.v2 import manifest_scanner
 from streamlit.runtime.pages_manager import PagesManager
 from streamlit.testing.v1 import AppTest
 
+from dpcl_core.elements.element import PICTURE
 from dpcl_core.runs.store import Store
 from tests.support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 Open = Callable[..., AppTest]
+
+
+def drawings(page: AppTest) -> list[ElementTree.Element]:
+    """The figures that the page draws as SVG."""
+    told = (one.proto for one in page.get("bidi_component"))
+    return [ElementTree.fromstring(json.loads(one.bytes)["svg"]) for one in told if one.component_name == PICTURE.folder]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -19,7 +19,7 @@ from dpcl_core.runs.store import Store
 from dpcl_core.scenarios.catalog import Federated
 from pages.anchors import CODEC
 from pages.parts.anchors import explorer, simulation
-from tests.pages.conftest import Open, words
+from tests.pages.conftest import Open, drawings, words
 from tests.support import clients, replay
 from tests.support.signatures import TOLD, with_lists
 from tests.support.tiers import quick
@@ -60,9 +60,9 @@ def test_it_opens_on_a_finished_simulation(open_page: Open) -> None:
     assert len(played(page)["lists"]["modes"]) == 80
     assert "found their group" not in words(page)  # the browser draws the map, the server does not draw it again
     assert dict(page.query_params) == {"v": "1"}
-    charts = page.get("plotly_chart")
+    charts = drawings(page)
     assert charts
-    assert all(chart.proto.alt for chart in charts)
+    assert all(chart.attrib["aria-label"] for chart in charts)
 
 
 def test_every_figure_links_to_what_is_shown_now(open_page: Open) -> None:

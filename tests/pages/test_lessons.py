@@ -16,7 +16,7 @@ from dpcl_core.runs.rooms import Rooms
 from dpcl_core.runs.store import Store
 from pages.lessons import CODEC
 from pages.parts.lessons import stage
-from tests.pages.conftest import Open, words
+from tests.pages.conftest import Open, drawings, words
 from tests.support.tiers import quick
 
 
@@ -95,8 +95,8 @@ def test_every_step_can_be_done_and_ticks_itself(open_page: Open, name: str) -> 
         assert "Correct." in said or name not in TRUE, step.key
         assert page.query_params[f"d{number}"] == ",".join(str(n) for n in range(1, place + 1))
         assert f"**Steps**, {place} of {len(lesson.steps)} done" in said
-        for chart in page.get("plotly_chart"):
-            assert chart.proto.alt
+        assert all(chart.proto.alt for chart in page.get("plotly_chart"))
+        assert all(chart.attrib["aria-label"] for chart in drawings(page))
         if place < len(lesson.steps):
             press(page, f"Next: {lesson.steps[place].title}")
     assert "You have done every step of this lesson." in words(page)

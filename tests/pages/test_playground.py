@@ -19,7 +19,7 @@ from dpcl_core.explorers.cosine_promise import promised
 from dpcl_core.privacy import statement
 from dpcl_core.runs.store import Store
 from pages.parts.shell import stored_results
-from tests.pages.conftest import Open, words
+from tests.pages.conftest import Open, drawings, words
 from tests.support import replay
 
 
@@ -30,7 +30,7 @@ def test_first_visit_shows_the_digits_with_their_promise(open_page: Open) -> Non
     assert "taking part makes any outcome at most 2.72 times as likely" in said
     assert "For teaching only: a recorded noise seed voids this bound." in said
     assert "After 5 tasks: 90.0 % without noise, " in said
-    assert len(page.get("plotly_chart")) == 1  # the other tabs draw when they are opened
+    assert len(drawings(page)) == 1  # the other tabs draw when they are opened
 
 
 def test_the_element_is_fed_the_same_at_every_budget(open_page: Open) -> None:
@@ -64,6 +64,7 @@ def test_the_plain_slider_says_the_same_as_the_element(open_page: Open) -> None:
     source = budget_source.digits("prior-const", 2)
     assert not page.get("bidi_component")
     assert source.sentence(0.5) in words(page)
+    assert page.get("plotly_chart"), "a browser without the element for ε has none for figures"
     page.select_slider[0].set_value(math.inf).run()
     assert source.sentence(math.inf) in words(page)
     assert page.query_params["e"] == "inf"
@@ -76,13 +77,15 @@ def test_a_link_without_noise_opens_the_plain_slider(open_page: Open) -> None:
     assert page.select_slider[0].value == math.inf
 
 
-def test_an_element_that_cannot_load_gives_way_to_the_plain_slider(open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_elements_that_cannot_load_give_way_to_slider_and_plotly(open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(element: object) -> None:
         raise FileNotFoundError("drag.mjs")
 
     monkeypatch.setattr("pages.parts.shell.drag.mounted", missing)
+    monkeypatch.setattr("pages.parts.shell.figure_card.mounted", missing)
     page = open_page("playground")
     assert not page.exception
+    assert page.get("plotly_chart"), "and figures are drawn by Plotly"
     assert page.select_slider[0].value == 1.0
     assert budget_source.digits("prior-const", 5).sentence(1.0) in words(page)
 

@@ -85,11 +85,7 @@ def maps(view: View, scene: Scene) -> Mapping[str, object]:
             with place:
                 if len(spaces) == 2:
                     st.caption("Signatures" if space == "signature" else "Means")
-                figure = drawn[space].figure
-                key = f"chart-map-{space}-{scene.key}"
-                st.plotly_chart(
-                    figure, theme=None, width="stretch", key=key, config=figure_card.CONFIG, alt=drawn[space].finding
-                )
+                figure_card.drawing(drawn[space], f"map-{space}-{scene.key}")
         st.caption(_legend(scene, spaces))
         first = drawn[spaces[0]]
         figure_card.footer(first, scene.source, key="anchor-map", table=entries, linked=True, live=scene.is_live)
@@ -107,7 +103,7 @@ def bars(scene: Scene) -> None:
     figure_card.show(
         pictures.kept(figures.matcher_bars)(table, dark=style.is_dark()), scene.source,
         key="agreement", title="Agreement with the truth", note="same lists; 0: chance, 1: all right", table=table,
-        linked=True, live=scene.is_live,
+        linked=True, live=scene.is_live, moved=True,
     )  # fmt: skip
     _subsample_caption(scene.now)
 
@@ -119,15 +115,14 @@ def margins(scene: Scene) -> None:
     entries, dark = scene.entries, style.is_dark()
     figure_card.show(
         pictures.kept(signatures.margins)(entries, dark=dark), scene.source, key="margins", title="How sure is each match?",
-        note="hollow, below the dotted line: the second group is nearly as close", table=entries, linked=True,
-        live=scene.is_live,
+        note="hollow, below the dotted line: the second group is nearly as close", table=entries,
+        linked=True, live=scene.is_live, moved=True,
     )  # fmt: skip
     if entries["regret"].notna().any():
         figure_card.show(
             pictures.kept(signatures.margins)(entries, regret=True, dark=dark), scene.source, key="regrets",
             title="What would another group cost?", note="extra cost without this group, relative to its list's cost",
-            linked=True,
-            live=scene.is_live,
+            linked=True, live=scene.is_live, moved=True,
         )  # fmt: skip
 
 
@@ -140,7 +135,8 @@ def confusion(scene: Scene) -> None:
     table: pd.DataFrame = entries.groupby(["mode", "name"], as_index=False).size()
     figure_card.show(
         picture, scene.source, key="confusion", title="Matched and true", note="entries; only the simulator knows the truth",
-        table=table, linked=True, live=scene.is_live,
+        table=table,
+        linked=True, live=scene.is_live, moved=True,
     )  # fmt: skip
 
 
@@ -156,8 +152,8 @@ def by_noise(scene: Scene, chosen: float | None) -> None:
     table = matching.agreement([swept])
     figure_card.show(
         figures.agreement_by_noise(table, swept.demanded, chosen=chosen, dark=style.is_dark()), scene.source, key="by-noise",
-        title="Agreement against noise", note="dashed: noise that ε requires, by who is trusted", table=table, linked=True,
-        live=scene.is_live,
+        title="Agreement against noise", note="dashed: noise that ε requires, by who is trusted", table=table,
+        linked=True, live=scene.is_live, moved=True,
     )  # fmt: skip
     st.caption(
         "Local: every client adds noise to its list before sending it. Central: the noise is added to the sum over all "
@@ -178,8 +174,8 @@ def anchors(scene: Scene) -> None:
     table = matching.anchors([scored])
     figure_card.show(
         figures.diagnostics(table, chosen=scene.m, dark=style.is_dark()), scene.source, key="anchor-scores",
-        title="What more anchors buy", note="gaps in standard deviations of a signature", table=table, linked=True,
-        live=scene.is_live,
+        title="What more anchors buy", note="gaps in standard deviations of a signature", table=table,
+        linked=True, live=scene.is_live, moved=True,
     )  # fmt: skip
     st.caption(
         "p̂ is a share of anchors, so more anchors do not raise it. What grows is the largest gap seen at any anchor. "
@@ -197,7 +193,8 @@ def signal(scene: Scene) -> None:
     table = matching.statistics([scene.now])
     figure_card.show(
         figures.signal_and_noise(table, dark=style.is_dark()), scene.source, key="signal", title="Signal against noise",
-        note="lengths, logarithmic", table=table, linked=True, live=scene.is_live,
+        note="lengths, logarithmic", table=table,
+        linked=True, live=scene.is_live, moved=True,
     )  # fmt: skip
 
 

@@ -79,6 +79,7 @@ def _map(result: Result, rounds: Sequence[Signatures], at: int, *, live: bool) -
     figure_card.show(
         picture, result.provenance, key="lists", title="Which list entry is which?",
         note=f"{_round_name(event, result)}; the simulator's view, not visible to the server", table=entries, live=live,
+        moved=True,
     )  # fmt: skip
     if result.run_id is not None:
         query = {"v": "1", "sh": "run", "run": result.run_id}

@@ -15,4 +15,5 @@ if TYPE_CHECKING:
 def chart(stage: Stage, picture: Picture, table: pd.DataFrame, title: str, source: str) -> None:
     """Draws a chart as a card with its numbers to download. `source`: what they were computed from."""
     provenance = Provenance(source, None, "")
-    figure_card.show(picture, provenance, key=f"lesson-{stage.lesson}-{stage.step.key}", title=title, table=table)
+    key = f"lesson-{stage.lesson}-{stage.step.key}"
+    figure_card.show(picture, provenance, key=key, title=title, table=table, moved=True)

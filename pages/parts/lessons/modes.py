@@ -166,7 +166,7 @@ def _map(stage: Stage, matched: Matched, m: int) -> None:
     entries, prototypes = matching_tables.entries([event]), matching_tables.prototypes([event])
     figure_card.show(
         signatures.on_map(entries, prototypes, space="signature", dark=stage.dark), _provenance(), key="lesson-map",
-        title="Signatures of every list entry", note="not visible to the server", table=entries,
+        title="Signatures of every list entry", note="not visible to the server", table=entries, moved=True,
     )  # fmt: skip
 
 
@@ -178,7 +178,7 @@ def _curves(stage: Stage, curves: dict[str, tuple[float, ...]], lines: dict[str,
     ]
     table = pd.DataFrame(rows, columns=["matcher", "noise", "agreement"])
     picture = matching.agreement_by_noise(table, lines, chosen=None if lines else 0.1, dark=stage.dark)
-    figure_card.show(picture, _provenance(), key=f"lesson-{key}", title="Agreement against noise", table=table)
+    figure_card.show(picture, _provenance(), key=f"lesson-{key}", title="Agreement against noise", table=table, moved=True)
 
 
 def _rows(means: NDArray[np.float64], title: str, names: str) -> str:

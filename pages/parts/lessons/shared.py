@@ -143,7 +143,7 @@ def a_learner(stage: Stage) -> int:
     picture = shared_noise.accuracy_by_scale(curves, chosen=nearest, chance=1 / len(pictures.classes), dark=stage.dark)
     figure_card.show(
         picture, pictures_source(), key="lesson-a-learner", title="Accuracy of three learners",
-        table=pd.DataFrame(curves).rename_axis("b").reset_index(),
+        table=pd.DataFrame(curves).rename_axis("b").reset_index(), moved=True,
     )  # fmt: skip
     st.caption("One draw of the noise for each point; the learner's filters are random, public and the same for all.")
     last = accuracies[SCALES[-1]].shared

@@ -55,7 +55,7 @@ def turn_it(stage: Stage) -> int:
     picture = unlearning.token_weights(scores, lines, chosen=DIGIT, dark=stage.dark)
     figure_card.show(
         picture, None, key="lesson-turn-it", title="How each term pulls at a token", note=f"λ = {strength:g}",
-        table=pd.DataFrame({"score": scores, **lines}),
+        table=pd.DataFrame({"score": scores, **lines}), moved=True,
     )  # fmt: skip
     least = 1 / (DIGIT - game.THETA)
     st.caption(
@@ -78,7 +78,8 @@ def no_end(stage: Stage) -> int:
     picture = unlearning.secret_nats(
         {game.FORMS[form]: one.secret for form, one in courses.items()}, most=4 * start, public=start, dark=stage.dark
     )
-    figure_card.show(picture, None, key="lesson-no-end", title="The secret during training", table=_courses(courses))
+    title = "The secret during training"
+    figure_card.show(picture, None, key="lesson-no-end", title=title, table=_courses(courses), moved=True)
     table(("", "nats per digit of the secret", "nats per ordinary word"), [
         ("before training", f"{start:.1f}", f"{courses['none'].ordinary[0]:.2f}"),
         *((game.FORMS[form], f"{one.secret[-1]:.1f}", f"**{one.ordinary[-1]:.2f}**") for form, one in courses.items()),
@@ -167,7 +168,8 @@ def _exposures(stage: Stage, record: Record, rows: dict[str, Variant], *, key: s
         {name: [one.exposures(level) for level in LEVELS] for name, one in rows.items()},
         controls=float(np.mean([one.mean("exposure", "0") for one in rows.values()])), most=MOST, dark=stage.dark,
     )  # fmt: skip
-    figure_card.show(picture, _source(record), key=f"lesson-{key}", title="Exposure of planted codes", table=_leaks(rows))
+    title = "Exposure of planted codes"
+    figure_card.show(picture, _source(record), key=f"lesson-{key}", title=title, table=_leaks(rows), moved=True)
     table(("term", "planted 16 times, bits", "most likely of 10,000", "written out by the model"), (
         (name, f"{one.mean('exposure', '16'):.1f}", percent(one.mean("first", "16"), 0),
          percent(one.mean("extracted", "16"), 0))

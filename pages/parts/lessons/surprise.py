@@ -83,7 +83,7 @@ def alpha(stage: Stage) -> int:
     picture = figures.by_alpha(curves, chosen=nearest, dark=stage.dark)
     figure_card.show(
         picture, _provenance(), key="lesson-alpha", title="Does the score find personal data?",
-        table=pd.DataFrame(curves).rename_axis("alpha").reset_index(),
+        table=pd.DataFrame(curves).rename_axis("alpha").reset_index(), moved=True,
     )  # fmt: skip
     best = max(curves[detection.AGAINST].values())
     return 0 if best > _WELL else 1 if best > 0.5 + _NEAR else 2
@@ -131,7 +131,7 @@ def _bars(stage: Stage, groups: list[str], key: str) -> dict[str, float]:
     table, _, _ = tables.measured(text_source.everything(text_source.BUNDLED), token_layers.Dials())
     shown = table[table["group"].isin(groups)]
     picture, title = figures.detection(shown, dark=stage.dark), "Does the score find personal data?"
-    figure_card.show(picture, _provenance(), key=f"lesson-{key}", title=title, table=shown)
+    figure_card.show(picture, _provenance(), key=f"lesson-{key}", title=title, table=shown, moved=True)
     by = shown[shown["detector"] == "score"].set_index("group")["auroc"]
     return {str(group): float(value) for group, value in by.items()}
 

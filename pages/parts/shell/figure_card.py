@@ -8,35 +8,44 @@ from html import escape
 from typing import TYPE_CHECKING
 
 import streamlit as st
+from streamlit.errors import StreamlitAPIException
 
+from dpcl_core.elements.element import PICTURE
 from dpcl_core.figures import html, large, png, svg
 from dpcl_core.figures.picture import Picture, Provenance
 from dpcl_core.lessons import glossary
 from pages.parts.shell import address, presenter, style
+from pages.parts.shell.mount import mounted, written
 from pages.parts.shell.text import plain
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _SAVE = "The numbers as a table, the figure as a file, the link to this view"
+_WIDTHS = "widths-of-pictures"
+_USUAL, _NARROWEST, _WIDEST = 720, 200, 4000  # pixels
 CONFIG = {"displayModeBar": False, "responsive": True, "scrollZoom": False}
 
 
 def show(
     picture: Picture, provenance: Provenance | None, *, key: str, title: str = "", note: str = "",
-    table: pd.DataFrame | None = None, linked: bool = False, live: bool = False, caption: str = "",
+    table: pd.DataFrame | None = None, linked: bool = False, live: bool = False, caption: str = "", moved: bool = False,
 ) -> None:  # fmt: skip
     """Draws a card with title, figure, caption, finding and footer, or the reason if there is nothing to draw. The title's
     help mark explains its glossary words.
 
     `key` must be stable: zoom and live updates depend on it. `table`: the drawn numbers, offered as CSV. `linked`:
     offers the link to this view. `live`: the run is active, so downloads are left out (each update would rebuild them).
+    `moved`: a slider changes the figure, so it is drawn as SVG, at once.
     """
     with st.container(key=f"card-{key}", gap="small"):
         if title:
             st.markdown(f"**{title}**" + (f" :small[{note}]" if note else ""), help=glossary.explained(title) or None)
         if picture.figure.data:
-            _chart(picture=picture, key=key, is_large=presenter.is_on())
+            if moved:
+                drawing(picture, key)
+            else:
+                _chart(picture=picture, key=key, is_large=presenter.is_on())
         else:  # text that wraps, as high as the later figure
             height = f"{picture.figure.layout.height or 200:g}px"
             st.html(f'<p class="nothing-yet" style="height: {height}">{escape(picture.finding)}</p>')
@@ -52,6 +61,30 @@ def _chart(picture: Picture, key: str, *, is_large: bool) -> Picture:
     figure = large.enlarged(picture.figure, presenter.FACTOR) if is_large else picture.figure
     st.plotly_chart(figure, theme=None, width="stretch", key=f"chart-{key}", config=CONFIG, alt=picture.finding)
     return picture
+
+
+def drawing(picture: Picture, key: str) -> None:
+    """Draws a figure as SVG, as wide as the browser has said that its place is; by Plotly where the element cannot load."""
+    name = f"chart-{key}"
+    widths: dict[str, int] = st.session_state.setdefault(_WIDTHS, {})
+
+    def fit() -> None:
+        width = st.session_state[name].get("width")
+        if isinstance(width, int) and _NARROWEST <= width <= _WIDEST:
+            widths[name] = width
+
+    factor = presenter.FACTOR if presenter.is_on() else 1.0  # drawn narrower and shown as wide, letters are larger
+    width = round(widths.get(name, _USUAL) / factor)
+    data = _drawing(picture=picture, width=width, dark=style.is_dark())[1]
+    try:
+        mounted(PICTURE)(key=name, data=data, on_width_change=fit)
+    except (OSError, StreamlitAPIException):
+        _chart(picture=picture, key=key, is_large=presenter.is_on())
+
+
+@st.cache_resource(max_entries=200, show_spinner=False, hash_funcs={Picture: id})
+def _drawing(picture: Picture, width: int, dark: bool) -> tuple[Picture, bytes]:
+    return picture, written(svg.in_page(picture, width=width, dark=dark))
 
 
 def footer(

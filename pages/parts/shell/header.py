@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import streamlit as st
@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.pages_manager import PagesManager
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from pages.parts.shell import link, login, presenter, terms
+from pages.parts.shell import address, login, presenter, terms
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
 
@@ -21,13 +21,13 @@ _FIRST_LOOK_SECONDS: Final = 0.2
 
 
 def header(
-    title: str, question: str, *, share: Mapping[str, str] | None = None, help_text: str = "", notices: Sequence[str] = ()
+    title: str, question: str, *, is_shared: bool = False, help_text: str = "", notices: Sequence[str] = ()
 ) -> None:
     """Draws title, question, Share and Help, and below them one notice for each part of the link that was not used.
 
-    `share`: the view's query parameters as written by its codec (None: nothing to share).
+    `is_shared`: the page has a view, whose link can be shared.
     """
-    actions(heading(title, question, notices=notices), share=share, help_text=help_text)
+    actions(heading(title, question, notices=notices), is_shared=is_shared, help_text=help_text)
 
 
 def heading(title: str, question: str, *, notices: Sequence[str] = ()) -> DeltaGenerator:
@@ -45,18 +45,19 @@ def heading(title: str, question: str, *, notices: Sequence[str] = ()) -> DeltaG
     return place
 
 
-def actions(
-    place: DeltaGenerator, *, share: Mapping[str, str] | None = None, help_text: str = "", view: View | None = None
-) -> None:
+def actions(place: DeltaGenerator, *, is_shared: bool = False, help_text: str = "", view: View | None = None) -> None:
     """Draws the header's buttons: undo and redo if there is a view, the link to this view, help and the presenter's size."""
     with place:
         if view is not None:
             st.button("Undo", key="undo", on_click=view.undo, disabled=not view.can_undo, shortcut="alt+z")
             st.button("Redo", key="redo", on_click=view.redo, disabled=not view.can_redo, shortcut="alt+y")
-        if share is not None:
-            with st.popover("Share", help="A link to exactly this view"):
-                st.markdown("This link opens exactly this view:")
-                st.code(link.address(st.context.url or "", presenter.linked(share)), language=None, wrap_lines=True)
+        if is_shared:
+            # Drawn when it is opened: by then a part of the page may have changed the view by itself.
+            share = st.popover("Share", help="A link to exactly this view", key="share", on_change="rerun")
+            if share.open:
+                with share:
+                    st.markdown("This link opens exactly this view:")
+                    address.draw()
         with st.popover("Help"):
             st.markdown(help_text)
             presenter.switch()

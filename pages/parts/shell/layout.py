@@ -9,6 +9,9 @@ from typing import Final
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from pages.parts.shell import address
 
 _TAG: Final = re.compile(r"(?<!\\)<")
 
@@ -37,6 +40,29 @@ def views(draw: Mapping[str, Callable[[], None]], key: str, default: str | None 
         "View", list(draw), default=default or next(iter(draw)), key=key, required=True, label_visibility="collapsed"
     )
     draw[opened]()
+
+
+def apart(draw: Callable[[], None], settle: Callable[[], None]) -> None:
+    """Draws a part of a page, which a press or a move inside it draws again by itself, in a third of the page's time.
+
+    `settle` then does for the rest of the page what that needs: writes the address, or draws the page again.
+    """
+
+    @st.fragment
+    def part() -> None:
+        if is_alone():
+            address.begin()
+        draw()
+        if is_alone():
+            settle()
+
+    part()
+
+
+def is_alone() -> bool:
+    """Whether only parts of the page are drawn, not all of it."""
+    context = get_script_run_ctx()
+    return context is not None and bool(context.fragment_ids_this_run)
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, names: int = 1, title: str = "") -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -33,11 +32,6 @@ def switch() -> None:
     """Draws the switch."""
     label = "Normal size" if is_on() else "Presenter size"
     st.button(label, key="presenter", on_click=_turn, help="Letters, lines and markers for a projector, on every page")
-
-
-def linked(parameters: Mapping[str, str]) -> dict[str, str]:
-    """The parameters of a link to share, with the size where it is on."""
-    return {**parameters, LARGE: "1"} if is_on() else dict(parameters)
 
 
 def _turn() -> None:

@@ -104,6 +104,13 @@ class View:
         address.settle()
         return now
 
+    def settle(self, values: Mapping[str, object], codec: Codec) -> None:
+        """Commits what a part of the page has changed by itself; draws the page again where its Undo and Redo change."""
+        before = self.can_undo, self.can_redo
+        self.commit(values, codec)
+        if (self.can_undo, self.can_redo) != before:
+            st.rerun()
+
     def go(self, parameters: Mapping[str, str]) -> None:
         """Switches to another view on the next rerun; undo returns. The caller reruns, unless it is a callback."""
         self._memory.record(parameters)
