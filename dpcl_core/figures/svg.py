@@ -37,23 +37,29 @@ def drawn(picture: Picture, *, width: int = 720, dark: bool = False, source: str
     """
     from dpcl_core.figures import theme  # loads plotly, which no page does before its first figure
 
-    return _written(_Drawing(picture, width), picture.finding, theme.ink(dark), source)
+    first, _, rest = picture.finding.partition(". ")
+    named = element("title", svg_text.letters(first + ("." if rest else "")))
+    named += element("desc", svg_text.letters(picture.finding))
+    return _written(_Drawing(picture, width), picture.finding, theme.ink(dark), source, named)
 
 
 def in_page(picture: Picture, *, width: int, dark: bool) -> dict[str, object]:
-    """The figure as a document for the element in `assets/picture/`: SVG, its size in pixels, and what its points say."""
+    """The figure as a document for the element in `assets/picture/`: SVG, its size in pixels, and what its points say.
+
+    It has no title, which a browser would show beside the words of a point.
+    """
     from dpcl_core.figures import theme
 
     drawing = _Drawing(picture, width)
     return {
-        "svg": _written(drawing, picture.finding, theme.ink(dark), ""),
+        "svg": _written(drawing, picture.finding, theme.ink(dark)),
         "width": width,
         "height": drawing.height,
         "said": drawing.said(),
     }
 
 
-def _written(drawing: _Drawing, finding: str, inks: Ink, source: str) -> str:
+def _written(drawing: _Drawing, finding: str, inks: Ink, source: str = "", named: str = "") -> str:
     body, high, width = drawing.body(), drawing.height, round(drawing.width)
     if source:
         words = svg_text.wrapped(svg_text.letters(source), _SOURCE_SIZE, width - 2 * _SOURCE_GAP)
@@ -62,9 +68,6 @@ def _written(drawing: _Drawing, finding: str, inks: Ink, source: str) -> str:
         )  # fmt: skip
         high += svg_text.height(words, _SOURCE_SIZE) + _SOURCE_GAP
     prefix = f"svg-{zlib.crc32(body.encode()):08x}"
-    first, _, rest = finding.partition(". ")
-    named = element("title", svg_text.letters(first + ("." if rest else "")))
-    named += element("desc", svg_text.letters(finding))
     ground = element("rect", width=width, height=high, **paint("fill", inks.ground))
     return element(
         "svg", named + ground + body.replace(f'"{_ID}-', f'"{prefix}-').replace(f"url(#{_ID}-", f"url(#{prefix}-"),

@@ -32,7 +32,7 @@ REDRAW = """() => {
 
 def drawn(page: Page) -> None:
     expect(page.locator(".drag.fed")).to_be_visible()
-    expect(page.locator(".js-plotly-plot .main-svg").first).to_be_visible()
+    expect(page.locator(".picture svg").first).to_be_visible()
 
 
 @pytest.mark.parametrize(("labels", "tasks"), quick(1, [("prior", 2), ("prior-const", 10)]))
