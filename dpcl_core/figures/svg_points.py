@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from html import unescape
 from typing import Any
 
@@ -39,13 +39,9 @@ def _filled(template: str, values: Mapping[str, Any]) -> str:
         name, number, form = found.groups()
         if name not in values:
             raise TypeError(f"no field that can be said of a point: {name}")
-        value = values[name] if number is None else _item(values[name], int(number))
+        value = values[name] if number is None else values[name][int(number)]
         if isinstance(value, str) or value is None:
             return value or ""
         return format(value, form or ".6g")
 
     return unescape(_TAG.sub("", _BREAK.sub("\n", _FIELD.sub(field, template))))
-
-
-def _item(values: Sequence[Any], at: int) -> Any:
-    return values[at]

@@ -67,7 +67,7 @@ def test_it_opens_on_a_finished_simulation(open_page: Open) -> None:
 
 def test_every_figure_links_to_what_is_shown_now(open_page: Open) -> None:
     page = open_page("anchors", n="0", x="axes", y="2")
-    page.session_state["save-anchor-map"] = page.session_state["save-agreement"] = True
+    page.session_state["save-anchor-map"] = page.session_state["save-agreement"] = page.session_state["share"] = True
     page.run()
     (count,) = (slider for slider in page.select_slider if slider.label == "Anchors m")
     count.set_value(10).run()

@@ -43,9 +43,9 @@ def views(draw: Mapping[str, Callable[[], None]], key: str, default: str | None 
 
 
 def apart(draw: Callable[[], None], settle: Callable[[], None]) -> None:
-    """Draws a part of a page, which a press or a move inside it draws again by itself, in a third of the page's time.
+    """Draws a part of a page. A press or a move inside it draws the part again, without the page around it.
 
-    `settle` then does for the rest of the page what that needs: writes the address, or draws the page again.
+    `settle` then does what the rest of the page needs: it writes the address, or draws the page again.
     """
 
     @st.fragment
