@@ -107,7 +107,8 @@ def _run(
     rounds = run_source.rounds_of(result, model)
     with answer:
         if not state.store().get(result.run_id).is_over:
-            _watch(view, result.run_id, model, values, settle)
+            watch = partial(_watch, view, result.run_id, model)
+            layout.apart(lambda: values.update(watch()), lambda: settle(values), every=2.0)
             return values
         run_panel.bar(result, model.epsilon if model is not None else None, is_over=True)
         if model is None or not rounds:
@@ -125,7 +126,7 @@ def _run_figures(
 ) -> Mapping[str, object]:  # fmt: skip
     """Draws the sliders and all figures of one round of one model; returns what the link carries of the choice."""
     with st.container(key="run-sliders", horizontal=True, vertical_alignment="bottom", gap="medium"):
-        at, round_value = (len(rounds) - 1, {"at": None}) if is_live else run_source.at_round(result, rounds, view)
+        at, round_value = run_source.at_round(result, rounds, view)
         settings, what_if = rematching.choose(result, model, view)
     now = rounds[at]
     guarantee = result.guarantees.get(now.cell.epsilon)
@@ -139,14 +140,10 @@ def _run_figures(
     return {**round_value, **what_if, **chosen}
 
 
-@st.fragment(run_every=2.0)
-@state.guarded
-def _watch(
-    view: View, run_id: str, model: Cell | None, values: dict[str, object], settle: Callable[[Mapping[str, object]], None]
-) -> None:  # fmt: skip
-    """Draws the newest round of a live run every two seconds; when the run ends, reruns the page without a timer.
+def _watch(view: View, run_id: str, model: Cell | None) -> Mapping[str, object]:
+    """Draws the newest round of a live run; when the run has ended, draws the page again, which has no timer then.
 
-    Its choices are added to the link's `values`.
+    Returns what the link carries of the choice.
     """
     run = state.store().get(run_id)
     result = stored_results.of(run)
@@ -158,10 +155,8 @@ def _watch(
     if model is None or not rounds:
         with layout.card("anchor-map"):
             st.caption("The first lists appear here once the clients have made them.")
-        return
-    values.update(_run_figures(view, result, model, rounds, is_live=True))
-    if layout.is_alone():
-        settle(values)
+        return {}
+    return _run_figures(view, result, model, rounds, is_live=True)
 
 
 def _maps(view: View, scene: Scene) -> Mapping[str, object]:

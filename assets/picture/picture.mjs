@@ -1,5 +1,5 @@
-// A figure as the SVG that the server drew for the width that it has here. The point that is nearest to the pointer says its
-// numbers. A slider's picture: it is replaced in a fraction of the time that a library takes to build one.
+// A figure that a slider moves, as the SVG that the server drew for the width of this place: to replace it takes less time than
+// to build a figure here. The point nearest to the pointer says its numbers.
 
 const memories = new WeakMap(); // the page calls the element again when its data or the theme change
 const REACH = 24; // pixels from the pointer to a point that speaks
@@ -25,7 +25,7 @@ function begun(parentElement) {
 
 function ask(known) {
   const width = STEP * Math.round(known.host.clientWidth / STEP);
-  if (!width || width === known.asked || Math.abs(width - known.data.width) < STEP) return;
+  if (!width || width === known.asked || Math.abs(width - known.data.place) < STEP) return;
   known.asked = width;
   known.setStateValue("width", width);
 }

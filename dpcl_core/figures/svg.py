@@ -43,20 +43,17 @@ def drawn(picture: Picture, *, width: int = 720, dark: bool = False, source: str
     return _written(_Drawing(picture, width), picture.finding, theme.ink(dark), source, named)
 
 
-def in_page(picture: Picture, *, width: int, dark: bool) -> dict[str, object]:
-    """The figure as a document for the element in `assets/picture/`: SVG, its size in pixels, and what its points say.
+def in_page(picture: Picture, *, place: int, factor: float = 1.0, dark: bool = False) -> dict[str, object]:
+    """The figure as a document for the element in `assets/picture/`: SVG, its width in pixels, and what its points say.
 
-    It has no title, which a browser would show beside the words of a point.
+    `place`: the width of its place on the page; with letters and lines `factor` times as large, the drawing is that much
+    narrower and shown as wide. It has no title, which a browser would show beside the words of a point.
     """
     from dpcl_core.figures import theme
 
-    drawing = _Drawing(picture, width)
-    return {
-        "svg": _written(drawing, picture.finding, theme.ink(dark)),
-        "width": width,
-        "height": drawing.height,
-        "said": drawing.said(),
-    }
+    drawing = _Drawing(picture, round(place / factor))
+    written = _written(drawing, picture.finding, theme.ink(dark))
+    return {"svg": written, "width": drawing.width, "place": place, "said": drawing.said()}
 
 
 def _written(drawing: _Drawing, finding: str, inks: Ink, source: str = "", named: str = "") -> str:

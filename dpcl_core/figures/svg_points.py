@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from html import unescape
 from typing import Any
 
-from dpcl_core.figures import svg_traces
+from dpcl_core.figures import svg_text, svg_traces
 from dpcl_core.figures.svg_traces import Panel, Place
 
 Said = tuple[float, float, str]
 _FIELD = re.compile(r"%\{([\w.]+)(?:\[(\d)\])?(?::([^}]+))?\}")
 _EXTRA = re.compile(r"<extra>.*?</extra>")
-_TAG = re.compile(r"</?(?:b|i|sup|sub)>")
-_BREAK = re.compile(r"<br ?/?>")
 
 
 def said(trace: Mapping[str, Any], panel: Panel, place: Place | None) -> Iterator[Said]:
@@ -23,12 +20,16 @@ def said(trace: Mapping[str, Any], panel: Panel, place: Place | None) -> Iterato
     Raises TypeError for a template with a field that is not known.
     """
     template = trace.get("hovertemplate")
-    if not template or trace.get("hoverinfo") == "skip" or trace["type"] == "heatmap":
+    if not template or trace.get("hoverinfo") == "skip":
+        return
+    words = _EXTRA.sub("", template)
+    if trace["type"] == "heatmap":
+        for middle, level, cell in svg_traces.cells(trace, panel):
+            yield round(middle, 1), round(level, 1), _filled(words, cell)
         return
     x, y = svg_traces.listed(trace.get("x")), svg_traces.listed(trace.get("y"))
     columns = {"x": x, "y": y, "fullData.name": [trace["name"]] * len(x)}
     columns |= {name: svg_traces.one_each(trace.get(name), len(x)) for name in ("text", "hovertext", "customdata")}
-    words = _EXTRA.sub("", template)
     for at, (across, down) in enumerate(svg_traces.places(trace, panel, place)):
         if across is not None and down is not None:
             yield round(across, 1), round(down, 1), _filled(words, {name: values[at] for name, values in columns.items()})
@@ -44,4 +45,4 @@ def _filled(template: str, values: Mapping[str, Any]) -> str:
             return value or ""
         return format(value, form or ".6g")
 
-    return unescape(_TAG.sub("", _BREAK.sub("\n", _FIELD.sub(field, template))))
+    return "\n".join(svg_text.plain_lines(_FIELD.sub(field, template)))

@@ -65,9 +65,14 @@ def lines(markup: str) -> list[str]:
     return re.split(r"<br ?/?>", markup)
 
 
+def plain_lines(markup: str) -> list[str]:
+    """The lines of a text as they are read, without tags."""
+    return [unescape(_TAG.sub("", line)) for line in lines(markup)]
+
+
 def width(markup: str, size: float) -> float:
     """The estimated width of a text's longest line in pixels, at a font size in pixels."""
-    return max(_width(unescape(_TAG.sub("", line))) for line in lines(markup)) * size
+    return max(map(_width, plain_lines(markup))) * size
 
 
 def _width(text: str) -> float:

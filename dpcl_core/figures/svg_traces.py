@@ -384,16 +384,34 @@ def scaled(scale: Sequence[tuple[float, str]], share: float) -> str:
     return scale[-1][1]
 
 
+def _table(trace: Mapping[str, Any], panel: Panel) -> tuple[list[list[Any]], list[float], list[float]]:
+    """The rows of a heatmap, and the pixels between its columns and between its rows."""
+    n_rows, n_columns = _shape(trace)
+    x = [panel.x.pixel(edge) for edge in _edges(listed(trace.get("x")), panel.x, n_columns)]
+    y = [panel.y.pixel(edge) for edge in _edges(listed(trace.get("y")), panel.y, n_rows)]
+    return [listed(row) for row in listed(trace.get("z"))], x, y
+
+
+def cells(trace: Mapping[str, Any], panel: Panel) -> Iterator[tuple[float, float, dict[str, Any]]]:
+    """The middle of each cell of a heatmap that has a value, in pixels, and what the trace knows of it, by property."""
+    rows, x, y = _table(trace, panel)
+    names = {"x": listed(trace.get("x")) or range(len(x) - 1), "y": listed(trace.get("y")) or range(len(y) - 1)}
+    tables = {name: [listed(row) for row in listed(trace[name])] for name in ("text", "customdata") if name in trace}
+    for row, values in enumerate(rows):
+        for column, z in enumerate(values):
+            if z is not None and not math.isnan(z):
+                known = {"x": names["x"][column], "y": names["y"][row], "z": z}
+                known |= {name: table[row][column] for name, table in tables.items()}
+                yield (x[column] + x[column + 1]) / 2, (y[row] + y[row + 1]) / 2, known
+
+
 def _heatmap(trace: Mapping[str, Any], panel: Panel) -> str:
     if trace.get("showscale", True) or not trace.get("colorscale"):
         raise TypeError("a heatmap can be drawn as SVG only with a colour scale and without its legend")
-    rows = [listed(row) for row in listed(trace.get("z"))]
-    n_rows, n_columns = _shape(trace)
+    rows, x, y = _table(trace, panel)
     known = [float(z) for row in rows for z in row if z is not None and not math.isnan(z)]
     low, high = trace.get("zmin"), trace.get("zmax")
     low, high = min(known, default=0.0) if low is None else low, max(known, default=1.0) if high is None else high
-    x = [panel.x.pixel(edge) for edge in _edges(listed(trace.get("x")), panel.x, n_columns)]
-    y = [panel.y.pixel(edge) for edge in _edges(listed(trace.get("y")), panel.y, n_rows)]
     gaps = float(trace.get("xgap", 0)), float(trace.get("ygap", 0))
     cells: dict[str, str] = {}  # paths by colour
     texts = ""

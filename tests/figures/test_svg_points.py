@@ -18,7 +18,7 @@ NS = "{http://www.w3.org/2000/svg}"
 
 def document(*traces: object, **layout: object) -> dict[str, object]:
     figure = go.Figure(list(traces), theme.layout(False, height=400, margin=MARGIN, **layout))
-    return svg.in_page(Picture(figure, "A finding."), width=720, dark=False)
+    return svg.in_page(Picture(figure, "A finding."), place=720)
 
 
 def said(*traces: object, **layout: object) -> list[tuple[float, float, str]]:
@@ -53,6 +53,22 @@ def test_bars_speak_at_their_ends(orientation: str) -> None:
     assert [words for *_, words in found] == ["1: one", "2: two"] if orientation == "v" else ["one: 1", "two: 2"]
 
 
+def test_cells_speak_in_their_middle() -> None:
+    grid = go.Heatmap(
+        z=[[1.25, None], [3, 4]], x=["a", "b"], y=["c", "d"], text=[["one", ""], ["three", "four"]], showscale=False,
+        colorscale=[(0, "#ffffff"), (1, "#000000")], hovertemplate="%{y} to %{x}: %{z:.1f} %{text}<extra></extra>",
+    )  # fmt: skip
+    assert said(grid, xaxis={"type": "category"}, yaxis={"type": "category"}) == [
+        (250, 235, "c to a: 1.2 one"), (250, 85, "d to a: 3.0 three"), (550, 85, "d to b: 4.0 four"),
+    ]  # fmt: skip
+
+
+def test_letters_of_a_presenter_are_larger_for_the_same_place() -> None:
+    usual, large = (svg.in_page(PICTURES["curves.accuracy_over_tasks"](False), place=780, factor=f) for f in (1.0, 1.3))
+    assert [usual["place"], large["place"]] == [780, 780]  # the browser shows both as wide
+    assert [usual["width"], large["width"]] == [780, 600]
+
+
 def test_what_plotly_skips_says_nothing() -> None:
     quiet = go.Scatter(x=[1], y=[1], mode="markers", hoverinfo="skip", hovertemplate="never")
     assert said(quiet, go.Scatter(x=[1], y=[1]), go.Scatter(x=[1, 2], y=[1, None], hovertemplate="here")) == [
@@ -68,11 +84,11 @@ def test_an_unknown_field_is_refused() -> None:
 @pytest.mark.parametrize("name", PICTURES)
 def test_every_figure_is_drawn_on_a_page_as_in_an_export(name: str) -> None:
     picture = PICTURES[name](False)
-    of = svg.in_page(picture, width=600, dark=False)
+    of = svg.in_page(picture, place=600)
     named = re.compile("<title>.*?</title><desc>.*?</desc>")  # a browser would show a title beside the words of a point
     assert of["svg"] == named.sub("", svg.drawn(picture, width=600))
     root = ElementTree.fromstring(str(of["svg"]))
-    assert [float(one) for one in root.attrib["viewBox"].split()] == [0, 0, 600, of["height"]]
+    assert [float(one) for one in root.attrib["viewBox"].split()] == [0, 0, 600, picture.figure.layout.height]
     for _, _, words in of["said"]:  # type: ignore[attr-defined]
         assert words
         assert "%{" not in words

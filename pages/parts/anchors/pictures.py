@@ -135,8 +135,7 @@ def confusion(scene: Scene) -> None:
     table: pd.DataFrame = entries.groupby(["mode", "name"], as_index=False).size()
     figure_card.show(
         picture, scene.source, key="confusion", title="Matched and true", note="entries; only the simulator knows the truth",
-        table=table,
-        linked=True, live=scene.is_live, moved=True,
+        table=table, linked=True, live=scene.is_live, moved=True,
     )  # fmt: skip
 
 
@@ -193,8 +192,7 @@ def signal(scene: Scene) -> None:
     table = matching.statistics([scene.now])
     figure_card.show(
         figures.signal_and_noise(table, dark=style.is_dark()), scene.source, key="signal", title="Signal against noise",
-        note="lengths, logarithmic", table=table,
-        linked=True, live=scene.is_live, moved=True,
+        note="lengths, logarithmic", table=table, linked=True, live=scene.is_live, moved=True,
     )  # fmt: skip
 
 

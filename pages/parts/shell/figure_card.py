@@ -73,18 +73,18 @@ def drawing(picture: Picture, key: str) -> None:
         if isinstance(width, int) and _NARROWEST <= width <= _WIDEST:
             widths[name] = width
 
-    factor = presenter.FACTOR if presenter.is_on() else 1.0  # drawn narrower and shown as wide, letters are larger
-    width = round(widths.get(name, _USUAL) / factor)
-    data = _drawing(picture=picture, width=width, dark=style.is_dark())[1]
+    place = widths.get(name, _USUAL)
+    data = _drawing(picture=picture, place=place, is_large=presenter.is_on(), dark=style.is_dark())[1]
     try:
         mounted(PICTURE)(key=name, data=data, on_width_change=fit)
     except (OSError, StreamlitAPIException):
         _chart(picture=picture, key=key, is_large=presenter.is_on())
 
 
-@st.cache_resource(max_entries=200, show_spinner=False, hash_funcs={Picture: id})
-def _drawing(picture: Picture, width: int, dark: bool) -> tuple[Picture, bytes]:
-    return picture, written(svg.in_page(picture, width=width, dark=dark))
+@st.cache_resource(max_entries=100, show_spinner=False, hash_funcs={Picture: id})
+def _drawing(picture: Picture, place: int, *, is_large: bool, dark: bool) -> tuple[Picture, bytes]:
+    factor = presenter.FACTOR if is_large else 1.0
+    return picture, written(svg.in_page(picture, place=place, factor=factor, dark=dark))
 
 
 def footer(

@@ -11,7 +11,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from pages.parts.shell import address
+from pages.parts.shell import address, state
 
 _TAG: Final = re.compile(r"(?<!\\)<")
 
@@ -42,27 +42,23 @@ def views(draw: Mapping[str, Callable[[], None]], key: str, default: str | None 
     draw[opened]()
 
 
-def apart(draw: Callable[[], None], settle: Callable[[], None]) -> None:
+def apart(draw: Callable[[], None], settle: Callable[[], None], *, every: float | None = None) -> None:
     """Draws a part of a page. A press or a move inside it draws the part again, without the page around it.
 
-    `settle` then does what the rest of the page needs: it writes the address, or draws the page again.
+    `settle` then does what the rest of the page needs: it writes the address, or draws the page again. `every`: seconds
+    after which the part is drawn again by itself.
     """
 
-    @st.fragment
     def part() -> None:
-        if is_alone():
+        context = get_script_run_ctx()
+        is_alone = context is not None and bool(context.fragment_ids_this_run)
+        if is_alone:
             address.begin()
         draw()
-        if is_alone():
+        if is_alone:
             settle()
 
-    part()
-
-
-def is_alone() -> bool:
-    """Whether only parts of the page are drawn, not all of it."""
-    context = get_script_run_ctx()
-    return context is not None and bool(context.fragment_ids_this_run)
+    st.fragment(state.guarded(part), run_every=every)()
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, names: int = 1, title: str = "") -> None:
