@@ -76,6 +76,12 @@ def open_page(home: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     return opened
 
 
+def unfolded(page: AppTest, name: str, *, is_open: bool = True) -> AppTest:
+    """Train with one of its folds ("more" or "tune") opened or closed."""
+    page.session_state[f"train-{name}-{page.session_state['view:train'].epoch}"] = is_open
+    return page.run()
+
+
 def words(page: AppTest) -> str:
     """Everything a reader sees as text, one string."""
     kinds = ("title", "header", "subheader", "markdown", "caption", "error", "warning", "info")

@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from dpcl_core.runs.store import Store
 from tests.data.making import write_pair
-from tests.pages.conftest import Open, words
+from tests.pages.conftest import Open, unfolded, words
 from tests.support import replay
 
 
@@ -119,6 +119,7 @@ def test_a_federated_stream_says_what_its_clients_hold(open_page: Open) -> None:
     assert "A client may be in every task" in words(page)
     assert "Every task has the same examples" not in words(page)
     assert "every seed assigns the examples to clients differently" in words(page)
+    page = unfolded(page, "more")
     assert next(box for box in page.radio if box.label == "Neighbouring datasets differ by").options == [
         "one client present or left out", "one client replaced"
     ]  # fmt: skip

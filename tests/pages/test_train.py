@@ -21,7 +21,7 @@ from dpcl_core.runs.run import Split, Status
 from dpcl_core.runs.store import Store
 from pages.parts.training import train_form
 from tests.data.making import write_pair
-from tests.pages.conftest import Open, words
+from tests.pages.conftest import Open, unfolded, words
 from tests.support import replay
 
 SPEC = replay.a_spec()
@@ -302,6 +302,7 @@ def test_a_learned_list_says_how_many_people_a_label_needs(open_page: Open) -> N
     assert not page.exception
     needed = "853 people (ε = 0.1) or 109 people (ε = 1)"
     assert f"A label is as likely listed as not when it has {needed} in a task." in words(page)
+    page = unfolded(page, "more")
     (share,) = [box for box in page.number_input if box.label.startswith("Share of ε")]
     page = share.set_value(0.5).run()
     assert page.query_params["ls"] == "0.5"
@@ -424,3 +425,19 @@ def test_the_form_names_its_question_until_something_changes_and_knows_the_way_b
     assert not page.exception
     assert f"From the question “{title}”." in words(page).replace("\\", "")
     assert page.query_params["question"] == "blurry-digits"
+
+
+def test_folded_settings_are_those_of_the_link_and_stay_when_the_fold_is_closed(open_page: Open) -> None:
+    given = {"tr": "40", "dl": "0.001", "n": "seeded", "tn": "public", "a": "replace", "e": "0.3,1", "pl": "0,3,4,7,8"}
+    page = open_page("train", v="1", **given)
+    assert not page.exception
+    folded = {key: page.query_params[key] for key in given}
+    assert not any(box.label == "Noise" for box in page.radio)
+    page = unfolded(page, "more")
+    assert {key: page.query_params[key] for key in given} == folded
+    (noise,) = [box for box in page.radio if box.label == "Noise"]
+    assert noise.value == "seeded"
+    page = noise.set_value("release").run()
+    page = unfolded(page, "more", is_open=False)
+    assert "n" not in page.query_params
+    assert [box.value for box in page.radio if box.label == "Noise"] == ["release"]

@@ -16,7 +16,7 @@ from dpcl_core.runs.studies import Studies
 from dpcl_core.runs.tables import ACTIVE, runs
 from dpcl_core.tuning.settings import Trial, TuneSpec
 from pages.parts.training import train_form, tuning_panel
-from tests.pages.conftest import Open, words
+from tests.pages.conftest import Open, unfolded, words
 from tests.support import tuned
 
 LOST = Failure("worker-died", "The computer stopped this run at 09:12 UTC.", "")
@@ -93,7 +93,7 @@ def test_private_data_are_tuned_on_only_with_the_sentence_that_this_is_not_accou
 ) -> None:
     started: list[str] = []
     monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.submit", lambda self, run_id: started.append(run_id))
-    page = open_page("train", v="1", m="peft-ensemble", e="1,8", sd="4,5")
+    page = unfolded(open_page("train", v="1", m="peft-ensemble", e="1,8", sd="4,5"), "tune")
     on = next(radio for radio in page.radio if radio.label == "Tune")
     assert on.options[0] == "On a public dataset"  # offered first
     assert on.value == "public"
@@ -112,7 +112,7 @@ def test_public_datasets_that_are_here_can_stand_in(open_page: Open, store: Stor
     monkeypatch.setattr("pages.parts.training.tuning_form.settings.check", lambda tune: None)
     monkeypatch.setattr("pages.parts.training.tuning_form._proxies_here", lambda dataset: ("mnist", "cifar10"))
     monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.submit", lambda self, run_id: None)
-    page = press(open_page("train", v="1", m="peft-ensemble"), "Start tuning")
+    page = press(unfolded(open_page("train", v="1", m="peft-ensemble"), "tune"), "Start tuning")
     (study,) = Studies(store).newest()
     assert (study.tune.on, study.tune.proxy) == ("public", "mnist")
     assert "private data were not touched" in words(page)
@@ -122,13 +122,13 @@ def test_without_a_public_dataset_the_page_says_so_and_starts_nothing(
     open_page: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pages.parts.training.tuning_form._proxies_here", lambda dataset: ())
-    page = open_page("train", v="1", m="peft-ensemble")
+    page = unfolded(open_page("train", v="1", m="peft-ensemble"), "tune")
     assert "There is no other dataset on this computer" in words(page)
     assert next(button for button in page.button if button.label == "Start tuning").disabled
 
 
 def test_a_method_without_training_has_nothing_to_tune(open_page: Open) -> None:
-    page = open_page("train", v="1", m="cosine")
+    page = unfolded(open_page("train", v="1", m="cosine"), "tune")
     assert "nothing to tune" in words(page)
     assert "Start tuning" not in labels(page)
 
@@ -146,6 +146,7 @@ def test_the_best_settings_fill_the_form_and_mark_it_as_tuned(open_page: Open, s
     assert read.values["seeds"] == (4, 5)  # the grid of the form stays
     assert read.values["epsilons"] == (1.0, 8.0)
     assert "Settings tuned on the private data (not accounted)." in words(page)
+    page = unfolded(page, "more")
     page = next(box for box in page.selectbox if box.label == "These settings were tuned").set_value("no").run()
     assert "Settings tuned" not in words(page)  # a way to say no
 
@@ -170,7 +171,7 @@ def test_a_link_to_an_unknown_tuning_is_one_sentence(open_page: Open, study_id: 
 
 def test_tunings_so_far_are_listed_and_opened_without_a_link(open_page: Open, store: Store) -> None:
     study_id = fill(store, "finished", 3)
-    page = open_page("train", v="1", m="peft-ensemble")
+    page = unfolded(open_page("train", v="1", m="peft-ensemble"), "tune")
     box = next(box for box in page.selectbox if box.label == "Tunings so far")
     assert "PEFT ensemble for digits, ε = 1, seed 0, on the private data: 3 of 20 trials, finished" in box.options
     page = box.set_value(study_id).run()

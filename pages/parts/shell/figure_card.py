@@ -96,7 +96,8 @@ def footer(
     if picture.figure.data:
         st.markdown(f"**{plain(picture.finding)}**")
     if live:
-        st.caption(line)
+        if line:
+            st.caption(line)
         return
     with st.container(key=f"strip-{key}", horizontal=True, vertical_alignment="center", gap="small"):
         st.caption(line, width="stretch")

@@ -31,6 +31,18 @@ def card(key: str) -> DeltaGenerator:
     return st.container(key=f"card-{key}", gap="small")
 
 
+def folded(title: str, key: str, *, is_open: bool = False) -> DeltaGenerator | None:
+    """An expander for what few visitors need; None until it is opened, since every element costs the server time.
+
+    From then on it is drawn even while closed: a field that is left out forgets its value.
+    """
+    box = st.expander(title, expanded=is_open, key=key, on_change="rerun")
+    was_open = f"{key}-was-open"
+    if box.open:
+        st.session_state[was_open] = True
+    return box if was_open in st.session_state else None
+
+
 def views(draw: Mapping[str, Callable[[], None]], key: str, default: str | None = None) -> None:
     """Draws one of several views by title, under the choice of it. `default`: the one open at first, else the first.
 

@@ -88,15 +88,21 @@ def share(view: View, chosen: str) -> float:
 
 
 def public(view: View, chosen: str, dataset: str) -> tuple[str, ...] | None:
-    """Draws and returns the class names assumed public; None: all names, or a setting without public names."""
+    """The class names that the link assumes public; None: all names, or a setting without public names."""
     start = cast("tuple[str, ...] | None", view["public_labels"])
     if chosen in ("data", "dp-learned"):
         return None
     names = _class_names(dataset)
-    if not names:
+    return tuple(name for name in start or () if name in names) or None if names else start
+
+
+def public_field(view: View, chosen: str, dataset: str, start: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Draws and returns the class names assumed public, from `start` on."""
+    names = _class_names(dataset)
+    if chosen in ("data", "dp-learned") or not names:
         return start
     picked = st.multiselect(
-        "Labels assumed public", names, default=[n for n in start or () if n in names], key=view.key("public_labels"),
+        "Labels assumed public", names, default=list(start or ()), key=view.key("public_labels"),
         placeholder="all classes", help="Examples of other classes are dropped. Empty: all classes.",
     )  # fmt: skip
     return tuple(picked) or None

@@ -21,7 +21,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec
 from pages.parts.claims import privacy_bar
-from pages.parts.shell import fields, link, ownership, pickers, state
+from pages.parts.shell import fields, layout, link, ownership, pickers, state
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
 from pages.parts.training import label_form, network_form
@@ -53,6 +53,7 @@ _SIZES = {
     "test_per_class": "Test examples per class",
 }
 _NOISE = {"release": "fresh, never recorded", "seeded": "seeded: repeatable, for teaching only"}
+_MORE = (*_SIZES, "delta", "adjacency", "noise", "tuned", "label_share")  # fields under "More settings"
 
 Values = dict[str, object]
 
@@ -193,8 +194,7 @@ def form(view: View) -> Values:
     values["epsilons"] = _epsilons(view, str(values["method"]), repeats_examples=_repeats_examples(values))
     values["seeds"] = _seeds(view)
     delta_line = st.container(gap=None)
-    with st.expander("More settings", key=view.key("more")):
-        values |= _more(view, values)
+    values |= _more(view, values)
     with list_line:
         label_form.learned_list_caption(raw_of(values))
     with delta_line:
@@ -305,6 +305,17 @@ def _seeds(view: View) -> tuple[int, ...]:
 
 
 def _more(view: View, values: Mapping[str, object]) -> Values:
+    """Draws the settings that most visitors leave as they are; returns their values."""
+    labels, dataset = str(values["labels"]), str(values["dataset"])
+    public = label_form.public(view, labels, dataset)
+    box = layout.folded("More settings", view.key("more"))
+    if box is None:
+        return {name: view[name] for name in _MORE} | {"public_labels": public}
+    with box:
+        return {**_fields(view, values), "public_labels": label_form.public_field(view, labels, dataset, public)}
+
+
+def _fields(view: View, values: Mapping[str, object]) -> Values:
     more: Values = {}
     others = [e for e in cast("tuple[float, ...]", view["epsilons"]) if e not in EPSILONS]
     typed = st.text_input(
@@ -328,7 +339,6 @@ def _more(view: View, values: Mapping[str, object]) -> Values:
     help_text = "The run's statement reports this. Tuning by hand counts, too."
     more["tuned"] = pickers.select(view, "tuned", "These settings were tuned", TUNED, help_text=help_text)
     more["label_share"] = label_form.share(view, str(values["labels"]))
-    more["public_labels"] = label_form.public(view, str(values["labels"]), str(values["dataset"]))
     return more
 
 

@@ -13,7 +13,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.tuning import settings
 from dpcl_core.tuning.settings import TuneSpec
-from pages.parts.shell import address, state
+from pages.parts.shell import address, layout, state
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
 from pages.parts.training import tuning_panel
@@ -31,7 +31,10 @@ ON = {
 def form(view: View, values: Mapping[str, object], spec: RunSpec | None, device: str) -> None:
     """Draws the form in an expander; Start queues a tuning on the device and shows it."""
     is_shown = view["study"] is not None
-    with st.expander("Tune …", expanded=is_shown, key=view.key("tune")):
+    box = layout.folded("Tune …", view.key("tune"), is_open=is_shown)
+    if box is None:
+        return
+    with box:
         if is_shown:
             st.markdown(f"[The tuning is at the top of this page.](#{tuning_panel.ANCHOR})")
         st.markdown("Search learning rate, batch size and clipping norm for this form before the run.")
