@@ -77,7 +77,7 @@ def open_page(home: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
 
 
 def unfolded(page: AppTest, name: str, *, is_open: bool = True) -> AppTest:
-    """Train with one of its folds ("more" or "tune") opened or closed."""
+    """Train with one of its folds ("advanced", "more" or "tune") opened or closed."""
     page.session_state[f"train-{name}-{page.session_state['view:train'].epoch}"] = is_open
     return page.run()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from streamlit.testing.v1 import AppTest
 
-from tests.pages.conftest import Open, words
+from tests.pages.conftest import Open, unfolded, words
 
 
 def _start(page: AppTest) -> bool:
@@ -19,7 +19,7 @@ def _agem(open_page: Open, **parameters: str) -> AppTest:
 
 
 def test_epochs_task_by_task_are_typed_in_or_come_with_a_link(open_page: Open) -> None:
-    page = _agem(open_page, **{"p.epochs_by_task": "2,1,1,1,3"})
+    page = unfolded(_agem(open_page, **{"p.epochs_by_task": "2,1,1,1,3"}), "advanced")
     box = next(field for field in page.text_input if field.label == "Epochs of each task")
     assert box.value.replace(",", " ").split() == ["2", "1", "1", "1", "3"]
     assert _start(page)

@@ -68,7 +68,7 @@ def full_statement(guarantees: Mapping[float, Guarantee]) -> None:
 
     with st.popover("Full statement", type="tertiary", key="privacy-bar-more"):
         parts = (_statement(epsilon_label(budget, standing(one)), one) for budget, one in sorted(guarantees.items()))
-        st.markdown("\n\n".join(parts))  # at once: every element costs the server as much again
+        st.markdown("\n\n---\n\n".join(parts))  # at once: every element costs the server as much again
 
 
 def side_by_side(guarantees: Sequence[tuple[str, Guarantee]]) -> None:

@@ -379,14 +379,17 @@ def _of_method(view: View, method: str) -> Values:
     front = methods.CARDS[method].matters or tuple(one.name for one in settings)
     values = _widgets(view, "p", tuple(one for name in front for one in settings if one.name == name))
     rest = tuple(one for one in settings if one.name not in front)
-    if rest:
-        with st.expander("Advanced: the method's other settings", key=view.key("advanced")):
-            values |= _widgets(view, "p", rest)
-    return values
+    if not rest:
+        return values
+    box = layout.folded("Advanced: the method's other settings", view.key("advanced"))
+    if box is None:
+        return values | {f"p.{one.name}": _first(view, f"p.{one.name}", one) for one in rest}
+    with box:
+        return values | _widgets(view, "p", rest)
 
 
 def _widgets(view: View, prefix: str, settings: tuple[fields.Setting, ...]) -> Values:
-    """Draws a widget for every setting of a card; settings not in the link start from the card's default."""
+    """Draws a widget for every setting of a card."""
     values: Values = {}
     for pair in range(0, len(settings), 2):
         for place, setting in zip(st.columns(2, gap="small"), settings[pair : pair + 2], strict=False):
@@ -396,7 +399,7 @@ def _widgets(view: View, prefix: str, settings: tuple[fields.Setting, ...]) -> V
 
 
 def _widget(view: View, name: str, setting: fields.Setting) -> object:
-    start = view.read.values.get(name, _plain(setting.default))
+    start = _first(view, name, setting)
     key, title = view.key(name), setting.title
     text = "\n\n".join(filter(None, (setting.help, glossary.explained(title))))
     if setting.sort == "whole":
@@ -422,6 +425,11 @@ def _widget(view: View, name: str, setting: fields.Setting) -> object:
         typed = st.text_input(title, numbers, key=key, help=f"{text} Separated by spaces.", max_chars=1000)
         return _wholes(typed, title) or (None if setting.is_optional else ())
     return st.text_input(title, str(start or ""), key=key, help=text, max_chars=100) or None
+
+
+def _first(view: View, name: str, setting: fields.Setting) -> object:
+    """What a setting starts from: the link's value, else the card's."""
+    return view.read.values.get(name, _plain(setting.default))
 
 
 def _wholes(typed: str, title: str) -> tuple[int, ...]:
