@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import plotly.graph_objects as go
 from numpy.typing import NDArray
-from plotly.subplots import make_subplots
 
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Picture
+from dpcl_core.figures.picture import Parts, Picture
 
 _GAP = 1  # empty pixels between two pictures
+_BETWEEN = 0.24  # of the height, for the titles of all strips but the first
 _ROOM = 5  # pictures per strip; fewer are not drawn larger
 
 
@@ -33,40 +32,46 @@ def strips(
     width = len(columns) * (side + _GAP) - _GAP
     room = max(width, _ROOM * (side + _GAP) - _GAP)
     inks = theme.ink(dark)
-    figure = make_subplots(
-        rows=len(rows), cols=1, subplot_titles=list(rows), vertical_spacing=0.24 / len(rows), shared_xaxes=True
-    )
-    for place, (name, pictures) in enumerate(rows.items(), start=1):
+    middles = [column * (side + _GAP) + (side - 1) / 2 for column in range(len(columns))]
+    ticks = {"tickvals": middles, "ticktext": list(columns), "ticks": "", "showgrid": False, "zeroline": False}
+    across = {"range": [-0.5, room - 0.5], "constrain": "domain", "constraintoward": "left", "showline": False, **ticks}
+    down = {"visible": False, "range": [side - 0.5, -0.5], "constrain": "domain", "constraintoward": "top"}
+    between = _BETWEEN / len(rows)
+    high = (1 - between * (len(rows) - 1)) / len(rows)
+    traces: list[dict[str, object]] = []
+    axes: dict[str, object] = {}
+    titles: list[dict[str, object]] = []
+    gaps: list[dict[str, object]] = []
+    for place, (name, pictures) in enumerate(rows.items()):
         drawn = np.full((side, width), np.nan)
+        number, is_last = str(place + 1) if place else "", place == len(rows) - 1
+        bottom = (len(rows) - 1 - place) * (high + between)
+        top = min(bottom + high, 1.0)
         for column, one in enumerate(pictures):
             start = column * (side + _GAP)
             if one is not None:
                 drawn[:, start : start + side] = one.reshape(side, side)
             elif missing:
-                middle = {"x": start + (side - 1) / 2, "y": (side - 1) / 2}
-                figure.add_annotation(
-                    text=missing, showarrow=False, font={"color": inks.soft, "size": 11}, row=place, col=1, **middle
-                )
-        figure.add_trace(
-            go.Heatmap(
-                z=drawn,
-                colorscale=[[0, inks.empty], [1, inks.text]],
-                showscale=False,
-                hovertemplate=f"{name}: %{{z:.2f}}<extra></extra>",
-            ),
-            row=place,
-            col=1,
+                where = {"x": middles[column], "y": (side - 1) / 2, "xref": f"x{number}", "yref": f"y{number}"}
+                gaps.append({"text": missing, "showarrow": False, "font": {"color": inks.soft, "size": 11}, **where})
+        title = {"text": name, "x": 0, "xref": "paper", "xanchor": "left", "y": top, "yref": "paper", "yanchor": "bottom"}
+        titles.append({**title, "showarrow": False, "font": {"color": inks.soft, "size": 12}})
+        traces.append(
+            {
+                "type": "heatmap",
+                "name": name,
+                "xaxis": f"x{number}",
+                "yaxis": f"y{number}",
+                "z": drawn,
+                "colorscale": [[0, inks.empty], [1, inks.text]],
+                "showscale": False,
+                "hovertemplate": "%{fullData.name}: %{z:.2f}<extra></extra>",
+            }
         )
-    middles = [column * (side + _GAP) + (side - 1) / 2 for column in range(len(columns))]
-    figure.update_xaxes(tickvals=middles, ticktext=list(columns), showgrid=False, zeroline=False, ticks="", showline=False)
-    figure.update_xaxes(showticklabels=True, row=len(rows), col=1)
-    figure.update_xaxes(range=[-0.5, room - 0.5], constrain="domain", constraintoward="left")
-    figure.update_yaxes(visible=False, range=[side - 0.5, -0.5], constrain="domain", constraintoward="top")
-    for place in range(1, len(rows) + 1):  # pixels stay square on any screen
-        figure.update_yaxes(scaleanchor="x" if place == 1 else f"x{place}", row=place, col=1)
-    figure.update_layout(
-        theme.layout(dark, height=46 + 96 * len(rows), margin={"l": 4, "r": 4, "t": 28, "b": 28}, dragmode=False)
-    )
-    titles = {"yanchor": "bottom"}
-    figure.update_annotations(selector=titles, x=0, xanchor="left", font={"size": 12, "color": inks.soft})
-    return Picture(figure, finding)
+        same = {} if is_last else {"matches": f"x{len(rows)}"}
+        axes[f"xaxis{number}"] = {**across, **same, "anchor": f"y{number}", "showticklabels": is_last}
+        # Pixels stay square on any screen.
+        axes[f"yaxis{number}"] = {**down, "anchor": f"x{number}", "scaleanchor": f"x{number}", "domain": [bottom, top]}
+    margin = {"l": 4, "r": 4, "t": 28, "b": 28}
+    layout = theme.layout(dark, height=46 + 96 * len(rows), margin=margin, dragmode=False, annotations=[*titles, *gaps])
+    return Picture(Parts(traces, layout | axes), finding)

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from dpcl_core.explorers import rand_index
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Picture, bold, capital
+from dpcl_core.figures.picture import Parts, Picture, bold, capital
 
 _NEAR = 0.3  # of the axis: on a phone two names closer than this overlap
 _UNKNOWN = "The true groups of these entries are unknown, so agreement cannot be measured."
@@ -71,42 +71,38 @@ def matcher_bars(agreement: pd.DataFrame, *, dark: bool = False) -> Picture:
     inks = theme.ink(dark)
     names = means.index.tolist()
     is_own = means["is_own"] > 0
-    figure = go.Figure(
-        go.Bar(
-            x=means["agreement"],
-            y=names,
-            orientation="h",
-            marker={"color": [theme.colour_of_series(0, dark) if mine else inks.soft for mine in is_own]},
-            hovertemplate="%{y}: %{x:.3f}<extra></extra>",
-        ),
-        layout=theme.layout(
-            dark,
-            height=70 + 30 * len(names),
-            xaxis={"range": [min(-0.05, float(means["agreement"].min()) - 0.02), 1.12], "title": "adjusted Rand index",
-                   "zeroline": True, "tickvals": [0, 0.5, 1]},
-            yaxis={"type": "category", "autorange": "reversed", "showgrid": False},
-            bargap=0.35,
-        ),
+    bars = {
+        "type": "bar", "x": means["agreement"].tolist(), "y": names, "orientation": "h",
+        "marker": {"color": [theme.colour_of_series(0, dark) if mine else inks.soft for mine in is_own]},
+        "hovertemplate": "%{y}: %{x:.3f}<extra></extra>",
+    }  # fmt: skip
+    numbers = {  # right of zero even where a bar goes left
+        "type": "scatter", "x": means["agreement"].clip(lower=0).tolist(), "y": names, "mode": "text",
+        "textposition": "middle right", "hoverinfo": "skip",
+        "text": [bold(f" {_number(value)}") if mine else f" {_number(value)}"
+                 for value, mine in zip(means["agreement"], is_own, strict=True)],
+        "textfont": {"color": inks.text}, "cliponaxis": False,
+    }  # fmt: skip
+    layout = theme.layout(
+        dark,
+        height=70 + 30 * len(names),
+        xaxis={"range": [min(-0.05, float(means["agreement"].min()) - 0.02), 1.12], "title": {"text": "adjusted Rand index"},
+               "zeroline": True, "tickvals": [0, 0.5, 1]},
+        yaxis={"type": "category", "autorange": "reversed", "showgrid": False},
+        bargap=0.35,
     )  # fmt: skip
-    figure.add_trace(
-        go.Scatter(  # names are right of zero even where a bar goes left
-            x=means["agreement"].clip(lower=0), y=names, mode="text", textposition="middle right", hoverinfo="skip",
-            text=[bold(f" {_number(value)}") if mine else f" {_number(value)}"
-                  for value, mine in zip(means["agreement"], is_own, strict=True)],
-            textfont={"color": inks.text}, cliponaxis=False,
-        )
-    )  # fmt: skip
+    drawn = Parts([bars, numbers], layout)
     best = float(means["agreement"].max())
     if best < _CHANCE:
         finding = f"No matcher agrees with the truth much better than chance does (the most: {_number(best)})."
-        return Picture(figure, finding)
+        return Picture(drawn, finding)
     winners = [name for name in names if means.loc[name, "agreement"] >= best - 0.005]
     first = f"{winners[0]} agrees best with the truth ({best:.2f})"
     if len(winners) > 1:
         first = f"{'; '.join(winners[:-1])} and {winners[-1]} agree best with the truth ({best:.2f})"
     mine = [name for name in names if is_own[name] and name not in winners]
     finding = f"{first}; {mine[0]}, which is used here, has {means.loc[mine[0], 'agreement']:.2f}." if mine else f"{first}."
-    return Picture(figure, capital(finding))
+    return Picture(drawn, capital(finding))
 
 
 def agreement_by_noise(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from html import escape
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _KEY = secrets.token_hex(8)  # which no name can hold: it is drawn anew in every process
 BREAK = f"{_KEY}br{_KEY}"
 _MARKUP = re.compile(f"{_KEY}(br|/?b){_KEY}")
+_NUMBERS = frozenset({int, float, bool, type(None)})  # of a list that says nothing: most of a figure
 _TEMPLATES = ("hovertemplate", "texttemplate", "template")
 
 
@@ -36,25 +37,62 @@ def bold(words: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Parts:
+    """The traces and the layout of a figure as plain properties by Plotly's names, none shortened."""
+
+    traces: Sequence[Mapping[str, Any]]
+    layout: Mapping[str, Any]
+
+
 class Picture:
     """A figure and its finding: a sentence or two, which screen readers read in place of the drawing.
 
     The finding is computed from the drawn numbers and claims nothing beyond them.
     """
 
-    figure: go.Figure
-    finding: str
+    __slots__ = ("_figure", "_parts", "finding")
 
-    def __post_init__(self) -> None:
-        for part in (*self.figure.data, self.figure.layout):
+    def __init__(self, figure: go.Figure | Parts, finding: str) -> None:
+        """`figure`: as `Parts` where a slider moves it. Plotly checks every property, which takes longer than to draw it."""
+        self.finding = finding
+        self._parts: Parts | None = None
+        self._figure: go.Figure | None = None
+        if isinstance(figure, Parts):
+            self._parts = Parts([_literal(trace) for trace in figure.traces], _literal(figure.layout))
+            return
+        for part in (*figure.data, figure.layout):
             said = part.to_plotly_json()
             if (literal := _literal(said)) is not said:
                 part.update(literal, overwrite=True)
+        self._figure = figure
+
+    @property
+    def figure(self) -> go.Figure:
+        """The figure as Plotly's object."""
+        if self._figure is None:
+            import plotly.graph_objects as go
+
+            parts = self.parts
+            self._figure = go.Figure(list(parts.traces), parts.layout)
+        return self._figure
+
+    @property
+    def parts(self) -> Parts:
+        """The figure as plain properties."""
+        if self._parts is not None:
+            return self._parts
+        assert self._figure is not None
+        return Parts([trace.to_plotly_json() for trace in self._figure.data], self._figure.layout.to_plotly_json())
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to draw yet but a sentence."""
+        return not (self._parts.traces if self._parts is not None else self.figure.data)
 
     def saying(self, finding: str) -> Picture:
         """The same figure, whose texts are literal already, with another finding."""
         said = copy(self)
-        object.__setattr__(said, "finding", finding)
+        said.finding = finding
         return said
 
 
@@ -67,6 +105,8 @@ def _literal(part: Any) -> Any:
         return changed if any(changed[key] is not part[key] for key in part) else part
     kind = getattr(getattr(part, "dtype", None), "kind", "")
     if isinstance(part, list | tuple) or kind == "O":
+        if _NUMBERS.issuperset(map(type, part)):
+            return part
         values = [_literal(one) for one in part]
         return values if any(one is not other for one, other in zip(values, part, strict=True)) else part
     return _literal(part.tolist()) if kind in ("U", "T") else part

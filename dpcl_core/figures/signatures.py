@@ -8,11 +8,10 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Picture, bold
+from dpcl_core.figures.picture import Parts, Picture, bold
 
 Space = Literal["mean", "signature"]
 Extent = tuple[float, float, float, float]
@@ -69,8 +68,8 @@ def on_map(
     left, right, bottom, top = within if within is not None else extent(entries, prototypes, space)
     inks = theme.ink(dark)
     # No ticks, so that the browser does not recompute their margin with every change.
-    quiet = {"showticklabels": False, "zeroline": False, "title": "", "automargin": False}
-    traces: list[dict[str, object]] = []  # plain lists: Plotly checks arrays for longer, and its own objects twice
+    quiet = {"showticklabels": False, "zeroline": False, "title": {"text": ""}, "automargin": False}
+    traces: list[dict[str, object]] = []
     for row in prototypes.itertuples():
         spread = [getattr(row, f"{space}_{part}") for part in ("xx", "xy", "yy")]
         if any(spread):
@@ -112,7 +111,7 @@ def on_map(
         yaxis={**quiet, "range": [bottom, top], "scaleanchor": "x"},
         margin={"l": 8, "r": 8, "t": 8, "b": 8},
     )
-    return Picture(go.Figure(traces, layout), _finding(entries))
+    return Picture(Parts(traces, layout), _finding(entries))
 
 
 def _places(rows: pd.DataFrame, space: Space) -> dict[str, object]:
@@ -174,40 +173,45 @@ def margins(entries: pd.DataFrame, *, regret: bool = False, dark: bool = False) 
     order = rows.groupby("client")[value].mean().sort_values(kind="stable").index.tolist()
     place = {client: at for at, client in enumerate(order)}
     inks = theme.ink(dark)
-    figure = theme.figure(
-        dark,
-        height=300,
-        xaxis={
-            "title": "clients, least certain first", "showgrid": False, "zeroline": False,
-            "tickvals": list(place.values()), "ticktext": [f"{client + 1}" for client in order],
-        },
-        yaxis={"title": title, "rangemode": "tozero", **({} if regret else {"range": [-0.03, 1.03]})},
-    )  # fmt: skip
+    traces: list[dict[str, object]] = []
     for group, of in rows.groupby("group"):
         colour = theme.colour_of_series(int(group), dark) if group >= 0 else inks.soft
         hollow = of["margin"] < _AMBIGUOUS
-        figure.add_trace(
-            go.Scatter(
-                x=[place[client] for client in of["client"]],
-                y=of[value].tolist(),
-                mode="markers",
-                marker={"color": colour, "size": 9, "symbol": np.where(hollow, "circle-open", "circle").tolist()},
-                customdata=(of["client"] + 1).tolist(),
-                name=str(of["name"].iloc[0]),
-                hovertemplate="client %{customdata}, %{fullData.name}: %{y:.3f}<extra></extra>",
-            )
+        marker = {"color": colour, "size": 9, "symbol": np.where(hollow, "circle-open", "circle").tolist()}
+        traces.append(
+            {
+                "type": "scatter",
+                "x": [place[client] for client in of["client"]],
+                "y": of[value].tolist(),
+                "mode": "markers",
+                "marker": marker,
+                "customdata": (of["client"] + 1).tolist(),
+                "name": str(of["name"].iloc[0]),
+                "hovertemplate": "client %{customdata}, %{fullData.name}: %{y:.3f}<extra></extra>",
+            }
         )
+    level = {"type": "line", "xref": "x domain", "x0": 0, "x1": 1, "yref": "y", "y0": _AMBIGUOUS, "y1": _AMBIGUOUS}
+    layout = theme.layout(
+        dark,
+        height=300,
+        xaxis={
+            "title": {"text": "clients, least certain first"}, "showgrid": False, "zeroline": False,
+            "tickvals": list(place.values()), "ticktext": [f"{client + 1}" for client in order],
+        },
+        yaxis={"title": {"text": title}, "rangemode": "tozero", **({} if regret else {"range": [-0.03, 1.03]})},
+        shapes=[] if regret else [{**level, "line": {"color": inks.soft, "width": 1.5, "dash": "dot"}}],
+    )  # fmt: skip
+    drawn = Parts(traces, layout)
     least = rows.loc[rows[value].idxmin()]
     if regret:
         free = int((rows["regret"] <= 0).sum())
         finding = f"Barring the least certain entry, of client {int(least['client']) + 1}, makes its list cost "
         finding += f"{100 * least['regret']:.2g} % more" + (f"; barring {free} would cost nothing." if free else ".")
-        return Picture(figure, finding)
-    figure.add_hline(y=_AMBIGUOUS, line={"color": inks.soft, "width": 1.5, "dash": "dot"})
+        return Picture(drawn, finding)
     below = int((rows["margin"] < _AMBIGUOUS).sum())
     median = rows["margin"].median()
     finding = f"{below} of {len(rows)} entries have a margin below {_AMBIGUOUS:g}; the median is {median:.2f}."
-    return Picture(figure, finding)
+    return Picture(drawn, finding)
 
 
 def ellipse(x: float, y: float, xx: float, xy: float, yy: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

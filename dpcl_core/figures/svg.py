@@ -78,8 +78,9 @@ class _Drawing:
     """The figure with its axes and margins settled."""
 
     def __init__(self, picture: Picture, width: int) -> None:
-        self.layout = svg_known.layout_of(picture.figure)
-        self.traces = svg_known.traces_of(picture.figure, self.layout)
+        parts = picture.parts
+        self.layout = svg_known.layout_of(parts)
+        self.traces = svg_known.traces_of(parts, self.layout)
         self.width, self.height = float(width), float(self.layout.get("height", 450))
         self.axes = {name[0] + name[5:]: self._axis(name) for name in self.layout if name.startswith(("xaxis", "yaxis"))}
         pairs = [(trace.get("xaxis", "x"), trace.get("yaxis", "y")) for trace in self.traces] or [("x", "y")]
@@ -88,6 +89,7 @@ class _Drawing:
         self.axes = {name: axis for name, axis in self.axes.items() if name in shown}
         self.places = _bar_places(self.traces, self.panels, self.layout)
         self.legend = svg_layout.Legend((), 0.0)
+        self.extremes = {name: self._extremes(axis) for name, axis in self.axes.items() if not axis.is_given}
         self.area = self._settled()
 
     def _axis(self, name: str) -> Axis:
@@ -131,7 +133,7 @@ class _Drawing:
             else:
                 axis.start, axis.length = area.left + low * area.width, (high - low) * area.width
         for group in self._matching():
-            extremes = [one for axis in group for one in self._extremes(axis)]
+            extremes = [one for axis in group for one in self.extremes.get(axis.name, ())]
             for axis in group:
                 axis.set_range(extremes)
         for axis in self.axes.values():

@@ -56,6 +56,11 @@ class Axis:
     def is_shown(self) -> bool:
         return self.props.get("visible", True) is not False
 
+    @property
+    def is_given(self) -> bool:
+        """Whether the layout gives the range, whatever the traces need."""
+        return self.props.get("range") is not None and self.props.get("autorange") not in (True, "reversed")
+
     def own(self, value: Any) -> float | None:
         """A value of the data in the axis' own units; None where there is nothing to draw."""
         if value is None or (isinstance(value, float) and math.isnan(value)):
@@ -87,12 +92,11 @@ class Axis:
 
     def set_range(self, extremes: Iterable[Extreme]) -> None:
         """Takes the range given in the layout, or the one that the extremes need."""
-        given, direction = self.props.get("range"), self.props.get("autorange")
-        if given is not None and direction not in (True, "reversed"):
-            self.low, self.high = (float(end) for end in given)
+        if self.is_given:
+            self.low, self.high = (float(end) for end in self.props["range"])
             return
         self.low, self.high = needed_range(list(extremes), self.length, to_zero=self.props.get("rangemode") == "tozero")
-        if direction == "reversed":
+        if self.props.get("autorange") == "reversed":
             self.low, self.high = self.high, self.low
 
     def ticks(self) -> list[tuple[float, str]]:

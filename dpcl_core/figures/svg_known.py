@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
+from dpcl_core.figures.picture import Parts
 
 _SILENT = "type name customdata hovertemplate hovertext hoverinfo hoverlabel hoverongaps showlegend xaxis yaxis "  # no ink
 _ERRORS = " ".join(
@@ -25,7 +24,7 @@ _TRACES = {
 }
 _LAYOUT = (
     "height margin.l margin.r margin.t margin.b plot_bgcolor showlegend legend.orientation legend.x legend.y legend.yanchor "
-    "legend.itemclick barmode bargap hovermode uirevision dragmode annotations shapes template"
+    "legend.itemclick barmode bargap hovermode uirevision dragmode annotations shapes"
 )
 _AXIS = (
     "title.text type range autorange rangemode dtick tick0 nticks tickvals ticktext showticklabels ticks showline showgrid "
@@ -37,9 +36,11 @@ _ANNOTATION = "text x y xref yref xanchor yanchor xshift yshift align showarrow 
 _COLOURS = ("#636efa", "#ef553b", "#00cc96", "#ab63fa", "#ffa15a", "#19d3f3", "#ff6692", "#b6e880", "#ff97ff", "#fecb52")
 
 
-def layout_of(figure: go.Figure) -> dict[str, Any]:
+def layout_of(parts: Parts) -> dict[str, Any]:
     """The layout with the template's values, and every axis with those of its kind; raises TypeError for what is unknown."""
-    own: dict[str, Any] = figure.layout.to_plotly_json()
+    own = dict(parts.layout)
+    given = own.pop("template", None)
+    given = given.to_plotly_json() if hasattr(given, "to_plotly_json") else given
     axes = {name: part for name, part in own.items() if name.startswith(("xaxis", "yaxis"))}
     _check({name: part for name, part in own.items() if name not in axes}, _LAYOUT, "layout")
     for name, part in axes.items():
@@ -47,8 +48,8 @@ def layout_of(figure: go.Figure) -> dict[str, Any]:
     for kind, known in (("shape", _SHAPE), ("annotation", _ANNOTATION)):
         for part in own.get(f"{kind}s") or ():
             _check(part, known, kind)
-    template = (own.get("template") or {}).get("layout") or {}
-    layout = merged(template, own)
+    template = (given or {}).get("layout") or {}
+    layout = merged(template, own) | {"template": given}
     font = layout["font"]
     for name in {"xaxis", "yaxis", *axes}:
         axis = merged(template.get(name[:5]) or {}, own.get(name) or {})
@@ -62,13 +63,12 @@ def layout_of(figure: go.Figure) -> dict[str, Any]:
     return layout
 
 
-def traces_of(figure: go.Figure, layout: Mapping[str, Any]) -> list[dict[str, Any]]:
+def traces_of(parts: Parts, layout: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The traces with the template's values and the colours that Plotly gives those without; TypeError for unknown parts."""
     template = ((layout.get("template") or {}).get("data")) or {}
     colours = layout.get("colorway") or _COLOURS
     traces = []
-    for place, one in enumerate(figure.data):
-        own: dict[str, Any] = one.to_plotly_json()
+    for place, own in enumerate(parts.traces):
         if own["type"] not in _TRACES:
             raise TypeError(f"no trace that can be drawn as SVG: {own['type']}")
         _check(own, _TRACES[own["type"]], own["type"])
@@ -105,9 +105,9 @@ def _check(own: Mapping[str, Any], known: str, where: str) -> None:
 
 
 def _paths(part: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """The dotted names of all values; a template counts as one."""
+    """The dotted names of all values."""
     for name, value in part.items():
-        if isinstance(value, Mapping) and value and name != "template":
+        if isinstance(value, Mapping) and value:
             yield from _paths(value, f"{prefix}{name}.")
         elif value is not None and not (isinstance(value, Mapping) and not value):
             yield prefix + name

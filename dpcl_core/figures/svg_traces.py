@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_UP, Decimal
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -379,9 +380,14 @@ def scaled(scale: Sequence[tuple[float, str]], share: float) -> str:
     for (low, start), (high, end) in pairwise(scale):
         if share <= high:
             part = (share - low) / (high - low)
-            ends = [[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in (start, end)]
-            return "#{:02x}{:02x}{:02x}".format(*(round(a + part * (b - a)) for a, b in zip(*ends, strict=True)))
+            mixed = (round(a + part * (b - a)) for a, b in zip(_rgb(start), _rgb(end), strict=True))
+            return "#{:02x}{:02x}{:02x}".format(*mixed)
     return scale[-1][1]
+
+
+@cache
+def _rgb(colour: str) -> tuple[int, ...]:
+    return tuple(int(colour[i : i + 2], 16) for i in (1, 3, 5))
 
 
 def _table(trace: Mapping[str, Any], panel: Panel) -> tuple[list[list[Any]], list[float], list[float]]:
@@ -400,7 +406,7 @@ def cells(trace: Mapping[str, Any], panel: Panel) -> Iterator[tuple[float, float
     for row, values in enumerate(rows):
         for column, z in enumerate(values):
             if z is not None and not math.isnan(z):
-                known = {"x": names["x"][column], "y": names["y"][row], "z": z}
+                known = {"x": names["x"][column], "y": names["y"][row], "z": z, "fullData.name": trace["name"]}
                 known |= {name: table[row][column] for name, table in tables.items()}
                 yield (x[column] + x[column + 1]) / 2, (y[row] + y[row + 1]) / 2, known
 
@@ -413,27 +419,29 @@ def _heatmap(trace: Mapping[str, Any], panel: Panel) -> str:
     low, high = trace.get("zmin"), trace.get("zmax")
     low, high = min(known, default=0.0) if low is None else low, max(known, default=1.0) if high is None else high
     gaps = float(trace.get("xgap", 0)), float(trace.get("ygap", 0))
-    cells: dict[str, str] = {}  # paths by colour
+    cells: dict[str, list[str]] = {}  # paths by colour
     texts = ""
-    for row, values in enumerate(rows):
-        for column, z in enumerate(values):
+    sides, levels = _written(x, gaps[0]), _written(y, gaps[1])
+    for row, (values, (top, bottom)) in enumerate(zip(rows, levels, strict=True)):
+        for column, (z, (left, right)) in enumerate(zip(values, sides, strict=True)):
             if z is None or math.isnan(z):
                 continue
             colour = scaled(trace["colorscale"], (z - low) / (high - low) if high > low else 0.5)
-            left, right = sorted((x[column], x[column + 1]))
-            top, bottom = sorted((y[row], y[row + 1]))
-            half_x, half_y = gaps[0] / 2, gaps[1] / 2
-            corners = [(left + half_x, top + half_y), (right - half_x, top + half_y), (right - half_x, bottom - half_y),
-                       (left + half_x, bottom - half_y)]  # fmt: skip
-            cells[colour] = cells.get(colour, "") + path(corners, closed=True)
+            cells.setdefault(colour, []).append(f"M{left},{top}H{right}V{bottom}H{left}Z")
             if trace.get("texttemplate"):
-                font, middle = trace["textfont"], ((left + right) / 2, (top + bottom) / 2)
+                font, middle = trace["textfont"], ((x[column] + x[column + 1]) / 2, (y[row] + y[row + 1]) / 2)
                 words = _cell_text(trace["texttemplate"], z)
                 texts += svg_text.text(words, *middle, size=float(font["size"]), colour=font["color"])
     # Without gaps between cells, smoothed edges would show as seams.
     crisp = None if all(gaps) else "crispEdges"
-    drawn_cells = "".join(element("path", d=data, **paint("fill", colour)) for colour, data in cells.items())
+    drawn_cells = "".join(element("path", d="".join(data), **paint("fill", colour)) for colour, data in cells.items())
     return element("g", drawn_cells, shape_rendering=crisp) + texts
+
+
+def _written(edges: Sequence[float], gap: float) -> list[tuple[str, str]]:
+    """Both sides of every cell between these edges, the smaller first, without the gap."""
+    pairs = (sorted(pair) for pair in pairwise(edges))
+    return [(svg_text.plain(low + gap / 2), svg_text.plain(high - gap / 2)) for low, high in pairs]
 
 
 def _cell_text(template: str, z: float) -> str:

@@ -7,6 +7,8 @@ import inspect
 import math
 import pkgutil
 import re
+from types import SimpleNamespace
+from typing import cast
 from xml.etree import ElementTree
 
 import numpy as np
@@ -16,7 +18,7 @@ from plotly.colors import sample_colorscale
 
 import dpcl_core.figures
 from dpcl_core.figures import svg, theme
-from dpcl_core.figures.picture import Picture
+from dpcl_core.figures.picture import Parts, Picture
 from dpcl_core.figures.svg_axes import Axis, Extreme, needed_range, number_text
 from dpcl_core.figures.svg_text import width
 from dpcl_core.figures.svg_traces import scaled
@@ -150,7 +152,7 @@ def test_a_heatmap_leaves_unknown_cells_out_and_rounds_halves_up() -> None:
     assert [text.text for text in root.iter(f"{NS}text")] == ["1", "3", "10"]
     paths = {one.attrib["fill"]: one.attrib["d"] for one in root.iter(f"{NS}path") if one.attrib["d"].endswith("Z")}
     assert set(paths) == {"#0d0d0d", "#404040", "#ffffff"}
-    assert paths["#ffffff"] == f"M400,{TOP}L{RIGHT},{TOP}L{RIGHT},160L400,160Z"
+    assert paths["#ffffff"] == f"M400,{TOP}H{RIGHT}V160H400Z"
 
 
 def test_gaps_break_a_line_and_steps_turn_where_their_shape_says() -> None:
@@ -242,3 +244,11 @@ def test_the_ground_is_the_themes_and_the_source_stands_below() -> None:
     assert last.text == "Digits <8×8> · 1 seed"
     assert float(last.attrib["y"]) > picture.figure.layout.height
     assert float(root.attrib["height"]) > float(last.attrib["y"])
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_plain_parts_are_drawn_as_the_figure_that_plotly_reads_from_them(name: str) -> None:
+    picture = PICTURES[name](False)
+    read = picture.figure
+    parts = Parts([trace.to_plotly_json() for trace in read.data], read.layout.to_plotly_json())
+    assert svg.drawn(picture) == svg.drawn(cast(Picture, SimpleNamespace(parts=parts, finding=picture.finding)))

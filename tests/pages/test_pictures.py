@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
+import streamlit as st
 
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture
-from pages.parts.shell import pictures
+from pages.parts.shell import layout, pictures
 from tests.pages.conftest import Open, drawings
 
 
@@ -38,3 +39,27 @@ def test_a_page_seen_before_builds_no_figure(name: str, open_page: Open, monkeyp
     page.run()
     assert not page.exception
     assert page.get("plotly_chart") or drawings(page)
+
+
+def test_a_part_that_is_drawn_by_itself_pauses_once_after_its_first_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The browser has it then before the rest; a whole page, and later pictures, do not wait."""
+    pauses: list[float] = []
+    monkeypatch.setattr("pages.parts.shell.layout.time.sleep", pauses.append)
+    monkeypatch.setattr("pages.parts.shell.address.begin", lambda: None)
+    monkeypatch.setattr(st, "session_state", {})
+    monkeypatch.setattr(st, "fragment", lambda part, run_every: part)
+
+    class Context:
+        fragment_ids_this_run: list[str]
+
+    def part() -> None:
+        layout.moved()
+        layout.moved()
+
+    for alone in ([], ["part"]):
+        Context.fragment_ids_this_run = alone
+        monkeypatch.setattr(layout, "get_script_run_ctx", Context)
+        layout.apart(part, lambda: None)
+        assert len(pauses) == len(alone)
+    layout.moved()
+    assert len(pauses) == 1

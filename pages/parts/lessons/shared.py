@@ -232,7 +232,7 @@ def _strips(stage: Stage, strips: Mapping[str, NDArray[np.float64]], finding: st
         [(name, label, *row) for name, drawn in strips.items() for label, row in zip(pictures.classes, drawn, strict=True)],
         columns=["row", "class", *(f"pixel {n}" for n in range(next(iter(strips.values())).shape[-1]))],
     )
-    figure_card.show(picture, pictures_source(), key=f"lesson-{stage.step.key}", title=title, table=table)
+    figure_card.show(picture, pictures_source(), key=f"lesson-{stage.step.key}", title=title, table=table, moved=True)
 
 
 def _sizes(pictures: Pictures, scale: float) -> dict[Sharing, float]:

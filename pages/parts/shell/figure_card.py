@@ -14,7 +14,7 @@ from dpcl_core.elements.element import PICTURE
 from dpcl_core.figures import html, large, png, svg
 from dpcl_core.figures.picture import Picture, Provenance
 from dpcl_core.lessons import glossary
-from pages.parts.shell import address, presenter, style
+from pages.parts.shell import address, layout, presenter, style
 from pages.parts.shell.mount import mounted, written
 from pages.parts.shell.text import plain
 
@@ -41,17 +41,18 @@ def show(
     with st.container(key=f"card-{key}", gap="small"):
         if title:
             st.markdown(f"**{title}**" + (f" :small[{note}]" if note else ""), help=glossary.explained(title) or None)
-        if picture.figure.data:
+        if not picture.is_empty:
             if moved:
                 drawing(picture, key)
             else:
                 _chart(picture=picture, key=key, is_large=presenter.is_on())
+            layout.moved()
         else:  # text that wraps, as high as the later figure
-            height = f"{picture.figure.layout.height or 200:g}px"
+            height = f"{picture.parts.layout.get('height', 200):g}px"
             st.html(f'<p class="nothing-yet" style="height: {height}">{escape(picture.finding)}</p>')
         if caption:
             st.caption(caption)
-        footer(picture, provenance, key=key, table=table, linked=linked, live=live or not picture.figure.data)
+        footer(picture, provenance, key=key, table=table, linked=linked, live=live or picture.is_empty)
 
 
 # The message is kept for all visitors, as the figure is: writing it takes as long as the rest of a card. A picture is known
@@ -93,7 +94,7 @@ def footer(
 ) -> None:  # fmt: skip
     """Draws only the lines below a figure, for figures not drawn by plotly."""
     line = plain(provenance.line()) if provenance is not None else ""
-    if picture.figure.data:
+    if not picture.is_empty:
         st.markdown(f"**{plain(picture.finding)}**")
     if live:
         if line:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import Final
@@ -13,6 +14,8 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from pages.parts.shell import address, state
 
+_IS_FIRST: Final = "picture-is-first"  # session key: whether a part is drawn by itself and has drawn no picture yet
+_AHEAD_SECONDS: Final = 0.1
 _TAG: Final = re.compile(r"(?<!\\)<")
 
 
@@ -64,6 +67,7 @@ def apart(draw: Callable[[], None], settle: Callable[[], None], *, every: float 
     def part() -> None:
         context = get_script_run_ctx()
         is_alone = context is not None and bool(context.fragment_ids_this_run)
+        st.session_state[_IS_FIRST] = is_alone
         if is_alone:
             address.begin()
         draw()
@@ -71,6 +75,15 @@ def apart(draw: Callable[[], None], settle: Callable[[], None], *, every: float 
             settle()
 
     st.fragment(state.guarded(part), run_every=every)()
+
+
+def moved() -> None:
+    """Lets the browser draw the first picture of a part that is drawn by itself, before the rest of it comes.
+
+    A browser draws at once all that it has received. What a slider moves need not wait for the figures below it.
+    """
+    if st.session_state.pop(_IS_FIRST, False):
+        time.sleep(_AHEAD_SECONDS)
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, names: int = 1, title: str = "") -> None:
