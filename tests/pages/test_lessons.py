@@ -229,9 +229,9 @@ def test_a_teachers_link_hides_and_starts_afresh(open_page: Open) -> None:
     [
         ({"l": "magic"}, "The link asks for lesson = magic; using label instead."),
         ({"s": "8"}, "The link asks for step 8; this lesson has 6. Showing the last one."),
-        ({"d3": "9"}, "The link asks for steps done = 9; using nothing instead."),
+        ({"d3": "9"}, "The link asks for steps done = 9; that is left out."),
         ({"e3": "banana"}, "The link asks for Privacy budget ε = banana; using 2 instead."),
-        ({"hide": "colour"}, "The link asks for hidden controls = colour; using nothing instead."),
+        ({"hide": "colour"}, "The link asks for hidden controls = colour; that is left out."),
         ({"p3": "4"}, None),  # a fourth choice where there are three: no prediction
     ],
 )

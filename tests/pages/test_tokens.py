@@ -128,7 +128,7 @@ def test_settings_travel_in_the_link(open_page: Open) -> None:
     ("query", "notice"),
     [
         ({"l": "magic"}, "The link asks for layer = magic; using score instead."),
-        ({"a": "2"}, "The link asks for α = 2; using - instead."),
+        ({"a": "2"}, "The link asks for α = 2; that is left out."),
         ({"run": "nobody"}, "run = nobody: "),
         ({"n": "900"}, None),
     ],

@@ -152,9 +152,10 @@ class Field(Generic[T]):
     default: T
     word: str = ""
 
-    def shown(self, value: T) -> str:
-        """The value as a notice prints it."""
-        return self.kind.write(value).replace("inf", "∞") or "nothing"
+    def instead(self) -> str:
+        """What a notice says of the default that takes the place of an invalid value."""
+        said = "" if self.default is None else self.kind.write(self.default).replace("inf", "∞")
+        return f"using {said} instead" if said else "that is left out"
 
 
 @dataclass(frozen=True)
@@ -208,7 +209,7 @@ class Codec:
                     values[field.name] = field.kind.read(raw)
                 except (ValueError, OverflowError):
                     text = _short(raw)
-                    notices.append(f"The link asks for {field.title} = {text}; using {field.shown(field.default)} instead.")
+                    notices.append(f"The link asks for {field.title} = {text}; {field.instead()}.")
         unknown = {key: text for key, text in parameters.items() if key not in self._keys}
         if unknown:
             names = ", ".join(_short(key) for key in sorted(unknown))
