@@ -421,7 +421,7 @@ def _heatmap(trace: Mapping[str, Any], panel: Panel) -> str:
     gaps = float(trace.get("xgap", 0)), float(trace.get("ygap", 0))
     cells: dict[str, list[str]] = {}  # paths by colour
     texts = ""
-    sides, levels = _written(x, gaps[0]), _written(y, gaps[1])
+    sides, levels = _sides(x, gaps[0]), _sides(y, gaps[1])
     for row, (values, (top, bottom)) in enumerate(zip(rows, levels, strict=True)):
         for column, (z, (left, right)) in enumerate(zip(values, sides, strict=True)):
             if z is None or math.isnan(z):
@@ -438,7 +438,7 @@ def _heatmap(trace: Mapping[str, Any], panel: Panel) -> str:
     return element("g", drawn_cells, shape_rendering=crisp) + texts
 
 
-def _written(edges: Sequence[float], gap: float) -> list[tuple[str, str]]:
+def _sides(edges: Sequence[float], gap: float) -> list[tuple[str, str]]:
     """Both sides of every cell between these edges, the smaller first, without the gap."""
     pairs = (sorted(pair) for pair in pairwise(edges))
     return [(svg_text.plain(low + gap / 2), svg_text.plain(high - gap / 2)) for low, high in pairs]

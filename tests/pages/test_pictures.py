@@ -53,13 +53,13 @@ def test_a_part_that_is_drawn_by_itself_pauses_once_after_its_first_picture(monk
         fragment_ids_this_run: list[str]
 
     def part() -> None:
-        layout.moved()
-        layout.moved()
+        layout.await_paint()
+        layout.await_paint()
 
     for alone in ([], ["part"]):
         Context.fragment_ids_this_run = alone
         monkeypatch.setattr(layout, "get_script_run_ctx", Context)
         layout.apart(part, lambda: None)
         assert len(pauses) == len(alone)
-    layout.moved()
+    layout.await_paint()
     assert len(pauses) == 1

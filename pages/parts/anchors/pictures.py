@@ -86,7 +86,7 @@ def maps(view: View, scene: Scene) -> Mapping[str, object]:
                 if len(spaces) == 2:
                     st.caption("Signatures" if space == "signature" else "Means")
                 figure_card.drawing(drawn[space], f"map-{space}-{scene.key}")
-        layout.moved()
+        layout.await_paint()
         st.caption(_legend(scene, spaces))
         first = drawn[spaces[0]]
         figure_card.footer(first, scene.source, key="anchor-map", table=entries, linked=True, live=scene.is_live)

@@ -46,7 +46,7 @@ def show(
                 drawing(picture, key)
             else:
                 _chart(picture=picture, key=key, is_large=presenter.is_on())
-            layout.moved()
+            layout.await_paint()
         else:  # text that wraps, as high as the later figure
             height = f"{picture.parts.layout.get('height', 200):g}px"
             st.html(f'<p class="nothing-yet" style="height: {height}">{escape(picture.finding)}</p>')

@@ -15,7 +15,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from pages.parts.shell import address, state
 
 _IS_FIRST: Final = "picture-is-first"  # session key: whether a part is drawn by itself and has drawn no picture yet
-_AHEAD_SECONDS: Final = 0.1
+_PAINT_SECONDS: Final = 0.1
 _TAG: Final = re.compile(r"(?<!\\)<")
 
 
@@ -77,13 +77,13 @@ def apart(draw: Callable[[], None], settle: Callable[[], None], *, every: float 
     st.fragment(state.guarded(part), run_every=every)()
 
 
-def moved() -> None:
+def await_paint() -> None:
     """Lets the browser draw the first picture of a part that is drawn by itself, before the rest of it comes.
 
     A browser draws at once all that it has received. What a slider moves need not wait for the figures below it.
     """
     if st.session_state.pop(_IS_FIRST, False):
-        time.sleep(_AHEAD_SECONDS)
+        time.sleep(_PAINT_SECONDS)
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, names: int = 1, title: str = "") -> None:
