@@ -11,7 +11,7 @@ from streamlit.starlette import App
 
 from dpcl_core.paths import assets_dir
 from pages.parts.rooms import live
-from pages.parts.shell import login, mishap, ownership, presenter, queue, style, visitor
+from pages.parts.shell import document, login, mishap, ownership, presenter, queue, style, visitor
 from pages.parts.shell.header import INSIDE
 from pages.parts.shell.view import CHANGES
 
@@ -37,7 +37,7 @@ def main() -> None:
     if _MENU not in st.session_state:  # made once for each visitor: every page looks for its file
         st.session_state[_MENU] = _menu()
     page = st.navigation(st.session_state[_MENU], position="top")
-    st.set_page_config(page_title=f"{page.title} · DP continual learning", layout="wide")
+    st.set_page_config(page_title=document.title(page.title), layout="wide")
     style.apply()
     presenter.take()
     st.logo(assets_dir() / f"logo-{'dark' if style.is_dark() else 'light'}.svg", size="large")
@@ -69,7 +69,8 @@ else:  # imported by the server: the same file is its address
     net_util.get_external_ip = lambda: None
     for log in ("streamlit.error_util", "uvicorn.error"):
         logging.getLogger(log).addFilter(mishap.Masking())
+    documents = document.routes(page for pages in [*PAGES.values(), UNLISTED] for page in pages)
     app = App(
-        __file__, lifespan=queue.moving, routes=live.routes(), middleware=[Middleware(visitor.GivesToken)],
+        __file__, lifespan=queue.moving, routes=live.routes() + documents, middleware=[Middleware(visitor.GivesToken)],
         on_script_error=mishap.shown,
     )  # fmt: skip

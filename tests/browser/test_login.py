@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from dpcl_core.runs import visitors
 from dpcl_core.runs.sets import Sets
@@ -81,6 +82,23 @@ def test_after_logging_out_the_login_is_asked_for_again(browser: Browser, app: A
     page.goto(f"{app.url}/runs")
     ready(page)
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+    page.context.close()
+
+
+def slowly(route: Route) -> None:
+    time.sleep(1)
+    route.continue_()
+
+
+def test_a_login_outlives_the_cookie_that_confirms_it(browser: Browser, app: App) -> None:
+    """The login is kept for a month, the framework's cookie until the browser is closed."""
+    page = log_in(browser, app, "ada")
+    assert [each for each in page.context.cookies() if each["name"] == "_streamlit_xsrf"]
+    page.context.clear_cookies(name="_streamlit_xsrf")
+    page.route("**/_stcore/health", slowly)  # whose answer has the cookie
+    page.goto(f"{app.url}/runs")
+    ready(page)
+    expect(page.get_by_role("heading", name="Runs")).to_be_visible()
     page.context.close()
 
 

@@ -1,0 +1,65 @@
+"""The document that a browser gets first: the framework's own, with what a browser would otherwise have to find out.
+
+It has the page's title, so that a tab and the preview of a link name it before any script runs; the server's address, for
+which the framework would ask first at the page's own address; and the scripts that every page needs soon.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from html import escape
+from pathlib import Path
+from typing import Final
+
+import streamlit as st
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+APP: Final = "DP continual learning"
+WITHOUT_SCRIPTS: Final = "This app needs JavaScript."
+_STATIC: Final = Path(st.__file__).parent / "static"
+# The parts of the framework that draw the style sheet and a heading: found by name only once a page's first message comes.
+_SOON: Final = ("Html", "purify.es", "rehype-raw", "hastscript", "web-namespaces")
+# A proxy may serve the app below a path of its own, which only the browser sees. With the configuration at hand the browser
+# connects without asking; but an account is believed only together with the cookie of an answer, so without it, it asks.
+_ADDRESS: Final = """<script>
+(() => {
+  const page = %s, path = location.pathname;
+  if (!path.endsWith(page)) return;
+  window.__streamlit = {BACKEND_BASE_URL: location.origin + path.slice(0, path.length - page.length)};
+  if (/(^|; )_streamlit_xsrf=/.test(document.cookie))
+    window.__streamlit.HOST_CONFIG = {allowedOrigins: [location.origin], useExternalAuthToken: false};
+})();
+</script>
+"""
+
+
+def title(page: str) -> str:
+    """What a tab is called that shows a page."""
+    return f"{page} · {APP}"
+
+
+def routes(pages: Iterable[tuple[str, str]]) -> list[Route]:
+    """The addresses of pages, each by name and title; the first is also what stands at the server's own address."""
+    named = [(f"/{name}", title(called)) for name, called in pages]
+    return [_route(path, of_page(path, called)) for path, called in [("/", named[0][1]), *named]]
+
+
+def of_page(path: str, called: str) -> str:
+    """The document of the page at an address below the server's own."""
+    text = (_STATIC / "index.html").read_text(encoding="utf-8")
+    scripts = [f"./static/js/{file.name}" for name in _SOON for file in (_STATIC / "static/js").glob(f"{name}.*.js")]
+    preloads = "".join(f'<link rel="modulepreload" crossorigin href="{each}">\n' for each in scripts)
+    text = text.replace("<title>Streamlit</title>", f"<title>{escape(called)}</title>")
+    text = re.sub("<noscript>.*?</noscript>", f"<noscript>{WITHOUT_SCRIPTS}</noscript>", text, flags=re.DOTALL)
+    return text.replace("</head>", f"{preloads}{_ADDRESS % json.dumps(path)}</head>")
+
+
+def _route(path: str, text: str) -> Route:
+    async def answer(_: Request) -> Response:
+        return HTMLResponse(text, headers={"cache-control": "no-cache"})
+
+    return Route(path, answer)

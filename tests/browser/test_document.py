@@ -1,0 +1,50 @@
+"""A page's document in a real browser: whom it asks, and for what."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Browser, Route
+
+from pages.parts.shell import document
+from tests.browser.conftest import App, ready
+
+pytestmark = pytest.mark.browser
+
+
+def test_a_page_does_not_ask_where_its_server_is(browser: Browser, app: App) -> None:
+    """A browser without the framework's cookie asks the server for it; one that has it waits for no answer."""
+    context = browser.new_context()
+    for visit in range(2):
+        page = context.new_page()
+        asked: list[str] = []
+        page.on("request", lambda request, asked=asked: asked.append(request.url))
+        if visit:
+            page.route("**/_stcore/health", lambda _: None)  # never answered
+        page.goto(f"{app.url}/lessons")
+        ready(page)
+        assert f"{app.url}/_stcore/health" in asked
+        assert not [url for url in asked if url.startswith(f"{app.url}/lessons/")]
+    context.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "page_path", "server"),
+    [
+        ("/lessons", "/lessons", ""), ("/class/lessons", "/lessons", "/class"), ("/", "/", ""), ("/class/", "/", "/class"),
+        ("/class", "/", None), ("/lessons", "/runs", None),
+    ],
+)  # fmt: skip
+def test_the_server_is_where_the_page_is(browser: Browser, path: str, page_path: str, server: str | None) -> None:
+    """Its address is the page's without the name, also below a proxy's path; where it is unclear, the framework asks."""
+
+    def served(route: Route) -> None:
+        is_page = route.request.resource_type == "document"
+        text = document.of_page(page_path, "Page") if is_page else ""
+        route.fulfill(status=200 if is_page else 404, content_type="text/html", body=text)
+
+    page = browser.new_page()
+    page.route("**/*", served)
+    page.goto(f"http://dpcl.test{path}")
+    told = page.evaluate("window.__streamlit ?? null")
+    assert told == (None if server is None else {"BACKEND_BASE_URL": f"http://dpcl.test{server}"})
+    page.close()

@@ -1,0 +1,56 @@
+"""The document that a browser gets before any script has run."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+import app
+from pages.parts.shell import document
+
+STATIC = document._STATIC
+
+
+@pytest.fixture(scope="module")
+def client() -> TestClient:
+    return TestClient(Starlette(routes=app.documents))
+
+
+@pytest.mark.parametrize(
+    ("path", "called"), [("/", "Start"), ("/start", "Start"), ("/runs", "Runs"), ("/teacher", "For teachers")]
+)
+def test_a_page_has_its_title_before_any_script_runs(client, path, called):
+    assert re.findall("<title>(.*)</title>", client.get(path).text) == [f"{called} · DP continual learning"]
+
+
+def test_every_page_of_the_menu_and_beside_it_has_a_document(client):
+    for pages in (*app.PAGES.values(), app.UNLISTED):
+        for name, _ in pages:
+            assert client.get(f"/{name}").status_code == 200
+    assert client.get("/nowhere").status_code == 404  # the framework's to answer
+
+
+def test_it_is_the_frameworks_own_with_nothing_lost(client):
+    own = (STATIC / "index.html").read_text(encoding="utf-8")
+    named = set(re.findall(r'(?:src|href)="([^"]*)"', re.sub("<noscript>.*</noscript>", "", own, flags=re.DOTALL)))
+    ours = client.get("/runs").text
+    assert len(named) > 10
+    assert all(f'"{each}"' in ours for each in named)
+    assert ours.count('<div id="root"></div>') == 1
+
+
+def test_the_scripts_that_it_names_are_there(client):
+    own = (STATIC / "index.html").read_text(encoding="utf-8")
+    scripts = re.findall(r'<link rel="modulepreload" crossorigin href="\./([^"]*)">', client.get("/").text)
+    added = [each for each in scripts if each not in own]
+    assert len(added) == len(document._SOON)  # each name stands for one file: a new version of the framework may rename it
+    assert all((STATIC / each).is_file() for each in scripts)
+
+
+def test_it_is_asked_for_anew_and_says_what_it_needs(client):
+    answer = client.get("/lessons")
+    assert answer.headers["cache-control"] == "no-cache"
+    assert re.findall("<noscript>(.*?)</noscript>", answer.text, flags=re.DOTALL) == [document.WITHOUT_SCRIPTS]
