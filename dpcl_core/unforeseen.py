@@ -31,7 +31,8 @@ def recorded(error: BaseException) -> str:
     except OSError:
         print(f"error {number}\n{trace(error)}", file=sys.stderr)
         return f"The program itself went wrong; what happened is on the server's standard error as error {number}."
-    return f"The program itself went wrong; what happened is in {log_file().name} of its home folder as error {number}."
+    log = log_file().relative_to(paths.home())
+    return f"The program itself went wrong; what happened is in {log} of its home folder as error {number}."
 
 
 def trace(error: BaseException) -> str:

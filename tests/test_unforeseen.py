@@ -24,7 +24,7 @@ from pages.parts.rooms import live
 from pages.parts.shell import mishap
 
 SENTENCE = re.compile(
-    r"The program itself went wrong; what happened is in errors\.log of its home folder as error ([0-9a-f]{8})\."
+    r"The program itself went wrong; what happened is in logs/errors\.log of its home folder as error ([0-9a-f]{8})\."
 )
 
 

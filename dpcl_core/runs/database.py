@@ -51,7 +51,7 @@ def open_database(url: str) -> Engine:
         except OSError as error:
             raise StoreTrouble(f"store {masked(url)}: its folder cannot be made: {error.strerror}") from error
     try:
-        engine = create_engine(where) if sqlite else create_engine(where, pool_pre_ping=True, connect_args=_limits(where))
+        engine = create_engine(where) if sqlite else create_engine(where, pool_pre_ping=True, connect_args=_settings(where))
     except ImportError as error:
         raise StoreTrouble(f"store {masked(url)}: needs the Python package {error.name}, which is not installed") from error
     if sqlite:
@@ -63,15 +63,19 @@ def open_database(url: str) -> Engine:
     return engine
 
 
-def _limits(where: URL) -> dict[str, str | int]:
-    """How long PostgreSQL is waited for: as long as a file that is locked, also where nothing answers any more.
+def _settings(where: URL) -> dict[str, str | int]:
+    """How text comes from PostgreSQL, and how long it is waited for, where the address does not say it.
 
-    A process that sleeps in the middle of a transaction, as on a laptop that was shut, gives up its locks after a while.
+    Text is UTF-8, also from a server whose own locale is C: its databases name no encoding, and give bytes unless asked. It
+    is waited for as long as a file that is locked, also where nothing answers any more. A process that sleeps in the
+    middle of a transaction, as on a laptop that was shut, gives up its locks after a while.
     """
     milliseconds = 1000 * BUSY_SECONDS
-    settings = f"-c lock_timeout={milliseconds} -c idle_in_transaction_session_timeout={2 * milliseconds}"
-    limits: dict[str, str | int] = {"connect_timeout": BUSY_SECONDS, "tcp_user_timeout": milliseconds, "options": settings}
-    return {name: value for name, value in limits.items() if name not in where.query}
+    limits = f"-c lock_timeout={milliseconds} -c idle_in_transaction_session_timeout={2 * milliseconds}"
+    settings: dict[str, str | int] = {
+        "client_encoding": "utf8", "connect_timeout": BUSY_SECONDS, "tcp_user_timeout": milliseconds, "options": limits,
+    }  # fmt: skip
+    return {name: value for name, value in settings.items() if name not in where.query}
 
 
 def absolute(url: str) -> str:

@@ -61,6 +61,21 @@ def test_a_password_is_never_printed(url):
     assert "secret" not in "".join(traceback.format_exception(caught.value))
 
 
+def test_a_database_without_an_encoding_keeps_every_letter(server, home):
+    """As on a server whose locale is C."""
+    url = server.create("no_encoding", like="template0", encoding="SQL_ASCII")
+    try:
+        store = Store(url)
+        run_id = store.create(replay.a_spec())
+        store.rename(run_id, "ε = ∞, Ångström, 数字")
+        again = Store(url)
+        assert again.get(run_id).name == "ε = ∞, Ångström, 数字"
+        for each in (store, again):
+            each._reads.dispose()
+    finally:
+        server.drop("no_encoding")
+
+
 @pytest.mark.parametrize("version", ["0", str(int(layout.NEWEST) + 1), "4a"])
 def test_a_store_of_another_layout_is_refused_and_left_alone(store, home, version):
     run_id = store.create(replay.a_spec())

@@ -49,9 +49,9 @@ class Server:
     def url(self, database: str) -> str:
         return f"postgresql+psycopg://{_USER}@127.0.0.1:{self.port}/{database}"
 
-    def create(self, database: str, *, like: str = "template1") -> str:
-        """Makes a database, a copy of another one, and gives its address."""
-        self._say(f'CREATE DATABASE "{database}" TEMPLATE "{like}"')
+    def create(self, database: str, *, like: str = "template1", encoding: str = "UTF8") -> str:
+        """Makes a database, a copy of another one (`template0` for another encoding), and gives its address."""
+        self._say(f"CREATE DATABASE \"{database}\" TEMPLATE \"{like}\" ENCODING '{encoding}'")
         return self.url(database)
 
     def drop(self, database: str) -> None:
