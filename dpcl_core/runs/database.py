@@ -66,9 +66,9 @@ def open_database(url: str) -> Engine:
 def _settings(where: URL) -> dict[str, str | int]:
     """How text comes from PostgreSQL, and how long it is waited for, where the address does not say it.
 
-    Text is UTF-8, also from a server whose own locale is C: its databases name no encoding, and give bytes unless asked. It
-    is waited for as long as a file that is locked, also where nothing answers any more. A process that sleeps in the
-    middle of a transaction, as on a laptop that was shut, gives up its locks after a while.
+    Text is UTF-8, also from a database without an encoding, as a server with locale C makes it: it would give bytes.
+    A wait lasts as long as for a locked file, also where nothing answers any more. A process that sleeps in the middle of a
+    transaction, as on a laptop that was shut, gives up its locks after a while.
     """
     milliseconds = 1000 * BUSY_SECONDS
     limits = f"-c lock_timeout={milliseconds} -c idle_in_transaction_session_timeout={2 * milliseconds}"

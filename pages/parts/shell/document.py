@@ -22,7 +22,7 @@ APP: Final = "DP continual learning"
 WITHOUT_SCRIPTS: Final = "This app needs JavaScript."
 _STATIC: Final = Path(st.__file__).parent / "static"
 # The parts of the framework that draw the style sheet and a heading: found by name only once a page's first message comes.
-_SOON: Final = ("Html", "purify.es", "rehype-raw", "hastscript", "web-namespaces")
+_PRELOADED: Final = ("Html", "purify.es", "rehype-raw", "hastscript", "web-namespaces")
 # A proxy may serve the app below a path of its own, which only the browser sees. With the configuration at hand the browser
 # connects without asking; but an account is believed only together with the cookie of an answer, so without it, it asks.
 _ADDRESS: Final = """<script>
@@ -51,7 +51,7 @@ def routes(pages: Iterable[tuple[str, str]]) -> list[Route]:
 def of_page(path: str, called: str) -> str:
     """The document of the page at an address below the server's own."""
     text = (_STATIC / "index.html").read_text(encoding="utf-8")
-    scripts = [f"./static/js/{file.name}" for name in _SOON for file in (_STATIC / "static/js").glob(f"{name}.*.js")]
+    scripts = [f"./static/js/{file.name}" for name in _PRELOADED for file in (_STATIC / "static/js").glob(f"{name}.*.js")]
     preloads = "".join(f'<link rel="modulepreload" crossorigin href="{each}">\n' for each in scripts)
     text = text.replace("<title>Streamlit</title>", f"<title>{escape(called)}</title>")
     text = re.sub("<noscript>.*?</noscript>", f"<noscript>{WITHOUT_SCRIPTS}</noscript>", text, flags=re.DOTALL)
