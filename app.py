@@ -29,16 +29,21 @@ PAGES = {
 # Not in the menu, which a phone shows whole: Lessons, Classroom and About lead there.
 UNLISTED = [("exercises", "Exercises"), ("teacher", "For teachers"), ("administration", "Administration")]
 
-_MENU = "menu"  # session key
+_NAMES = [name for pages in [*PAGES.values(), UNLISTED] for name, _ in pages]
+
+_MENU = "menu"  # session keys
+_STYLED = "document-has-style"
 
 
 def main() -> None:
     """Draws the visited page."""
     if _MENU not in st.session_state:  # made once for each visitor: every page looks for its file
         st.session_state[_MENU] = _menu()
+        st.session_state[_STYLED] = document.is_own(st.context.url, _NAMES)
     page = st.navigation(st.session_state[_MENU], position="top")
     st.set_page_config(page_title=document.title(page.title), layout="wide")
-    style.apply()
+    if not st.session_state[_STYLED]:
+        style.apply()
     presenter.take()
     st.logo(assets_dir() / f"logo-{'dark' if style.is_dark() else 'light'}.svg", size="large")
     if st.session_state.get("page") != page.url_path:
@@ -49,7 +54,6 @@ def main() -> None:
         login.ask()
     else:
         page.run()
-    style.acknowledge()
 
 
 def _menu() -> dict[str, list[st.Page]]:

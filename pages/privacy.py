@@ -17,7 +17,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import statement
 from dpcl_core.results import Result
 from dpcl_core.spec import Adjacency
-from pages.parts.claims import accountants, calculator, cslr, explained, l2dp_ml, pecl, privacy_bar
+from pages.parts.claims import accountants, calculator, cslr, explained, l2dp_ml, pecl, privacy_bar, solutions
 from pages.parts.shell import cards, figure_card, layout, link, pickers, pictures, state, stored_results, style
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.mount import mounted
@@ -28,7 +28,6 @@ from pages.parts.training import audit_panel
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpcl_core.privacy.calculator import Answer
 
 CLAIMS = (l2dp_ml.CLAIM, pecl.CLAIM, cslr.CLAIM)
 CODEC = link.Codec(
@@ -219,35 +218,18 @@ def _by_losses(asked: Question) -> None:
     given, adjacency = asked.numbers(), cast(Adjacency, asked.adjacency)
     rate, steps = given["rate"], int(given["steps"])
     with st.spinner("Computing ..."):
-        answer = _solved(given.get("epsilon"), given.get("sigma"), given.get("delta"), rate, steps, adjacency)
+        answer = solutions.solved(given.get("epsilon"), given.get("sigma"), given.get("delta"), rate, steps, adjacency)
     results = {
         "epsilon": f"ε = {explained.rounded_up(answer.epsilon)}",
         "sigma": f"σ = {explained.rounded_up(answer.sigma)}",
         "delta": f"δ = {answer.delta:.4g}",
     }
     st.markdown(f"**By privacy loss distributions: {results[asked.find]}**")
-    exact = statement.exact_odds(*_best_attack(answer, rate, steps, adjacency))
+    exact = statement.exact_odds(*solutions.best_attack(answer, rate, steps, adjacency))
     st.markdown(statement.odds(answer.epsilon, answer.delta) + exact)
     st.caption("Upper bound by Google's dp_accounting, with which runs are accounted; batches drawn by Poisson sampling.")
     if st.toggle("Compare with two more accountants", key="more-accountants"):
         accountants.shown(accountants.Question(rate, steps, answer.delta, adjacency, sigma=answer.sigma))
-
-
-@st.cache_data(max_entries=500, show_spinner=False)
-def _solved(
-    epsilon: float | None, sigma: float | None, delta: float | None, rate: float, steps: int, adjacency: Adjacency
-) -> Answer:
-    from dpcl_core.privacy import calculator  # loads the accountant, which takes a second
-
-    return calculator.solve(epsilon=epsilon, sigma=sigma, delta=delta, sample_rate=rate, n_steps=steps, adjacency=adjacency)
-
-
-@st.cache_data(max_entries=500, show_spinner=False)
-def _best_attack(answer: Answer, rate: float, steps: int, adjacency: Adjacency) -> tuple[float, float]:
-    from dpcl_core.privacy import accounting, tradeoff
-
-    best = tradeoff.of_events([accounting.subsampled_gaussian(answer.sigma, rate, steps)], answer.delta, adjacency)
-    return best.advantage, best.hits
 
 
 def _composition(view: View) -> dict[str, object]:

@@ -9,24 +9,19 @@ import streamlit as st
 
 from dpcl_core import checks, presets
 from dpcl_core.errors import BadInput
-from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.public_sizes import of_spec
 from dpcl_core.papers import questions
 from dpcl_core.results import Result
 from dpcl_core.spec import RunSpec
-from pages.parts.claims import privacy_bar
-from pages.parts.rooms import membership
-from pages.parts.shell import address, layout, state, status_line, stored_results
+from pages.parts.shell import address, layout, state, stored_results
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
 from pages.parts.training import (
     audit_panel,
     device_choice,
-    mending,
-    noise_warning,
     reference_panel,
     run_panel,
+    start_box,
     stream_view,
     train_form,
     tuning_form,
@@ -35,7 +30,7 @@ from pages.parts.training import (
 )
 
 if TYPE_CHECKING:
-    from dpcl_core.runs.run import Run, Split
+    from dpcl_core.runs.run import Run
 
 HELP = """Choose what to learn and under which privacy budget, then press **Start**. Each pair of ε and seed is a separate
 model; curves show the mean over seeds and, from three seeds on, a 95 % interval. The run continues when you close this page,
@@ -124,22 +119,7 @@ def _controls(view: View) -> tuple[train_form.Values, RunSpec | None, str]:
     spec, refusal = _checked(values)
     with origin:
         _from_question(view, spec)
-    with st.container(key="start-box", gap="small"):
-        if refusal:
-            st.error(plain(refusal))
-            mending.button(view, values)
-        elif spec is not None:
-            noise_warning.show(spec)
-            privacy_bar.looks(spec.data.dataset)
-            st.caption(_estimate(spec, device))
-            if (layer := methods.layer(spec)) is not None:
-                st.caption(f"Layer: {plain(layer.title)}", help=plain(layer.words))
-        costly = _costly(spec, device)
-        if costly:
-            st.error(plain(costly))
-        is_off = spec is None or costly is not None
-        if st.button("Start", type="primary", width="stretch", disabled=is_off, key="start") and spec is not None:
-            _start(spec, device, split)
+    start_box.draw(view, values, spec, refusal, device, split)
     tuning_form.form(view, values, spec, device)
     return values, spec, device
 
@@ -187,64 +167,6 @@ def _checked(values: train_form.Values) -> tuple[RunSpec | None, str | None]:
     return spec, None
 
 
-def _estimate(spec: RunSpec, device: str) -> str:
-    waiting = sum(state.store().queues().get(device, ()))
-    queue = "Queue: empty." if not waiting else f"Queue: {waiting} before it."
-    n_models = spec.n_cells
-    models = f"{n_models} model{'s' if n_models > 1 else ''}."
-    parts = [_derived(spec.model_dump_json(), spec), models, _takes(spec, device), queue]
-    return " ".join(filter(None, parts))
-
-
-@st.cache_data(max_entries=200, show_spinner=False)
-def _derived(key: str, _spec: RunSpec) -> str:
-    """Quantities derived from the method's settings on this dataset, in words; `key` identifies the spec for the cache."""
-    card, facts = methods.card(_spec.method), of_spec(_spec)
-    return " ".join(filter(None, [card.derived(_spec.params, facts), card.totals(_spec, facts)]))
-
-
-def _takes(spec: RunSpec, device: str) -> str:
-    """The expected duration in words."""
-    seconds, is_here = _seconds(spec, device)
-    return status_line.estimate(seconds, is_here=is_here)
-
-
-def _seconds(spec: RunSpec, device: str) -> tuple[float | None, bool]:
-    """The expected duration from past runs of this spec, else from the preset with this spec; whether it is from here."""
-    here, preset = state.store().estimate_seconds(spec, device=device), _preset_of(spec)
-    return (here if here is not None or preset is None else preset.seconds), here is not None
-
-
-def _costly(spec: RunSpec | None, device: str) -> str | None:
-    """Why this visitor of a shared server may not start such a run; None: it may be started."""
-    store = state.store()
-    if spec is None or store.visitor is None:
-        return None
-    try:
-        store.check_cost(spec, _seconds(spec, device)[0])
-    except BadInput as refused:
-        return str(refused)
-    return None
-
-
-def _preset_of(spec: RunSpec) -> presets.Preset | None:
-    """The preset with this very spec."""
-    digest = spec.digest()
-    return next((presets.about(name) for name in presets.names() if questions.digests(name)[0] == digest), None)
-
-
-def _start(spec: RunSpec, device: str, split: Split | None) -> None:
-    from dpcl_core.runs import devices
-
-    preset = _preset_of(spec)
-    here = device if split is None else devices.here(device)  # its own process gathers what the parts give
-    run_id = state.store().create(spec, name=None if preset is None else preset.title, device=here, split=split)
-    membership.share([run_id])
-    state.executor().submit(run_id)
-    st.session_state["show-run"] = run_id
-    st.rerun()
-
-
 def _answer(view: View, run: Run | None, form_spec: RunSpec | None) -> Mapping[str, object]:
     """Draws the run with its bar and figures; returns the shown budget and prediction rule (None: the default)."""
     if refused := st.session_state.pop("refused", None):
@@ -260,10 +182,12 @@ def _answer(view: View, run: Run | None, form_spec: RunSpec | None) -> Mapping[s
         st.error(f"{plain(str(refused))}. Its files can still be exported from Runs.")
         return _USUAL
     if run.is_over:
-        run_panel.status_card(run, result)
+        first_audit = audit_panel.first(run)
+        run_panel.status_card(run, result, beside=first_audit)
         if run.readable_spec not in (None, form_spec):
             _other_settings(run)
-        audit_panel.panel(run)
+        if first_audit is None:
+            audit_panel.panel(run)
         if not result.accuracy.empty:
             return _shown(view, result)
         st.info("This run ended before a model was tested, so there is nothing to draw. Its settings are in the form.")

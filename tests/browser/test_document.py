@@ -48,3 +48,12 @@ def test_the_server_is_where_the_page_is(browser: Browser, path: str, page_path:
     told = page.evaluate("window.__streamlit ?? null")
     assert told == (None if server is None else {"BACKEND_BASE_URL": f"http://dpcl.test{server}"})
     page.close()
+
+
+@pytest.mark.parametrize("path", ["/runs", "/nowhere"])
+def test_a_page_has_the_apps_style_also_at_an_address_that_no_page_has(app: App, browser: Browser, path: str) -> None:
+    page = browser.new_page()
+    page.goto(app.url + path)
+    page.locator("h1").wait_for()
+    assert page.locator("h1").evaluate("each => getComputedStyle(each).paddingTop") == "0px"  # the framework's is larger
+    page.close()

@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 import app
-from pages.parts.shell import document
+from pages.parts.shell import document, style
 
 STATIC = document._STATIC
 
@@ -54,3 +54,32 @@ def test_it_is_asked_for_anew_and_says_what_it_needs(client):
     answer = client.get("/lessons")
     assert answer.headers["cache-control"] == "no-cache"
     assert re.findall("<noscript>(.*?)</noscript>", answer.text, flags=re.DOTALL) == [document.WITHOUT_SCRIPTS]
+
+
+def test_it_has_the_style_and_the_script_that_answers_a_press(client):
+    for path in ("/", "/runs"):
+        text = client.get(path).text
+        assert text.count(style.in_document()) == 1
+        assert text.index("</head>") < text.index(style.in_document()) < text.index('<div id="root">')
+    assert ".st-key-controls" in style.in_document()
+    assert "Stopping …" in style.in_document()
+    assert style.in_document().count("</script>") == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "own"),
+    [
+        ("http://a.test/", True), ("http://a.test", True), ("http://a.test/runs?v=1", True),
+        ("http://a.test/class/runs", True),
+        ("http://a.test/nowhere", False), ("http://a.test/runs.html", False), (None, False),
+    ],
+)  # fmt: skip
+def test_an_address_without_a_page_has_the_frameworks_document(url, own):
+    assert document.is_own(url, ["start", "runs"]) is own
+
+
+def test_documents_are_below_the_servers_own_path(monkeypatch):
+    monkeypatch.setattr(document.st, "get_option", {"server.baseUrlPath": "/class/"}.__getitem__)
+    assert [each.path for each in document.routes([("start", "Start"), ("runs", "Runs")])] == [
+        "/class/", "/class/start", "/class/runs",
+    ]  # fmt: skip

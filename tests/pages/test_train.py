@@ -285,6 +285,8 @@ def test_link_of_a_run_fills_the_form_with_its_settings(open_page: Open, store: 
 
 def test_a_budget_that_no_model_survives_gets_a_note_and_can_still_be_started(open_page: Open) -> None:
     page = open_page("train", v="1", e="0.1,8")
+    page.session_state["noise-warning"] = True  # a popover is drawn when it is opened
+    page.run()
     (note,) = [info.value.replace("\\", "") for info in page.markdown if "longest signal" in info.value]
     assert "ε = 0.1 needs noise 4.1 times" in note
     assert not _button(page, "Start").disabled  # type: ignore[union-attr]
@@ -293,7 +295,8 @@ def test_a_budget_that_no_model_survives_gets_a_note_and_can_still_be_started(op
 
 def test_a_budget_that_no_noise_keeps_is_told_before_the_start(open_page: Open) -> None:
     page = open_page("train", v="1", m="peft-ensemble", e="0.0001,8")
-    assert not page.exception
+    page.session_state["noise-warning"] = True
+    assert not page.run().exception
     assert "with no noise multiplier up to a million can that be shown" in words(page)
 
 

@@ -10,7 +10,7 @@ import streamlit as st
 from dpcl_core.events import Guarantee
 from dpcl_core.figures.picture import epsilon_label
 from dpcl_core.spec import LabelSetting, NoiseSource
-from pages.parts.shell import state
+from pages.parts.shell import layout, state
 from pages.parts.shell.text import plain
 
 _PROTECTED, _NOT_DP = "What is protected", "Not differentially private"
@@ -66,9 +66,10 @@ def full_statement(guarantees: Mapping[float, Guarantee]) -> None:
     """Draws the full statement of every ε in a popover."""
     from dpcl_core.privacy.statement import standing
 
-    with st.popover("Full statement", type="tertiary", key="privacy-bar-more"):
+    box = layout.popover("Full statement", "privacy-bar-more", type="tertiary")
+    if box is not None:
         parts = (_statement(epsilon_label(budget, standing(one)), one) for budget, one in sorted(guarantees.items()))
-        st.markdown("\n\n---\n\n".join(parts))  # at once: every element costs the server as much again
+        box.markdown("\n\n---\n\n".join(parts))
 
 
 def side_by_side(guarantees: Sequence[tuple[str, Guarantee]]) -> None:

@@ -1,27 +1,30 @@
 """The document that a browser gets first: the framework's own, with what a browser would otherwise have to find out.
 
 It has the page's title, so that a tab and the preview of a link name it before any script runs; the server's address, for
-which the framework would ask first at the page's own address; and the scripts that every page needs soon.
+which the framework would ask first at the page's own address; the scripts that every page needs soon; and the app's style.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from html import escape
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import streamlit as st
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from pages.parts.shell import style
+
 APP: Final = "DP continual learning"
 WITHOUT_SCRIPTS: Final = "This app needs JavaScript."
 _STATIC: Final = Path(st.__file__).parent / "static"
-# The parts of the framework that draw the style sheet and a heading: found by name only once a page's first message comes.
+# The parts of the framework that draw a heading and HTML: found by name only once the first message with one comes.
 _PRELOADED: Final = ("Html", "purify.es", "rehype-raw", "hastscript", "web-namespaces")
 # A proxy may serve the app below a path of its own, which only the browser sees. With the configuration at hand the browser
 # connects without asking; but an account is believed only together with the cookie of an answer, so without it, it asks.
@@ -45,7 +48,8 @@ def title(page: str) -> str:
 def routes(pages: Iterable[tuple[str, str]]) -> list[Route]:
     """The addresses of pages, each by name and title; the first is also what stands at the server's own address."""
     named = [(f"/{name}", title(called)) for name, called in pages]
-    return [_route(path, of_page(path, called)) for path, called in [("/", named[0][1]), *named]]
+    base = f"/{st.get_option('server.baseUrlPath').strip('/')}".rstrip("/")
+    return [_route(base + path, of_page(path, called)) for path, called in [("/", named[0][1]), *named]]
 
 
 def of_page(path: str, called: str) -> str:
@@ -55,7 +59,14 @@ def of_page(path: str, called: str) -> str:
     preloads = "".join(f'<link rel="modulepreload" crossorigin href="{each}">\n' for each in scripts)
     text = text.replace("<title>Streamlit</title>", f"<title>{escape(called)}</title>")
     text = re.sub("<noscript>.*?</noscript>", f"<noscript>{WITHOUT_SCRIPTS}</noscript>", text, flags=re.DOTALL)
-    return text.replace("</head>", f"{preloads}{_ADDRESS % json.dumps(path)}</head>")
+    text = text.replace("</head>", f"{preloads}{_ADDRESS % json.dumps(path)}</head>")
+    # After the framework's rules, which are in the head, and before a page's own, such as those of the presenter's size.
+    return text.replace("<body>", f"<body>{style.in_document()}")
+
+
+def is_own(url: str | None, names: Collection[str]) -> bool:
+    """Whether a visit that began at this address got one of these documents: not where no page has its name."""
+    return url is not None and urlsplit(url).path.rpartition("/")[2] in ("", *names)
 
 
 def _route(path: str, text: str) -> Route:

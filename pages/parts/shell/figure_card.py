@@ -93,19 +93,16 @@ def footer(
     linked: bool = False, live: bool = False,
 ) -> None:  # fmt: skip
     """Draws only the lines below a figure, for figures not drawn by plotly."""
-    line = plain(provenance.line()) if provenance is not None else ""
-    if not picture.is_empty:
-        st.markdown(f"**{plain(picture.finding)}**")
+    finding = "" if picture.is_empty else f"**{plain(picture.finding)}**"
+    line = "" if provenance is None else f":small[{plain(provenance.line())}]"
+    if said := "\n\n".join(filter(None, (finding, line))):
+        st.markdown(said)
     if live:
-        if line:
-            st.caption(line)
         return
-    with st.container(key=f"strip-{key}", horizontal=True, vertical_alignment="center", gap="small"):
-        st.caption(line, width="stretch")
-        files = st.popover("Save", type="tertiary", key=f"save-{key}", on_change="rerun", help=_SAVE)
-        if files.open:
-            with files:
-                _files(picture, provenance, key, table, linked)
+    files = layout.popover("Save", f"save-{key}", type="tertiary", help=_SAVE)
+    if files is not None:
+        with files:
+            _files(picture, provenance, key, table, linked)
 
 
 def _files(picture: Picture, provenance: Provenance | None, key: str, table: pd.DataFrame | None, linked: bool) -> None:

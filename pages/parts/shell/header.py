@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.pages_manager import PagesManager
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from pages.parts.shell import address, login, presenter, terms
+from pages.parts.shell import address, layout, login, presenter, terms
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
 
@@ -34,10 +34,9 @@ def heading(title: str, question: str, *, notices: Sequence[str] = ()) -> DeltaG
     """Draws title, question and notices; returns the container for `actions`, filled later when the view is known."""
     _inside_the_app()
     terms.begin()
-    with st.container(key="page-head", horizontal=True, vertical_alignment="bottom", gap="small"):
-        with st.container(key="page-title", gap=None):
-            st.title(title, anchor=False)
-            terms.markdown(question)
+    with st.container(key="page-head", gap="small"):
+        st.title(title, anchor=False)
+        terms.markdown(question)
         place = st.container(key="page-actions", horizontal=True, horizontal_alignment="right", width="content", gap="small")
     _wait_until_it_is_seen()
     for notice in notices:
@@ -53,15 +52,17 @@ def actions(place: DeltaGenerator, *, is_shared: bool = False, help_text: str = 
             st.button("Redo", key="redo", on_click=view.redo, disabled=not view.can_redo, shortcut="alt+y")
         if is_shared:
             # Drawn when it is opened: by then a part of the page may have changed the view by itself.
-            share = st.popover("Share", help="A link to exactly this view", key="share", on_change="rerun")
-            if share.open:
+            share = layout.popover("Share", "share", help="A link to exactly this view")
+            if share is not None:
                 with share:
                     st.markdown("This link opens exactly this view:")
                     address.draw()
-        with st.popover("Help"):
-            st.markdown(help_text)
-            presenter.switch()
-            login.out()
+        box = layout.popover("Help", "help")
+        if box is not None:
+            with box:
+                st.markdown(help_text)
+                presenter.switch()
+                login.out()
 
 
 def _wait_until_it_is_seen() -> None:

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
-from typing import Final
+from typing import Any, Final
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -44,6 +44,15 @@ def folded(title: str, key: str, *, is_open: bool = False) -> DeltaGenerator | N
     if box.open:
         st.session_state[was_open] = True
     return box if was_open in st.session_state else None
+
+
+def popover(label: str, key: str, **looks: Any) -> DeltaGenerator | None:
+    """A popover for what few visitors need; None while it is closed, since every element costs the server time.
+
+    `looks`: what else `st.popover` takes.
+    """
+    box = st.popover(label, key=key, on_change="rerun", **looks)
+    return box if box.open else None
 
 
 def views(draw: Mapping[str, Callable[[], None]], key: str, default: str | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from typing import TYPE_CHECKING, ParamSpec
 
 import streamlit as st
@@ -90,14 +90,15 @@ def _place() -> tuple[str, str]:
     return os.environ.get("DPCL_STORE", ""), os.environ.get("DPCL_HOME", "")
 
 
-# Called by keyword, here and elsewhere: for an argument by position Streamlit inspects the function's signature every time.
-@st.cache_resource(show_spinner=False)
+# Not Streamlit's cache, which takes longer to answer than many a query: a page asks a dozen times.
+@cache
 def _store(place: tuple[str, str]) -> Store:
     from dpcl_core.runs.store import Store
 
     return Store()
 
 
+# Called by keyword, here and elsewhere: for an argument by position Streamlit inspects the function's signature every time.
 @st.cache_resource(show_spinner=False)
 def _executor(place: tuple[str, str]) -> LocalExecutor:
     from dpcl_core.runs.executor import LocalExecutor

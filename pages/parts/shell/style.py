@@ -1,4 +1,5 @@
-"""The style sheet for cards, bars and narrow screens, which Streamlit's configuration cannot express."""
+"""The style sheet for cards, bars and narrow screens, which Streamlit's configuration cannot express, and the script that
+answers a press. A page's document has both, so that they come before any message and only once."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import streamlit as st
 from dpcl_core.elements import element
 
 _SHEET = Path(__file__).with_name("style.css")
-_ACKNOWLEDGE = Path(__file__).with_name("acknowledge.html")
+_ACKNOWLEDGE = Path(__file__).with_name("acknowledge.js")
 
 
 @dataclass(frozen=True)
@@ -24,24 +25,20 @@ class _Markup:
         return self.text
 
 
+@cache
+def in_document() -> str:
+    """What every document has at the start of its body: the style sheets, and the script that answers Start and Stop."""
+    return f"{_sheets().text}<script>{element.in_html(_ACKNOWLEDGE.read_text(encoding='utf-8'))}</script>"
+
+
 def apply() -> None:
-    """Inserts the style sheets."""
+    """Inserts the style sheets where the document is the framework's own, as at an address that no page has."""
     st.html(_sheets())
-
-
-def acknowledge() -> None:
-    """Inserts the script that answers a press on Start or Stop; at the page's end, as its place shows while it loads."""
-    st.html(_acknowledgement(), unsafe_allow_javascript=True)
 
 
 @cache
 def _sheets() -> _Markup:
     return _Markup(f"<style>{element.theme()}{_SHEET.read_text(encoding='utf-8')}</style>")
-
-
-@cache
-def _acknowledgement() -> _Markup:
-    return _Markup(_ACKNOWLEDGE.read_text(encoding="utf-8"))
 
 
 def is_dark() -> bool:

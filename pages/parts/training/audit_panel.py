@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import streamlit as st
@@ -35,6 +37,14 @@ LIMIT = "An audit can show that a guarantee is broken. It can never prove that o
 def audits() -> Audits:
     """The audits of the app's store."""
     return Audits(state.store())
+
+
+def first(run: Run) -> Callable[[], None] | None:
+    """What draws the button of a run's first audit; None where it has had one, or can have none: `panel` then says more."""
+    spec = run.readable_spec
+    if spec is None or run.status != "finished" or audits().of_run(run.id) or refusal(spec) is not None:
+        return None
+    return partial(_button, run, None, is_refused=False, help_text=WHAT)
 
 
 def panel(run: Run, *, always: bool = False) -> None:
@@ -100,13 +110,13 @@ def words(audit: Audit, now: float) -> status_line.StatusLine:
     return status_line.of_turn(run, "Audit", fraction, busy=busy, done=finished, kept=kept)
 
 
-def _button(run: Run, turn: Run | None, *, is_refused: bool) -> None:
+def _button(run: Run, turn: Run | None, *, is_refused: bool, help_text: str | None = None) -> None:
     def start() -> None:
         state.executor().submit(audits().create(run.id))
 
     if turn is None or not run_panel.stop_button(turn, "audit-stop"):
         label = "Audit this run" if turn is None else "Audit again"
-        st.button(label, key="audit-start", disabled=is_refused, on_click=run_panel.attempt(start))
+        st.button(label, key="audit-start", disabled=is_refused, help=help_text, on_click=run_panel.attempt(start))
 
 
 def _results(run_audits: list[Audit], standing: Standing, *, is_open: bool) -> None:

@@ -43,20 +43,20 @@ def setting(view: View, card: MethodCard) -> str:
     return str(chosen)
 
 
-def learned_list_caption(raw: Mapping[str, object]) -> None:
-    """Draws how many people a label needs for an even chance of being listed, at the smallest and the largest ε.
+def rarest(raw: Mapping[str, object]) -> str:
+    """A sentence: how many people a label needs for an even chance of being listed, at the smallest and the largest ε.
 
-    Rows where a person has several: their budget is a row's.
+    Rows where a person has several: their budget is a row's. Empty where no list is learned.
     """
     try:
         spec = checks.parse(raw)
         facts = datasets.facts_of(spec.data)
         n_tasks = scenarios.check(spec.scenario, facts.n_classes, facts.sources)
     except BadInput:
-        return  # reported where the form is checked
+        return ""  # reported where the form is checked
     finite = sorted(epsilon for epsilon in spec.privacy.epsilons if math.isfinite(epsilon))
     if spec.labels != "dp-learned" or not finite:
-        return
+        return ""
     rows = datasets.card(spec.data.dataset).rows_per_unit
     people = "people" if rows == 1 else "rows"
     ends = {finite[0], finite[-1]}
@@ -65,7 +65,7 @@ def learned_list_caption(raw: Mapping[str, object]) -> None:
         f"{f'more {people} than there are' if n is None else f'{n} {people}'} (ε = {epsilon_text(epsilon)})"
         for epsilon, n in needed.items()
     ]
-    st.caption(f"A label is as likely listed as not when it has {' or '.join(counts)} in a task.")
+    return f"A label is as likely listed as not when it has {' or '.join(counts)} in a task."
 
 
 @st.cache_data(max_entries=200, show_spinner=False)

@@ -11,6 +11,7 @@ from dpcl_core.methods.common.public_sizes import of_spec
 from dpcl_core.methods.noise_forecast import forecast
 from dpcl_core.privacy import noise_forecast
 from dpcl_core.spec import RunSpec
+from pages.parts.shell import layout
 from pages.parts.shell.text import plain
 
 
@@ -18,8 +19,9 @@ def show(spec: RunSpec) -> None:
     """Draws the note, if there is one and the feature dimension is known beforehand: a headline, with details on demand."""
     if note := _note(spec.model_dump_json(), spec):
         short, text = note
-        with st.popover(plain(short), type="tertiary", width="stretch"):
-            st.markdown(plain(text))
+        box = layout.popover(plain(short), "noise-warning", type="tertiary", width="stretch")
+        if box is not None:
+            box.markdown(plain(text))
 
 
 @st.cache_data(max_entries=200, show_spinner=False)

@@ -36,8 +36,8 @@ _Key = tuple[str, str, str, str | None, int, str | None, bool, float | None]
 _RULES = "Post-processing: switching costs no privacy. Choosing the best rule on private validation data would."
 
 
-def status_card(run: Run, result: Result) -> None:
-    """Draws state, task, ε so far, time left, and the buttons available in this state."""
+def status_card(run: Run, result: Result, *, beside: Callable[[], None] | None = None) -> None:
+    """Draws state, task, ε so far, time left, and the buttons available in this state; `beside` draws a further one."""
     from dpcl_core.runs import journal
 
     line = _looked_at(run, result)
@@ -45,6 +45,8 @@ def status_card(run: Run, result: Result) -> None:
         with st.container(key="status-line", horizontal=True, vertical_alignment="center", gap="small"):
             st.html(pill(line), width="stretch")
             _buttons(run, result)
+            if beside is not None:
+                beside()
         if not run.is_over and journal.is_needed(run.id):
             st.info(_WAITS)
         if line.fraction is not None:
@@ -84,10 +86,8 @@ def focus(result: Result, key: str, start: float | None) -> float:
     picked = None
     with st.container(key="focus-row", horizontal=True, vertical_alignment="center", gap="small"):
         if len(budgets) > 1:
-            st.caption("ε in the bar and the tables", width="content")
             picked = st.segmented_control(
                 "ε in the bar and the tables", budgets, default=default, format_func=epsilon_text, key=key, required=True,
-                label_visibility="collapsed",
             )  # fmt: skip
         if result.guarantees:
             privacy_bar.full_statement(result.guarantees)
@@ -99,10 +99,9 @@ def under_rule(result: Result, key: str, start: str | None) -> Result:
     if not result.rules:
         return result
     with st.container(key="rule-row", horizontal=True, vertical_alignment="center", gap="small"):
-        st.caption("Prediction rule", width="content")
         picked = st.segmented_control(
             "Prediction rule", result.rules, default=start if start in result.rules else result.rules[0],
-            format_func=rule_title, key=key, required=True, label_visibility="collapsed",
+            format_func=rule_title, key=key, required=True,
         )  # fmt: skip
         st.caption(_RULES, width="stretch")
     return replace(result, rule=None if picked in (None, result.rules[0]) else picked)
@@ -289,8 +288,8 @@ def attempt(action: Callable[[], None]) -> Callable[[], None]:
 def export(run_id: str) -> None:
     """Draws the downloads of a run: everything as a zip, made on demand, and the most used files."""
     store = state.store()  # here: a download has no visitor
-    files = st.popover("Export", key="export", on_change="rerun")
-    if not files.open:  # few visitors export, and all would wait for the six buttons
+    files = layout.popover("Export", "export")
+    if files is None:
         return
     with files:
         st.download_button(

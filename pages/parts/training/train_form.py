@@ -190,17 +190,11 @@ def form(view: View) -> Values:
     values |= _of_method(view, str(values["method"]))
     values |= network_form.draw(view, _typed)
     values["labels"] = label_form.setting(view, methods.CARDS[str(values["method"])])
-    list_line = st.container()
     values["epsilons"] = _epsilons(view, str(values["method"]), repeats_examples=_repeats_examples(values))
     values["seeds"] = _seeds(view)
-    delta_line = st.container(gap=None)
     values |= _more(view, values)
-    with list_line:
-        label_form.learned_list_caption(raw_of(values))
-    with delta_line:
-        _delta_caption(values)
-        if values["tuned"] != "no":
-            st.caption(f"Settings tuned {TUNED[str(values['tuned'])]}. To change this: More settings.")
+    if said := list(filter(None, (_delta(values), label_form.rarest(raw_of(values)), _tuning(values)))):
+        st.caption(" ".join(said))  # in one: every element costs the server time
     return values
 
 
@@ -236,17 +230,15 @@ def _epsilons(view: View, method: str, *, repeats_examples: bool) -> tuple[float
         format_func=epsilon_text, key=view.key("epsilons"),
         help="One model each. Left: stronger privacy. Right: higher accuracy. ∞: no noise, for contrast.",
     )  # fmt: skip
-    box.caption("← stronger privacy · higher accuracy →")
     others = [e for e in start if e not in EPSILONS]
     text = st.session_state.get(view.key("exact"), " ".join(f"{e:g}" for e in others))
     chosen = tuple(sorted({*picked, *_numbers(str(text))}))
+    reason = privacy_bar.no_bound_reason(method)
+    promise = "" if reason else _SAME_EXAMPLES if repeats_examples else _promise(chosen)
     with box:
-        if reason := privacy_bar.no_bound_reason(method):
+        st.caption(f"← stronger privacy · higher accuracy →\n\n{promise}")
+        if reason:
             privacy_bar.not_dp(reason)
-        elif repeats_examples:
-            st.caption(_SAME_EXAMPLES)
-        else:
-            _promise(chosen)
     return chosen
 
 
@@ -259,27 +251,34 @@ def _repeats_examples(values: Mapping[str, object]) -> bool:
         return False  # reported where the form is checked
 
 
-def _promise(epsilons: tuple[float, ...]) -> None:
-    """Draws the chosen budgets as odds, with a note if they promise little."""
+def _promise(epsilons: tuple[float, ...]) -> str:
+    """The chosen budgets as odds, with a note if they promise little; empty without a bound."""
     from dpcl_core.privacy.statement import WEAK_EPSILON, odds_bound
 
     finite = [epsilon for epsilon in epsilons if math.isfinite(epsilon)]
     ends = [finite[0], finite[-1]] if len(finite) > 1 else finite
     if not ends:
-        return
+        return ""
     bounds = [f"{math.ceil(1e4 * odds_bound(e, 0.0) - 1e-6) / 100:g} % at ε = {epsilon_text(e)}" for e in ends]
     note = " That is weak protection." if ends[-1] >= WEAK_EPSILON else ""
     listed = " to ".join(bounds)
-    st.caption(f"A guess whether someone took part is right with probability at most {listed} (plus δ, worst case).{note}")
+    return f"A guess whether someone took part is right with probability at most {listed} (plus δ, worst case).{note}"
 
 
-def _delta_caption(values: Mapping[str, object]) -> None:
-    """Draws δ; its field is under "More settings"."""
+def _delta(values: Mapping[str, object]) -> str:
+    """δ in words; its field is under "More settings". Empty where the number of people is unknown."""
     dataset, caps = str(values["dataset"]), _caps(values)
     people, chosen = _n_people(dataset, *caps), cast("float | None", values["delta"])
     delta = chosen if chosen is not None else rule_delta(dataset, *caps)
-    if delta is not None and people is not None:
-        st.caption(f"δ = {delta:g} for {people:,} training examples" + ("." if chosen is not None else ", by the rule."))
+    if delta is None or people is None:
+        return ""
+    return f"δ = {delta:g} for {people:,} training examples" + ("." if chosen is not None else ", by the rule.")
+
+
+def _tuning(values: Mapping[str, object]) -> str:
+    """A sentence on settings that were tuned; empty where they were not."""
+    tuned = str(values["tuned"])
+    return "" if tuned == "no" else f"Settings tuned {TUNED[tuned]}. To change this: More settings."
 
 
 def _numbers(text: str) -> list[float]:
@@ -329,7 +328,7 @@ def _fields(view: View, values: Mapping[str, object]) -> Values:
         start = cast("int | None", view[name])
         help_text = DataSpec.model_fields[name].description
         more[name] = st.number_input(title, 1, None, start, 1, key=view.key(name), placeholder="all", help=help_text)
-    more["delta"] = _delta(view, str(values["dataset"]), *_caps(more))
+    more["delta"] = _delta_field(view, str(values["dataset"]), *_caps(more))
     differ = _OF_CLIENTS if scenarios.CARDS[str(values["scenario"])].has_clients else ADJACENCY
     for name, title, options in (("adjacency", "Neighbouring datasets differ by", differ), ("noise", "Noise", _NOISE)):
         names = list(options)
@@ -342,7 +341,7 @@ def _fields(view: View, values: Mapping[str, object]) -> Values:
     return more
 
 
-def _delta(view: View, dataset: str, train_per_class: int | None, train_per_source: int | None) -> float | None:
+def _delta_field(view: View, dataset: str, train_per_class: int | None, train_per_source: int | None) -> float | None:
     start = cast("float | None", view["delta"])
     by_rule = rule_delta(dataset, train_per_class, train_per_source)
     shown = f"{by_rule:g}" if by_rule is not None else "the default"
@@ -392,8 +391,8 @@ def _widgets(view: View, prefix: str, settings: tuple[fields.Setting, ...]) -> V
     """Draws a widget for every setting of a card."""
     values: Values = {}
     for pair in range(0, len(settings), 2):
-        for place, setting in zip(st.columns(2, gap="small"), settings[pair : pair + 2], strict=False):
-            with place:
+        with st.container(horizontal=True, gap="small"):
+            for setting in settings[pair : pair + 2]:
                 values[f"{prefix}.{setting.name}"] = _widget(view, f"{prefix}.{setting.name}", setting)
     return values
 

@@ -1,10 +1,7 @@
-<script>
 // Answers a press in the browser. Stop is acknowledged at once, because the server may be busy: the next change of the button
 // by the server replaces the acknowledgement; without one, Stop can be pressed again after fifteen seconds. Start brings the
 // run that it has started into view, with room for its curves: on a narrow screen it is far from the button.
 (() => {
-  if (document.documentElement.dataset.acknowledges) return;
-  document.documentElement.dataset.acknowledges = "yes";
   const until = (watched, what, is_done) => {
     const done = () => {
       watch.disconnect();
@@ -38,4 +35,3 @@
     if (is("start", "retry")) show();
   }, true);
 })();
-</script>
