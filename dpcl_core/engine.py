@@ -231,7 +231,7 @@ def inputs(
     """
     span = span or (0, len(images), len(images))
     doing = {"features": "computing features with", "images": "decoding pictures for", "text": "reading texts for"}
-    text = f"{doing[spec.params.inputs]} {spec.data.backbone}"
+    text = f"{doing[spec.params.inputs]} {_network(spec)}"
     yield Progress("backbone", span[0], span[2], None, text)
     if spec.params.inputs == "text":
         from dpcl_core.backbones.language import reader
@@ -246,6 +246,11 @@ def inputs(
         return (yield from _counted(read, len(images), span, text))
     steps = cache.computed(spec.data.backbone, images, device, spec.data.resolution)
     return _along_axes(spec, (yield from _counted(steps, len(images), span, text)))
+
+
+def _network(spec: RunSpec) -> str:
+    """The network's name for readers, without what it is."""
+    return backbones.card(spec.data.backbone).title.partition(",")[0]
 
 
 def _counted(steps: Steps, n: int, span: tuple[int, int, int], text: str) -> Generator[Event, None, NDArray[np.generic]]:
@@ -286,7 +291,7 @@ def _anchors(spec: RunSpec, dataset: Dataset, device: str) -> Generator[Event, N
         return None
     sentences = anchors.public(is_tagged=isinstance(dataset.train.images, Sentences))
     yield Note("info", f"Public sentences: {sentences.title}.")
-    text = f"computing features of public sentences with {spec.data.backbone}"
+    text = f"computing features of public sentences with {_network(spec)}"
     steps, n = cache.computed(spec.data.backbone, sentences.content, device), len(sentences.content)
     features = cast(NDArray[np.float32], (yield from _counted(steps, n, (0, n, n), text)))
     return features[sentences.rows]

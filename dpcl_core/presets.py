@@ -38,6 +38,11 @@ class Preset(Spec):
     label: str = "main"
     seconds_in_all: float | None = None
 
+    @property
+    def asks_about_forgetting(self) -> bool:
+        """Whether its answer says what was forgotten, beside what was learned."""
+        return self.shows == "forgetting" or "forget" in f"{self.title} {self.question}".casefold()
+
 
 class Also(Spec):
     """One more run of a preset: its label, and its changed settings in the form of `--set`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Final, cast
 
@@ -30,11 +31,28 @@ HELP = """Each step first asks for a **prediction**; then you **do** something, 
 later. Results are not saved: their noise is fresh each time."""
 
 
+@dataclass(frozen=True)
+class _Lesson:
+    """A lesson by its name, or by its number, as somebody types it who sees the number on the page."""
+
+    def read(self, text_: str) -> str:
+        found = dict(zip(map(str, range(1, len(text.NAMES) + 1)), text.NAMES, strict=True)).get(text_, text_)
+        if found not in text.NAMES:
+            raise ValueError(text_)
+        return found
+
+    def write(self, value: str) -> str:
+        return value
+
+
 def _fields() -> list[object]:
     """The fields of the page's link: lesson, step, hidden controls; and by lesson the ticks, predictions and controls."""
     names = {control.name for name in text.NAMES for control in text.load(name).controls}
     fields: list[object] = [
-        link.Field("lesson", "l", "lesson", link.Choice(text.NAMES), _UNNAMED, word="lesson"),
+        link.Field(
+            "lesson", "l", "lesson", _Lesson(), _UNNAMED, word="lesson",
+            invalid=(text.NAMES[0], f"lessons are 1 to {len(text.NAMES)}, and this is the first"),
+        ),
         link.Field("step", "s", "step", link.Maybe(link.Whole(1, text.MAX_STEPS)), None, word="step"),
         link.Field("alone", "alone", "this lesson alone", link.Flag(), False),
         link.Field("hide", "hide", "hidden controls", link.Many(link.Choice((*sorted(names), PREDICTION))), ()),

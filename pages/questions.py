@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -10,11 +9,12 @@ import streamlit as st
 
 from dpcl_core import presets
 from dpcl_core.data import catalog as datasets
+from dpcl_core.figures.picture import counted
 from dpcl_core.papers import answers, ceilings, questions, tables
 from dpcl_core.papers.measured import Measured
-from dpcl_core.results import references
+from dpcl_core.results import Result, references
 from pages.parts.questions import gallery, starting
-from pages.parts.shell import figure_card, layout, link, state, status_line, stored_results, style
+from pages.parts.shell import figure_card, layout, link, state, stored_results, style
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
@@ -65,12 +65,16 @@ def _answer(name: str) -> None:
     """Draws the state of the runs, then the answer: from the runs of this computer, else from records."""
     if refused := st.session_state.pop("refused", None):
         st.error(plain(refused))
-    newest = starting.sets().newest(name)
+    newest, found = starting.sets().newest(name), questions.results(name, state.store())
     if newest is not None and not newest.is_over:
         _watch(newest.id)
     else:
         _start_card(name, newest)
-    found = questions.results(name, state.store())
+        if newest is not None and (moved := _moved(newest)) is not None:
+            asked = presets.about(name).asks_about_forgetting
+            spec, titles = next(iter(questions.specs(name).values())), questions.titles(name)
+            st.markdown(f"**{plain(answers.finding(spec, found, titles, with_forgetting=asked))}**")
+            run_panel.moving(moved, moved.spec.privacy.usual_epsilon, live=False)
     if not found and (newest is None or newest.is_over):
         _promise(name)
     else:
@@ -90,6 +94,13 @@ def _start_card(name: str, newest: Set | None) -> None:
         label = f"{verb} it{again}" if len(runs) == 1 else f"{verb} all {len(runs)} runs{again}"
         st.page_link("pages/train.py", label="Change its settings", query_params={"v": "1", "question": name})
         st.button(label, key="start-set", type="primary", on_click=run_panel.attempt(lambda: starting.start(name)))
+
+
+def _moved(whole: Set) -> Result | None:
+    """The run of a set that is over whose figures stay: the question's own, else the first that has finished."""
+    runs = sorted(whole.runs.items(), key=lambda each: each[0] != presets.about(whole.preset).label)
+    finished = (stored_results.of(run) for _, run in runs if run.status == "finished")
+    return next((result for result in finished if not result.accuracy.empty), None)
 
 
 def _promise(name: str) -> None:
@@ -120,7 +131,7 @@ def _watch(set_id: str) -> None:
     label, run = current
     titles = questions.titles(whole.preset)
     result = stored_results.of(run)
-    line = status_line.of(run, result.events, time.time())
+    line = run_panel.looked_at(run, result)
     with layout.card("status"):
         with st.container(key="status-line", horizontal=True, vertical_alignment="center", gap="small"):
             st.html(run_panel.pill(line), width="stretch")
@@ -129,9 +140,10 @@ def _watch(set_id: str) -> None:
                 st.button("Stopping …", key="stop-set", disabled=True)
             elif is_mine:
                 st.button("Stop", key="stop-set", type="primary", on_click=run_panel.attempt(lambda: _stop(set_id)))
-        st.caption(plain(f"Run {whole.n_over + 1} of {len(whole.runs)}: {titles.get(label, label)}. {whole.line(titles)}."))
+        place = list(whole.runs).index(label) + 1
+        st.caption(plain(f"Run {place} of {len(whole.runs)}: {titles.get(label, label)}. {whole.line(titles)}."))
         if line.fraction is not None:
-            st.html(run_panel.segments(line.fraction, result.n_tasks))
+            st.html(run_panel.segments(line.fraction, 1 if line.is_stage else result.n_tasks))
     if not result.accuracy.empty:
         run_panel.figures(result, result.spec.privacy.usual_epsilon, live=True)
 
@@ -145,9 +157,10 @@ def _picture(name: str, found: Mapping[str, Measured]) -> None:
     store, titles = state.store(), questions.titles(name)
     spec = next(iter(questions.specs(name).values()))
     known = answers.with_untrained(references(spec, (), ceilings.known(spec, store=store)), spec, found)
-    picture = answers.picture(spec, found, titles, known, dark=style.is_dark())
+    asked = presets.about(name).asks_about_forgetting
+    picture = answers.picture(spec, found, titles, known, with_forgetting=asked, dark=style.is_dark())
     total = len(questions.specs(name))
-    note = "" if len(found) == total else f"{len(found)} of {total} runs have a result"
+    note = "" if len(found) == total else f"results of {counted(len(found), 'run')}, of {total}"
     title = "The answer so far" if note else "The answer"
     figure_card.show(picture, None, key="answer", title=title, note=note, table=answers.scores(found, titles))
 

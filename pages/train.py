@@ -27,6 +27,7 @@ from pages.parts.training import (
     tuning_form,
     tuning_panel,
     where_choice,
+    wording,
 )
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def _checked(values: train_form.Values) -> tuple[RunSpec | None, str | None]:
         spec = checks.parse(train_form.raw_of(values))
         checks.check(spec)
     except BadInput as refused:
-        return None, str(refused)
+        return None, wording.in_words(refused)
     return spec, None
 
 

@@ -85,5 +85,5 @@ function redraw(memory, find) {
   find("difference").setAttribute("aria-label", finding);
   find("classes").setAttribute("aria-label", `The ten released sums. ${right}`);
   find("slider").setAttribute("aria-valuetext", `ε = ${name}`);
-  find("odds").textContent = epsilon === Infinity ? words.no_odds : filled(words.odds, { percent: oddsPercent(epsilon, data.delta) });
+  find("odds").textContent = epsilon === Infinity || isShared ? words.no_odds : filled(words.odds, { percent: oddsPercent(epsilon, data.delta) });
 }

@@ -22,7 +22,7 @@ class Start(NamedTuple):
 
 
 WORDS = {
-    "legend": "Place: signature. Colour: group. Shape: digit ● 0, ■ 1, ▲ 2, ◆ 3. Outline: wrong group.",
+    "legend": "Place: signature (edge: beyond). Colour: group. Shape: digit ● 0, ■ 1, ▲ 2, ◆ 3. Outline: wrong group.",
     "found": "“{matcher}” puts {n} of {of} entries in their group, agreement {agreement}.",
     "better": " Best: “{best}”, {most}.",
     "none_better": " No matcher does better.",

@@ -25,7 +25,7 @@ def document(door: Door) -> dict[str, object]:
 
 def _digits() -> dict[str, object]:
     """[ε, accuracy] of the Playground's slider."""
-    words = {"dial": "ε on the curve", "said": "ε = {epsilon}: {percent} %"}
+    words = {"dial": "ε on the curve", "said": "ε = {epsilon}: {percent} % after five tasks"}
     return {"points": _read()["digits"], "words": words}
 
 

@@ -26,7 +26,7 @@ WORDS: Final = {
     "seen": "The {digit} still shows: the noise is only {times} times its size.",
     "hidden": "The {digit} drowns in noise {times} times its size.",
     "shared": "The same noise cancels: the {digit} is back.",
-    "accuracy": "{percent} % of new digits recognised.",
+    "accuracy": "Learned at once: {percent} % of new digits recognised.",
     "odds": statement.ODDS,
     "no_odds": statement.NO_ODDS,
 }

@@ -56,11 +56,31 @@ def finding(table: pd.DataFrame, *, score: str = "accuracy", standings: Mapping[
     return f"{start}; {_against_runs(scores[first], have, standings)}."
 
 
+def forgotten(table: pd.DataFrame, *, standings: Mapping[str, Standing] | None = None) -> str:
+    """What the runs have forgotten, at the budget that `finding` compares at; of a single run at another one, too.
+
+    Columns as in `finding`; value: mean loss of the earlier tasks since the best they were, in [0, 1]. Empty if unknown.
+    """
+    if table.empty:
+        return ""
+    first, epsilon, names = str(table["run"].iloc[0]), focus(table), [str(name) for name in table["run"].unique()]
+    kind = (standings or {}).get(first, "bound")
+    if len(names) > 1:
+        known = [(name, _scores(table, name, epsilon)) for name in names]
+        lost = ", ".join(f"{name} {_lost(values)}" for name, values in known if values)
+        return f"Forgotten of the earlier tasks, since each one's best, {epsilon_phrase(epsilon, kind)}: {lost}."
+    budgets = sorted(map(float, table["epsilon"].unique()))
+    shown = dict.fromkeys([epsilon, budgets[-1] if budgets[-1] != epsilon else budgets[0]])
+    lost = ", ".join(f"{_lost(_scores(table, first, one))} {epsilon_phrase(one, kind)}" for one in shown)
+    return f"Forgotten of the earlier tasks, since each one's best: {lost}."
+
+
 def picture(
     table: pd.DataFrame,
     *,
     score: str = "accuracy",
     standings: Mapping[str, Standing] | None = None,
+    forgetting: pd.DataFrame | None = None,
     audited: Mapping[tuple[str, float], float] | None = None,
     references: References | None = None,
     dark: bool = False,
@@ -68,6 +88,7 @@ def picture(
     """All runs in one picture: a row for each run and budget, its seeds as faint marks, the mean with its 95 % interval.
 
     Columns as in `finding`. A mark is hollow where the budget is only claimed or the replay's alone (`standings`).
+    `forgetting`: the table of `forgotten`, where that is a part of the question.
     `audited`: by run and budget, the epsilon that an attack has shown to be exceeded.
     """
     if table.empty:
@@ -111,7 +132,8 @@ def picture(
         )  # fmt: skip
     for _, level, _ in levels:
         drawn.add_trace(_reference(100 * level, heights, dark))
-    return Picture(drawn, finding(table, score=score, standings=standings))
+    lost = "" if forgetting is None else forgotten(forgetting, standings=standings)
+    return Picture(drawn, f"{finding(table, score=score, standings=standings)} {lost}".rstrip())
 
 
 def _levels(references: References | None) -> list[tuple[str, float, bool]]:
@@ -167,7 +189,9 @@ def _against_runs(
     if unclear:
         n = seeds or len(values)
         parts.append(f"from {counted(unclear, 'other run')} no difference can be told from {counted(n, 'seed')}")
-    return "; ".join(parts)
+    # A page that compares two of them alone has a narrower interval, and may find what is unclear here.
+    together = f" (intervals that hold for all {len(others)} comparisons at once)" if len(others) > 1 else ""
+    return "; ".join(parts) + together
 
 
 def _scores(table: pd.DataFrame, name: str, epsilon: float) -> dict[int, float]:
@@ -186,6 +210,12 @@ def _difference(first: Mapping[int, float], second: Mapping[int, float], n_compa
 
 def _points(mean: float, half: float) -> str:
     return f"{abs(mean):.1f} points [{abs(mean) - half:.1f}, {abs(mean) + half:.1f}]"
+
+
+def _lost(values: Mapping[int, float]) -> str:
+    known = interval([100 * value for value in values.values()])
+    bounds = "" if known.low is None or known.high is None else f" [{known.low:.1f}, {known.high:.1f}]"
+    return f"{known.mean:.1f} points{bounds}"
 
 
 def _level(values: Mapping[int, float]) -> str:

@@ -32,37 +32,43 @@ RECORD = "references.json"
 _MEANING = {"bound": "accounted", "claimed": "only claimed", "replay": "of the replay alone"}
 
 
-def scores(found: Mapping[str, Measured], titles: Mapping[str, str]) -> pd.DataFrame:
-    """Final scores: columns run (its readers' name), epsilon, seed, value in [0, 1]. Both arguments by label."""
+def scores(found: Mapping[str, Measured], titles: Mapping[str, str], metric: str = "AA") -> pd.DataFrame:
+    """Final scores, or another metric: columns run (its readers' name), epsilon, seed, value. Both arguments by label."""
     import pandas as pd
 
     rows = [
         (titles[label], model.epsilon, model.seed, value)
         for label, run in found.items()
         for model in sorted(run.models, key=lambda model: (model.epsilon, model.seed))
-        if (value := model.value("AA")) is not None
+        if (value := model.value(metric)) is not None
     ]
     return pd.DataFrame(rows, columns=["run", "epsilon", "seed", "value"])
 
 
 def picture(
-    spec: RunSpec, found: Mapping[str, Measured], titles: Mapping[str, str], references: References, *, dark: bool = False
-) -> Picture:
-    """All results between their references. `spec`: the first run's."""
+    spec: RunSpec, found: Mapping[str, Measured], titles: Mapping[str, str], references: References, *,
+    with_forgetting: bool = False, dark: bool = False,
+) -> Picture:  # fmt: skip
+    """All results between their references. `spec`: the first run's; `with_forgetting`: the finding says what was lost."""
     from dpcl_core.figures import answer
 
     return answer.picture(
         scores(found, titles), score=datasets.score(spec.data.dataset), references=references, dark=dark,
         standings=_standings(found, titles), audited=_audited(found, titles),
+        forgetting=scores(found, titles, "AF") if with_forgetting else None,
     )  # fmt: skip
 
 
-def finding(spec: RunSpec, found: Mapping[str, Measured], titles: Mapping[str, str]) -> str:
+def finding(
+    spec: RunSpec, found: Mapping[str, Measured], titles: Mapping[str, str], *, with_forgetting: bool = False
+) -> str:
     """The finding of `picture`, with its uncertainty."""
     from dpcl_core.figures import answer
 
-    score = datasets.score(spec.data.dataset)
-    return answer.finding(scores(found, titles), score=score, standings=_standings(found, titles))
+    standings, score = _standings(found, titles), datasets.score(spec.data.dataset)
+    said = answer.finding(scores(found, titles), score=score, standings=standings)
+    lost = answer.forgotten(scores(found, titles, "AF"), standings=standings) if with_forgetting else ""
+    return f"{said} {lost}".rstrip()
 
 
 def _standings(found: Mapping[str, Measured], titles: Mapping[str, str]) -> dict[str, Standing]:

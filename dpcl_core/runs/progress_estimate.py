@@ -30,11 +30,11 @@ def fraction_done(spec: RunSpec, events: Iterable[Event]) -> float:
 
 
 def stage(events: Sequence[Event]) -> Progress | None:
-    """What the run is doing before its first task: the newest progress of reading data or computing features, if any."""
-    if any(isinstance(event, Started) for event in events):
+    """What the run is doing before its first training: the newest progress of reading data or computing features, if any."""
+    if any(isinstance(event, TaskLearned) for event in events):
         return None
-    early = (event for event in reversed(events) if isinstance(event, Progress) and event.phase in ("data", "backbone"))
-    return next(early, None)
+    newest = next((event for event in reversed(events) if isinstance(event, (Started, Progress))), None)
+    return newest if isinstance(newest, Progress) and newest.phase in ("data", "backbone") else None
 
 
 def n_trained_together(spec: RunSpec) -> int:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from dpcl_core.errors import BadInput
 from dpcl_core.runs import tables
@@ -76,16 +76,22 @@ class Sets:
 
     store: Store
 
-    def create(self, preset: str, specs: Mapping[str, RunSpec], *, device: str = "cpu", split: Split | None = None) -> str:
+    def create(
+        self, preset: str, specs: Mapping[str, RunSpec], *, device: str = "cpu", split: Split | None = None,
+        once: bool = False,
+    ) -> str:  # fmt: skip
         """Puts the runs at the end of their device's queue, in this order, and gives the set's id.
 
-        Each is named after its preset and label. Raises BadInput for no run, a bad name or a bad device.
+        Each is named after its preset and label. `once`: gives the visitor's set of this preset that is under way, if there
+        is one: the second press of two. Raises BadInput for no run, a bad name or a bad device.
         """
         if not specs:
             raise BadInput("preset", preset, "must have at least one run")
         names = {label: clean_name(f"{preset}: {label}"[:LONGEST_NAME]) for label in specs}
         ids: dict[str, str] = {}
         with self.store.writing() as connection:
+            if once and (same := self._under_way(connection, preset)) is not None:
+                return same
             for label, spec in specs.items():
                 ids[label] = enqueue(
                     connection, spec, name=names[label], workload=workload_of(spec), n_cells=spec.n_cells, device=device,
@@ -96,6 +102,13 @@ class Sets:
             rows = [{"run_id": run_id, "set_id": set_id, "label": label} for label, run_id in ids.items()]
             connection.execute(insert(tables.set_runs), rows)
         return set_id
+
+    def _under_way(self, connection: Connection, preset: str) -> str | None:
+        """The id of this visitor's set of a preset that is not over."""
+        is_mine = tables.runs.c.owner == (None if self.store.visitor is None else self.store.visitor.owner)
+        query = select(tables.sets.c.id).select_from(_OF_SETS).where(tables.sets.c.preset == preset, is_mine)
+        found: str | None = connection.scalar(query.where(tables.runs.c.status.in_(("queued", *tables.ACTIVE))).limit(1))
+        return found
 
     def get(self, set_id: str) -> Set:
         """The set with this id. Raises BadInput if there is none."""

@@ -52,7 +52,7 @@ class _Form:
     @property
     def finding(self) -> str:
         """Its finding in a sentence, with its uncertainty."""
-        return answers.finding(self.first, self.found, self.titles)
+        return answers.finding(self.first, self.found, self.titles, with_forgetting=self.preset.asks_about_forgetting)
 
     @property
     def first(self) -> RunSpec:
@@ -115,7 +115,8 @@ def _answer(form: _Form, *, is_alone: bool) -> str:
     """One form: its finding, the picture of all runs, and the numbers as a table."""
     titles = form.titles
     known = answers.recorded_references(form.preset.name, form.first, form.found)
-    draw = partial(answers.picture, form.first, form.found, titles, known)
+    with_forgetting = form.preset.asks_about_forgetting
+    draw = partial(answers.picture, form.first, form.found, titles, known, with_forgetting=with_forgetting)
     score = datasets.score(form.first.data.dataset)
     numbers = _numbers(answers.scores(form.found, titles))
     rows = [row for label, run in form.found.items() for row in answers.rows(titles[label], run)]

@@ -49,7 +49,22 @@ def test_the_more_runs_are_compared_the_wider_the_interval() -> None:
     runs = {"a": {1.0: [0.5, 0.5, 0.5]}, "b": {1.0: [0.52, 0.53, 0.54]}}
     assert "better: b by 3.0 points [0.5, 5.5]" in answer.finding(table(**runs))
     many = {**runs, **{f"c{k}": {1.0: [0.4, 0.5, 0.6]} for k in range(9)}}
-    assert "from 10 other runs no difference" in answer.finding(table(**many))
+    said = answer.finding(table(**many))
+    assert "from 10 other runs no difference" in said
+    assert said.endswith("(intervals that hold for all 10 comparisons at once).")
+    assert "at once" not in answer.finding(table(**runs))
+
+
+def test_what_was_forgotten_is_told_at_the_budgets_of_the_finding() -> None:
+    """Of one run at two budgets (mean 10, half width 2.484 for values 9, 10, 11); of several at the one they share."""
+    lost = table(a={1.0: [0.09, 0.1, 0.11], 4.0: [0.05] * 3, math.inf: [0.02] * 3})
+    assert answer.forgotten(lost) == (
+        "Forgotten of the earlier tasks, since each one's best: 10.0 points [7.5, 12.5] at ε = 1, "
+        "2.0 points [2.0, 2.0] without noise."
+    )
+    several = table(a={1.0: [0.1] * 3}, b={1.0: [-0.01], 2.0: [0.3]})
+    assert answer.forgotten(several).endswith("at ε = 1: a 10.0 points [10.0, 10.0], b -1.0 points.")
+    assert answer.forgotten(several.iloc[:0]) == ""
 
 
 def test_a_claimed_budget_is_named_one() -> None:

@@ -227,7 +227,7 @@ def test_a_teachers_link_hides_and_starts_afresh(open_page: Open) -> None:
 @pytest.mark.parametrize(
     ("query", "notice"),
     [
-        ({"l": "magic"}, "The link asks for lesson = magic; using label instead."),
+        ({"l": "magic"}, f"The link asks for lesson = magic; lessons are 1 to {len(text.NAMES)}, and this is the first."),
         ({"s": "8"}, "The link asks for step 8; this lesson has 6. Showing the last one."),
         ({"d3": "9"}, "The link asks for steps done = 9; that is left out."),
         ({"e3": "banana"}, "The link asks for Privacy budget ε = banana; using 2 instead."),
@@ -239,7 +239,9 @@ def test_broken_links_are_answered(open_page: Open, query: dict[str, str], notic
     page = open_page("lessons", **{"l": "shared"} | query)
     assert not page.exception
     assert [warning.value.replace("\\", "") for warning in page.warning] == ([notice] if notice else [])
-    assert parts(page) == ["Predict"] if "l" not in query else drawn(page)["name"] == "label"
+    assert parts(page) == ["Predict"]
+    shown = text.load(text.NAMES[0] if "l" in query else "shared")
+    assert page.header[0].value in {step.title for step in shown.steps}
 
 
 def test_a_link_may_name_lesson_and_step(open_page: Open) -> None:
@@ -247,6 +249,14 @@ def test_a_link_may_name_lesson_and_step(open_page: Open) -> None:
     assert any("step 3 of 6" in caption.value for caption in page.caption)
     assert not page.warning
     assert dict(page.query_params) == {"v": "1", "l": "shared", "s": "3"}
+
+
+def test_a_link_may_give_the_number_that_the_page_shows(open_page: Open) -> None:
+    for number, name in enumerate(text.NAMES, start=1):
+        assert CODEC.read({"lesson": str(number)}).values["lesson"] == name
+    page = open_page("lessons", lesson="2")
+    assert not page.warning
+    assert page.header[0].value == text.load(text.NAMES[1]).steps[0].title
 
 
 def test_the_longest_link_is_short_enough() -> None:

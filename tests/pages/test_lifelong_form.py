@@ -34,5 +34,5 @@ def test_epochs_task_by_task_are_typed_in_or_come_with_a_link(open_page: Open) -
 
 def test_a_budget_is_refused_in_a_sentence(open_page: Open) -> None:
     page = _agem(open_page, **{"e": "1", "p.variant": "basic"})
-    assert "privacy.epsilons = 1: must be inf: A-GEM adds no noise; dp-agem is its private form" in words(page)
+    assert "Privacy budget ε = 1: must be inf: A-GEM adds no noise; “DP-A-GEM” is its private form" in words(page)
     assert not _start(page)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcl_core.events import CellFinished, Progress, TaskLearned
+from dpcl_core.events import CellFinished, Progress, Started, TaskLearned
 from dpcl_core.methods import catalog
 from dpcl_core.runs.run import Run
 from dpcl_core.runs.store import Store
@@ -61,6 +61,20 @@ def test_computing_features_has_a_bar_of_its_own_and_a_time_left(store: Store) -
     assert line.fraction == 0.25
     assert line.is_stage
     assert line.detail == "computing features with pixels · 250 of 1,000 · 22–42 s left for this step"  # 30 s, give or take
+
+
+def test_features_have_a_bar_from_the_start_of_the_process_to_the_first_training(store: Store) -> None:
+    """A worker counts features before its run has begun; those of public sentences follow the event that begins it."""
+    counted = Progress("backbone", 250, 1000, None, "computing features with MiniLM")
+    line = status_line.of(_run(store, "starting", [], started=100.0), [counted], now=110.0)
+    assert (line.label, line.fraction, line.is_stage) == ("Starting", 0.25, True)
+    assert "250 of 1,000" in line.detail
+    assert line.left is not None
+    begun = [event for event in HALF if isinstance(event, Started)]
+    run = dataclasses.replace(_run(store, "finished", []), status="running", started=100.0)
+    line = status_line.of(run, [*begun, counted], now=110.0)
+    assert (line.headline, line.fraction, line.is_stage) == ("Preparing", 0.25, True)
+    assert not status_line.of(run, [*HALF, counted], now=110.0).is_stage, "later features are a part of the training"
 
 
 def test_the_time_left_follows_the_last_look_but_not_over_the_end_of_a_stage(store: Store) -> None:

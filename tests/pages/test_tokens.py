@@ -147,7 +147,7 @@ def test_a_sentence_of_ones_own_stays_in_the_browser(open_page: Open) -> None:
     assert not page.exception
     assert heatmap(page)["text"] is None
     assert not page.text_area
-    assert "scored in your browser and is sent nowhere" in words(page)
+    assert "scored in your browser and sent nowhere" in words(page)
 
 
 @pytest.mark.usefixtures("read_by_big")

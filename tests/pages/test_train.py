@@ -75,10 +75,27 @@ def test_a_link_may_name_a_question_alone(open_page: Open, key: str) -> None:
     assert f"From the question “{presets.about('blurry-digits').title}”." in words(page)
 
 
+def test_a_link_to_the_usual_form_stays_one_beside_another_run(open_page: Open, store: Store) -> None:
+    """Beside the newest run the link had named that run alone, which means: the settings of that run."""
+    spec = replay.a_spec(labels="prior", tasks=2, seeds=(0,))
+    replay.fill(store, spec, replay.recorded(spec, n_tasks=2))
+    page = open_page("train", v="1", d="digits")
+    assert dict(page.query_params)["d"] in ("digits", ["digits"])
+    page.selectbox(key=next(box.key for box in page.selectbox if box.label == "Method")).select("naive").run()
+    assert next(box.value for box in page.selectbox if box.label == "Method") == "naive"
+    assert page.radio[0].value == "prior-const"
+
+
+def test_a_dataset_is_known_by_its_title_too(open_page: Open) -> None:
+    page = open_page("train", v="1", d="AG News")
+    assert not any("must be one of" in error.value for error in page.error)
+    assert dict(page.query_params)["d"] in ("ag_news", ["ag_news"])
+
+
 def test_a_network_that_nobody_knows_is_told_in_a_sentence(open_page: Open) -> None:
     page = open_page("train", v="1", bb="timm:no such model")
     assert not page.exception
-    assert "data.backbone" in words(page)
+    assert "Network for the features = timm:no such model" in words(page)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +272,7 @@ def test_impossible_settings_disable_start_and_say_why(open_page: Open) -> None:
 
 def test_delta_above_one_over_people_is_refused(open_page: Open) -> None:
     page = open_page("train", v="1", dl="0.01")
-    assert any("privacy.delta = 0.01" in error.value.replace("\\", "") for error in page.error)
+    assert any("δ = 0.01" in error.value.replace("\\", "") for error in page.error)
     assert _button(page, "Start").disabled  # type: ignore[union-attr]
 
 

@@ -56,6 +56,17 @@ def test_a_set_is_one_entry_whose_runs_follow_one_another(store):
     assert (sets.of_run(second), sets.of_run(before)) == (whole.id, None)
 
 
+def test_the_second_press_of_two_finds_the_set_of_the_first(store):
+    sets = Sets(store)
+    first = sets.create("a question", SPECS, once=True)
+    assert sets.create("a question", SPECS, once=True) == first
+    assert sets.create("another", SPECS, once=True) != first
+    sets.request_stop(first)
+    again = sets.create("a question", SPECS, once=True)
+    assert again != first, "a set that is over can be started again"
+    assert sets.create("a question", SPECS) not in (first, again), "a command asks for another one"
+
+
 @both
 def test_a_stop_in_the_middle_ends_the_whole_set_and_nothing_else(store):
     sets = Sets(store)

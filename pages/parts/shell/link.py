@@ -142,7 +142,9 @@ class Maybe(Generic[T]):
 class Field(Generic[T]):
     """One field of a link: its name in code, its short key, its title for readers, and its default.
 
-    `word`: a second key for links typed by hand, read where the short key is missing, never written.
+    `word`: a second key for links typed by hand, read where the short key is missing, never written. `always`: it is written
+    with its default, too. `invalid`: what takes the place of an invalid value, and what the notice says of it (None: the
+    default, by its text).
     """
 
     name: str
@@ -151,9 +153,13 @@ class Field(Generic[T]):
     kind: Kind[T]
     default: T
     word: str = ""
+    always: bool = False
+    invalid: tuple[T, str] | None = None
 
     def instead(self) -> str:
-        """What a notice says of the default that takes the place of an invalid value."""
+        """What a notice says of what takes the place of an invalid value."""
+        if self.invalid is not None:
+            return self.invalid[1]
         said = "" if self.default is None else self.kind.write(self.default).replace("inf", "∞")
         return f"using {said} instead" if said else "that is left out"
 
@@ -178,14 +184,14 @@ class Codec:
             raise ValueError(f"two fields share a link key: {keys}")
 
     def write(self, values: Mapping[str, object], unknown: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Query parameters of a view: the version, non-default values in field order, then unknown keys by name.
+        """Query parameters of a view: the version, what is not a default in field order, then unknown keys by name.
 
         Unknown keys are dropped if the link would exceed 2,000 characters; raises BadInput if it is too long without them.
         """
         known = {"v": VERSION} | {
             field.key: field.kind.write(values[field.name])
             for field in self.fields
-            if field.name in values and values[field.name] != field.default
+            if field.name in values and (field.always or values[field.name] != field.default)
         }
         others = {key: text for key, text in sorted((unknown or {}).items()) if key not in self._keys}
         if len(urlencode(known | others)) <= MAX_LENGTH:
@@ -208,7 +214,8 @@ class Codec:
                 try:
                     values[field.name] = field.kind.read(raw)
                 except (ValueError, OverflowError):
-                    text = _short(raw)
+                    text = _short(raw) or "nothing"
+                    values[field.name] = field.default if field.invalid is None else field.invalid[0]
                     notices.append(f"The link asks for {field.title} = {text}; {field.instead()}.")
         unknown = {key: text for key, text in parameters.items() if key not in self._keys}
         if unknown:

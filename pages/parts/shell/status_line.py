@@ -61,8 +61,7 @@ def of(run: Run, events: Sequence[Event], now: float, before: Look | None = None
         takes = f"then {_about(run.estimate_seconds)}" if run.estimate_seconds is not None else ""
         return StatusLine("Queued", "Queued", " · ".join(filter(None, [where, takes])), "calm")
     if run.status == "starting":
-        doing = _doing(events) or "the worker is loading"
-        return StatusLine("Starting", "Starting", f"{doing} · {_since(run, now)}", "busy")
+        return _preparing(run, events, now, before, "Starting", "the worker is loading")
     if run.status == "running":
         return _running(run, events, now, before)
     if run.status == "stopping":
@@ -118,8 +117,8 @@ def _sentence(text: str) -> str:
 
 def _running(run: Run, events: Sequence[Event], now: float, before: Look | None) -> StatusLine:
     opened = _started(events)
-    if opened is None:
-        return _preparing(run, events, now, before)
+    if opened is None or progress_estimate.stage(events) is not None:
+        return _preparing(run, events, now, before, "Running", "opening the data")
     fraction = _fraction(run, events)
     task = min(_tasks_done(run, events) + 1, opened.n_tasks)
     learning = f"learning {opened.task_names[task - 1]}" if task <= len(opened.task_names) else ""
@@ -129,16 +128,22 @@ def _running(run: Run, events: Sequence[Event], now: float, before: Look | None)
     return StatusLine("Running", headline, detail, "busy", fraction, left=left)
 
 
-def _preparing(run: Run, events: Sequence[Event], now: float, before: Look | None) -> StatusLine:
-    """Before the first task: the stage with a bar of its own, once it has counted something."""
+def _preparing(
+    run: Run, events: Sequence[Event], now: float, before: Look | None, label: str, without_word: str
+) -> StatusLine:
+    """Before the first task: the stage with a bar of its own, once it has counted something.
+
+    `without_word`: what the run does until it says something itself.
+    """
+    headline = "Preparing" if label == "Running" else label
     doing = progress_estimate.stage(events)
-    if doing is None or doing.phase != "backbone" or not doing.total:
-        return StatusLine("Running", "Preparing", f"{_doing(events) or 'opening the data'} · {_since(run, now)}", "busy")
+    if doing is None or doing.phase != "backbone" or doing.total <= 1:
+        return StatusLine(label, headline, f"{_doing(events) or without_word} · {_since(run, now)}", "busy")
     fraction = doing.done / doing.total
     left = _left(run, fraction, now, before, is_stage=True)
     took = f"{_left_words(left)} for this step" if left is not None else _since(run, now)
     detail = f"{doing.text} · {doing.done:,} of {doing.total:,} · {took}"
-    return StatusLine("Running", "Preparing", detail, "busy", fraction, is_stage=True, left=left)
+    return StatusLine(label, headline, detail, "busy", fraction, is_stage=True, left=left)
 
 
 def _which_training(run: Run, events: Sequence[Event], n_tasks: int) -> str:

@@ -124,7 +124,7 @@ def _sentence(error: Exception) -> str:
 def _own(view: View) -> Selected:
     reader = _reader(view)
     if reader == BUNDLED:
-        st.caption("Type on the right. The sentence is scored in your browser and is sent nowhere.")
+        st.caption("Type a sentence into the field. It is scored in your browser and sent nowhere.")
         return Selected("your sentence", is_typed=True, values={"reader": reader})
     written = st.text_area(
         "Your text", key="tokens-own", max_chars=MAX_CHARACTERS, height=160,

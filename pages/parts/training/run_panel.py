@@ -40,7 +40,7 @@ def status_card(run: Run, result: Result, *, beside: Callable[[], None] | None =
     """Draws state, task, ε so far, time left, and the buttons available in this state; `beside` draws a further one."""
     from dpcl_core.runs import journal
 
-    line = _looked_at(run, result)
+    line = looked_at(run, result)
     with st.container(key="card-status", gap="small"):
         with st.container(key="status-line", horizontal=True, vertical_alignment="center", gap="small"):
             st.html(pill(line), width="stretch")
@@ -55,7 +55,7 @@ def status_card(run: Run, result: Result, *, beside: Callable[[], None] | None =
             log(run, "run-log")
 
 
-def _looked_at(run: Run, result: Result) -> status_line.StatusLine:
+def looked_at(run: Run, result: Result) -> status_line.StatusLine:
     """The status line, whose time left follows what this visitor was shown last."""
     now, key = time.time(), f"look-{run.id}"
     line = status_line.of(run, result.events, now, st.session_state.get(key))
@@ -108,18 +108,23 @@ def under_rule(result: Result, key: str, start: str | None) -> Result:
 
 
 def figures(result: Result, chosen: float, *, live: bool) -> None:
-    """Draws curves, matrix and forgetting of a run; further figures in views.
+    """Draws what moves during a run, and further figures in views once it is over."""
+    moving(result, chosen, live=live)
+    if not live:
+        _more(result, chosen)
 
-    Its texts or lists come first: during the run they exist before a model is tested, and afterwards they show what moved.
+
+def moving(result: Result, chosen: float, *, live: bool) -> None:
+    """Draws what moves during a run, and stays afterwards: its texts or lists, its curves, matrix and forgetting.
+
+    Texts or lists come first: during the run they exist before a model is tested.
     """
-    has_texts = run_figures.has_any(result)
     run_figures.scored(result, chosen, live=live)
-    if live and has_texts:
+    if live and run_figures.has_any(result):
         run_figures.figures(result, chosen, live=True)
     lists.matched(result, chosen, live=live)
     spec, source = result.spec, result.provenance
-    key = (*state.where(), result.run_id, len(result.events), result.rule, style.is_dark(), result.ceiling)
-    overall, matrix, forgotten = _pictures(key, chosen, result)
+    overall, matrix, forgotten = _pictures(_key(result), chosen, result)
     left, right = st.columns([1.45, 1], gap="small")
     with left:
         few = len(spec.seeds) < 3
@@ -133,8 +138,11 @@ def figures(result: Result, chosen: float, *, live: bool) -> None:
         show(matrix, None, key="matrix", title="Who remembers what", note=f"{which}, {result.score} %", live=True)
         note = f"{which}, points lost since its best"
         show(forgotten, None, key="forgetting", title="Forgetting", note=note, live=True)
-    if live:
-        return
+
+
+def _more(result: Result, chosen: float) -> None:
+    """Draws the further figures of a run that is over, one at a time."""
+    spec, source, key = result.spec, result.provenance, _key(result)
 
     def forgetting() -> None:
         picture, title = _forgetting(key, result), "Points lost since the best"
@@ -154,9 +162,13 @@ def figures(result: Result, chosen: float, *, live: bool) -> None:
     draw: dict[str, Callable[[], None]] = {"Forgetting over tasks": forgetting, "Settings": settings}
     if not result.finished_accuracy.empty:
         draw = {"What privacy costs": costs, **draw}
-    if has_texts:
+    if run_figures.has_any(result):
         draw["Tokens"] = partial(run_figures.figures, result, chosen, live=False)
     layout.views(draw, "more-figures")
+
+
+def _key(result: Result) -> _Key:
+    return (*state.where(), result.run_id, len(result.events), result.rule, style.is_dark(), result.ceiling)
 
 
 @st.cache_resource(max_entries=60, show_spinner=False)

@@ -33,6 +33,7 @@ _OWN_HELP = (
     "rate_hz and label), with train.csv and test.csv of texts (first line text,label), or with folders train/CLASS and "
     "test/CLASS of images, in the folder that DPCL_DATA names. Type own:NAME if it is not on the list."
 )
+_NOT_HERE = " (not on this computer)"
 _SAME_EXAMPLES = (
     "Every task has the same examples. If a method spends this ε on each task, as the cosine classifier does, the total ε "
     "of the run is larger: see its statement."
@@ -75,7 +76,7 @@ def codec(method: str, scenario: str) -> link.Codec:
             field("focus", "f", "budget shown", link.Maybe(link.BUDGET), None),
             field("rule", "ru", "prediction rule shown", link.Maybe(link.Text(20)), None),
             field("method", "m", "method", link.Choice(tuple(methods.CARDS)), checks.DEFAULT_METHOD),
-            field("dataset", "d", "dataset", link.Text(), data["dataset"].default),
+            field("dataset", "d", "dataset", link.Text(), data["dataset"].default, always=True),
             field("backbone", "bb", "network", link.Text(), data["backbone"].default),
             field("resolution", "px", "resolution", link.Maybe(link.Whole(1, 4096)), None),
             field("axes", "ax", "number of axes", link.Maybe(link.Whole(0, 4096)), None),
@@ -207,7 +208,10 @@ def _typed(view: View, name: str, title: str, options: list[str], shown: Callabl
         title, options, options.index(current), format_func=shown, key=view.key(name), help=help_text,
         accept_new_options=True,
     )  # fmt: skip
-    return str(picked).strip()
+    wanted = str(picked).strip()
+    titles = {name: shown(name).removesuffix(_NOT_HERE) for name in options}
+    named = (name for name, title in titles.items() if wanted.casefold() in (name.casefold(), title.casefold()))
+    return next(named, wanted)
 
 
 @st.cache_data(ttl=10, show_spinner=False)
@@ -219,7 +223,7 @@ def _own(where: tuple[str, str, str]) -> list[str]:
 def _dataset_title(name: str, here: Collection[str]) -> str:
     title = datasets.card(name).title if name in datasets.CARDS else name
     is_here = name in here or (name not in datasets.CARDS and _is_here(name))  # a name that a visitor has typed
-    return title if ownership.is_mine(name) and is_here else f"{title} (not on this computer)"
+    return title if ownership.is_mine(name) and is_here else f"{title}{_NOT_HERE}"
 
 
 def _epsilons(view: View, method: str, *, repeats_examples: bool) -> tuple[float, ...]:
