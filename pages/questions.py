@@ -73,8 +73,11 @@ def _answer(name: str) -> None:
         if newest is not None and (moved := _moved(newest)) is not None:
             asked = presets.about(name).asks_about_forgetting
             spec, titles = next(iter(questions.specs(name).values())), questions.titles(name)
+            label, result = moved
             st.markdown(f"**{plain(answers.finding(spec, found, titles, with_forgetting=asked))}**")
-            run_panel.moving(moved, moved.spec.privacy.usual_epsilon, live=False)
+            if len(titles) > 1:
+                st.caption(plain(f"How it went: {titles.get(label, label)}."))
+            run_panel.moving(result, result.spec.privacy.usual_epsilon, live=False)
     if not found and (newest is None or newest.is_over):
         _promise(name)
     else:
@@ -96,11 +99,11 @@ def _start_card(name: str, newest: Set | None) -> None:
         st.button(label, key="start-set", type="primary", on_click=run_panel.attempt(lambda: starting.start(name)))
 
 
-def _moved(whole: Set) -> Result | None:
-    """The run of a set that is over whose figures stay: the question's own, else the first that has finished."""
+def _moved(whole: Set) -> tuple[str, Result] | None:
+    """Label and result of the run whose figures stay when a set is over: the preset's own, else the first that finished."""
     runs = sorted(whole.runs.items(), key=lambda each: each[0] != presets.about(whole.preset).label)
-    finished = (stored_results.of(run) for _, run in runs if run.status == "finished")
-    return next((result for result in finished if not result.accuracy.empty), None)
+    finished = ((label, stored_results.of(run)) for label, run in runs if run.status == "finished")
+    return next((one for one in finished if not one[1].accuracy.empty), None)
 
 
 def _promise(name: str) -> None:

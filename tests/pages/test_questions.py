@@ -120,6 +120,8 @@ def test_every_end_has_its_words(open_page: Open, store: Store, status: Status, 
     assert not page.exception
     assert said in words(page)
     assert ("ends at" in words(page)) == (status == "finished")
+    moved = {"Accuracy on the tasks seen so far", "Who remembers what", "since each one's best"}
+    assert {part for part in moved if part in words(page)} == (moved if status == "finished" else set())
 
 
 def test_the_answer_shows_what_an_audit_of_its_run_has_proved(open_page: Open, store: Store) -> None:
