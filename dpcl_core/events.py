@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from typing import Literal, TypeVar, cast, get_args
 
 from pydantic import TypeAdapter
@@ -414,6 +414,7 @@ class References:
 
     chance: float
     untrained: float | None = None
+    _: KW_ONLY  # a count and a score are both numbers: by place, one was once taken for the other
     n_tested: float | None = None
     ceiling: float | None = None
 

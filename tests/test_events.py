@@ -51,8 +51,8 @@ EVENTS = [
     TaskLearned(Cell(math.inf, 3), 1, (0.5, 0.25), 0.4, math.inf),
     CellFinished(Cell(1.0, 0), {"AA": 0.5, "AF": None}, GUARANTEE, 1.5),
     Note("warning", "careful"),
-    References(0.25, None, 412.5),
-    References(0.0, 0.5, None, 0.75),
+    References(0.25, None, n_tested=412.5),
+    References(0.0, 0.5, n_tested=None, ceiling=0.75),
     TokensScored(
         Cell(10.0, 0),
         2,

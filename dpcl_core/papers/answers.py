@@ -111,7 +111,8 @@ def recorded_references(preset: str, spec: RunSpec, found: Mapping[str, Measured
     `spec`: the preset's first run. Raises KeyError for a preset without a record (`scripts/record_references.py`).
     """
     known = _references()[preset]
-    return with_untrained(References(known["chance"] or 0.0, known["untrained"], ceilings.known(spec)), spec, found)
+    references = References(known["chance"] or 0.0, known["untrained"], ceiling=ceilings.known(spec))
+    return with_untrained(references, spec, found)
 
 
 def references_beside(

@@ -56,7 +56,7 @@ from tests.figures.making import accuracy
 from tests.support.signatures import TOLD
 
 ENTRIES, GROUPS, AGREEMENT = tables.entries([TOLD]), tables.prototypes([TOLD]), tables.agreement([TOLD])
-REFERENCES = References(0.1, 0.4, 450.0, 0.9)
+REFERENCES = References(0.1, 0.4, n_tested=450.0, ceiling=0.9)
 LABELS, STANDINGS = ["prior-const", "data"], {"A": "claimed"}
 PUBLISHED = test_reproduction._frame(
     ("A", 1.0, 70.0, 1.0, 60.0, 2.0, True), ("A", math.inf, 80.0, math.nan, 84.0, math.nan, True),

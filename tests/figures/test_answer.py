@@ -88,7 +88,8 @@ def test_nothing_finished_is_a_sentence() -> None:
 
 def test_no_line_of_a_reference_runs_through_a_name() -> None:
     """A name stands at the left of its row, 12 of the row's 40 pixels high."""
-    drawn = answer.picture(table(a={1.0: [0.5] * 3, 8.0: [0.6] * 3}), references=References(0.1, 0.4, 450.0, 0.9)).figure
+    known = References(0.1, 0.4, n_tested=450.0, ceiling=0.9)
+    drawn = answer.picture(table(a={1.0: [0.5] * 3, 8.0: [0.6] * 3}), references=known).figure
     lines = [trace for trace in drawn.data if trace.mode == "lines"]
     assert [trace.x[0] for trace in lines] == [10, 40, 90]
     names = [note.y for note in drawn.layout.annotations if note.xref == "paper"]
@@ -97,3 +98,12 @@ def test_no_line_of_a_reference_runs_through_a_name() -> None:
         ends = [y for y in trace.y if y is not None]
         for high, low in zip(ends[::2], ends[1::2], strict=True):
             assert all(high <= name or low >= name + 12 / 40 for name in names)
+
+
+def test_names_of_references_above_all_rows_do_not_collide() -> None:
+    """On a phone, 30 points are narrower than the two names; a line of text is 12 of a row's 40 pixels high."""
+    drawn = answer.picture(table(a={1.0: [0.3] * 3}), references=References(0.2, ceiling=0.5)).figure
+    chance, ceiling = (note for note in drawn.layout.annotations if note.xref != "paper")
+    assert (chance.text, ceiling.text) == ("chance 20 %", "at once, no noise 50 %")
+    assert ceiling.y - chance.y >= 12 / 40
+    assert ceiling.y < drawn.layout.yaxis.range[1]

@@ -11,7 +11,7 @@ from scipy.stats import binom, ttest_1samp
 from dpcl_core.events import References
 from dpcl_core.figures.placement import ALPHA, is_told_from_chance, lucky, sentence, warning
 
-KNOWN = References(0.1, None, 450.0, 0.9)
+KNOWN = References(0.1, None, n_tested=450.0, ceiling=0.9)
 
 
 @pytest.mark.parametrize("n", [5, 40, 450, 10_000])
@@ -74,7 +74,7 @@ def test_models_that_are_right_by_luck_on_whole_classes_seldom_pass() -> None:
 
 
 def test_entity_f1_is_judged_over_seeds_alone() -> None:
-    f1 = References(0.0, 0.0, None, None)
+    f1 = References(0.0, 0.0, n_tested=None, ceiling=None)
     assert is_told_from_chance([0.5, 0.6], f1) is None
     assert is_told_from_chance([0.5, 0.55, 0.6], f1) is True
     assert is_told_from_chance([0.0, 0.0, 0.01], f1) is False
@@ -88,19 +88,19 @@ CEILING, SHARE = "all at once without noise", "of the way to the ceiling."
 @pytest.mark.parametrize(
     ("values", "known", "expected"),
     [
-        ([0.5], References(0.1, None, 450.0, 0.9),
+        ([0.5], References(0.1, None, n_tested=450.0, ceiling=0.9),
          f"At ε = 1 {ENDS} 50.0 % accuracy (1 seed): {GUESS} 10.0 % and {CEILING} 90.0 %, so it covers 50 % {SHARE}"),
-        ([0.5, 0.6, 0.7], References(0.1, 0.1, 450.0, None),
+        ([0.5, 0.6, 0.7], References(0.1, 0.1, n_tested=450.0, ceiling=None),
          f"At ε = 1 {ENDS} 60.0 % accuracy: guessing, which is all that the untrained network can do, gives 10.0 %."),
-        ([0.6] * 3, References(0.25, 0.4, 450.0, 0.8),
+        ([0.6] * 3, References(0.25, 0.4, n_tested=450.0, ceiling=0.8),
          f"At ε = 1 {ENDS} 60.0 % accuracy: {GUESS} 25.0 %, the untrained network 40.0 % and {CEILING} 80.0 %, so it covers "
          f"50 % {SHARE}"),
-        ([0.3] * 3, References(0.25, 0.4, 450.0, 0.8),
+        ([0.3] * 3, References(0.25, 0.4, n_tested=450.0, ceiling=0.8),
          f"At ε = 1 {ENDS} 30.0 % accuracy: {GUESS} 25.0 %, the untrained network 40.0 % and {CEILING} 80.0 %, so it ends "
          "below the untrained network."),
-        ([0.85] * 3, References(0.25, None, 450.0, 0.8),
+        ([0.85] * 3, References(0.25, None, n_tested=450.0, ceiling=0.8),
          f"At ε = 1 {ENDS} 85.0 % accuracy: {GUESS} 25.0 % and {CEILING} 80.0 %, so it reaches the ceiling."),
-        ([0.2] * 3, References(0.25, None, 450.0, 0.8),
+        ([0.2] * 3, References(0.25, None, n_tested=450.0, ceiling=0.8),
          f"At ε = 1 {ENDS} 20.0 % accuracy: {GUESS} 25.0 % and {CEILING} 80.0 %, so it covers 0 % {SHARE}"),
     ],
 )  # fmt: skip

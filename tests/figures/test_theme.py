@@ -81,7 +81,7 @@ def test_decimation_keeps_ends_and_extremes_within_a_thousand_points() -> None:
 @pytest.mark.parametrize("is_rising", [False, True])
 def test_levels_differ_by_dash_and_name_and_not_by_colour(is_rising: bool) -> None:
     drawn = theme.figure(False, height=300)
-    theme.add_references(drawn, References(0.1, 0.4, 450.0, 0.9), dark=False, is_rising=is_rising)
+    theme.add_references(drawn, References(0.1, 0.4, n_tested=450.0, ceiling=0.9), dark=False, is_rising=is_rising)
     assert [(line.y0, line.y1) for line in drawn.layout.shapes] == [(10, 10), (40, 40), (90, 90)]
     assert len({line.line.dash for line in drawn.layout.shapes}) == 3
     assert len({line.line.color for line in drawn.layout.shapes}) == 1

@@ -102,7 +102,8 @@ def test_a_wanted_accuracy_gives_an_epsilon_for_every_run(open_page: Open, store
 
 
 def test_levels_are_drawn_where_all_runs_share_them() -> None:
-    one = References(0.1, None, 400.0, 0.9)
+    one = References(0.1, None, n_tested=400.0, ceiling=0.9)
     assert pairs.shared_references([one, one]) == one
-    assert pairs.shared_references([one, References(0.25, None, 400.0, 0.9)]) is None
-    assert pairs.shared_references([one, References(0.1, 0.5, 400.0, 0.8)]) == References(0.1, None, 400.0, None)
+    assert pairs.shared_references([one, References(0.25, None, n_tested=400.0, ceiling=0.9)]) is None
+    other = References(0.1, 0.5, n_tested=400.0, ceiling=0.8)
+    assert pairs.shared_references([one, other]) == References(0.1, None, n_tested=400.0)

@@ -7,7 +7,7 @@ import pytest
 from dpcl_core import checks, presets
 from dpcl_core.errors import DataMissing
 from dpcl_core.methods.references import of_labels
-from dpcl_core.papers import answers, questions
+from dpcl_core.papers import answers, ceilings, questions
 from tests.support.tiers import quick
 
 RECORDED = [
@@ -16,6 +16,28 @@ RECORDED = [
     for form in question.forms.values()
     if questions.recorded(presets.variants(form.name))
 ]
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_recorded_question_has_the_recorded_ceiling_and_no_number_of_test_examples(name: str) -> None:
+    spec = next(iter(presets.variants(name).values()))
+    recorded = answers.recorded_references(name, spec, {})
+    assert recorded.ceiling == ceilings.known(spec)
+    assert recorded.n_tested is None, "the record does not say how many examples were tested"
+
+
+def test_the_figures_of_a_recorded_question_draw_its_ceiling() -> None:
+    """The site and the page of published numbers both write its name beside its line."""
+    name = "paper-split-cifar-100-small"
+    specs = presets.variants(name)
+    found = questions.recorded(specs)
+    first = next(iter(specs.values()))
+    known = answers.recorded_references(name, first, found)
+    assert known.ceiling is not None
+    drawn = answers.picture(first, found, questions.named(specs), known).figure
+    texts = [note.text for note in drawn.layout.annotations]
+    assert f"at once, no noise {100 * known.ceiling:.0f} %" in texts
+    assert answers.references_beside(name, specs, found, "AA") == known
 
 
 @pytest.mark.parametrize("name", quick(12, RECORDED))
