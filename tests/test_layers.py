@@ -141,6 +141,21 @@ def test_presets_are_in_the_layer_that_their_settings_say() -> None:
     assert "data.backbone = pixels" in layer.words
 
 
+@pytest.mark.parametrize("method", ["cosine", "naive"])
+def test_public_axes_are_named_where_the_network_has_some(method: str) -> None:
+    cases = (("lite0", None, True), ("lite0", 64, True), ("lite0", 0, False), ("pixels", None, False))
+    for backbone, axes, differs in cases:
+        layer = layer_of(method, {}, data={"dataset": "cifar100", "backbone": backbone, "axes": axes})
+        named = [one for one in layer.departures if one.parameter == "data.axes"]
+        assert bool(named) is differs
+        if method == "cosine":
+            assert layer.name == ("made to work" if differs else "as printed")
+    of_nobody = checks.parse({"method": "cosine"})
+    gone = of_nobody.data.model_copy(update={"backbone": "gone"})
+    layer = methods.card("cosine").printed.layer(of_nobody.model_copy(update={"data": gone}))
+    assert [one.parameter for one in layer.departures] == ["data.backbone"]
+
+
 def test_lists_of_each_label_are_as_printed_where_a_task_has_one_label_alone() -> None:
     """Elsewhere nothing can be set that makes them so, and the layer says it."""
     names = {}

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
-from dpcl_core.layers import Departure, Print, Printed
+from dpcl_core.errors import BadInput
+from dpcl_core.layers import Departure, Print, Printed, Values
+from dpcl_core.spec import RunSpec
 
 SOURCE = "Tobaben et al. 2025"
+
+
+def _axes(spec: RunSpec) -> Values | None:
+    """No public axes; None for a network that has none, or is unknown here: nothing can differ."""
+    from dpcl_core.backbones import axes, catalog  # cards are read before any network is needed
+
+    try:
+        card = catalog.card(spec.data.backbone)
+    except BadInput:
+        return None
+    return None if axes.public_part(card, spec.data.dataset) is None else (0,)
+
+
 _OF_ALL = {
     "privacy.adjacency": Printed(("add-remove",), "Replacing an example moves a sum twice as far."),
     "privacy.delta": Printed((1e-5,), "δ has to stay below one over the number of people.", is_of_scale=True),
@@ -14,6 +29,12 @@ _OF_ALL = {
     ),
     "data.backbone": Printed(
         ("timm:vit_base_patch16_224.augreg_in21k",), "A smaller public network runs on two cores.", is_of_scale=True
+    ),
+    "data.axes": Printed(
+        _axes,
+        "Noise grows with the number of features, and most of them tell little. They are centred, turned and scaled along "
+        "public axes, of which a public rule keeps the first.",
+        "0, features as the network gives them",
     ),
     "data.train_per_class": Printed((None,), "A part of the data takes minutes instead of hours.", is_of_scale=True),
     "data.train_per_source": Printed((None,), "A part of the data takes minutes instead of hours.", is_of_scale=True),
