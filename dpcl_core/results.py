@@ -219,7 +219,8 @@ def references(spec: RunSpec, events: Sequence[Event], ceiling: float | None = N
 
     found = [*of_kind(events, References)] or [of_labels(spec)]
     known = (ceiling, ceilings.known(spec, of_kind(events, CellFinished)))
-    return replace(found[-1], ceiling=max((value for value in known if value is not None), default=None))
+    untrained = found[-1].untrained or 0.0  # who learns all tasks at once and ends below it has learned nothing
+    return replace(found[-1], ceiling=max((one for one in known if one is not None and one >= untrained), default=None))
 
 
 def question(spec: RunSpec) -> str:

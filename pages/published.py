@@ -21,9 +21,10 @@ from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
 
 HELP = """Hollow marks: the paper's numbers. Filled marks: ours, from your own finished run of the same preset if there is
-one, else from the last recorded run. Thin lines: what guessing and the untrained network give on our data. The reasons
-below the table say why the two differ. A claim counts as found or not found only if the 95 % interval of its paired
-difference decides."""
+one, else from the last recorded run. Thin lines: what guessing, the untrained network and, where recorded, learning all
+tasks at once without noise give on our data. The reasons below the table say why the two differ. A claim is found or not
+found only if the 95 % interval of its paired difference decides. Two runs that only guess decide nothing, nor do records
+of two editions of the code."""
 # Below the title of a figure without a table in the paper; by whether the experiment is ours.
 _NO_TABLE = {False: "published only as plots: no numbers to draw", True: "our own experiment, not the paper's"}
 FORMS = {"small": "small: minutes", "bundled": "larger: hours", "full": "as published"}

@@ -6,6 +6,7 @@ Run by the documentation's build, and alone with `--readme` to update the README
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,10 +20,12 @@ from dpcl_core.figures.picture import epsilon_label
 from dpcl_core.lessons import glossary
 from dpcl_core.lessons.text import edges
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import catalog, comparison, measured, report
+from dpcl_core.papers import answers, catalog, comparison, measured, report
 from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.measured import Measured
+from dpcl_core.papers.orderings import ALIKE_POINTS, GUESS_POINTS, JUDGED, State
 from dpcl_core.papers.paper import Experiment, Paper, Size
+from dpcl_core.privacy.statement import shown
 from dpcl_core.spec import RunSpec
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,12 +36,30 @@ _GUARANTEES = {
     "nominal": "claimed: the publication's ε, which the ledger does not confirm",
     "none": "none: no noise is added",
 }
-_STATES = {
+_STATES: Mapping[State, str] = {
     "found": "found",
     "not found": "the opposite came out",
     "cannot tell": "cannot be told apart",
+    "both guess": "not decided: both only guess",
+    "two editions": "not decided: two editions of the code",
     "not run": "not run",
 }
+_UNDECIDED: Mapping[State, str] = {
+    "both guess": "of two runs that only guess",
+    "two editions": "of records from two editions of the code",
+}
+_LEGEND = f"""Budgets are those asked for. *Accounted* is what a run's ledger adds up to in all, shown wherever that is
+another number; ∞ means that nothing bounds what the run releases.
+
+Differences are formed seed by seed; brackets hold their 95 % interval. *Found*, and *the opposite came out*: the interval
+decides. *Cannot be told apart*: it does not, or there are too few seeds for one. A claim of no difference is found where the
+whole interval lies within {ALIKE_POINTS:g} points.
+
+Two comparisons decide nothing, whatever the interval. *Both only guess*: neither run ends more than {GUESS_POINTS:g} points
+above what guessing gives on its test data, so their difference says nothing about the methods. *Two editions of the code*:
+one side was recorded by older code, which dealt out rows otherwise, so equal seeds make no pairs.
+"""
+_SAME_EPSILON = 0.005  # of the budget asked for: an accountant's rounding
 _METHODS = "# Methods\n\nMade from the cards of the methods. `dpcl list methods --json` prints the same.\n"
 _DATA = """# Data
 
@@ -216,7 +237,7 @@ def _results_index() -> str:
 
 
 def _results(paper: Paper) -> str:
-    lines = [f"# {paper.title}", "", f"{paper.source}. Accuracies in %, mean ± standard deviation over seeds.", ""]
+    lines = [f"# {paper.title}", "", f"{paper.source}. Accuracies in %, mean ± standard deviation over seeds.", "", _LEGEND]
     for experiment in paper.experiments:
         for size in experiment.sizes:
             specs, runs = _recorded(paper, experiment, size)
@@ -226,25 +247,29 @@ def _results(paper: Paper) -> str:
             every = comparison.rows(paper, experiment, runs)
             rows = [_row(row) for row in every if row.ours is not None and row.metric == experiment.metrics[0]]
             lines += _table(("", "budget", "published", "ours"), rows)
-            for judged in report.judged(experiment, specs, runs):
-                lines.append(f"- {judged.ordering.statement}: **{_STATES[judged.state]}** ({report.range_text(judged)})")
+            for judged in report.judged(experiment, size, specs, runs):
+                what = f"{judged.ordering.statement}, {report.budgets_of(judged)}"
+                lines.append(f"- {what}: **{_STATES[judged.state]}** ({report.range_text(judged)})")
             dates = sorted({run.date for run in runs.values()})
             data = sorted({run.dataset_title for run in runs.values()})
-            lines += ["", f"Recorded {dates[0]} to {dates[-1]} on {'; '.join(data)}. {_made_with(runs.values())}", ""]
+            lines += ["", f"Recorded {dates[0]} to {dates[-1]} on {'; '.join(data)}. {made_with(runs.values())}", ""]
             before = sorted({change for run in runs.values() for change in run.made_before})
             lines += [f"*{change}*" for change in before]
+            lines += [sentence] if (sentence := answers.no_ceiling(next(iter(specs.values())))) else []
             lines += ["", *(f"- {reason}" for reason in comparison.reasons(paper, experiment, size, runs.values())), ""]
     return "\n".join(lines)
 
 
-def _made_with(runs: Collection[Measured]) -> str:
-    """The networks of recorded runs, and the machines and commits that the records name."""
+def made_with(runs: Collection[Measured]) -> str:
+    """The networks of recorded runs, the machines and commits that the records name, and how many name no commit."""
     named = {
         "Network": [run.spec.data.backbone for run in runs],
         "Machine": [run.machine for run in runs if run.machine],
         "Commit": [run.commit for run in runs if run.commit],
     }
-    return " ".join(f"{what}: {'; '.join(dict.fromkeys(values))}." for what, values in named.items() if values)
+    n_unnamed = sum(not run.commit for run in runs)
+    older = f" Older records, which name no commit: {n_unnamed} of {len(runs)} runs." if n_unnamed else ""
+    return " ".join(f"{what}: {'; '.join(dict.fromkeys(values))}." for what, values in named.items() if values) + older
 
 
 _FORMS: Mapping[Size, str] = {"small": "small form", "bundled": "larger form", "full": "the paper's protocol"}
@@ -257,22 +282,26 @@ def _recorded(paper: Paper, experiment: Experiment, size: Size) -> tuple[Mapping
 
 
 def _row(row: Row) -> tuple[str, str, str, str]:
-    budget = epsilon_label(row.epsilon, "claimed" if row.is_nominal else "bound")
+    budget, spent = epsilon_label(row.epsilon, "claimed" if row.is_nominal else "bound"), row.accounted_epsilon
+    if spent is not None and not math.isclose(spent, row.epsilon, rel_tol=_SAME_EPSILON):
+        budget += f", accounted {shown(spent)}"
     return row.name, budget, report.printed_text(row), report.ours_text(row)
 
 
 def _sentence(paper: Paper) -> str:
-    """The outcome of the paper's orderings in all recorded runs, in two sentences."""
-    states: Counter[str] = Counter()
+    """The outcome of the comparisons that the paper draws in all recorded runs, in one or two sentences."""
+    states: Counter[State] = Counter()
     for experiment in paper.experiments:
         for size in experiment.sizes:
             specs, runs = _recorded(paper, experiment, size)
-            states.update(judged.state for judged in report.judged(experiment, specs, runs))
-    n_judged = states["found"] + states["not found"] + states["cannot tell"]
+            judged = report.of_the_paper(experiment, report.judged(experiment, size, specs, runs))
+            states.update(verdict.state for verdict in judged)
+    n_judged = sum(states[state] for state in JUDGED)
+    more = ", and ".join(f"{states[state]} {what}" for state, what in _UNDECIDED.items() if states[state])
     return (
         f"**{paper.title}.** Of {n_judged} comparisons that the paper draws and our records can judge, "
         f"{states['found']} came out as claimed, {states['not found']} the other way round, and "
-        f"{states['cannot tell']} cannot be told apart."
+        f"{states['cannot tell']} cannot be told apart." + (f" Not counted: {more}." if more else "")
     )
 
 

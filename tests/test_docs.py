@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import subprocess
 import sys
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from dpcl_core import presets
+from dpcl_core.papers import catalog, measured, report
+from dpcl_core.papers.measured import Measured
+from dpcl_core.papers.paper import Paper
+from dpcl_core.privacy.statement import shown
 from scripts import docs_pages
+from tests.support import replay
 from tests.support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,6 +30,74 @@ def test_readmes_results_are_those_of_the_records() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert docs_pages.readme(text) == text
     assert text.count("\n- **") >= 4
+
+
+def _page(name: str) -> list[str]:
+    return docs_pages.pages_made()[f"results_{name}.md"]().splitlines()
+
+
+@pytest.mark.parametrize("paper", catalog.PAPERS.values(), ids=lambda paper: paper.name)
+def test_a_page_of_results_has_no_two_verdicts_on_one_comparison(paper: Paper) -> None:
+    """What a line compares, its budgets included, is said once in a form, and the legend explains its verdict."""
+    lines = _page(paper.name)
+    legend = " ".join(lines[: next(place for place, line in enumerate(lines) if line.startswith("## "))])
+    forms = "\n".join(lines).split("\n## ")[1:]
+    for form in forms:
+        said = re.findall(r"^- (.*, (?:ε = |no noise).*): \*\*(.*)\*\* \(", form, re.MULTILINE)
+        assert len(said) == len(re.findall(r"^- .*\*\* \(", form, re.MULTILINE))
+        compared = Counter(what for what, _ in said)
+        assert not [what for what, n in compared.items() if n > 1]
+        for verdict in {verdict.removeprefix("not decided: ") for _, verdict in said} - {"not run"}:
+            assert f"*{verdict.capitalize()}*" in legend or f"*{verdict}*" in legend
+
+
+def test_a_budget_that_the_ledger_exceeds_stands_beside_the_one_asked_for() -> None:
+    """Every row of PeCL's main table against the records; what adds up to the budget asked for is not repeated."""
+    rows = [line.split(" | ") for line in _page("pecl") if line.startswith("| ")]
+    budgets = {(row[0].strip("| "), row[1]) for row in rows}
+    asked_and_spent = {"ER (DPSGD)": False, "O-LoRA (DPSGD)": True, "Repair: PeCL (central)": True}
+    for name, is_all in asked_and_spent.items():
+        assert ((name, "ε = 1") in budgets) is is_all
+    for run in measured.recorded("pecl"):
+        name, variant = catalog.PAPERS["pecl"].printed_as(run.spec)
+        for epsilon in {model.epsilon for model in run.models}:
+            spent = run.accounted(epsilon)
+            assert spent is not None
+            if math.isfinite(spent) and spent > 1.01 * epsilon:
+                assert any(f"accounted {shown(spent)}" in budget for row, budget in budgets if row.startswith(name)), variant
+
+
+def test_the_readme_counts_what_the_paper_draws_and_our_records_decide() -> None:
+    """Against a plain count: no experiment and no comparison of ours, no two runs that guess, no two editions."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for paper in catalog.PAPERS.values():
+        decided = 0
+        for experiment in paper.experiments:
+            for size in experiment.sizes:
+                specs = presets.variants(experiment.preset(size))
+                found = ((label, measured.find(spec, measured.recorded(paper.name))) for label, spec in specs.items())
+                runs = {label: run for label, run in found if run is not None}
+                for one in report.judged(experiment, size, specs, runs):
+                    is_papers = not experiment.is_ours and not one.ordering.statement.startswith("Not in the paper")
+                    decided += is_papers and one.state in ("found", "not found", "cannot tell")
+        assert f"**{paper.title}.** Of {decided} comparisons that the paper draws" in text
+    assert "two runs that only guess" in text
+    assert "records from two editions of the code" in text
+
+
+def test_a_page_says_how_many_records_name_no_commit() -> None:
+    spec = replay.a_spec()
+    run = Measured(spec, "Digits", "2026-11-21", 3.0, "cpu", None, (), machine="two cores", commit="abc")
+    assert docs_pages.made_with([run]) == "Network: pixels. Machine: two cores. Commit: abc."
+    older = replace(run, machine="", commit="")
+    ends = "Commit: abc. Older records, which name no commit: 2 of 3 runs."
+    assert docs_pages.made_with([older, run, older]).endswith(ends)
+
+
+def test_a_page_says_that_a_ceiling_is_missing_and_why() -> None:
+    (said,) = [line for line in _page("pecl") if line.startswith("No ceiling is known")]
+    assert "without learning them at once" in said
+    assert not [line for line in _page("tobaben") if line.startswith("No ceiling is known")]
 
 
 def test_the_notebook_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

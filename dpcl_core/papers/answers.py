@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from dpcl_core import paths
+from dpcl_core import paths, presets
 from dpcl_core.data import catalog as datasets
 from dpcl_core.events import References
 from dpcl_core.figures.picture import Picture, epsilon_text
@@ -113,6 +113,30 @@ def recorded_references(preset: str, spec: RunSpec, found: Mapping[str, Measured
     known = _references()[preset]
     references = References(known["chance"] or 0.0, known["untrained"], ceiling=ceilings.known(spec))
     return with_untrained(references, spec, found)
+
+
+def recorded_chances(preset: str, specs: Mapping[str, RunSpec]) -> dict[str, float]:
+    """What guessing gives, in [0, 1], by label: for the runs that are tested as the preset's first run is.
+
+    Chance was recorded for that one. It follows from the test data, their tasks, and the labels that may be given.
+    """
+    known = _references().get(preset, {}).get("chance")
+    if known is None:
+        return {}
+    first = ceilings.tested_on(next(iter(presets.variants(preset).values())))
+    return {label: known for label, spec in specs.items() if ceilings.tested_on(spec) == first}
+
+
+def no_ceiling(spec: RunSpec) -> str:
+    """A sentence on why a recorded run of all tasks at once is no ceiling here; empty where there is none, or it is one."""
+    refused = ceilings.refused(spec)
+    if refused is None:
+        return ""
+    reached, floor = (f"{100 * value:.1f} %" for value in refused)
+    return (
+        f"No ceiling is known: the recorded run that learns all tasks at once without noise ends at {reached}, though "
+        f"{floor} is reached here without learning them at once. So it did not learn what can be learned."
+    )
 
 
 def references_beside(

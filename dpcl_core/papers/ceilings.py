@@ -1,7 +1,8 @@
 """The ceiling of a run: all tasks learned at once without noise, by the same kind of model on the same public data.
 
 Found among the records of the papers and the finished runs of a store, or carried out on demand. It is a benchmark's number:
-without noise it protects no one, so a person's own data have none.
+without noise it protects no one, so a person's own data have none. A run that ends below the untrained network, or below a
+recorded run without noise on the same tasks, failed to learn: it is no ceiling.
 """
 
 from __future__ import annotations
@@ -70,12 +71,39 @@ def known(spec: RunSpec, finished: Iterable[CellFinished] = (), store: Store | N
     """The run's ceiling in [0, 1], mean over seeds of the final average accuracy; None if there is none yet.
 
     The best of: the run itself (its `finished` models), if it learns all tasks at once; records with the same data, network
-    and tasks; finished runs of the store with `settings`.
+    and tasks; finished runs of the store with `settings`. None also where that best is no ceiling (`refused`).
     """
     try:
         wanted = settings(spec)
     except BadInput:
         return None
+    best = _best(spec, wanted, finished, store)
+    return best if best is not None and best >= _floor(spec, wanted) else None
+
+
+def refused(spec: RunSpec) -> tuple[float, float] | None:
+    """What the best recorded run of all tasks at once reaches, and the higher score that shows it is no ceiling, in [0, 1].
+
+    None where no such run is recorded, or where it is a ceiling.
+    """
+    try:
+        wanted = settings(spec)
+    except BadInput:
+        return None
+    best, floor = _best(spec, wanted, (), None), _floor(spec, wanted)
+    return None if best is None or best >= floor else (best, floor)
+
+
+def tested_on(spec: RunSpec) -> Mapping[str, object]:
+    """What a run's scores are formed over: test data, tasks in any order, and the labels that may be given."""
+    return {
+        "data": (spec.data.dataset, spec.data.test_per_class),
+        "tasks": _unordered(spec),
+        "labels": (spec.public_labels, spec.params.is_task_given),
+    }
+
+
+def _best(spec: RunSpec, wanted: RunSpec, finished: Iterable[CellFinished], store: Store | None) -> float | None:
     found = [_mean({cell.cell: cell.metrics for cell in finished})] if _fits(spec, wanted) else []
     for run in measured.all_recorded():
         if _fits(run.spec, wanted):
@@ -83,6 +111,17 @@ def known(spec: RunSpec, finished: Iterable[CellFinished] = (), store: Store | N
     if store is not None:
         found.append(_mean({cell.cell: cell.metrics for cell in store.alike(wanted)}))
     return max((value for value in found if value is not None), default=None)
+
+
+def _floor(spec: RunSpec, wanted: RunSpec) -> float:
+    """The best recorded score without noise on the same data and tasks, of any method or of no training; 0 without any."""
+    same = [
+        run
+        for run in measured.all_recorded()
+        if run.spec.data == wanted.data and tested_on(run.spec) in (tested_on(spec), tested_on(wanted))
+    ]
+    reached = [_mean({Cell(model.epsilon, model.seed): model.metrics for model in run.models}) for run in same]
+    return max((value for value in (*reached, *(run.untrained for run in same)) if value is not None), default=0.0)
 
 
 def _fits(spec: RunSpec, wanted: RunSpec) -> bool:

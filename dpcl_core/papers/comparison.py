@@ -53,7 +53,8 @@ class Row:
     """One number of a table: the printed value (None: none) and ours (None: not run), both in percent.
 
     `is_comparable`: ours was measured on the paper's data or a part of them. `is_doubtful`: see Remark. `is_nominal`: the
-    paper claims the epsilon, and no ledger supports it. `channel_epsilons`: our accounted budgets, the largest of the seeds:
+    paper claims the epsilon, and no ledger supports it. `accounted_epsilon`: what our run's ledger adds up to in all, the
+    largest of the seeds; None where it has not run. `channel_epsilons`: our accounted budgets, the largest of the seeds:
     epsilon of "replay", "head" and "total" where private data leave in two ways. `layer`: of our run, empty where there is
     none; `is_one_of_several`: runs of ours in other layers share the same printed number.
     """
@@ -68,6 +69,7 @@ class Row:
     is_comparable: bool = True
     is_doubtful: bool = False
     is_nominal: bool = False
+    accounted_epsilon: float | None = None
     channel_epsilons: Mapping[str, float] = field(default_factory=dict)
     layer: str = ""
     is_one_of_several: bool = False
@@ -114,6 +116,7 @@ def rows(paper: Paper, experiment: Experiment, runs: Mapping[str, Measured]) -> 
                 ours=ours,
                 remarks=remarks,
                 is_comparable=comparable,
+                accounted_epsilon=run.accounted(epsilon),
                 channel_epsilons=run.channel_epsilons(epsilon),
                 layer=name,
             )

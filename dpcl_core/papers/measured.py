@@ -98,6 +98,10 @@ class Measured:
         budgets = [model.channel_epsilons for model in self.models if model.epsilon == epsilon]
         return {name: max(epsilons[name] for epsilons in budgets) for name in (budgets[0] if budgets else ())}
 
+    def accounted(self, epsilon: float) -> float | None:
+        """What the ledger adds up to at a budget, the largest of all seeds; None without a model of it."""
+        return max((model.accounted_epsilon for model in self.models if model.epsilon == epsilon), default=None)
+
     def audited(self, epsilon: float) -> float | None:
         """The largest lower bound that an attack showed for a budget; None where none was made."""
         bounds = [model.audited_epsilon for model in self.models if model.epsilon == epsilon]

@@ -51,6 +51,7 @@ class _Claimed(Spec):
     metric: _Words = "AA"
     kind: Literal["higher", "alike"] = "higher"
     test: tuple[_Words, _Words] | None = None
+    is_ours: bool = False
 
     def orderings(self) -> tuple[Ordering, ...]:
         rules = self.rules or (None, None)
@@ -63,6 +64,7 @@ class _Claimed(Spec):
                 self.metric,
                 self.kind,
                 self.test,
+                self.is_ours,
             )
             for budget, other in pairs
         )

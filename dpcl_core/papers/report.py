@@ -10,7 +10,7 @@ from dpcl_core.events import JsonValue, plain_number
 from dpcl_core.figures.picture import epsilon_label
 from dpcl_core.figures.statistics import Interval
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import comparison, p_values
+from dpcl_core.papers import answers, comparison, p_values
 from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.orderings import Judged, Ordering, judge, unpaired
@@ -54,7 +54,7 @@ def document(paper: Paper, size: Size, plan: Planned, done: Done) -> dict[str, J
                     _judged(verdict, comparison.printed_difference(paper, experiment, verdict.ordering, runs))
                     | _unpaired(paper, experiment, verdict.ordering, runs, done[experiment.name])
                     | _p_values(paper, experiment, verdict.ordering, done[experiment.name])
-                    for verdict in judged(experiment, runs, done[experiment.name])
+                    for verdict in judged(experiment, size, runs, done[experiment.name])
                 ],
             }
             for experiment, runs in plan.items()
@@ -62,13 +62,24 @@ def document(paper: Paper, size: Size, plan: Planned, done: Done) -> dict[str, J
     }
 
 
-def judged(experiment: Experiment, labels: Mapping[str, object], runs: Mapping[str, Measured]) -> list[Judged]:
-    """The verdict on every ordering whose two sides have runs in this form of the experiment, from the finished runs."""
+def judged(
+    experiment: Experiment, size: Size, specs: Mapping[str, RunSpec], runs: Mapping[str, Measured]
+) -> list[Judged]:
+    """The verdict on every ordering whose two sides have runs in this form of the experiment, from the finished runs.
+
+    `specs`: the form's runs by label; `runs`: those with results.
+    """
+    chances = answers.recorded_chances(experiment.preset(size), specs)
     return [
-        judge(ordering, runs)
+        judge(ordering, runs, chances)
         for ordering in experiment.orderings
-        if ordering.first.run in labels and ordering.second.run in labels
+        if ordering.first.run in specs and ordering.second.run in specs
     ]
+
+
+def of_the_paper(experiment: Experiment, verdicts: Sequence[Judged]) -> list[Judged]:
+    """The verdicts on comparisons that the paper draws; those of our own, and of our own experiments, are left out."""
+    return [] if experiment.is_ours else [verdict for verdict in verdicts if not verdict.ordering.is_ours]
 
 
 def text(paper: Paper, size: Size, plan: Planned, done: Done) -> str:
@@ -82,14 +93,16 @@ def text(paper: Paper, size: Size, plan: Planned, done: Done) -> str:
         lines += [f"  {line}" for line in _table(comparison.rows(paper, experiment, measured), runs)]
         lines += [f"  Table: {remark}" for remark in comparison.table_remarks(paper, experiment)]
         lines += [f"  Differs: {reason}" for reason in comparison.reasons(paper, experiment, size, measured.values())]
-        lines += [f"  {_sentence(verdict)}" for verdict in judged(experiment, runs, measured)]
+        lines += [f"  {_sentence(verdict)}" for verdict in judged(experiment, size, runs, measured)]
         lines += [""]
     return "\n".join(lines)
 
 
 def range_text(verdict: Judged) -> str:
-    """The difference with its interval, in points."""
-    return "not run" if verdict.difference is None else interval_text(verdict.difference)
+    """The difference with its interval, in points; why there is none where there is none."""
+    if verdict.difference is not None:
+        return interval_text(verdict.difference)
+    return "not run" if verdict.state == "not run" else "recorded by two editions of the code, whose seeds make no pairs"
 
 
 def interval_text(difference: Interval | None) -> str:

@@ -10,7 +10,7 @@ from dpcl_core.figures.picture import capital
 from dpcl_core.papers import comparison, orderings, p_values, report, verdicts
 from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.measured import Measured
-from dpcl_core.papers.orderings import ALIKE_POINTS, Judged
+from dpcl_core.papers.orderings import ALIKE_POINTS, GUESS_POINTS, Judged
 from dpcl_core.papers.paper import Experiment, Paper
 from dpcl_core.privacy.statement import shown
 from dpcl_core.spec import RunSpec
@@ -24,6 +24,11 @@ _INTERVALS = (
     "Differences are formed seed by seed; brackets: their 95 % interval. “Not found”: the interval shows the opposite. "
     "“Cannot tell”: it shows neither. A claim of no difference is found if the interval stays within "
     f"{ALIKE_POINTS:g} points, and otherwise not found if the interval excludes zero."
+)
+UNDECIDED = (
+    f"Two comparisons decide nothing. “Both guess”: neither run ends more than {GUESS_POINTS:g} points above what guessing "
+    "gives, so their difference says nothing about methods. “Two editions”: one side was recorded by older code, so equal "
+    "seeds make no pairs."
 )
 _UNPAIRED = (
     "Published intervals, and ours in the last column, do not pair seeds (the paper's Eq. 23): they are wider than "
@@ -49,7 +54,9 @@ def claims(
 def claims_note(paper: Paper, lines: Sequence[Mapping[str, str]]) -> str:
     """How to read the lines of `claims`."""
     has_tests = any("p, published" in line for line in lines)
-    return " ".join([_INTERVALS, *([_UNPAIRED] if paper.is_unpaired else ()), *([_P_VALUES] if has_tests else ())])
+    is_undecided = any(line["ours"] in ("both guess", "two editions") for line in lines)
+    more = ((_UNPAIRED, paper.is_unpaired), (UNDECIDED, is_undecided), (_P_VALUES, has_tests))
+    return " ".join([_INTERVALS, *(text for text, is_said in more if is_said)])
 
 
 def numbers(rows: Sequence[Row]) -> tuple[list[dict[str, str]], list[str]]:

@@ -21,6 +21,8 @@ _OUTCOMES: Mapping[State, tuple[str, str]] = {  # of one claim, of several
     "found": ("comes out", "come out"),
     "not found": ("comes out the other way", "come out the other way"),
     "cannot tell": ("cannot be decided with these seeds",) * 2,
+    "both guess": ("compares two runs that only guess", "compare two runs that only guess"),
+    "two editions": ("compares records of two editions of the code", "compare records of two editions of the code"),
     "not run": ("has not been tested here yet", "have not been tested here yet"),
 }
 
@@ -37,7 +39,11 @@ class LayerCount:
 
 
 def lead(judged: Sequence[Judged]) -> str:
-    """How many claims come out, how many do not and how many are open, in one or two sentences; "" without any claim."""
+    """How many claims come out, how many do not and how many are open, in one or two sentences; "" without any claim.
+
+    Comparisons that the paper does not draw are left out.
+    """
+    judged = [verdict for verdict in judged if not verdict.ordering.is_ours]
     if not judged:
         return ""
     counts, n = Counter(verdict.state for verdict in judged), len(judged)
@@ -64,7 +70,8 @@ def by_layer(specs: Mapping[str, RunSpec], here: Mapping[str, object], judged: S
     counts = []
     for name in MEANING:
         labels = {label for label, layer in layers.items() if layer == name}
-        inside = [one for one in judged if {one.ordering.first.run, one.ordering.second.run} <= labels]
+        own = [one for one in judged if not one.ordering.is_ours]
+        inside = [one for one in own if {one.ordering.first.run, one.ordering.second.run} <= labels]
         decided = [one for one in inside if one.state in ("found", "not found")]
         if labels:
             n_found = sum(one.state == "found" for one in decided)

@@ -18,7 +18,13 @@ from dpcl_core.site.runs import FORMS, missing
 from dpcl_core.spec import RunSpec
 
 FILE = "published.html"
-_STATES = {"found": "come out", "not found": "the other way", "cannot tell": "cannot be decided yet"}
+_STATES = {
+    "found": "come out",
+    "not found": "the other way",
+    "cannot tell": "cannot be decided yet",
+    "both guess": "compare two runs that only guess",
+    "two editions": "compare two editions of the code",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,7 @@ def _forms(paper: Paper) -> list[_Form]:
             every = {label: measured.find(spec, measured.recorded(paper.name)) for label, spec in specs.items()}
             runs = {label: run for label, run in every.items() if run is not None}
             if runs:
-                found.append(_Form(experiment, size, specs, runs, report.judged(experiment, specs, runs)))
+                found.append(_Form(experiment, size, specs, runs, report.judged(experiment, size, specs, runs)))
     return found
 
 
@@ -58,8 +64,9 @@ def _file(paper: Paper) -> str:
 
 
 def _judged(forms: Sequence[_Form]) -> list[Judged]:
-    """The verdicts on claims whose runs are recorded."""
-    return [one for form in forms for one in form.judged if one.state != "not run"]
+    """The verdicts on the paper's own claims whose runs are recorded."""
+    of_papers = (one for form in forms for one in report.of_the_paper(form.experiment, form.judged))
+    return [one for one in of_papers if one.state != "not run"]
 
 
 def _counts(judged: Sequence[Judged]) -> dict[str, int]:
@@ -68,7 +75,7 @@ def _counts(judged: Sequence[Judged]) -> dict[str, int]:
 
 def _sentence(judged: Sequence[Judged]) -> str:
     counts = _counts(judged)
-    others = "; ".join(f"{counts[state]} {_STATES[state]}" for state in ("not found", "cannot tell") if counts[state])
+    others = "; ".join(f"{counts[state]} {_STATES[state]}" for state in list(_STATES)[1:] if counts[state])
     return f"{counts['found']} of {len(judged)} claims come out" + (f" ({others})." if others else ".")
 
 
@@ -79,7 +86,10 @@ def _overview(papers: Sequence[tuple[Paper, Sequence[_Form]]]) -> str:
     for paper, forms in papers:
         counts = _counts(_judged(forms))
         rows.append((paper.title, str(sum(counts.values())), *map(str, counts.values())))
-    note = "A claim compares two runs of a paper. It comes out where the 95 % interval of our paired difference decides so."
+    note = (
+        "A claim compares two runs of a paper. It comes out where the 95 % interval of our paired difference decides so. "
+        f"{tables.UNDECIDED} Comparisons of our own are not counted."
+    )
     return "".join(
         [
             paragraph(_sentence(every), "finding"), paragraph(note, "small"),

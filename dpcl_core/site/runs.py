@@ -126,6 +126,7 @@ def _answer(form: _Form, *, is_alone: bool) -> str:
         paragraph(form.finding, "finding"),
         paragraph(missing(form.specs, form.found), "small"),
         f'<div class="card">{figure(lambda dark: draw(dark=dark))}{paragraph(_levels(known, score), "small")}'
+        f"{paragraph(answers.no_ceiling(form.first), 'small')}"
         f"{paragraph(_STANDINGS, 'small')}</div>",
         folded(f"The numbers: final {score}, %", table(("run", "ε", "mean", "95 % interval", "seeds"), numbers, "Numbers")),
         folded("What each ε is", table(answers.HEADS, rows, "Budgets") + meanings),

@@ -13,11 +13,13 @@ import pytest
 
 from dpcl_core import checks, presets
 from dpcl_core.errors import BadInput
-from dpcl_core.events import CellFinished, of_kind
-from dpcl_core.papers import ceilings, measured
+from dpcl_core.events import CellFinished, References, of_kind
+from dpcl_core.papers import answers, ceilings, measured
+from dpcl_core.papers.measured import Measured
 from dpcl_core.results import references
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
+from tests.papers.making import run as made
 from tests.support import replay
 
 _NEWS: Mapping[str, Any] = {"dataset": "ag_news", "backbone": "minilm"}
@@ -156,6 +158,51 @@ def test_records_with_the_same_data_network_and_tasks_give_the_best_of_them() ->
         assert ceilings.known(run.spec) == pytest.approx(expected)
         found += expected is not None
     assert found
+
+
+def test_a_run_that_failed_to_learn_is_no_ceiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below what another run reaches without noise on the same tasks, or the untrained network gives; equal will do."""
+    asked = presets.load("digits-peft-head")
+    wanted = ceilings.settings(asked)
+    endless = {"epsilons": (math.inf,)}
+    at_once = made(lambda epsilon, seed: 0.6, spec=wanted, **endless)
+    other = asked.model_copy(update={"seeds": (7,)})
+
+    def known(*records: Measured) -> float | None:
+        monkeypatch.setattr(measured, "all_recorded", lambda: records)
+        return ceilings.known(asked)
+
+    for best, expected in ((0.59, 0.6), (0.6, 0.6), (0.61, None)):
+        found = known(at_once, made(lambda epsilon, seed, best=best: best, spec=other, **endless))
+        assert found == (None if expected is None else pytest.approx(expected))
+    noisy = made(lambda epsilon, seed: 0.9, spec=other, epsilons=(8.0,))
+    assert known(at_once, noisy) == pytest.approx(0.6), "with noise it may be luck, and says nothing of a ceiling without"
+    elsewhere = asked.model_copy(update={"data": asked.data.model_copy(update={"train_per_class": 7})})
+    assert known(at_once, made(lambda epsilon, seed: 0.9, spec=elsewhere, **endless)) == pytest.approx(0.6), "other data"
+    for untrained, expected in ((0.6, 0.6), (0.61, None)):
+        found = known(replace(at_once, untrained=untrained))
+        assert found == (None if expected is None else pytest.approx(expected))
+    assert ceilings.refused(asked) == pytest.approx((0.6, 0.61))
+    assert answers.no_ceiling(asked).startswith("No ceiling is known: the recorded run")
+    assert known(replace(at_once, untrained=0.5)) is not None
+    assert ceilings.refused(asked) is None
+    assert answers.no_ceiling(asked) == ""
+
+
+def test_the_records_with_thousands_of_texts_have_no_ceiling_and_those_of_the_papers_size_have_one() -> None:
+    """Held against the records: joint training without noise ends below the untrained model there."""
+    thousands, few = (presets.variants(f"paper-pecl-{name}-bundled") for name in ("thousands", "main"))
+    joint = measured.find(thousands["mtl"], measured.recorded("pecl"))
+    assert joint is not None
+    assert joint.untrained is not None
+    assert fmean(joint.by_seed(math.inf, "AA").values()) < joint.untrained
+    assert all(ceilings.known(spec) is None for spec in thousands.values())
+    assert ceilings.known(few["er-no-noise"]) is not None
+
+
+def test_a_ceiling_of_the_store_below_the_untrained_network_is_not_shown() -> None:
+    for untrained, ceiling, expected in ((0.5, 0.6, 0.6), (0.6, 0.6, 0.6), (0.7, 0.6, None), (None, 0.6, 0.6)):
+        assert references(replay.a_spec(), [References(0.1, untrained)], ceiling).ceiling == expected
 
 
 def test_a_finished_run_of_the_store_is_found_whatever_its_seeds_and_not_when_it_was_deleted(store: Store) -> None:

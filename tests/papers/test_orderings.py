@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
+from dpcl_core.papers import report
+from dpcl_core.papers.measured import EDITION, Measured
 from dpcl_core.papers.orderings import ALIKE_POINTS, Ordering, Side, judge
 from tests.papers.making import run
 
@@ -37,6 +40,53 @@ def test_states_follow_from_the_interval(ordering: Ordering, points: tuple[float
     assert found.state == state
     assert found.difference is not None
     assert found.difference.mean == pytest.approx(sum(points) / 4)
+
+
+@pytest.mark.parametrize(("ordering", "points"), [(HIGHER, 3.0), (HIGHER, -3.0), (ALIKE, 0.0), (ALIKE, 4.0)])
+def test_two_runs_that_only_guess_decide_nothing(ordering: Ordering, points: float) -> None:
+    """Both sides have to, by label; where chance is not known, or one side is above it, the interval decides as ever."""
+    runs = {
+        "first": run(lambda epsilon, seed: 0.25 + (points + 0.01 * seed) / 100),
+        "second": run(lambda epsilon, seed: 0.25 + 0.02 * seed / 100),
+    }
+    decided = judge(ordering, runs)
+    assert decided.state in ("found", "not found")
+    above = 0.25 + max(points, 0.0) / 100  # the better of the two
+    for chance, state in ((above, "both guess"), (above - 0.004, "both guess"), (above - 0.006, decided.state)):
+        found = judge(ordering, runs, {"first": chance, "second": chance})
+        assert (found.state, found.difference) == (state, decided.difference)
+    for known in ("first", "second"):
+        assert judge(ordering, runs, {known: 0.9}).state == decided.state
+
+
+def test_a_run_that_forgot_all_it_knew_did_more_than_guess() -> None:
+    """It ends at chance, 0.2, after having reached 0.2 + 4/5 of what it forgot on each of five tasks."""
+
+    def forgetting(transfer: float) -> Measured:
+        made = run(lambda epsilon, seed: 0.2 + 0.001 * seed)
+        tasks = {f"task{k}": 0.2 for k in range(1, 6)}
+        models = [
+            replace(model, metrics={**model.metrics, **tasks, "BWT": transfer - 0.001 * model.seed}) for model in made.models
+        ]
+        return replace(made, models=tuple(models))
+
+    runs, chances = {"first": forgetting(0.0), "second": forgetting(-0.3)}, {"first": 0.2, "second": 0.2}
+    ordering = replace(HIGHER, metric="BWT")
+    assert judge(ordering, runs, chances).state == judge(ordering, runs).state == "found"
+    assert judge(HIGHER, runs, chances).state == "both guess", "of its final accuracy nothing is left"
+    slight = {**runs, "second": forgetting(-0.006)}  # 0.2 + 0.8 x 0.0075 is 0.4 of 0.5 points above what it ends at
+    assert judge(ordering, slight, {"first": 0.203, "second": 0.203}).state == "both guess"
+    assert judge(ordering, slight, {"first": 0.2, "second": 0.2}).state == "found"
+
+
+def test_records_of_two_editions_are_not_paired_by_seed() -> None:
+    runs = {"first": run(lambda epsilon, seed: 0.9), "second": replace(BASE, edition=EDITION - 1)}
+    found = judge(HIGHER, runs, {"first": 1.0, "second": 1.0})
+    assert (found.state, found.difference) == ("two editions", None)
+    older = {label: replace(one, edition=EDITION - 1) for label, one in runs.items()}
+    assert judge(HIGHER, older).state == "found"
+    assert "two editions" in report.range_text(found)
+    assert report.range_text(judge(HIGHER, {"first": BASE})) == "not run"
 
 
 def test_two_seeds_decide_nothing_and_a_missing_run_is_said() -> None:

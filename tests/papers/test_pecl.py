@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import fmean
 
 import pytest
 
@@ -198,3 +199,25 @@ def test_the_main_experiment_is_run_in_all_three_layers(size: Size) -> None:
     assert {name for label, name in names.items() if label.endswith("-fn")} == {"made to work"}
     assert names["seqft-dpsgd"] == "made to work"  # steps of one of mean size for every task
     assert names["repaired-central"] == names["repaired-local"] == "repaired"
+
+
+def test_what_is_said_of_the_untrained_model_and_of_the_ledgers_is_true_of_the_records() -> None:
+    """The sentences `parts` and `nominal` of the paper's file, each against the recorded runs of the larger form."""
+    specs = presets.variants("paper-pecl-main-bundled")
+    gains, spent = dict[str, float](), dict[str, float]()
+    for label, spec in specs.items():
+        run = measured.find(spec, measured.recorded("pecl"))
+        assert run is not None, label
+        if set(run.spec.privacy.epsilons) <= {1.0, 1.6574, 10.0} and run.untrained is not None:
+            gains[label] = fmean(run.by_seed(run.spec.privacy.epsilons[0], "AA").values()) - run.untrained
+        spent[label] = max(model.accounted_epsilon for model in run.models)
+    assert all(gains[label] < 0 for label in ("pecl", "pecl-as-printed")), "PeCL ends below the untrained model"
+    assert any(gain > 0 for label, gain in gains.items() if label.endswith("-dpsgd")), "some baselines end above it"
+    words = " ".join(EXPERIMENTS["no-noise"].departures)
+    assert "PeCL ends below the untrained model here, though some baselines end above it" in words
+    once = {label for label in specs if label.startswith(("seqft-dpsgd", "olora-dpsgd", "mtl-dpsgd", "repaired"))}
+    again = {label for label in specs if label.startswith(("er-dpsgd", "ewc-dpsgd", "gem-dpsgd"))}
+    tokens = {label for label in specs if label.endswith("-fn")}
+    assert all(spent[label] > 1.01 for label in again | tokens), "texts read again, and texts of several tokens"
+    assert all(spent[label] <= 1.0 + 1e-9 for label in once if not label.endswith("-text-8"))
+    assert "ledgers add up to more in all" in " ".join(EXPERIMENTS["main"].departures)

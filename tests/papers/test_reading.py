@@ -34,7 +34,7 @@ departures = ["less"]
 [orderings]
 main = [
     { says = "First is better", first = "one", second = "two", at = [1.0, inf], rules = ["median", "entropy"] },
-    { says = "Both alike", first = "one", second = "two", at = [[8.0, 1.0]], metric = "AF", kind = "alike" },
+    { says = "Both alike", first = "one", second = "two", at = [[8.0, 1.0]], metric = "AF", kind = "alike", is_ours = true },
 ]
 
 [[remarks]]
@@ -60,7 +60,7 @@ def test_a_paper_is_read_whole() -> None:
     rules = ("median", "entropy")
     assert experiment.orderings == (
         *(Ordering("First is better", Side("one", e, rules[0]), Side("two", e, rules[1])) for e in (1.0, math.inf)),
-        Ordering("Both alike", Side("one", 8.0), Side("two", 1.0), "AF", "alike"),
+        Ordering("Both alike", Side("one", 8.0), Side("two", 1.0), "AF", "alike", is_ours=True),
     )
     assert experiment.departures == ("Less data.",)
     slip = Remark("A slip.", "A3", "Naive", None, 1.0, "AA_percent")
@@ -107,3 +107,10 @@ def test_no_experiment_claims_anything_twice(name: str) -> None:
     for experiment in found.experiments:
         assert len(set(experiment.orderings)) == len(experiment.orderings)
     assert len({experiment.name for experiment in found.experiments}) == len(found.experiments)
+
+
+def test_a_comparison_that_says_it_is_not_in_the_paper_is_marked_as_ours() -> None:
+    orderings = [one for paper in PAPERS.values() for experiment in paper.experiments for one in experiment.orderings]
+    assert any(one.is_ours for one in orderings)
+    for one in orderings:
+        assert one.is_ours == one.statement.startswith("Not in the paper: "), one.statement

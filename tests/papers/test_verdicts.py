@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dpcl_core import presets
@@ -32,6 +34,10 @@ def _judged(*states: State, sides: tuple[str, str] = LABELS) -> list[Judged]:
             "1 of the paper's 5 claims comes out in our runs. 1 comes out the other way; 1 cannot be decided with these "
             "seeds; 2 have not been tested here yet.",
         ),
+        (("both guess",), "The paper's claim compares two runs that only guess."),
+        (("found", "both guess", "two editions", "two editions"),
+         "1 of the paper's 4 claims comes out in our runs. 1 compares two runs that only guess; 2 compare records of two "
+         "editions of the code."),
         (("cannot tell", "not found"), "0 of the paper's 2 claims come out in our runs. 1 comes out the other way; 1 "
          "cannot be decided with these seeds."),
     ],
@@ -40,8 +46,18 @@ def test_the_lead_counts_every_verdict_once(states: tuple[State, ...], words: st
     assert verdicts.lead(_judged(*states)) == words
 
 
+def test_comparisons_of_our_own_are_no_claims_of_the_paper() -> None:
+    ours = [replace(one, ordering=replace(one.ordering, is_ours=True)) for one in _judged("found", "not found")]
+    assert verdicts.lead(ours) == ""
+    assert verdicts.lead([*_judged("found"), *ours]) == "The paper's claim comes out in our runs."
+    specs = presets.variants("paper-split-cifar-100-small")
+    assert [one.n_claims for one in verdicts.by_layer(specs, {}, ours)] == [0]
+
+
 def test_claims_count_for_the_layer_that_both_of_their_runs_are_in() -> None:
     specs = presets.variants("paper-split-cifar-100-small")
+    plain = specs["cosine"].data.model_copy(update={"axes": 0})  # as the paper has it: features as the network gives them
+    specs |= {"cosine": specs["cosine"].model_copy(update={"data": plain})}
     judged = [
         *_judged("found", "not found", "cannot tell", sides=("naive", "ensemble-head")),
         *_judged("found", sides=("cosine", "naive")),  # across two layers

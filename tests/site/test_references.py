@@ -52,3 +52,19 @@ def test_a_recorded_question_has_references_and_they_follow_from_the_labels(name
     known = of_labels(spec)
     assert recorded.chance == pytest.approx(known.chance, abs=6e-6)
     assert recorded.untrained == (None if known.untrained is None else pytest.approx(known.untrained, abs=6e-6))
+
+
+def test_chance_is_of_the_runs_that_are_tested_as_the_first_one_is() -> None:
+    """Whatever the order of tasks and the texts trained on; not with another head, or on another stream."""
+    orders = presets.variants("paper-pecl-orders-small")
+    assert answers.recorded_chances("paper-pecl-orders-small", orders).keys() == orders.keys()
+    mains = presets.variants("paper-pecl-main-small")  # "as printed" trains on other texts
+    assert answers.recorded_chances("paper-pecl-main-small", mains).keys() == mains.keys()
+    heads = presets.variants("paper-split-mnist-small")
+    assert heads.keys() - answers.recorded_chances("paper-split-mnist-small", heads).keys() == {"l2dp-ml-shared-head"}
+    streams = answers.recorded_chances("paper-blurry-small", presets.variants("paper-blurry-small"))
+    assert streams.keys() == {"ensemble", "cosine"}
+    first = next(iter(orders.values()))
+    fewer = first.model_copy(update={"data": first.data.model_copy(update={"test_per_class": 2})})
+    assert answers.recorded_chances("paper-pecl-orders-small", {"changed": fewer}) == {}
+    assert answers.recorded_chances("of-nobody", orders) == {}

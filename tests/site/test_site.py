@@ -18,7 +18,7 @@ from dpcl_core.elements.element import ANCHORS, CALCULATOR, DOOR, DRAG, HERO, LE
 from dpcl_core.errors import BadInput
 from dpcl_core.explorers.token_layers import Dials
 from dpcl_core.lessons import in_browser
-from dpcl_core.papers import answers, catalog, questions, report
+from dpcl_core.papers import answers, catalog, ceilings, questions, report
 from dpcl_core.site import build, page, published, runs
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -172,12 +172,23 @@ def test_claims_are_counted_as_the_records_say(texts: dict[str, str]) -> None:
         for experiment in paper.experiments
         for size in experiment.sizes
         for specs in [presets.variants(experiment.preset(size))]
-        for verdict in report.judged(experiment, specs, questions.recorded(specs))
-        if verdict.state != "not run"
+        for verdict in report.judged(experiment, size, specs, questions.recorded(specs))
+        if verdict.state != "not run" and not experiment.is_ours and not verdict.ordering.is_ours
     ]
     text = texts[published.FILE]
     lead = f"{states.count('found')} of {len(states)} claims come out"
+    assert f"{states.count('both guess')} compare two runs that only guess" in text
+    assert f"{states.count('two editions')} compare two editions of the code" in text
     assert text.index(lead) < text.index("Layer by layer") < text.index("Differences, and why")
+
+
+def test_a_ceiling_is_named_below_its_picture_and_a_missing_one_is_explained(texts: dict[str, str]) -> None:
+    known = ceilings.known(presets.load("paper-split-cifar-100-small"))
+    assert known is not None
+    assert f"all tasks at once without noise {100 * known:.1f} %" in texts["run-split-cifar-100.html"]
+    refused = texts["run-pecl-thousands-bundled.html"]
+    assert "No ceiling is known" in refused
+    assert "all tasks at once without noise 24.0 %" not in refused
 
 
 def test_a_folder_of_other_things_is_refused_and_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -80,7 +80,7 @@ def _content(where: tuple[str, str, str], key: Key, _own: Mapping[str, Run]) -> 
             runs[label] = measured.of_run(_own[label], stored_results.of(_own[label]).events)
         elif recorded is not None:
             runs[label] = recorded
-    judged = report.judged(experiment, specs, runs)
+    judged = report.judged(experiment, size, specs, runs)
     return Content(paper, experiment, size, specs, runs, judged, comparison.rows(paper, experiment, runs))
 
 

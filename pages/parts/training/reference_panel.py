@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import streamlit as st
@@ -21,6 +22,8 @@ it came. An encoder of texts takes the label whose name is nearest, a language m
 heard of the labels and can only guess. **All at once without noise**: the same kind of model trained on all tasks together,
 without privacy. All are means over the tasks, after the last one."""
 _ON_DEMAND = "Trains on all tasks at once without noise, for comparison. Nothing protects it: for public benchmarks only."
+
+_NO_CEILING = "No ceiling: learning all tasks at once reached less than other runs do, or than the untrained network."
 
 
 def panel(result: Result, chosen: float) -> None:
@@ -44,6 +47,9 @@ def _button(result: Result) -> None:
     under_way = next((run for run in state.store().unfinished() if run.readable_spec == wanted), None)
     if under_way is not None:
         _watch(under_way.id)
+        return
+    if any(math.isinf(done.cell.epsilon) for done in state.store().alike(wanted)):
+        st.caption(_NO_CEILING)
         return
     st.button("Compute the ceiling", key="ceiling", help=_ON_DEMAND, on_click=attempt(lambda: _start(result, wanted)))
 
