@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 from dpcl_core import presets
 from dpcl_core.events import CellFinished, Progress, TaskLearned
-from dpcl_core.papers import ceilings
+from dpcl_core.papers import ceilings, measured
 from dpcl_core.runs import devices, machines
 from dpcl_core.runs.journal import Journal
 from dpcl_core.runs.run import Split, Status
@@ -22,6 +22,7 @@ from dpcl_core.runs.store import Store
 from pages.parts.training import train_form
 from tests.data.making import write_pair
 from tests.pages.conftest import Open, unfolded, words
+from tests.papers import making
 from tests.support import replay
 
 SPEC = replay.a_spec()
@@ -398,6 +399,20 @@ def test_a_ceiling_of_the_store_is_drawn_and_not_offered_again(open_page: Open, 
     replay.fill(store, wanted, replay.recorded(wanted))
     page = open_page("train", v="1", run=replay.fill(store, spec, replay.recorded(spec)))
     assert "all at once without noise" in words(page)
+    assert not [button for button in page.button if button.key == "ceiling"]
+
+
+def test_a_run_of_all_tasks_at_once_that_failed_is_no_ceiling_and_not_offered_again(
+    open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = replay.a_spec()
+    wanted = ceilings.settings(spec)
+    replay.fill(store, wanted, replay.recorded(wanted))
+    better = making.run(lambda epsilon, seed: 0.999, spec=spec, epsilons=(math.inf,))
+    monkeypatch.setattr(measured, "all_recorded", lambda: (better,))
+    page = open_page("train", v="1", run=replay.fill(store, spec, replay.recorded(spec)))
+    assert "No ceiling: learning all tasks at once reached less than other runs do" in words(page)
+    assert "all at once without noise" not in words(page)
     assert not [button for button in page.button if button.key == "ceiling"]
 
 
