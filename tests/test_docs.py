@@ -69,7 +69,7 @@ def test_a_budget_that_the_ledger_exceeds_stands_beside_the_one_asked_for() -> N
 
 def test_the_readme_counts_what_the_paper_draws_and_our_records_decide() -> None:
     """Against a plain count: no experiment and no comparison of ours, no two runs that guess, no two editions."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = docs_pages.readme((ROOT / "README.md").read_text(encoding="utf-8"))
     for paper in catalog.PAPERS.values():
         decided = 0
         for experiment in paper.experiments:
