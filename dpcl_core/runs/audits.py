@@ -76,9 +76,10 @@ class Audits:
         return Audit(row.run_id, _read(row.results), self.store.get(audit_id))
 
     def of_run(self, run_id: str) -> list[Audit]:
-        """All audits of a run, newest first."""
+        """All audits of a run that are not deleted for good, newest first."""
         query = select(tables.audits.c.id).join(tables.runs, tables.runs.c.id == tables.audits.c.id)
-        query = query.where(tables.audits.c.run_id == checked_id(run_id)).order_by(tables.runs.c.number.desc())
+        query = query.where(tables.audits.c.run_id == checked_id(run_id), tables.runs.c.emptied.is_(None))
+        query = query.order_by(tables.runs.c.number.desc())
         with self.store.reading() as connection:
             ids = connection.scalars(query).all()
         return [self.get(audit_id) for audit_id in ids]

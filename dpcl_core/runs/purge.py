@@ -50,8 +50,11 @@ def empty_trash(store: Store) -> int:
 
     What stays of a run is that it was: its settings are a look at the data.
     """
-    ids = [run.id for run in store.trash() if run.is_over]
+    seen = [run.id for run in store.trash() if run.is_over]
     with store.writing() as connection:
+        # Asked for again and locked: a run restored in between keeps its results.
+        still = select(runs.c.id).where(runs.c.id.in_(seen), runs.c.deleted.is_not(None), runs.c.emptied.is_(None))
+        ids = connection.scalars(still.with_for_update()).all()
         for table in (events, cells, classifiers):
             connection.execute(delete(table).where(table.c.run_id.in_(ids)))
         connection.execute(update(audits).where(or_(audits.c.id.in_(ids), audits.c.run_id.in_(ids))).values(results=[]))

@@ -111,21 +111,23 @@ class Sets:
         return found
 
     def get(self, set_id: str) -> Set:
-        """The set with this id. Raises BadInput if there is none."""
+        """The set with this id, with the runs that are not deleted for good. Raises BadInput if there is none."""
         query = select(tables.set_runs.c.run_id, tables.set_runs.c.label, tables.sets.c.preset)
         query = query.select_from(_OF_SETS)
         with self.store.reading() as connection:
             rows = connection.execute(
                 query.where(tables.sets.c.id == checked_id(set_id)).order_by(tables.runs.c.number)
             ).all()
-        if not rows:
+        present = self.store.present([row.run_id for row in rows])
+        if not present:
             raise BadInput("set", set_id, "no such set of runs in this store")
-        return Set(set_id, rows[0].preset, {row.label: self.store.get(row.run_id) for row in rows})
+        return Set(set_id, rows[0].preset, {row.label: present[row.run_id] for row in rows if row.run_id in present})
 
     def newest(self, preset: str) -> Set | None:
-        """The set of this preset that was started last."""
-        query = select(tables.sets.c.id).join(tables.runs, tables.runs.c.id == tables.sets.c.id)
-        query = query.where(tables.sets.c.preset == preset).order_by(tables.runs.c.number.desc()).limit(1)
+        """The set of this preset that was started last, of those that still have a run."""
+        query = select(tables.sets.c.id).select_from(_OF_SETS)
+        query = query.where(tables.sets.c.preset == preset, tables.runs.c.emptied.is_(None))
+        query = query.order_by(tables.runs.c.number.desc()).limit(1)
         with self.store.reading() as connection:
             set_id: str | None = connection.scalar(query)
         return None if set_id is None else self.get(set_id)

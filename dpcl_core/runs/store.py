@@ -107,6 +107,10 @@ class Store:
             raise BadInput("run", run_id, "no such run in this store")
         return rows[0]
 
+    def present(self, run_ids: Sequence[str]) -> dict[str, Run]:
+        """Those of these runs that are there, by id: without unknown ones and without those deleted for good."""
+        return {run.id: run for run in self._runs(select(runs).where(runs.c.id.in_(run_ids), runs.c.emptied.is_(None)))}
+
     def list_runs(self, limit: int = 500) -> list[Run]:
         """The newest runs that are not deleted, newest first; without the runs of tunings and audits."""
         listed = select(runs).where(runs.c.deleted.is_(None), runs.c.id.not_in(of_others))
@@ -267,8 +271,10 @@ class Store:
     def restore(self, run_id: str) -> None:
         """Puts a deleted run back into the list."""
         self.check_mine(run_id)
-        self.get(run_id)  # raises for one whose results are gone
-        self._set(run_id, deleted=None)
+        with self.writing() as connection:  # one statement: results that go just now leave no empty run in the list
+            change = update(runs).where(runs.c.id == checked_id(run_id), runs.c.emptied.is_(None))
+            if not applied(connection, change.values(deleted=None)):
+                raise BadInput("run", run_id, "no such run in this store")
 
     def may_change(self, run: Run) -> bool:
         """Whether a run may be stopped, renamed and deleted from here: on a shared server only by who started it."""

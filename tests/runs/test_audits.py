@@ -10,7 +10,7 @@ import pytest
 from dpcl_core import checks, export
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy.lower_bound import Audited
-from dpcl_core.runs import auditor, process, worker
+from dpcl_core.runs import auditor, process, purge, worker
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.store import Store
@@ -95,3 +95,11 @@ def test_an_unknown_audit_is_one_sentence(store: Store, run_id: str) -> None:
     for act in (Audits(store).get, Audits(store).create):
         with pytest.raises(BadInput, match=run_id):
             act(run_id)
+
+
+def test_an_audit_that_is_deleted_for_good_is_not_listed(store: Store, run_id: str) -> None:
+    gone, stays = (Audits(store).create(run_id) for _ in range(2))
+    store.request_stop(gone)
+    store.delete(gone)
+    purge.empty_trash(store)
+    assert [audit.turn.id for audit in Audits(store).of_run(run_id)] == [stays]

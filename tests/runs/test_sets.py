@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from dpcl_core.errors import BadInput
+from dpcl_core.runs import purge
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.sets import Sets
 from dpcl_core.runs.store import Store
@@ -149,3 +150,23 @@ def test_what_is_no_set_is_refused(store):
     with pytest.raises(BadInput, match="device"):
         Sets(store).create("q", SPECS, device="gpu")
     assert store.list_runs() == [], "nothing is queued of a set that is refused"
+
+
+@both
+def test_a_set_is_shown_without_the_runs_that_are_deleted_for_good(store):
+    sets = Sets(store)
+    earlier = sets.create("a question", {"only": replay.a_spec()})
+    whole = sets.get(sets.create("a question", SPECS))
+    store.request_stop(earlier)
+    sets.request_stop(whole.id)
+    first, *others = (run.id for run in whole.runs.values())  # the set has the id of the first
+    store.delete(first)
+    purge.empty_trash(store)
+    assert list(sets.get(whole.id).runs) == ["second", "third"]
+    assert sets.newest("a question").line() == "0 of 2 runs finished, 2 cancelled"
+    for run_id in others:
+        store.delete(run_id)
+    purge.empty_trash(store)
+    assert sets.newest("a question").id == earlier, "a set whose runs are all gone is as if it had never been"
+    with pytest.raises(BadInput, match="no such set"):
+        sets.get(whole.id)

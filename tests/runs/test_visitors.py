@@ -122,6 +122,17 @@ def test_the_trash_of_another_visitor_is_neither_seen_nor_emptied(store):
     assert store.list_runs() == []
 
 
+def test_a_run_restored_while_the_trash_is_emptied_keeps_its_results(store, monkeypatch):
+    run_id = _finished(store)
+    store.delete(run_id)
+    seen = Store.trash(store)
+    store.restore(run_id)
+    monkeypatch.setattr(Store, "trash", lambda _: seen)  # what somebody had read just before
+    assert empty_trash(store) == 0
+    assert len(store.events(run_id)) == len(replay.recorded(SPEC))
+    assert [run.id for run in store.list_runs()] == [run_id]
+
+
 def test_an_emptied_run_on_own_data_stays_a_look(store):
     spec = SPEC.model_copy(update={"data": SPEC.data.model_copy(update={"dataset": "own:mine"})})
     run_id = _finished(store, spec)
