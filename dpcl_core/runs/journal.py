@@ -2,28 +2,35 @@
 
 JSON lines: first who carries the run out, then the events that the store has not taken yet, in batches, last how the run
 ended. A process deletes its journal when the store has everything. One that a dead process has left is taken in by the next
-that looks at the runs: whole, in one transaction that adds nothing twice, so that it may be tried by many at once.
+that looks at the runs: whole, in one transaction that adds nothing twice, so that it may be tried by many at once. A file
+that is no journal, or a damaged one, is set aside under another name, so that it holds up no other run.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import cast
+from typing import Annotated, cast
+
+from pydantic import Field, TypeAdapter
+from sqlalchemy.exc import DataError, IntegrityError
 
 from dpcl_core import paths
-from dpcl_core.errors import BadInput, FailureKind
+from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.events import Classifier, Event, JsonValue, from_json, to_json
 from dpcl_core.runs import process
 from dpcl_core.runs.process import Process
-from dpcl_core.runs.run import End, Failure
+from dpcl_core.runs.run import End, Failure, checked_id
 from dpcl_core.runs.store import Store
 
 _ENDING = ".jsonl"
+_ASIDE = ".damaged"  # behind the ending: such a file is read no more
+_LARGEST = 2**31 - 1  # of a process id, and of an event's number in the store
 _END_BEGINS = b'{"end"'
 
 
@@ -73,7 +80,7 @@ class Journal:
     def remove(self) -> None:
         """Deletes the file: the store has everything, the end included."""
         if self._is_mine():
-            forget(self.path.name.removesuffix(_ENDING))
+            _delete(self.path)
 
     def _is_mine(self) -> bool:
         """Whether the file is still this process's: another one that has taken the run begins it anew."""
@@ -124,12 +131,26 @@ def is_needed(run_id: str) -> bool:
 
 
 def abandoned() -> list[str]:
-    """The runs whose journal nobody writes any more: their process is dead, or has written down its end and given up."""
+    """The runs whose journal nobody writes any more: their process is dead, or has written down its end and given up.
+
+    Sets aside what is no journal of a run, such as the copy that a program for shared folders has made.
+    """
     try:
-        ids = [entry.name.removesuffix(_ENDING) for entry in os.scandir(_folder()) if entry.name.endswith(_ENDING)]
+        names = [entry.name for entry in os.scandir(_folder()) if entry.name.endswith(_ENDING) and entry.is_file()]
     except OSError:
         return []
-    return [run_id for run_id in ids if _is_abandoned(_lines(run_id))]
+    ids = []
+    for name in names:
+        try:
+            lines = _lines(run_id := checked_id(name.removesuffix(_ENDING)))
+        except BadInput:
+            _set_aside(_folder() / name, "its name is none of a run")
+            continue
+        if lines and _owner(lines[0]) is None:
+            _set_aside(_folder() / name, "it does not say which process wrote it")
+        elif _is_abandoned(lines):
+            ids.append(run_id)
+    return ids
 
 
 def _is_abandoned(lines: Sequence[bytes]) -> bool:
@@ -143,25 +164,53 @@ def take_in(store: Store, run_id: str) -> bool:
     """Takes the journal of a run that nobody carries out any more into the store and deletes it; gives whether it did.
 
     A journal of a run that this store does not have is left alone; one that a later process of the run has superseded is
-    deleted. Raises StoreTrouble while the store is away; the journal then waits on.
+    deleted; of a damaged one all is taken up to the damage. Raises StoreTrouble while the store is away; the journal then
+    waits on.
     """
     found = _read(run_id)
     if found is None:
         return False
+    damage = None if found.is_whole else "not all of its lines can be read"
     try:
         taken = store.take_in(run_id, found.by, found.batches, found.end)
-    except BadInput:  # what it holds contradicts the store: nothing that another try could change
-        taken = False
+    except (BadInput, OverflowError):
+        taken, damage = False, _REFUSED
+    except StoreTrouble as trouble:
+        if not isinstance(trouble.__cause__, (DataError, IntegrityError)):
+            raise
+        taken, damage = False, _REFUSED
     if taken is None:
         return False
-    forget(run_id)
+    if damage is None:
+        _delete(_path(run_id))
+    else:
+        _set_aside(_path(run_id), damage)
     return taken
 
 
+_REFUSED = "what it holds contradicts the store"  # nothing that another try could change
+
+
 def forget(run_id: str) -> None:
-    """Deletes the journal of a run, if there is one."""
+    """Deletes the journal of a run, if there is one, and what was set aside of it."""
+    _delete(path := _path(run_id))
+    _delete(_aside(path))
+
+
+def _delete(path: Path) -> None:
     with suppress(OSError):
-        _path(run_id).unlink()
+        path.unlink()
+
+
+def _set_aside(path: Path, why: str) -> None:
+    """Keeps a file that cannot be used under a name that is not read again, and says so once, on standard error."""
+    with suppress(OSError):  # another process was faster, or the folder can only be read
+        path.replace(_aside(path))
+        print(f"journal {path.name!a}: {why}; it is kept as {_aside(path).name!a}", file=sys.stderr)
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(path.name + _ASIDE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +218,23 @@ class _Content:
     by: Process
     batches: tuple[tuple[int, tuple[Event, ...]], ...]
     end: tuple[End, Failure | None] | None
+    is_whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    first: Annotated[int, Field(ge=1, le=_LARGEST)]
+    events: tuple[dict[str, object], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    end: End
+    failure: Failure | None
+
+
+_PROCESS = TypeAdapter(Process)
+_LINE: TypeAdapter[_Batch | _Ending] = TypeAdapter(_Batch | _Ending)
 
 
 def _read(run_id: str) -> _Content | None:
@@ -179,14 +245,17 @@ def _read(run_id: str) -> _Content | None:
         return None
     batches: list[tuple[int, tuple[Event, ...]]] = []
     end: tuple[End, Failure | None] | None = None
+    is_whole = False
     with suppress(ValueError, KeyError, TypeError):  # a failing disk, or another version of the program
         for line in lines[1:]:
-            document = json.loads(line)
-            if "end" in document:
-                end = _end(document)
+            said = _LINE.validate_json(line, strict=True)
+            if isinstance(said, _Ending):
+                end = said.end, said.failure
             else:
-                batches.append((int(document["first"]), tuple(from_json(event) for event in document["events"])))
-    return _Content(by, tuple(batches), end)
+                events = (from_json(cast("Mapping[str, JsonValue]", event)) for event in said.events)
+                batches.append((said.first, tuple(events)))
+        is_whole = True
+    return _Content(by, tuple(batches), end, is_whole)
 
 
 def _lines(run_id: str) -> list[bytes]:
@@ -199,17 +268,10 @@ def _lines(run_id: str) -> list[bytes]:
 
 def _owner(line: bytes) -> Process | None:
     try:
-        return Process(**json.loads(line))
-    except (ValueError, TypeError):
+        by = _PROCESS.validate_json(line, strict=True)
+    except ValueError:
         return None
-
-
-def _end(document: Mapping[str, JsonValue]) -> tuple[End, Failure | None]:
-    failure = cast("Mapping[str, str] | None", document["failure"])
-    end = cast(End, document["end"])
-    if failure is None:
-        return end, None
-    return end, Failure(cast(FailureKind, failure["kind"]), failure["sentence"], failure["log"])
+    return by if 0 < by.pid <= _LARGEST else None
 
 
 def _line(document: Mapping[str, object]) -> bytes:

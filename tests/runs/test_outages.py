@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.dialects import postgresql
 
 from dpcl_core.errors import StoreTrouble, StoreUnknown
@@ -26,6 +26,7 @@ from dpcl_core.runs.purge import purge
 from dpcl_core.runs.run import Failure
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.subprocess_start import log_file
+from dpcl_core.runs.tables import runs
 from dpcl_core.spec import Cell, RunSpec
 from tests.support import replay
 from tests.support.full_disk import no_room
@@ -250,6 +251,54 @@ def test_a_file_that_is_no_journal_harms_nobody(store, home, content):
     (home / "journals" / "notes.jsonl").write_bytes(content)
     LocalExecutor(store).check()
     assert store.status(run_id) == "queued"
+
+
+_BEGUN = '{"machine": "%s", "pid": 1, "ticks": 1}\n' % process.me().machine  # noqa: UP031 (braces)
+
+
+@pytest.mark.parametrize("name", ["abc (conflicted copy).jsonl", ".jsonl", "notes.jsonl"])
+def test_a_file_that_is_no_journal_of_a_run_is_set_aside(store, home, capsys, name):
+    (home / "journals").mkdir()
+    (home / "journals" / name).write_text(_BEGUN)
+    for _ in range(2):
+        LocalExecutor(store).check()
+    assert [path.name for path in (home / "journals").iterdir()] == [f"{name}.damaged"]
+    assert capsys.readouterr().err == f"journal '{name}': its name is none of a run; it is kept as '{name}.damaged'\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"first": 1e400, "events": []}',
+        '{"first": 99999999999999999999999, "events": [{"event": "Note", "level": "info", "text": "x"}]}',
+        '{"first": "1", "events": []}',
+        '{"first": 1, "events": [{"event": ["Note"]}]}',
+        '{"end": ["finished"], "failure": null}',
+        '{"end": "finishee", "failure": null}',
+        '{"end": "failed", "failure": {"kind": "bad luck", "sentence": "x", "log": ""}}',
+        '{"end": "failed", "failure": {"kind": "internal", "sentence": 3, "log": []}}',
+        '{"end": "failed", "failure": "no"}',
+        "[" * 200_000,
+        "null",
+    ],
+)
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_damaged_journal_is_set_aside_and_others_are_taken_in(store, home, line, begun):
+    damaged, whole = claimed(store), store.create(replay.a_spec())
+    kept = Journal(whole)
+    with store.writing() as connection:  # a dead process had both
+        dead = {"status": "running", "started": 1.0, "machine": process.me().machine, "pid": 1, "ticks": 1}
+        for run_id, device in ((damaged, "here/cpu"), (whole, "here/cuda:0")):
+            connection.execute(update(runs).where(runs.c.id == run_id).values(**dead, runs_on=device))
+    kept.path.parent.mkdir()
+    kept.path.write_text(_BEGUN + '{"end": "finished", "failure": null}\n')
+    (home / "journals" / f"{damaged}.jsonl").write_text((_BEGUN if begun else "") + line + "\n")
+    for _ in range(2):
+        LocalExecutor(store).check()
+    assert [store.status(run_id) for run_id in (damaged, whole)] == ["lost", "finished"]
+    assert [path.name for path in (home / "journals").iterdir()] == [f"{damaged}.jsonl.damaged"]
+    purge(store, "digits")
+    assert list((home / "journals").iterdir()) == [], "what is deleted for good is so here, too"
 
 
 def test_patience_grows_and_ends():
