@@ -62,10 +62,10 @@ def split_of(options: argparse.Namespace) -> Split | None:
 
 def resume(options: argparse.Namespace) -> int:
     """Goes on with a run; follows one that is under way already, and prints one that is finished."""
+    from dpcl_core.cli.reading import checked_store
     from dpcl_core.runs import resumption
-    from dpcl_core.runs.store import Store
 
-    store = Store(options.store)
+    store = checked_store(options.store)  # one that has just been killed is lost, and can be resumed at once
     run = store.get(options.run_id)
     if run.is_over and run.status != "finished":
         resumption.resume(store, run.id)

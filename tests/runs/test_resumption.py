@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import func, select
@@ -207,6 +208,15 @@ def test_resume_prints_what_run_prints_and_prints_a_finished_run_again(store, ca
     assert json.loads(capsys.readouterr().out) == document
     assert document["run_id"] == run_id
     assert len(document["cells"]) == 2
+
+
+def test_resume_goes_on_with_a_run_that_was_killed_just_now(store, capsys):
+    run_id = store.create(seeded())
+    assert store.claim(run_id, replace(process.me(), ticks=1))  # dead before its first checkpoint, and nobody has looked
+    assert store.status(run_id) == "starting"
+    assert main(["resume", run_id, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["run_id"], document["status"], len(document["cells"])) == (run_id, "finished", 2)
 
 
 # One that keeps sums, one that trains a network; the others take longer to start, not to go on.
