@@ -21,6 +21,9 @@ _PATHS = (
     "/_stcore/health", "/_stcore/host-config", "/_stcore/upload_file/x/y", "/media/x", "/component/x/y",
     "/app/static/../../app.py", "/%00", "/%ff", "/..%2f..%2fetc/passwd", "/?" + "a" * 8000,
 )  # fmt: skip
+_COOKIES = (
+    "dpcl-visitor=" + "0" * 32, "dpcl-visitor=é\x01;;=", "a=\"", "=;=", "x" * 4000, "a/b=1", "a>b=1", "x@y=2; dpcl-visitor=",
+)  # fmt: skip
 
 
 def frames(port: int, draw: random.Random) -> str:
@@ -68,7 +71,7 @@ def messages(port: int, draw: random.Random) -> str:
 def requests(port: int, draw: random.Random) -> str:
     """Asks for an address; gives what a visitor should not be shown, empty if nothing is wrong with the answer."""
     path, data = draw.choice(_PATHS), None
-    headers = {"cookie": draw.choice(["dpcl-visitor=" + "0" * 32, "dpcl-visitor=é\x01;;=", "a=\"", "=;=", "x" * 4000])}
+    headers = {"cookie": draw.choice(_COOKIES)}
     if draw.random() < 0.5:  # with a body
         bodies = [b"", b"{", b"[" * 900, b'{"poll": 1, "choice": 1e999}', b"9" * 900, b"x" * 5000, draw.randbytes(300)]
         data = draw.choice(bodies)

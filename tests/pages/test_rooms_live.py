@@ -142,6 +142,14 @@ def test_an_unknown_room_is_one_sentence(served, code, says):
     assert (got.status_code, says in got.json()["error"]) == (400, True)
 
 
+@pytest.mark.parametrize("foreign", ["a/b=1", "a>b=1", "x@y=2", '"', "=;="])
+def test_a_cookie_of_somebody_else_hides_not_ours(served, foreign):
+    """On one host the cookies of all its programs are sent; a strict reader refuses all of them for an odd name."""
+    for sent, is_new in ((foreign, True), (f"{foreign}; {visitor.COOKIE}={'0' * 32}", False)):
+        answer = served(None).get("/", headers={"cookie": sent})
+        assert (answer.status_code, "set-cookie" in answer.headers) == (200, is_new)
+
+
 def test_a_browser_gets_its_cookie_with_its_first_page_and_keeps_it(served):
     client = served(None)
     given = client.get("/").headers["set-cookie"]
