@@ -21,6 +21,11 @@ def home() -> Path:
     return Path(os.environ.get("DPCL_HOME") or Path.home() / ".local" / "share" / "dpcl")
 
 
+def uploads(owner: str) -> Path:
+    """Where a visitor's file lies while it is on its way in; `owner`: digest of the visitor's token."""
+    return home() / "uploads" / owner[:16]
+
+
 def features_dir() -> Path:
     """Cached backbone features, addressed by content."""
     return home() / "features"

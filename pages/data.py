@@ -94,6 +94,7 @@ def _file(path: Path, edited: str | None, side: DeltaGenerator) -> None:
 
 def _keep(path: Path, asked: Asked, edited: str | None, scenario: ScenarioSpec) -> None:
     """Keeps the file, or another copy of the data that are edited, and says under which name."""
+    state.store().check_kept()
     with intake.taken_in(path, asked, visitor.digest(), is_apart=ownership.is_shared(), of=edited) as name:
         upload.discard()
     kept.done(name, edited, scenario)

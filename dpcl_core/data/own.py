@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
+from dpcl_core import paths
 from dpcl_core.data import catalog, files, header
 from dpcl_core.data.cards import CARDS
 from dpcl_core.errors import BadInput
@@ -21,6 +22,20 @@ def owner(name: str) -> str | None:
                 return (folder / OWNER).read_text(encoding="ascii")
             return ""
     return None
+
+
+def stored_bytes(owner: str) -> int:
+    """How much the data of a visitor take up here, a file on its way in included."""
+    folders = [folder for folder in _folders(paths.home() / "data") if _is_of(folder, owner)]
+    with suppress(OSError):  # one of them is being deleted
+        return sum(path.stat().st_size for root in (*folders, paths.uploads(owner)) for path in root.rglob("*"))
+    return 0
+
+
+def _is_of(folder: Path, owner: str) -> bool:
+    with suppress(OSError, UnicodeDecodeError):
+        return (folder / OWNER).read_text(encoding="ascii") == owner
+    return False
 
 
 def names() -> list[str]:

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from dpcl_core.errors import StoreTrouble, failure_kind
 from dpcl_core.masking import masked
-from dpcl_core.runs import devices, journal, machines, process, resumption
+from dpcl_core.runs import devices, journal, machines, process, resumption, visitors
 from dpcl_core.runs.run import Failure, Run
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.subprocess_start import log_file, spawn
@@ -89,13 +89,19 @@ class Supervisor:
                 return
 
     def check(self) -> list[Run]:
-        """Takes in the journals of dead processes and ends or resumes runs whose process is gone; gives those not over."""
+        """Takes in the journals of dead processes and ends or resumes runs whose process is gone; gives those not over.
+
+        Stops a visitor's run that takes longer than this server allows.
+        """
         try:
             for run_id in journal.abandoned():
                 journal.take_in(self.store, run_id)
             unfinished = self.store.unfinished()
             if [run for run in unfinished if run.status in ACTIVE and self._is_given_up(run)]:
                 unfinished = self.store.unfinished()
+            for run in unfinished:
+                if run.status in ("starting", "running") and (why := visitors.overrun(run, time.time())) is not None:
+                    self.store.stop_overrun(run.id, why)
         except StoreTrouble:
             self._signs.clear()  # nobody could give a sign of life: silence counts from the end of the outage
             raise

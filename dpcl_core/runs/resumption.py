@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or
 from dpcl_core.checkpoints import Checkpoint
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Progress, Started, from_json, to_json
-from dpcl_core.runs import journal, process
+from dpcl_core.runs import journal, locks, process, visitors
 from dpcl_core.runs.patience import Patience
 from dpcl_core.runs.run import RESUMABLE, checked_id
 from dpcl_core.runs.store import Store
@@ -91,12 +91,19 @@ def way_back(store: Store, run_id: str) -> str | None:
 
 
 def resume(store: Store, run_id: str) -> None:
-    """Puts a run back into its queue, at its old place. Raises BadInput where it cannot be resumed."""
+    """Puts a run back into its queue, at its old place.
+
+    Raises BadInput where it cannot be resumed, and where this visitor may have no more runs.
+    """
     store.check_mine(run_id)
     if store.get(run_id).is_over:  # what its last process could not store comes first
         journal.take_in(store, run_id)
     with store.writing() as connection:
         why = _why_not(connection, checked_id(run_id))
+        if why is None and store.visitor is not None:
+            locks.take(connection, locks.QUEUE)
+            n_cells = connection.execute(select(runs.c.n_cells).where(runs.c.id == run_id)).scalar_one()
+            visitors.check(connection, store.visitor, n_cells, None)
         if why is not None or not _requeued(connection, run_id):
             raise BadInput("run", run_id, f"cannot be resumed: {why or 'another process was faster'}")
 
@@ -139,6 +146,8 @@ def _why_not(connection: Connection, run_id: str) -> str | None:
         return f"it is {run.status}"
     if run.status == "failed" and run.error_kind not in RESUMABLE:
         return "it failed by itself, and would fail again; change its settings and start a new run"
+    if run.status == "cancelled" and run.error_kind is not None:
+        return "it took longer than its server allows; take fewer examples, budgets or seeds and start a new run"
     for table, column in ((turns, turns.c.run_id), (audits, audits.c.id)):
         if connection.scalar(select(column).select_from(table).where(column == run_id)) is not None:
             return "it is part of a tuning or an audit"

@@ -95,6 +95,12 @@ class Store:
             with self.reading() as connection:
                 visitors.check(connection, self.visitor, spec.n_cells, seconds)
 
+    def check_kept(self, more: int = 0) -> None:
+        """Raises BadInput where this visitor, with so many more bytes, keeps more than the server allows."""
+        if self.visitor is not None:
+            with self.reading() as connection:
+                visitors.check_kept(connection, self.visitor, more)
+
     def retry(self, run_id: str) -> str:
         """A new run of the same settings, name and device, at the end of the queue; gives its id."""
         before = self.get(run_id)
@@ -361,6 +367,13 @@ class Store:
         """
         with self.writing() if by is None else self.holding(run_id, by, *get_args(End)) as connection:
             return ended(connection, run_id, end_update(run_id, status, failure), status, failure)
+
+    def stop_overrun(self, run_id: str, why: str) -> None:
+        """Requests a run under way to stop because it is above a limit, and keeps why; it then cannot be resumed."""
+        change = transition(run_id, ("starting", "running"))
+        with self.writing() as connection:
+            if applied(connection, change.values(status="stopping", error_kind="wrong-input", error=why)):
+                stop_shards(connection, run_id)
 
     def mark_failed(self, run: Run, failure: Failure, if_lost: Callable[[Connection, str], object] | None = None) -> bool:
         """Ends a run whose process is gone: lost, or cancelled if it was stopping. Not if a heartbeat came since `run`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, Update, delete, select, update
+from sqlalchemy import Connection, Update, case, delete, select, update
 
 from dpcl_core.errors import BadInput
 from dpcl_core.runs.process import Process
@@ -39,12 +39,13 @@ def stop_shards(connection: Connection, run_id: str) -> None:
 
 
 def end_update(run_id: str, status: End, failure: Failure | None, before: Sequence[str] = ACTIVE) -> Update:
-    kind, sentence, log = None, None, None
+    # A run that is stopping may have been told why (`Store.stop_overrun`).
+    is_told = (runs.c.status == "stopping") & (status == "cancelled")
+    why: dict[str, object] = {name: case((is_told, runs.c[name]), else_=None) for name in ("error_kind", "error")}
+    log = None
     if failure is not None:
-        kind, sentence, log = failure.kind, _storable(failure.sentence), _storable(failure.log)
-    return transition(run_id, before).values(
-        status=status, finished=time.time(), error_kind=kind, error=sentence, error_log=log
-    )
+        why, log = {"error_kind": failure.kind, "error": _storable(failure.sentence)}, _storable(failure.log)
+    return transition(run_id, before).values(status=status, finished=time.time(), error_log=log, **why)
 
 
 def _storable(text: str) -> str:

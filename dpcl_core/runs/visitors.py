@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, Text, cast, func, select
+from sqlalchemy import Connection, Text, cast, func, literal, select
 
+from dpcl_core.data import own
 from dpcl_core.errors import BadInput, unknown
-from dpcl_core.runs.tables import ACTIVE, classifiers, events, runs
+from dpcl_core.runs.tables import ACTIVE, checkpoints, classifiers, events, runs
+
+if TYPE_CHECKING:
+    from dpcl_core.runs.run import Run
 
 VARIABLE = "DPCL_SHARED"
 USUAL = "usual"  # the value for limits as they are below
@@ -19,7 +24,9 @@ USUAL = "usual"  # the value for limits as they are below
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """For each visitor: `cells` and estimated `seconds` of a run; runs waiting or under way (`places`); `megabytes` kept."""
+    """For each visitor: `cells` and `seconds` of a run, as estimated and as taken; runs waiting or under way (`places`);
+    `megabytes` kept.
+    """
 
     cells: int = 100
     seconds: int = 1800
@@ -68,15 +75,33 @@ def check(connection: Connection, visitor: Visitor, n_cells: int, seconds: float
     if n_open >= most.places:
         wait = f"you may have {most.places} waiting or under way on this server: wait for one to end, or stop one"
         raise BadInput("your runs", n_open, wait)
-    kept = stored_bytes(connection, visitor.owner)
-    if kept > most.megabytes * 1e6:
-        trash = f"must be at most {most.megabytes} on this server: delete runs on Runs, then empty the trash there"
-        raise BadInput("megabytes of your runs", f"{kept / 1e6:.1f}", trash)
+    check_kept(connection, visitor)
+
+
+def check_kept(connection: Connection, visitor: Visitor, more: int = 0) -> None:
+    """Raises BadInput, with what would mend it, for a visitor who keeps too much. `more`: bytes about to be added."""
+    kept, most = stored_bytes(connection, visitor.owner) + more, visitor.limits.megabytes
+    if kept > most * 1e6:
+        mend = "delete runs on Runs and empty the trash there, or delete data on Your data"
+        raise BadInput("megabytes you keep", f"{kept / 1e6:.1f}", f"must be at most {most} on this server: {mend}")
+
+
+def overrun(run: Run, now: float) -> str | None:
+    """Why a visitor's run has to stop at this time (seconds since 1970), as a sentence; None where it may go on."""
+    most = limits()
+    if most is None or run.owner is None or run.started is None or now - run.started <= most.seconds:
+        return None
+    return f"It was stopped after {most.seconds} seconds, the most on this server: take fewer examples, budgets or seeds."
 
 
 def stored_bytes(connection: Connection, owner: str) -> int:
-    """How much a visitor's runs take up in the store, deleted ones that are still in the trash included."""
+    """How much a visitor keeps: runs, those in the trash and the checkpoints of stopped ones included, and data."""
     ids = select(runs.c.id).where(runs.c.owner == owner)
     said = select(func.sum(func.length(cast(events.c.payload, Text)))).where(events.c.run_id.in_(ids))
     released = select(func.sum(func.length(classifiers.c.arrays))).where(classifiers.c.run_id.in_(ids))
-    return sum(int(connection.scalar(query) or 0) for query in (said, released))
+    saved = (func.coalesce(func.length(part), 0) for part in (cast(checkpoints.c.events, Text), *_STATE))
+    state = select(func.sum(sum(saved, start=literal(0)))).where(checkpoints.c.run_id.in_(ids))
+    return sum(int(connection.scalar(query) or 0) for query in (said, released, state)) + own.stored_bytes(owner)
+
+
+_STATE = (checkpoints.c.document, checkpoints.c.arrays)

@@ -10,12 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select, update
 
-from dpcl_core import cli
+from dpcl_core import cli, paths
+from dpcl_core.data import own
 from dpcl_core.errors import BadInput
-from dpcl_core.runs import looks, queue, tables, visitors
+from dpcl_core.runs import looks, process, queue, resumption, tables, visitors
 from dpcl_core.runs.audits import Audits
+from dpcl_core.runs.executor import Supervisor
 from dpcl_core.runs.purge import empty_trash
-from dpcl_core.runs.run import Run
+from dpcl_core.runs.run import Failure, Run
 from dpcl_core.runs.sets import Sets
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.studies import Studies
@@ -68,7 +70,7 @@ def test_what_a_visitor_keeps_is_limited_until_the_trash_is_emptied(store):
     with store.writing() as connection:
         row = {"epsilon": 1.0, "seed": 0, "task": 0, "about": {}, "arrays": bytes(1_000_001)}
         connection.execute(tables.classifiers.insert(), [{"run_id": run_id, **row} for run_id in (mine, others)])
-    with pytest.raises(BadInput, match=r"megabytes of your runs = 1\.0: must be at most 1 .* empty the trash there"):
+    with pytest.raises(BadInput, match=r"megabytes you keep = 1\.0: must be at most 1 .* empty the trash there"):
         anna.create(SPEC)
     anna.delete(mine)
     with pytest.raises(BadInput, match="megabytes"):
@@ -80,6 +82,70 @@ def test_what_a_visitor_keeps_is_limited_until_the_trash_is_emptied(store):
     with pytest.raises(BadInput, match="no such run"):
         anna.restore(mine)
     assert store.get(others).status == "finished"
+
+
+def test_checkpoints_of_stopped_runs_and_uploaded_data_count(store, home):
+    anna = visiting(store, "anna", megabytes=1)
+    run_id, others = anna.create(SPEC), store.create(SPEC)
+    anna.request_stop(run_id)
+    row = {"learner": 0, "events": [], "document": "x" * 300_000, "arrays": bytes(300_000)}
+    with store.writing() as connection:
+        earlier = {"run_id": run_id, "task": 0, "learner": 0, "events": [], "document": None, "arrays": None}
+        states = [{"run_id": of, "task": 1, **row} for of in (run_id, others)]
+        connection.execute(tables.checkpoints.insert(), [earlier, *states])
+    anna.check_kept()
+    with pytest.raises(BadInput, match=r"megabytes you keep = 1\.1: .* or delete data on Your data"):
+        anna.check_kept(500_000)
+    for owner, folder in (("anna", home / "data" / "hers"), ("bert", home / "data" / "his")):
+        folder.mkdir(parents=True)
+        (folder / own.OWNER).write_text(owner)
+        (folder / "train.csv").write_bytes(bytes(300_000))
+    anna.check_kept()
+    paths.uploads("anna").mkdir(parents=True)
+    (paths.uploads("anna") / "next.csv").write_bytes(bytes(200_000))
+    with pytest.raises(BadInput, match="megabytes"):
+        anna.create(SPEC)
+    anna.delete(run_id)  # and its checkpoints
+    anna.create(SPEC)
+
+
+def test_a_resumed_run_needs_a_place(store):
+    anna = visiting(store, "anna", places=1)
+    run_id = anna.create(SPEC)
+    anna.request_stop(run_id)
+    other = anna.create(SPEC)
+    with pytest.raises(BadInput, match="your runs = 1: you may have 1"):
+        resumption.resume(anna, run_id)
+    assert store.status(run_id) == "cancelled"
+    anna.request_stop(other)
+    resumption.resume(anna, run_id)
+    assert store.status(run_id) == "queued"
+
+
+@pytest.mark.parametrize("ends_by_itself", [True, False])
+def test_a_run_that_takes_longer_than_allowed_is_stopped_and_says_why(store, monkeypatch, ends_by_itself):
+    monkeypatch.setenv(visitors.VARIABLE, "seconds=20")
+    ids = {name: visiting(store, name).create(SPEC) for name in ("anna", "bert")} | {"": store.create(SPEC)}
+    with store.writing() as connection:
+        for name, run_id in ids.items():
+            begun = {"status": "running", "started": time.time() - (5 if name == "bert" else 30)}
+            here = {"machine": process.me().machine, "pid": process.me().pid, "ticks": process.me().ticks}
+            connection.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(runs_on=name, **begun, **here))
+    supervisor = Supervisor(store)
+    for _ in range(2):
+        supervisor.check()
+    assert [store.status(run_id) for run_id in ids.values()] == ["stopping", "running", "running"]
+    run_id = ids["anna"]
+    store.append(run_id, replay.recorded(SPEC)[:30])
+    if ends_by_itself:
+        store.end(run_id, "cancelled")
+    else:
+        store.mark_failed(store.get(run_id), Failure("worker-died", "gone", ""))
+    ended = store.get(run_id)
+    assert (ended.status, len(store.events(run_id))) == ("cancelled", 30)
+    assert ended.error == "It was stopped after 20 seconds, the most on this server: take fewer examples, budgets or seeds."
+    with pytest.raises(BadInput, match="cannot be resumed: it took longer than its server allows"):
+        resumption.resume(store, run_id)
 
 
 def test_only_who_started_a_run_changes_it(store):
@@ -211,7 +277,7 @@ def test_limits_are_read_from_one_line(monkeypatch):
 )
 @file_alone
 def test_wrong_limits_are_refused_before_the_server_starts(home, capsys, monkeypatch, text, says):
-    monkeypatch.setattr("subprocess.run", lambda *_, **__: pytest.fail("it started"))
+    monkeypatch.setattr("os.execve", lambda *_, **__: pytest.fail("it started"))
     assert cli.main(["app", "--shared", text]) == 2
     assert says in capsys.readouterr().err
 

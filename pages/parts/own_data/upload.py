@@ -10,7 +10,7 @@ import streamlit as st
 
 from dpcl_core import paths
 from dpcl_core.data import intake
-from pages.parts.shell import ownership, visitor
+from pages.parts.shell import ownership, state, visitor
 
 _STATE: Final = "own-data-file"
 _KEPT: Final = "own-files-kept"
@@ -44,13 +44,17 @@ def discard() -> None:
 
 
 def _folder() -> Path:
-    return paths.home() / "uploads" / visitor.digest()[:16]
+    return paths.uploads(visitor.digest())
 
 
 def _written(name: str, content: bytes) -> Path:
-    """The upload as a file of its own name; an earlier one of this visitor is deleted."""
+    """The upload as a file of its own name; an earlier one of this visitor is deleted.
+
+    Raises BadInput where it is more than a visitor of this server may keep.
+    """
     folder = _folder()
     shutil.rmtree(folder, ignore_errors=True)
+    state.store().check_kept(len(content))
     folder.mkdir(parents=True, mode=0o700)
     path = folder / PurePath(name.replace("\\", "/")).name
     path.write_bytes(content)

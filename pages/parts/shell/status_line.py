@@ -73,7 +73,10 @@ def of(run: Run, events: Sequence[Event], now: float, before: Look | None = None
             if any(isinstance(event, TaskLearned) for event in events)
             else "no task had been learned yet"
         )
-        return StatusLine("Cancelled", "Cancelled", f"stopped on request; {kept}", "calm", _fraction(run, events) or None)
+        fraction = _fraction(run, events) or None
+        if run.error:  # the server stopped it, not a person
+            return StatusLine("Cancelled", _sentence(run.error), kept, "bad", fraction)
+        return StatusLine("Cancelled", "Cancelled", f"stopped on request; {kept}", "calm", fraction)
     if run.status == "failed":
         why = run.error or "The run ended with an error that left no message."
         return StatusLine("Failed", _sentence(why), _FIXES.get(run.error_kind or "internal", _FIXES["internal"]), "bad")
