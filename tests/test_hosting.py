@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -11,6 +15,7 @@ import yaml
 
 from dpcl_core import cli
 from dpcl_core.cli import reading
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 ROOT = Path(__file__).resolve().parent.parent
 PIN = re.compile(r"^([\w.-]+)(?:\[[\w,]+\])?==([^\s;]+)", re.MULTILINE)
@@ -59,10 +64,58 @@ def test_the_app_listens_where_it_is_told_and_else_on_this_computer(
     given: list[str], address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[list[str]] = []
-
-    class Done:
-        returncode = 0
-
-    monkeypatch.setattr(reading.subprocess, "run", lambda command, **_: (started.append(command), Done())[1])
-    assert cli.main(["app", "--no-browser", *given]) == 0
+    monkeypatch.setattr(reading.os, "execve", lambda _program, command, _environment: (started.append(command), sys.exit(0)))
+    with pytest.raises(SystemExit):
+        cli.main(["app", "--no-browser", f"--port={free_port()}", *given])
     assert f"--server.address={address}" in started[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["--port", "99999999"], "--port = 99999999: must be from 1 to 65535"),
+        (["--port", "-5"], "--port = -5: must be from 1 to 65535"),
+        (["--port", "0"], "--port = 0: must be from 1 to 65535"),
+        (["--address", "nope.invalid"], "--address = nope.invalid: must be an address of this computer, such as localhost"),
+        (["--address", "x" * 70], "must be an address of this computer"),
+        (["--address", "192.0.2.1"], "must be an address of this computer"),
+    ],
+)
+def test_an_address_at_which_no_server_can_listen_is_refused(
+    given: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(reading.os, "execve", lambda *_: pytest.fail("it started"))
+    assert cli.main(["app", "--no-browser", f"--port={free_port()}", *given]) == 2
+    told = capsys.readouterr().err
+    assert says in told
+    assert told.count("\n") == 1
+
+
+def test_a_port_in_use_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(reading.os, "execve", lambda *_: pytest.fail("it started"))
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        assert cli.main(["app", "--address=127.0.0.1", f"--port={port}"]) == 2
+    assert f"--port = {port}: is used by another program" in capsys.readouterr().err
+
+
+def test_the_end_of_the_command_is_the_end_of_the_server(tmp_path: Path) -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "dpcl_core", "app", "--no-browser", "--address=127.0.0.1", f"--port={port}"]
+    environment = {**os.environ, "DPCL_HOME": str(tmp_path)}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as app:
+        until(lambda: app.poll() is not None or listens(port))
+        app.terminate()
+        app.wait(PATIENCE_SECONDS)
+    assert not listens(port)
+    assert app.returncode is not None
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return int(one.getsockname()[1])
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
+import socket
 import subprocess
 import sys
 from contextlib import suppress
@@ -198,6 +200,7 @@ def account(options: argparse.Namespace) -> int:
 
 def app(options: argparse.Namespace) -> int:
     """Serves the app until stopped; its theme and limits come from the Streamlit configuration beside it."""
+    _check_can_listen(options.address, options.port)
     command = [sys.executable, "-m", "streamlit", "run", str(paths.app_file())]
     command += [f"--server.address={options.address}", f"--server.port={options.port}"]
     command += [f"--server.headless={str(options.no_browser).lower()}"]
@@ -209,7 +212,26 @@ def app(options: argparse.Namespace) -> int:
 
         visitors.read(options.shared)  # refuses wrong ones here, before anybody visits
         environment[visitors.VARIABLE] = options.shared
-    return subprocess.run(command, check=False, env=environment).returncode
+    if sys.platform == "win32":  # where exec gives the terminal back at once
+        return subprocess.run(command, check=False, env=environment).returncode
+    os.execve(command[0], command, environment)  # in place of this process, which would keep signals from the server
+
+
+def _check_can_listen(address: str, port: int) -> None:
+    """Raises BadInput for an address or a port at which no server of this computer can listen."""
+    if not 1 <= port <= 65535:
+        raise BadInput("--port", port, "must be from 1 to 65535")
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, os.name == "posix")
+            tried.bind(place)
+    except (OSError, UnicodeError) as error:  # UnicodeError: a name that can be none
+        busy = {errno.EADDRINUSE: "is used by another program", errno.EACCES: "may not be used by you"}
+        if (why := busy.get(getattr(error, "errno", 0) or 0)) is not None:
+            raise BadInput("--port", port, f"{why}: choose another one above 1024") from error
+        allowed = "must be an address of this computer, such as localhost, or 0.0.0.0 for all of its addresses"
+        raise BadInput("--address", address, allowed) from error
 
 
 def administrator(_options: argparse.Namespace) -> int:
