@@ -61,6 +61,10 @@ class StoreTrouble(RuntimeError):
     kind: FailureKind = "store"
 
 
+class StoreUnusable(StoreTrouble):
+    """A trouble that no waiting mends: the store is damaged, another program's, or refuses this user."""
+
+
 class StoreUnknown(StoreTrouble):
     """The given store address is not a valid one: an input to change, not a failure of a store."""
 

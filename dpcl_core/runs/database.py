@@ -12,11 +12,16 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from dpcl_core.errors import StoreTrouble, StoreUnknown
+from dpcl_core.errors import StoreTrouble, StoreUnknown, StoreUnusable
 from dpcl_core.masking import MASK, is_secret, masked
 from dpcl_core.runs import layout, tables
 
 BUSY_SECONDS = 10
+# What SQLite and PostgreSQL say where the same address will never do.
+_LASTING = (
+    "not a database", "malformed", "unable to open", "authentication failed", "no password supplied", "no pg_hba.conf entry",
+    "does not exist",
+)  # fmt: skip
 
 
 class now(FunctionElement[float]):  # noqa: N801 (written like the function of the database that it stands for)
@@ -39,8 +44,8 @@ def _postgresql_now(_element: now, _compiler: SQLCompiler, **_: object) -> str:
 def open_database(url: str) -> Engine:
     """Opens the database at a URL and creates its tables if there are none.
 
-    Raises StoreTrouble for an unknown kind of URL, a folder that cannot be made, another program's database, and an unknown
-    layout. Errors of the database itself are left to `trouble`.
+    Raises StoreUnknown for an unknown kind of URL, StoreUnusable for a folder that cannot be made, another program's
+    database, and an unknown layout. Errors of the database itself are left to `trouble`.
     """
     where = _checked(url)
     sqlite = where.get_backend_name() == "sqlite"
@@ -49,11 +54,11 @@ def open_database(url: str) -> Engine:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreTrouble(f"store {masked(url)}: its folder cannot be made: {error.strerror}") from error
+            raise StoreUnusable(f"store {masked(url)}: its folder cannot be made: {error.strerror}") from error
     try:
         engine = create_engine(where) if sqlite else create_engine(where, pool_pre_ping=True, connect_args=_settings(where))
     except ImportError as error:
-        raise StoreTrouble(f"store {masked(url)}: needs the Python package {error.name}, which is not installed") from error
+        raise StoreUnusable(f"store {masked(url)}: needs the Python package {error.name}, which is not installed") from error
     if sqlite:
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
@@ -108,7 +113,8 @@ def trouble(error: Exception, url: str) -> StoreTrouble:
         fix = f"cannot be reached ({message}); see whether PostgreSQL runs there, and check user, password and name"
     else:
         fix = message
-    return StoreTrouble(f"store {masked(url)}: {fix}")
+    lasts = any(said in text for said in _LASTING)
+    return (StoreUnusable if lasts else StoreTrouble)(f"store {masked(url)}: {fix}")
 
 
 def _checked(url: str) -> URL:
@@ -121,7 +127,7 @@ def _checked(url: str) -> URL:
     except (ArgumentError, NoSuchModuleError, ValueError):
         raise StoreUnknown(f"store {masked(url)}: {allowed}") from None  # the cause contains the password
     except ImportError as error:
-        raise StoreTrouble(f"store {masked(url)}: needs the Python package {error.name}, which is not installed") from error
+        raise StoreUnusable(f"store {masked(url)}: needs the Python package {error.name}, which is not installed") from error
     if where.get_backend_name() not in ("sqlite", "postgresql"):
         raise StoreUnknown(f"store {masked(url)}: {allowed}")
     if where.get_backend_name() == "sqlite" and where.database in (None, "", ":memory:"):

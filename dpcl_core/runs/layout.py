@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, insert, inspect, select, text
 
-from dpcl_core.errors import StoreTrouble
+from dpcl_core.errors import StoreUnusable
 from dpcl_core.runs import locks
 from dpcl_core.runs.tables import metadata
 
@@ -20,7 +20,7 @@ version = Table("alembic_version", MetaData(), Column("version_num", String(32),
 def bring_up_to_date(engine: Engine, name: str) -> None:
     """Creates the tables, or migrates them from an earlier layout; `name`: the store in messages, without its password.
 
-    Raises StoreTrouble for another program's database and for a layout that this program does not know; both are left alone.
+    Raises StoreUnusable for another program's database and a layout that this program does not know; both are left alone.
     """
     with engine.connect() as connection:
         if _is_newest(connection):
@@ -62,11 +62,11 @@ def _found(connection: Connection, name: str) -> str | None:
         found = str(connection.scalar(text(f"SELECT version FROM {_BEFORE_ALEMBIC}")))
         known = found in ("1", "2", "3", "4")
     elif names & set(metadata.tables):
-        raise StoreTrouble(f"store {name}: is the database of another program; name one of its own")
+        raise StoreUnusable(f"store {name}: is the database of another program; name one of its own")
     else:
         return None
     if not known:
-        raise StoreTrouble(
+        raise StoreUnusable(
             f"store {name}: was written in layout {found}, but this program reads layout {NEWEST}: "
             "use the version of the program that wrote it, or name another store"
         )

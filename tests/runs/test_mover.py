@@ -8,12 +8,14 @@ import threading
 from dataclasses import dataclass, field
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from dpcl_core import cli
-from dpcl_core.errors import StoreTrouble
-from dpcl_core.runs import devices, mover
+from dpcl_core.errors import StoreTrouble, StoreUnusable
+from dpcl_core.runs import database, devices, mover, patience
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.patience import Patience
+from dpcl_core.runs.store import Store
 from pages.parts.shell import queue, state
 from tests.support import replay, stand_in
 from tests.support.waiting import until
@@ -103,3 +105,43 @@ def _started_as(behaviour: str):
 def test_work_ends_at_once_where_nothing_waits(store, capsys):
     assert cli.main(["work", "--once"]) == 0
     assert capsys.readouterr().out == ""
+
+
+def test_work_says_at_once_what_no_waiting_mends(home, monkeypatch, capsys):
+    monkeypatch.setattr(patience.time, "sleep", lambda _: pytest.fail("it waited"))
+    (home / "store.sqlite").write_bytes(b"no database at all" * 100)
+    assert cli.main(["work"]) == 1
+    said = capsys.readouterr().err
+    assert "the file is damaged or no store" in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        'connection failed: FATAL:  password authentication failed for user "me"',
+        'connection failed: FATAL:  database "runs" does not exist',
+        'connection failed: FATAL:  no pg_hba.conf entry for host "x"',
+    ],
+)
+def test_a_server_that_refuses_this_user_is_told_from_one_that_is_away(message):
+    refused = OperationalError("SELECT 1", {}, Exception(message))
+    away = OperationalError("SELECT 1", {}, Exception("connection failed: Connection refused"))
+    url = "postgresql+psycopg://me:secret@127.0.0.1:1/runs"
+    assert isinstance(database.trouble(refused, url), StoreUnusable)
+    assert not isinstance(database.trouble(away, url), StoreUnusable)
+
+
+def test_work_says_once_that_it_waits_for_the_store(home, monkeypatch, capsys):
+    locked = [StoreTrouble("store x: another program has kept it locked")] * 3
+    opened = Store.__init__
+
+    def init(self, url=None):
+        if locked:
+            raise locked.pop()
+        opened(self, url)
+
+    monkeypatch.setattr(Store, "__init__", init)
+    monkeypatch.setattr(patience.time, "sleep", lambda _: None)
+    assert cli.main(["work", "--once"]) == 0
+    assert capsys.readouterr().err == "waiting for the store: store x: another program has kept it locked\n"
