@@ -11,6 +11,7 @@ from functools import cached_property
 from hashlib import sha256
 
 import numpy as np
+from safetensors import SafetensorError
 from safetensors import numpy as safetensors
 
 from dpcl_core import __version__, metrics
@@ -214,16 +215,21 @@ class Group:
         """Gives fresh parts the state after the checkpoint's task."""
         if checkpoint.document is None or checkpoint.arrays is None or not isinstance(learner, state.Durable):
             raise self._refusal("the state of its method was not kept, and its noise must not be drawn twice")
-        document = json.loads(checkpoint.document)
-        if document["program"] != __version__:
-            raise self._refusal(f"version {document['program']} of the program wrote its checkpoint, this is {__version__}")
-        if document["data"] != self._data_digest:
-            raise self._refusal("its data have changed since it began")
-        for cell, entries, rows in zip(self.cells, document["ledgers"], document["matrices"], strict=True):
-            ledger_state.refill(standing.ledgers[cell], entries)
-            standing.matrices[cell][:] = [tuple(row) for row in rows]
-        standing.seconds = float(document["seconds"])
-        state.restore({"learner": learner, "observer": observer}, document["parts"], safetensors.load(checkpoint.arrays))
+        try:
+            document = json.loads(checkpoint.document)
+            if (wrote := document["program"]) != __version__:
+                raise self._refusal(f"version {wrote} of the program wrote its checkpoint, this is {__version__}")
+            if document["data"] != self._data_digest:
+                raise self._refusal("its data have changed since it began")
+            for cell, entries, rows in zip(self.cells, document["ledgers"], document["matrices"], strict=True):
+                ledger_state.refill(standing.ledgers[cell], entries)
+                standing.matrices[cell][:] = [tuple(row) for row in rows]
+            standing.seconds = float(document["seconds"])
+            state.restore({"learner": learner, "observer": observer}, document["parts"], safetensors.load(checkpoint.arrays))
+        except BadInput:
+            raise
+        except (ValueError, TypeError, LookupError, AttributeError, SafetensorError) as error:
+            raise self._refusal(f"its checkpoint after task {checkpoint.task + 1} is damaged") from error
         if isinstance(learner, state.Recalling):
             learner.recall(self._rounds[: checkpoint.task + 1])
 

@@ -12,10 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
+from safetensors import SafetensorError, deserialize
+from sqlalchemy import ColumnElement, Connection, Row, Text, and_, delete, func, insert, or_, select, update
+from sqlalchemy import cast as cast_in_store
 
 from dpcl_core.checkpoints import Checkpoint
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, StoreUnusable
 from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Progress, Started, from_json, to_json
 from dpcl_core.runs import journal, locks, process, visitors
 from dpcl_core.runs.patience import Patience
@@ -40,13 +42,12 @@ class Stored:
     part: str | None = None
 
     def of(self, group: int) -> Sequence[Checkpoint]:
-        return self.patience.outlast(lambda: self._of(group))
+        """The group's checkpoints. Raises StoreUnusable where one is damaged, as `_whole` does."""
+        return [_whole(row) for row in self.patience.outlast(lambda: self._of(group))]
 
-    def _of(self, group: int) -> Sequence[Checkpoint]:
-        query = select(checkpoints).where(checkpoints.c.run_id == self.run_id, checkpoints.c.learner == group)
+    def _of(self, group: int) -> Sequence[_Row]:
         with self.store.reading() as connection:
-            rows = connection.execute(query.order_by(checkpoints.c.task)).all()
-        return [Checkpoint(group, row.task, tuple(map(from_json, row.events)), row.document, row.arrays) for row in rows]
+            return _rows(connection, checkpoints.c.run_id == self.run_id, checkpoints.c.learner == group)
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Saves a checkpoint in place of the state before it. Raises BadInput in a process from which the run was taken."""
@@ -152,14 +153,15 @@ def _why_not(connection: Connection, run_id: str) -> str | None:
         if connection.scalar(select(column).select_from(table).where(column == run_id)) is not None:
             return "it is part of a tuning or an audit"
     of_run, _ = _checkpoints_of(connection, run_id)
-    newest = select(checkpoints.c.learner, func.max(checkpoints.c.task).label("task")).where(of_run)
-    of_learner = newest.group_by(checkpoints.c.learner).subquery()
-    same = (checkpoints.c.learner == of_learner.c.learner) & (checkpoints.c.task == of_learner.c.task)
-    rows = connection.execute(select(checkpoints).join(of_learner, same).where(of_run)).all()
-    if any(row.document is None and not _is_finished(row.events) for row in rows):
+    try:
+        saved = [_whole(row) for row in _rows(connection, of_run)]
+    except StoreUnusable as damaged:
+        return str(damaged)
+    newest = {checkpoint.group: checkpoint for checkpoint in saved}.values()
+    if any(one.document is None and not any(isinstance(event, CellFinished) for event in one.events) for one in newest):
         return "the state of its method was not kept, and its noise must not be drawn twice; Retry starts a new run"
     learned = select(events.c.seq).where(events.c.run_id == run_id, events.c.kind.in_(("TaskLearned", "CellFinished")))
-    if not rows and connection.execute(learned.limit(1)).first() is not None:
+    if not saved and connection.execute(learned.limit(1)).first() is not None:
         return "it has results but no checkpoints; Retry starts a new run"
     return None
 
@@ -178,8 +180,43 @@ def _is_given_up(connection: Connection, run_id: str) -> bool:
     return status in (None, "finished", "failed", "cancelled")
 
 
-def _is_finished(documents: Sequence[dict[str, JsonValue]]) -> bool:
-    return any(document["event"] == CellFinished.__name__ for document in documents)
+_Row = Row[int, int, str, str | None, bytes | None]
+
+
+def _rows(connection: Connection, *of: ColumnElement[bool]) -> Sequence[_Row]:
+    """Checkpoints as they lie in the store, in order of group and task; events as text, which may be damaged."""
+    said = cast_in_store(checkpoints.c.events, Text).label("events")
+    query = select(checkpoints.c.learner, checkpoints.c.task, said, checkpoints.c.document, checkpoints.c.arrays)
+    return connection.execute(query.where(*of).order_by(checkpoints.c.learner, checkpoints.c.task)).all()
+
+
+def _whole(row: _Row) -> Checkpoint:
+    """A checkpoint that can be read. Raises StoreUnusable for a damaged one.
+
+    To leave it out would be wrong: of a group only the newest has a state, so that its tasks would be learned again, and
+    their noise drawn twice for what has left already, but charged once.
+    """
+    said = events_of(row.learner, row.task, row.events)
+    try:
+        if row.document is not None and row.arrays is not None:
+            json.loads(row.document)
+            deserialize(row.arrays)  # type: ignore[no-untyped-call]
+    except (ValueError, TypeError, RecursionError, SafetensorError) as error:
+        raise _damaged(row.learner, row.task) from error
+    return Checkpoint(row.learner, row.task, said, row.document, row.arrays)
+
+
+def events_of(group: int, task: int, text: str) -> tuple[Event, ...]:
+    """The events in a checkpoint. Raises StoreUnusable, with which one it is, where they cannot be read."""
+    try:
+        return tuple(map(from_json, json.loads(text)))
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise _damaged(group, task) from error
+
+
+def _damaged(group: int, task: int) -> StoreUnusable:
+    where = f"after task {task + 1} of its group {group + 1} of models"
+    return StoreUnusable(f"the checkpoint {where} is damaged, and noise must not be drawn twice; Retry starts a new run")
 
 
 def _stored(store: Store, run_id: str) -> Iterator[dict[str, JsonValue]]:

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from sqlalchemy import func, insert, select
+from sqlalchemy import Text, cast, func, insert, select
 
 from dpcl_core.checkpoints import Checkpoint, Division, Whole, is_public
-from dpcl_core.events import Event, JsonValue, Progress, Started, from_json
+from dpcl_core.events import Event, Progress, Started
 from dpcl_core.runs import resumption
 from dpcl_core.runs.durations import workload_of
 from dpcl_core.runs.executor import Executor
@@ -167,8 +167,8 @@ class Waiting:
                 # After a stop this goes on until whoever stores the events has heard of it.
                 self._n_seen = n_saved
                 yield Progress("training", n_saved, self._n_checkpoints, None, "training, in parts")
-            for documents in found:
-                yield from map(from_json, documents)
+            for said in found:
+                yield from resumption.events_of(group, seen, said)
                 seen += 1
             if seen == self._n_tasks:
                 return
@@ -176,13 +176,13 @@ class Waiting:
             self.patience.outlast(self.executor.schedule)
             time.sleep(_PAUSE_SECONDS)
 
-    def _look(self, group: int, seen: int) -> tuple[Status, int, list[list[dict[str, JsonValue]]]]:
+    def _look(self, group: int, seen: int) -> tuple[Status, int, list[str]]:
         """The run's state, how many checkpoints it has, and the events of the group's new ones."""
         of_run = checkpoints.c.run_id == self.run_id
-        new = select(checkpoints.c.events).where(of_run, checkpoints.c.learner == group, checkpoints.c.task >= seen)
+        new = select(cast(checkpoints.c.events, Text)).where(of_run, checkpoints.c.learner == group)
         with self.store.reading() as connection:
             n_saved = connection.scalar(select(func.count()).select_from(checkpoints).where(of_run)) or 0
-            found = list(connection.scalars(new.order_by(checkpoints.c.task)))
+            found = list(connection.scalars(new.where(checkpoints.c.task >= seen).order_by(checkpoints.c.task)))
         return self.store.status(self.run_id), n_saved, found
 
     def _check_parts(self) -> None:

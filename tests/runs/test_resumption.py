@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from dpcl_core import engine, export
 from dpcl_core.cli import main
 from dpcl_core.errors import BadInput, StoreTrouble
-from dpcl_core.events import CellFinished, Classifier, Event, to_json
+from dpcl_core.events import CellFinished, Classifier, Event, Progress, to_json
 from dpcl_core.runs import patience, process, resumption, worker
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.executor import LocalExecutor
@@ -182,6 +182,57 @@ def test_what_cannot_be_resumed_says_why(store, end, why):
     assert why in (resumption.way_back(store, run_id) or "")
     with pytest.raises(BadInput, match="cannot be resumed"):
         resumption.resume(store, run_id)
+
+
+DAMAGES = {
+    "truncated arrays": {"arrays": func.substr(checkpoints.c.arrays, 1, 100)},
+    "no arrays": {"arrays": b""},
+    "a cut document": {"document": func.substr(checkpoints.c.document, 1, 50)},
+    "other events": {"events": [{"event": "Nothing"}]},
+    "no events": {"events": {"a": 1}},
+}
+
+
+def damaged(store: Store, run_id: str, damage: str) -> None:
+    """Changes the second checkpoint of a run's only group."""
+    with store.writing() as connection:
+        change = update(checkpoints).where(checkpoints.c.run_id == run_id, checkpoints.c.task == 1)
+        assert connection.execute(change.values(DAMAGES[damage])).rowcount == 1
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("is_queued", [False, True])
+def test_a_damaged_checkpoint_is_named_and_nothing_is_drawn_twice(store, damage, is_queued):
+    run_id = lost_after(store, seeded(), 2)
+    named = "the checkpoint after task 2 of its group 1 of models is damaged"
+    if is_queued:  # it was whole when the run went back into the queue
+        resumption.resume(store, run_id)
+        assert store.claim(run_id, process.me())
+    damaged(store, run_id, damage)
+    before = store.events(run_id)
+    if is_queued:
+        assert worker.carry_out(store, run_id) == "failed"
+        ended = store.get(run_id)
+        assert (ended.error_kind, named in (ended.error or "")) == ("store", True), ended.error
+    assert (resumption.way_back(store, run_id) or "").startswith(named)
+    with pytest.raises(BadInput, match=f"cannot be resumed: {named}.*; Retry starts a new run"):
+        resumption.resume(store, run_id)
+    kept = [event for event in store.events(run_id) if not isinstance(event, Progress)]
+    assert kept == [event for event in before if not isinstance(event, Progress)]
+    assert n_saved(store, run_id) == 2, "the others may be of use to who mends it"
+
+
+def test_a_state_that_can_be_read_and_is_none_is_refused(store):
+    run_id = lost_after(store, seeded(), 1)
+    with store.writing() as connection:
+        of_run = checkpoints.c.run_id == run_id
+        document = json.loads(connection.scalar(select(checkpoints.c.document).where(of_run)) or "")
+        del document["ledgers"]
+        connection.execute(update(checkpoints).where(of_run).values(document=json.dumps(document)))
+    resumption.resume(store, run_id)
+    assert store.claim(run_id, process.me())
+    assert worker.carry_out(store, run_id) == "failed"
+    assert "its checkpoint after task 1 is damaged; Retry starts it from the beginning" in (store.get(run_id).error or "")
 
 
 def test_a_store_that_is_away_for_a_while_costs_no_checkpoint(store, monkeypatch):
