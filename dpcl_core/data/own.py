@@ -28,7 +28,7 @@ def stored_bytes(owner: str) -> int:
     """How much the data of a visitor take up here, a file on its way in included."""
     folders = [folder for folder in _folders(paths.home() / "data") if _is_of(folder, owner)]
     with suppress(OSError):  # one of them is being deleted
-        return sum(path.stat().st_size for root in (*folders, paths.uploads(owner)) for path in root.rglob("*"))
+        return sum(path.lstat().st_size for root in (*folders, paths.uploads(owner)) for path in root.rglob("*"))
     return 0
 
 
