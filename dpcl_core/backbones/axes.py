@@ -20,8 +20,8 @@ from dpcl_core.backbones import weights
 from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput, DataMissing
-
-_ROWS = 256  # multiplied at once
+from dpcl_core.privacy.products import RowProducts
+from dpcl_core.privacy.sums import row_blocks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,18 +40,15 @@ class Axes:
         return Axes(self.public, self.centre, np.ascontiguousarray(self.directions[:, :n_axes]))
 
     def along(self, features: NDArray[np.generic]) -> NDArray[np.float32]:
-        """Coordinates float32 [n, A] of features [n, K].
+        """Coordinates float32 [n, A] of features [n, K]; zeros for a row with a number that is not finite.
 
-        Rows are multiplied in blocks of one shape: kernels order their additions by shape, and a row may not depend on how
-        many others there are.
+        A row's coordinates are a function of that row alone: the centre is subtracted number by number, and the products are
+        exact (`RowProducts`), so neither its place nor the rows beside it, the block nor the number of threads can matter.
+        Nor does the number of axes: the first of many are those of fewer.
         """
-        found = np.empty((len(features), self.directions.shape[1]), np.float32)
-        block = np.zeros((_ROWS, len(self.centre)), np.float32)
-        for start in range(0, len(features), _ROWS):
-            rows = features[start : start + _ROWS]
-            block[: len(rows)] = rows.astype(np.float32) - self.centre
-            block[len(rows) :] = 0
-            found[start : start + _ROWS] = (block @ self.directions)[: len(rows)]
+        along, found = RowProducts(self.directions), np.empty((len(features), self.directions.shape[1]), np.float32)
+        for part in row_blocks(*features.shape):
+            found[part] = along.of(np.asarray(features[part], np.float64) - self.centre)
         return found
 
 

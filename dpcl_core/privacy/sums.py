@@ -43,8 +43,11 @@ def on_grid(values: NDArray[np.float64], step: float) -> NDArray[np.float64]:
 
 
 def finite_rows(rows: NDArray[np.generic]) -> NDArray[np.float64]:
-    """Rows [..., K] in double precision; rows with a non-finite number become zero."""
-    doubles = np.asarray(rows, dtype=np.float64)
+    """Rows [..., K] in double precision; rows with a non-finite number become zero.
+
+    Each row's numbers lie side by side, as numpy adds them in another order for other layouts and numbers of rows.
+    """
+    doubles = np.asarray(rows, dtype=np.float64, order="C")
     finite: NDArray[np.float64] = np.where(np.isfinite(doubles).all(axis=-1, keepdims=True), doubles, 0.0)
     return finite
 

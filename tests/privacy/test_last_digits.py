@@ -24,7 +24,7 @@ from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
 from dpcl_core.privacy.local import Randomiser, noisy_records
 from dpcl_core.privacy.mechanisms import ClientVectors, noisy_class_sums, noisy_client_sums, noisy_client_vectors, noisy_mean
 from dpcl_core.privacy.noise import ReleaseNoise
-from dpcl_core.privacy.sums import clipped_rows, unit_rows
+from dpcl_core.privacy.sums import clipped_rows, finite_rows, unit_rows
 
 K, N, STD = 24, 1500, 3.7
 GENERATOR = np.random.default_rng(1)
@@ -100,6 +100,17 @@ def says_absent(released: np.ndarray) -> np.ndarray:
     row = PERSON / np.linalg.norm(PERSON)
     finest = 2.0 ** (np.floor(np.log2(np.abs(row))) - 53)
     return ((np.abs(released) < np.abs(row) / 4) & (np.mod(released / finest, 1.0) != 0)).any(axis=1)
+
+
+def test_rows_are_added_up_in_one_order_however_they_lie_in_memory() -> None:
+    """numpy adds numbers that lie side by side in another order than others, and a row alone always lies side by side."""
+    rows = GENERATOR.standard_normal((50, 1280))
+    for lying in (rows, np.asfortranarray(rows), rows[:, np.arange(1280)], np.repeat(rows, 2, axis=1)[:, ::2]):
+        doubles = finite_rows(lying)
+        assert doubles.flags.c_contiguous
+        for place in (0, 49):
+            alone = np.linalg.norm(rows[place : place + 1], axis=1)[0]
+            assert np.linalg.norm(doubles, axis=1)[place] == alone
 
 
 def test_the_attack_finds_floating_point_noise() -> None:

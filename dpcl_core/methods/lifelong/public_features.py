@@ -7,6 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.privacy.products import RowProducts
 from dpcl_core.privacy.sums import row_blocks, unit_rows
 from dpcl_core.scenarios.stream import generator
 
@@ -16,12 +17,14 @@ class RandomRelu:
 
     def __init__(self, n_inputs: int, n_features: int, seed: int) -> None:
         weights = generator(seed, "random features").standard_normal((n_inputs, n_features)) / math.sqrt(n_inputs)
-        self._weights = weights.astype(np.float32)
+        self._weights, self._n_features = RowProducts(weights), n_features
 
     def of(self, inputs: NDArray[np.generic]) -> NDArray[np.float32]:
-        """Features float32 [n, features] of inputs [n, K]."""
-        features: NDArray[np.float32] = np.asarray(inputs, dtype=np.float32) @ self._weights
-        return np.maximum(features, 0, out=features)
+        """Features float32 [n, features] of inputs [n, K], each row's from that row alone; not finite: zeros."""
+        features = np.empty((len(inputs), self._n_features), dtype=np.float32)
+        for part in row_blocks(*inputs.shape):
+            features[part] = np.maximum(self._weights.of(inputs[part]), 0)
+        return features
 
 
 class RandomProjection:
@@ -33,12 +36,12 @@ class RandomProjection:
 
     def __init__(self, n_inputs: int, n_dimensions: int, seed: int) -> None:
         drawn = generator(seed, "random projection").standard_normal((n_inputs, n_dimensions))
-        self._weights = drawn * math.sqrt(math.pi / 2) / n_dimensions
+        self._weights, self._n_dimensions = RowProducts(drawn * math.sqrt(math.pi / 2) / n_dimensions), n_dimensions
 
     def of(self, inputs: NDArray[np.generic]) -> NDArray[np.float32]:
-        """Projected values float32 [n, dimensions] of inputs [n, K]."""
-        projected = np.zeros((len(inputs), self._weights.shape[1]), dtype=np.float32)
+        """Projected values float32 [n, dimensions] of inputs [n, K], each row's from that row alone."""
+        projected = np.empty((len(inputs), self._n_dimensions), dtype=np.float32)
         for part in row_blocks(*inputs.shape):
-            rows = np.asarray(inputs[part], dtype=np.float64)
-            projected[part] = unit_rows(rows - rows.mean(axis=1, keepdims=True)) @ self._weights
+            rows = np.asarray(inputs[part], dtype=np.float64, order="C")
+            projected[part] = self._weights.of(unit_rows(rows - rows.mean(axis=1, keepdims=True)))
         return projected

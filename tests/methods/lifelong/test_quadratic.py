@@ -154,6 +154,16 @@ def test_public_features_depend_on_the_seed_alone_and_are_of_the_size_announced(
     np.testing.assert_allclose(one.of(3 * inputs + 7), one.of(inputs), atol=1e-6)
 
 
+@pytest.mark.parametrize("map_of", [RandomRelu, RandomProjection])
+def test_public_features_of_a_row_do_not_depend_on_the_rows_beside_it(map_of: type[RandomRelu | RandomProjection]) -> None:
+    public = map_of(700, 33, 1)
+    rows = np.random.default_rng(6).standard_normal((501, 700))  # more than two blocks
+    together = public.of(rows)
+    for place in (0, 1, 186, 187, 188, 255, 256, 500):
+        np.testing.assert_array_equal(public.of(np.delete(rows, place, axis=0)), np.delete(together, place, axis=0))
+        np.testing.assert_array_equal(public.of(np.asfortranarray(rows)[place : place + 1])[0], together[place])
+
+
 def test_settings_say_what_is_allowed() -> None:
     for key, value in (("steps", 0), ("learning_rate", 0), ("features", 0), ("solution", "none")):
         with pytest.raises(BadInput, match=rf"params\.{key}"):
