@@ -28,20 +28,19 @@ class Bert:
         return cls(floats, n_blocks)
 
     @torch.inference_mode()
-    def __call__(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Last hidden states [b, S, K] of pieces int64 [b, S]; `mask` [b, S] is 0 at padding, whose states are undefined."""
+    def __call__(self, ids: Tensor) -> Tensor:
+        """Last hidden states float32 [b, S, K] of pieces int64 [b, S], without padding."""
         table = "embeddings.{}_embeddings.weight".format
         hidden = functional.embedding(ids, self.weights[table("word")])
         hidden = hidden + self.weights[table("position")][: ids.shape[1]] + self.weights[table("token_type")][0]
         hidden = self._normalised(hidden, "embeddings.LayerNorm")
-        attended = mask.bool()[:, None, None, :]
         for block in range(self.n_blocks):
             name = f"encoder.layer.{block}"
             query, key, value = (
                 self._linear(hidden, f"{name}.attention.self.{part}").view(*ids.shape, _N_HEADS, -1).transpose(1, 2)
                 for part in ("query", "key", "value")
             )
-            mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=attended)
+            mixed = functional.scaled_dot_product_attention(query, key, value)
             change = self._linear(mixed.transpose(1, 2).flatten(2), f"{name}.attention.output.dense")
             hidden = self._normalised(hidden + change, f"{name}.attention.output.LayerNorm")
             inner = functional.gelu(self._linear(hidden, f"{name}.intermediate.dense"))

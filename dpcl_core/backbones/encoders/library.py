@@ -33,7 +33,7 @@ class OfLibrary:
 
     @property
     def identity(self) -> str:
-        return f"{self.name}|{self.digest}"
+        return f"{self.name}|{self.digest}|{reading.ALONE}"
 
     def batches(self, content: Content) -> Iterator[Floats]:
         """float32 [b, K] of unit length; a word without a piece, or past the model's length, is a row of zeros.
@@ -48,7 +48,8 @@ class OfLibrary:
         return reading.in_batches(content, self.name, n_features, texts, self._of_words)
 
     def _of_texts(self, strings: Sequence[str]) -> Floats:
-        return np.asarray(self._model().encode(list(strings), show_progress_bar=False), np.float32)
+        # One at a time: beside others, a text's vector would depend on their lengths and its place among them.
+        return np.asarray(self._model().encode(list(strings), batch_size=1, show_progress_bar=False), np.float32)
 
     def _of_words(self, sentences: Sequence[tuple[str, ...]]) -> Floats:
         import torch

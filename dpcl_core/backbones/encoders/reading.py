@@ -1,4 +1,4 @@
-"""Runs texts and words through an encoder in batches of similar length; gives vectors of unit length. No torch."""
+"""Runs texts and words through an encoder one at a time; gives vectors of unit length. No torch."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Floats = NDArray[np.float32]
 OfTexts = Callable[[Sequence[str]], Floats]  # strings -> [n, K]
 OfWords = Callable[[Sequence[tuple[str, ...]]], Floats]  # sentences -> a row for each of their words
 
-_CHUNK = 256  # texts between two progress reports; within them batches have similar lengths
-_BATCH = 32
+ALONE = "one text at a time"  # in identities: features computed beside other texts differ from these in the last digits
+_CHUNK = 256  # texts between two progress reports
 
 
 def in_batches(content: Content, name: str, feature_dim: int, texts: OfTexts, words: OfWords) -> Iterator[Floats]:
@@ -36,13 +36,6 @@ def in_batches(content: Content, name: str, feature_dim: int, texts: OfTexts, wo
             yield unit(words(content.words[start : start + _CHUNK]))
     else:
         raise BadInput(FIELD, name, "reads texts, not pictures or windows of a sensor")
-
-
-def by_length(lengths: Sequence[int]) -> Iterator[NDArray[np.int64]]:
-    """Indices of rows in batches of similar length, the longest first."""
-    order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
-    for start in range(0, len(order), _BATCH):
-        yield order[start : start + _BATCH]
 
 
 def unit(rows: Floats) -> Floats:
