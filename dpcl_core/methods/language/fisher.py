@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpcl_core.backbones.language.causal import Adapted
+from dpcl_core.backbones.language.kept_states import SIDE_BY_SIDE
 from dpcl_core.methods.common.dpsgd_plan import noise_std
 from dpcl_core.methods.common.noisy_means import noisy_means
 from dpcl_core.methods.language.forks import Forks
-from dpcl_core.methods.language.gradients import Batch, Gradients, TextLoss, batches_of, log_probs
+from dpcl_core.methods.language.gradients import Batch, Gradients, TextLoss, batches_of, log_probs, pieces_of
 from dpcl_core.methods.language.prompts import ANSWER, PAD, Answer, Prompted
 from dpcl_core.methods.language.training_inputs import TrainingInputs
 from dpcl_core.privacy.noise import Noise
@@ -118,9 +119,10 @@ def _resized(plane: NDArray[Kind], width: int) -> NDArray[Kind]:
 
 
 def _of_answer(net: Adapted, inputs: TrainingInputs, forks: Forks | None, device: str) -> NDArray[np.float64]:
-    """log P(answer | text) of each text, [n]."""
-    parts = [
-        -_likelihood(log_probs(net, batch, inputs.reading, answers_only=True, forks=forks), batch)
-        for batch in batches_of(inputs.texts, device)
-    ]
-    return torch.cat(parts).double().cpu().numpy()
+    """log P(answer | text) of each text, [n], in pieces as for gradients: another draw for others would be another sum."""
+    found, size = np.empty(len(inputs)), SIDE_BY_SIDE[torch.device(device).type]
+    for piece in pieces_of(inputs.texts, device):
+        filled = piece.filled(size)
+        losses = _likelihood(log_probs(net, filled, inputs.reading, answers_only=True, forks=forks), filled)
+        found[piece.rows] = -losses[: len(piece)].double().cpu().numpy()
+    return found

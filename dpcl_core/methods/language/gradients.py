@@ -73,6 +73,10 @@ class Batch:
         planes = (self.ids, self.role, self.stop, self.fork)
         return Batch(self.rows, *(functional.pad(plane[:, :width], (0, missing)) for plane in planes))
 
+    def filled(self, size: int) -> Batch:
+        """`size` texts: these, then the last one again and again."""
+        return self.take(torch.arange(size, device=self.ids.device).clamp(max=len(self) - 1))
+
 
 @dataclass(frozen=True, slots=True)
 class TextLoss:
@@ -218,6 +222,14 @@ def _alike(batch: Batch) -> Iterator[tuple[Shape, Tensor]]:
         yield (STEP * n_steps, n_answered), ((steps == n_steps) & (answered == n_answered)).nonzero()[:, 0]
 
 
+def pieces_of(texts: Prompted, device: str) -> Iterator[Batch]:
+    """All texts, in pieces of texts of one shape and of at most `SIDE_BY_SIDE`, to be `filled` up to that number."""
+    everyone = batch_of(texts, np.arange(len(texts)), device)
+    for (width, _), places in _alike(everyone):
+        for some in torch.split(places, SIDE_BY_SIDE[everyone.ids.device.type]):
+            yield everyone.take(some).padded(width)
+
+
 class Gradients:
     """Sums of per-text gradients, each clipped to `clip_norm` in L2 over all adapter parameters together.
 
@@ -287,10 +299,8 @@ class Gradients:
             while start < len(places):
                 size = self._size(shape, loss)
                 piece = batch.take(places[start : start + size]).padded(shape[0])
-                slots = torch.arange(size, device=places.device)
-                filled = piece.take(slots.clamp(max=len(piece) - 1))  # repeats the last text, which counts once
                 try:
-                    grads = self._per_text(filled, loss, reading, epoch)
+                    grads = self._per_text(piece.filled(size), loss, reading, epoch)
                 except (RuntimeError, MemoryError) as error:
                     if not is_out_of_memory(error):
                         raise
@@ -299,7 +309,8 @@ class Gradients:
                     self._sizes[shape] = size // 2
                     continue
                 norms = torch.stack([part.square().sum(1) for part in grads]).sum(0).sqrt()
-                yield piece, clip_weights(norms, self._clip_norm) * (slots < len(piece)), grads
+                is_first = torch.arange(size, device=places.device) < len(piece)  # the last text counts once
+                yield piece, clip_weights(norms, self._clip_norm) * is_first, grads
                 start += len(piece)
 
     def _size(self, shape: Shape, loss: TextLoss) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,11 +13,12 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from dpcl_core.backbones.language.causal import Adapted
+from dpcl_core.backbones.language.kept_states import SIDE_BY_SIDE, STEP
 from dpcl_core.methods.common.dpsgd_plan import Schedule
 from dpcl_core.methods.language import fisher
 from dpcl_core.methods.language.ewc import Consolidation
 from dpcl_core.methods.language.gem import projected_gradient
-from dpcl_core.methods.language.gradients import Gradients, batch_of, log_probs
+from dpcl_core.methods.language.gradients import Batch, Gradients, batch_of, log_probs
 from dpcl_core.methods.language.losses import task_loss
 from dpcl_core.methods.language.olora import Stack
 from dpcl_core.methods.language.prompts import ANSWER, PAD, TEXT, answer_ids, prompted
@@ -86,6 +88,38 @@ class TestFisher:
         for answer, chance in zip(ANSWERS, np.array(likely) / sum(likely), strict=True):
             share = said.count("".join(map(str, answer[0]))) / n
             assert share == pytest.approx(chance, abs=5 * math.sqrt(chance * (1 - chance) / n) + 1e-9)
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_an_answer_s_likelihood_has_the_same_bits_beside_any_other_texts(
+        self, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A long text widens no other; lengths differ, and pieces are full, not full, and of one text."""
+        shapes: set[tuple[int, ...]] = set()
+
+        def noted(net: Adapted, batch: Batch, *args: Any, **more: Any) -> Tensor:
+            shapes.add(tuple(batch.ids.shape))
+            return log_probs(net, batch, *args, **more)
+
+        monkeypatch.setattr(fisher, "log_probs", noted)
+        net = Adapted(tiny.frozen(width=576, n_layer=1).to(dtype), 3, 6.0, 0)  # type: ignore[arg-type]
+        strings = ["cat " * (1 + place % 3) for place in range(19)]
+        longest = "a long text about cats and dogs that goes on and on and on " * 2
+
+        def likelihoods(strings: list[str]) -> NDArray[np.float64]:
+            labels = np.zeros(len(strings), np.int64)
+            texts = prompted(tiny.Letters(), tiny.encoded(strings, 80), labels, tiny.CLASSES, "pets")  # type: ignore[arg-type]
+            with torch.no_grad():
+                asked = fisher.answered(TrainingInputs(texts), ANSWERS[:1] * len(strings))
+                return fisher._of_answer(net, asked, None, "cpu")
+
+        together = likelihoods(strings)
+        for place in (0, 1, 8, len(strings)):
+            beside = likelihoods([*strings[:place], longest, *strings[place:]])
+            np.testing.assert_array_equal(np.delete(beside, place), together)
+        np.testing.assert_array_equal(likelihoods(strings[2:]), together[2:])
+        np.testing.assert_array_equal(likelihoods(strings[3:4]), together[3:4])
+        assert {n for n, _ in shapes} == {SIDE_BY_SIDE["cpu"]}, "filled up, whatever kernels make of other shapes"
+        assert not any(width % STEP for _, width in shapes)
 
     def test_another_answer_stands_where_the_old_one_stood(self) -> None:
         wanted = [ANSWERS[(place + 1) % 3] for place in ALL]
