@@ -78,6 +78,14 @@ ROWS: Mapping[str, Row] = {
     "test_two_hundred_rounds_of_twenty_clients_take_less_than_a_minute": Row(
         "CSLR with a head trained in 4 × 50 rounds of 20 clients", 60.0
     ),
+    "test_channels_last_against_the_plain_layout": Row(
+        "64 pictures of 128 pixels by EfficientNet-Lite0; budget: the plain layout's time in this run, over 1.3"
+    ),
+    "test_photographs_from_a_cold_cache": Row("`photos-cosine` with nothing computed before, to its first point", 30.0),
+    "test_a_text_read_by_smollm2": Row("a text of about 72 tokens scored by SmolLM2", 0.5),
+    "test_forty_texts_read_by_smollm2": Row("40 such texts", 6.0),
+    "test_a_run_that_reads[cold]": Row("`pecl-reading` with nothing read before", 180.0),
+    "test_a_run_that_reads[warm]": Row("`pecl-reading` once its texts have been read", 60.0),
     "test_scoring_at_a_budget": Row("exact scoring at a new budget, 2,000 × 768 × 100", 0.025),
     "test_new_noise_and_its_products": Row("new noise and its products, same size"),
     "test_one_accounting_of_dp_sgd": Row("one accounting of DP-SGD, 400 steps"),
@@ -100,12 +108,13 @@ def section(benchmarks: Sequence[Mapping[str, Any]], machine: str, commit: str, 
 
 
 def _line(row: Row, benchmark: Mapping[str, Any]) -> str:
-    """A row of the table. What a benchmark has timed in the browser counts more than its own clock."""
+    """A row of the table. What a benchmark says it took in the browser, and its own budget, go before clock and `ROWS`."""
     timed = benchmark.get("extra_info", {})
     median, worst = float(timed.get("median", benchmark["stats"]["median"])), timed.get("worst")
-    is_over = row.budget is not None and median >= row.budget
+    allowed = timed.get("budget", row.budget)  # some are known only from the same run
+    is_over = allowed is not None and median >= allowed
     is_over |= row.worst is not None and worst is not None and worst >= row.worst
-    budget = "" if row.budget is None else f"< {_time(row.budget)}"
+    budget = "" if allowed is None else f"< {_time(allowed)}"
     budget += "" if row.worst is None else f", at most {_time(row.worst)}"
     measured = _time(median) if worst is None else f"{_time(median)}, at most {_time(worst)}"
     return f"| {row.what} | {budget} | {f'**{measured}**' if is_over else measured} |"

@@ -1,0 +1,118 @@
+"""Budgets of the networks that come by pip (`make bench`). Bounds are those of two idle cores, with half as much again."""
+
+from __future__ import annotations
+
+import copy
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+
+import pytest
+import torch
+from pytest_benchmark.fixture import BenchmarkFixture
+from torch import nn
+
+from dpcl_core import engine, presets
+from dpcl_core.backbones import catalog, lite0
+from dpcl_core.data import load
+from dpcl_core.data.texts import Texts
+from dpcl_core.events import TaskLearned
+from dpcl_core.explorers.token_reader import TokenReader
+from dpcl_core.spec import DataSpec
+
+NOISE = 1.5
+GAIN = 1.3  # of channels-last memory over the plain layout, in pictures a second
+SIDE, N_PICTURES, PAIRS = 128, 64, 5
+N_TEXTS, LETTERS = 40, 300  # texts of about 72 tokens
+
+
+def _needs(network: str, *, data: bool = False) -> pytest.MarkDecorator:
+    lacking = catalog.available(catalog.card(network)) is not None or (data and "DPCL_DATA" not in os.environ)
+    return pytest.mark.skipif(lacking, reason=f"needs {network}{' and the folder that DPCL_DATA names' if data else ''}")
+
+
+@_needs("lite0")
+def test_channels_last_against_the_plain_layout(benchmark: BenchmarkFixture) -> None:
+    """One after the other, in pairs, on the same folded network: medians of five."""
+    plain = copy.deepcopy(lite0.frozen(catalog.card("lite0")))
+    plain.classifier = nn.Identity()
+    lite0.folded(plain)
+    last = copy.deepcopy(plain).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    pictures = torch.rand((N_PICTURES, 3, SIDE, SIDE), generator=torch.Generator().manual_seed(0))
+    without = list[float]()
+
+    def read(network: nn.Module, memory: torch.memory_format) -> float:
+        given, started = pictures.contiguous(memory_format=memory), time.perf_counter()
+        with torch.inference_mode():
+            network(given)
+        return time.perf_counter() - started
+
+    read(plain, torch.contiguous_format)
+    benchmark.pedantic(
+        lambda: read(last, torch.channels_last), setup=lambda: without.append(read(plain, torch.contiguous_format)),
+        rounds=PAIRS, warmup_rounds=1,
+    )  # fmt: skip
+    benchmark.extra_info["budget"] = median(without) / GAIN
+    assert benchmark.stats.stats.median < median(without)
+
+
+@_needs("lite0", data=True)
+def test_photographs_from_a_cold_cache(
+    benchmark: BenchmarkFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the engine's start to the first point in less than 30 s, features of 4,000 pictures included."""
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+    spec = presets.load("photos-cosine")
+
+    def first_point() -> TaskLearned:
+        return next(event for event in engine.run(spec) if isinstance(event, TaskLearned))
+
+    benchmark.pedantic(first_point, rounds=1)
+    assert benchmark.stats.stats.median < 30 * NOISE
+
+
+@pytest.fixture(scope="module")
+def reader() -> Iterator[TokenReader]:
+    """The process of the page on sensitive words, with the network read in."""
+    found = TokenReader("smollm2")
+    found.scored(Texts(["A first text."]), [""])
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
+    """News of about 72 tokens."""
+    found = load.load(DataSpec(dataset="ag_news", train_per_class=40)).train.images
+    assert isinstance(found, Texts)
+    return [text for text in found.strings if len(text) >= LETTERS][:N_TEXTS]
+
+
+@_needs("smollm2", data=True)
+def test_a_text_read_by_smollm2(benchmark: BenchmarkFixture, reader: TokenReader, texts: list[str]) -> None:
+    scored = benchmark.pedantic(lambda: reader.scored(Texts([texts[0][:LETTERS]]), [""]), rounds=5, warmup_rounds=1)
+    assert 60 <= len(scored[0].tokens) <= 90
+    assert benchmark.stats.stats.median < 0.5 * NOISE
+
+
+@_needs("smollm2", data=True)
+def test_forty_texts_read_by_smollm2(benchmark: BenchmarkFixture, reader: TokenReader, texts: list[str]) -> None:
+    heard = list[int]()
+    cut = [text[:LETTERS] for text in texts]
+    benchmark.pedantic(lambda: reader.scored(Texts(cut), [""] * len(cut), (), heard.append), rounds=3)
+    assert len(set(heard)) > 1, "progress is told on the way"
+    assert benchmark.stats.stats.median < 6 * NOISE
+
+
+@_needs("smollm2", data=True)
+@pytest.mark.parametrize("cache", ["cold", "warm"])
+def test_a_run_that_reads(
+    benchmark: BenchmarkFixture, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, cache: str
+) -> None:
+    """The headline run of the preset with three tasks: within 180 s, and within 60 s once its texts have been read."""
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path_factory.getbasetemp() / "home-that-reads"))
+    spec = presets.load("pecl-reading")
+    benchmark.pedantic(lambda: list(engine.run(spec)), rounds=1)
+    assert benchmark.stats.stats.median < {"cold": 180, "warm": 60}[cache] * NOISE
