@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dpcl_core.figures.picture import capital
+from dpcl_core.figures.picture import capital, counted
 from dpcl_core.papers import comparison, orderings, p_values, report, verdicts
 from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.measured import Measured
@@ -96,7 +96,8 @@ def drawn_numbers(rows: Sequence[Row]) -> pd.DataFrame:
 def layer(count: verdicts.LayerCount) -> tuple[str, str]:
     """One layer in words: its name with its runs, and what it means with the claims that come out."""
     decided = f" {count.n_found} of {count.n_claims} decided claims come out." if count.n_claims else ""
-    return f"{capital(count.layer)} ({count.n_here} of {count.n_runs} runs)", f"{verdicts.MEANING[count.layer]}{decided}"
+    title = f"{capital(count.layer)} ({count.n_here} of {counted(count.n_runs, 'run')})"
+    return title, f"{verdicts.MEANING[count.layer]}{decided}"
 
 
 def source(label: str, run: Measured | None) -> str:

@@ -62,7 +62,7 @@ def test_some_runs_stand_beside_the_published_values(open_page: Open, store: Sto
     page = open_page("published")
     assert not page.exception
     said = words(page)
-    assert "1 of 4 runs are here. Still missing: ensemble-head, naive, non-cl-head." in said
+    assert "Here: 1 of 4 runs. Still missing: ensemble-head, naive, non-cl-head." in said
     assert f"your run {run_id[:4]}" in said
     assert "instead of a ViT-B/16" in said
     frame = _numbers(page)

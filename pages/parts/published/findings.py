@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from dpcl_core.figures.picture import counted
 from dpcl_core.papers import tables, verdicts
 from pages.parts.published.content import Content, Key
 from pages.parts.shell import layout
@@ -19,7 +20,7 @@ def draw(key: Key, _content: Content) -> None:
         st.info("None of these runs exists yet: open one below and press Start, or use the terminal.")
     elif len(_content.runs) < len(_content.specs):
         missing = ", ".join(label for label in _content.specs if label not in _content.runs)
-        st.info(f"{len(_content.runs)} of {len(_content.specs)} runs are here. Still missing: {missing}.")
+        st.info(f"Here: {len(_content.runs)} of {counted(len(_content.specs), 'run')}. Still missing: {missing}.")
     _layers(_content)
     _claims(_content)
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import streamlit as st
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from pages.parts.shell import style
@@ -46,10 +46,11 @@ def title(page: str) -> str:
 
 
 def routes(pages: Iterable[tuple[str, str]]) -> list[Route]:
-    """The addresses of pages, each by name and title; the first is also what stands at the server's own address."""
+    """The addresses of pages, each by name and title; the name of the first leads to the server's own address."""
     named = [(f"/{name}", title(called)) for name, called in pages]
     base = f"/{st.get_option('server.baseUrlPath').strip('/')}".rstrip("/")
-    return [_route(base + path, of_page(path, called)) for path, called in [("/", named[0][1]), *named]]
+    away = Route(base + named[0][0], lambda _: RedirectResponse("./"))
+    return [away, *(_route(base + path, of_page(path, called)) for path, called in [("/", named[0][1]), *named[1:]])]
 
 
 def of_page(path: str, called: str) -> str:
