@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from safetensors.numpy import save
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core.checkpoints import Checkpoint
@@ -102,7 +103,7 @@ def test_a_run_whose_process_died_after_a_task_can_be_resumed(
     monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.schedule", lambda self: None)
     run_id = store.create(SPEC)
     assert store.claim(run_id, process.me())
-    resumption.Stored(store, run_id).save(Checkpoint(0, 0, (), "{}", b""))
+    resumption.Stored(store, run_id).save(Checkpoint(0, 0, (), "{}", save({})))
     store.append(run_id, ALL[:13])
     store.mark_failed(store.get(run_id), replay.a_failure("worker-died"))
     page = _tick(open_page("runs"), 0) if where == "runs" else open_page("train", run=run_id)

@@ -157,7 +157,9 @@ def test_every_recorded_question_has_its_finding_picture_and_numbers(texts: dict
                 answered += 1
                 text, titles = texts[runs._file(question)], questions.named(specs)
                 scores = answers.scores(found, titles)
-                finding = answers.finding(next(iter(specs.values())), found, titles)
+                asked = form.asks_about_forgetting
+                finding = answers.finding(next(iter(specs.values())), found, titles, with_forgetting=asked)
+                assert ("Forgotten of the earlier tasks" in finding) == asked
                 assert page.paragraph(finding, "finding") in text
                 assert text.count(f'aria-label="{page.escape(finding)}"') >= 4  # two themes, two widths
                 for run in scores["run"].unique():
