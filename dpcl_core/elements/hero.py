@@ -19,14 +19,14 @@ DOORS: Final[Mapping[Door, tuple[str, str]]] = {  # what is behind it, and its q
 }
 TITLE: Final = "Take one person out"
 QUESTION: Final = "What can others learn about one person?"
-TEACHING: Final = "Public digits, fixed noise: for teaching, never for private data."
+TEACHING: Final = "Public digits, fixed noise: for teaching only."
 STOPS: Final = (0.1, 0.2, 0.5, 1, 2, 4, 8, 16, 30, 100, 300, 1000, math.inf)
 WORDS: Final = {
     "clean": "Without noise, subtracting brings the {digit} back exactly.",
     "seen": "The {digit} still shows: the noise is only {times} times its size.",
     "hidden": "The {digit} drowns in noise {times} times its size.",
     "shared": "The same noise cancels: the {digit} is back.",
-    "accuracy": "Learned at once: {percent} % of new digits recognised.",
+    "accuracy": "{percent} % of new digits recognised.",
     "odds": statement.ODDS,
     "no_odds": statement.NO_ODDS,
 }

@@ -82,7 +82,7 @@ def test_a_person_drowns_in_noise_without_a_server(opened: Open) -> None:
     expect(finding).to_have_text(re.compile("The 2 drowns in noise"))
     assert picture.evaluate("drawn => drawn.toDataURL()") != before
     data = one_person.decode(hero.document()["digits"])  # type: ignore[arg-type]
-    share = f"Learned at once: {100 * one_person.accuracy(data, 0.1):.0f} % of new digits recognised."
+    share = f"{100 * one_person.accuracy(data, 0.1):.0f} % of new digits recognised."
     expect(page.locator(".hero .accuracy")).to_have_text(share)
     seen = WORDS.replace("[data-testid=stMain]", "body").replace("'style, script'", "'style, script, noscript'")
     assert page.evaluate(seen) <= 150  # the menu, which lists all pages, included

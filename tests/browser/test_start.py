@@ -31,7 +31,7 @@ WORDS = """() => {
 
 
 def recognised(page: Page, epsilon: float) -> None:
-    share = f"Learned at once: {100 * one_person.accuracy(DATA, epsilon):.0f} % of new digits recognised."
+    share = f"{100 * one_person.accuracy(DATA, epsilon):.0f} % of new digits recognised."
     expect(page.locator(".hero .accuracy")).to_have_text(share)
 
 

@@ -37,7 +37,7 @@ def test_the_first_picture_waits_for_no_numerics() -> None:
 
 
 def test_teaching_data_says_that_it_is_public(open_page: Open) -> None:
-    assert "Public digits, fixed noise: for teaching, never for private data." in words(open_page("start"))
+    assert "Public digits, fixed noise: for teaching only." in words(open_page("start"))
 
 
 def test_the_computer_is_described_in_one_line(open_page: Open) -> None:
