@@ -13,6 +13,7 @@ from dpcl_core.elements.element import CALCULATOR, LESSON
 from dpcl_core.lessons import in_browser
 
 pytestmark = pytest.mark.browser
+RELOADS = 20
 
 
 def opened(browser: Browser, path: Path, inline: str, width: int) -> tuple[Page, list[str]]:
@@ -24,6 +25,20 @@ def opened(browser: Browser, path: Path, inline: str, width: int) -> tuple[Page,
     page.on("request", lambda request: troubles.append(request.url) if request.url != path.as_uri() else None)
     page.goto(path.as_uri())
     return page, troubles
+
+
+def reloaded(page: Page, n_ticks: int) -> None:
+    """Loads the page again until its lesson has so many ticks.
+
+    Once, on a busy computer, a page did not find what it had kept just before: another process of the browser writes it.
+    """
+    ticks = page.get_by_role("button", name=", done")
+    for _ in range(RELOADS):
+        page.reload()
+        page.get_by_role("heading", level=2).wait_for()
+        if ticks.count() == n_ticks:
+            break
+    expect(ticks).to_have_count(n_ticks)
 
 
 def test_calculators_and_lessons_work_from_a_file(browser: Browser, tmp_path: Path) -> None:
@@ -51,11 +66,9 @@ def test_calculators_and_lessons_work_from_a_file(browser: Browser, tmp_path: Pa
         expect(page.get_by_role("heading", level=2)).to_be_focused()
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         assert not troubles
-        page.reload()
-        expect(page.get_by_role("button", name=", done")).to_have_count(1)
+        reloaded(page, n_ticks=1)
         page.get_by_role("button", name="Start again").press("Enter")
-        page.reload()
-        expect(page.get_by_role("button", name=", done")).to_have_count(0)
+        reloaded(page, n_ticks=0)
         page.add_init_script("Object.defineProperty(window, 'localStorage', { get() { throw new Error('refused'); } });")
         page.reload()
         page.get_by_role("radio").first.press("Space")
