@@ -32,14 +32,25 @@ def focus(table: pd.DataFrame) -> float:
     return float(min(counts.index, key=lambda e: (-counts[e], distance[e])))
 
 
-def finding(table: pd.DataFrame, *, score: str = "accuracy", standings: Mapping[str, Standing] | None = None) -> str:
+def finding(
+    table: pd.DataFrame,
+    *,
+    score: str = "accuracy",
+    standings: Mapping[str, Standing] | None = None,
+    forgetting: pd.DataFrame | None = None,
+) -> str:
     """The finding: the first run's score against the others' at one budget, or of a single run against its largest budget.
 
-    Columns: run, epsilon, seed, value (in [0, 1]); the first row's run is the one compared with.
+    Columns: run, epsilon, seed, value (in [0, 1]); the first row's run is the one compared with. `forgetting`: the table of
+    `forgotten`, where that is a part of the question.
     """
+    lost = "" if forgetting is None else forgotten(forgetting, standings=standings)
+    return f"{_compared(table, score, standings or {})} {lost}".rstrip()
+
+
+def _compared(table: pd.DataFrame, score: str, standings: Mapping[str, Standing]) -> str:
     if table.empty:
         return "No run has finished yet."
-    standings = standings or {}
     first, epsilon = str(table["run"].iloc[0]), focus(table)
     others = [str(name) for name in table["run"].unique() if name != first]
     scores = {name: _scores(table, name, epsilon) for name in (first, *others)}
@@ -87,8 +98,8 @@ def picture(
 ) -> Picture:
     """All runs in one picture: a row for each run and budget, its seeds as faint marks, the mean with its 95 % interval.
 
-    Columns as in `finding`. A mark is hollow where the budget is only claimed or the replay's alone (`standings`).
-    `forgetting`: the table of `forgotten`, where that is a part of the question.
+    Columns and `forgetting` as in `finding`. A mark is hollow where the budget is only claimed or the replay's alone
+    (`standings`).
     `audited`: by run and budget, the epsilon that an attack has shown to be exceeded.
     """
     if table.empty:
@@ -135,8 +146,7 @@ def picture(
         )  # fmt: skip
     for _, level, _ in levels:
         drawn.add_trace(_reference(100 * level, heights, dark))
-    lost = "" if forgetting is None else forgotten(forgetting, standings=standings)
-    return Picture(drawn, f"{finding(table, score=score, standings=standings)} {lost}".rstrip())
+    return Picture(drawn, finding(table, score=score, standings=standings, forgetting=forgetting))
 
 
 def _levels(references: References | None) -> list[tuple[str, float, bool]]:

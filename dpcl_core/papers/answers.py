@@ -65,10 +65,10 @@ def finding(
     """The finding of `picture`, with its uncertainty."""
     from dpcl_core.figures import answer
 
-    standings, score = _standings(found, titles), datasets.score(spec.data.dataset)
-    said = answer.finding(scores(found, titles), score=score, standings=standings)
-    lost = answer.forgotten(scores(found, titles, "AF"), standings=standings) if with_forgetting else ""
-    return f"{said} {lost}".rstrip()
+    return answer.finding(
+        scores(found, titles), score=datasets.score(spec.data.dataset), standings=_standings(found, titles),
+        forgetting=scores(found, titles, "AF") if with_forgetting else None,
+    )  # fmt: skip
 
 
 def _standings(found: Mapping[str, Measured], titles: Mapping[str, str]) -> dict[str, Standing]:
