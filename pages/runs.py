@@ -239,8 +239,9 @@ def _actions(picked: list[Run]) -> None:
             is_mine = state.store().may_change(run)
             if is_mine and run.status in ("queued", "starting", "running"):
                 st.button("Stop", key="runs-stop", on_click=lambda: _stop(run))
+            refusal = None
             if run.is_over:
-                run_panel.resume_button(run, "runs-resume", lambda: _resume(run))
+                refusal = run_panel.resume_button(run, "runs-resume", lambda: _resume(run))
                 again = "Run again" if run.status == "finished" else "Retry"
                 st.button(again, key="runs-retry", on_click=lambda: _retry(run))
                 run_panel.export(run.id)
@@ -250,6 +251,8 @@ def _actions(picked: list[Run]) -> None:
                     st.button("Save name", key="runs-rename", on_click=lambda: _rename(run))
             if is_mine and run.status not in ("starting", "running", "stopping"):
                 st.button("Delete", key="runs-delete", on_click=lambda: _delete([run]))
+        if refusal is not None:
+            st.caption(refusal)
     audit_panel.panel(run)
 
 

@@ -85,7 +85,7 @@ def carried_on(
             yield event
 
 
-def way_back(store: Store, run_id: str) -> str | None:
+def why_not(store: Store, run_id: str) -> str | None:
     """The reason why a run cannot be resumed, as a part of a sentence; None where it can be."""
     with store.reading() as connection:
         return _why_not(connection, checked_id(run_id))

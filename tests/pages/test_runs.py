@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 from safetensors.numpy import save
+from sqlalchemy import update
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core.checkpoints import Checkpoint
 from dpcl_core.runs import process, resumption
 from dpcl_core.runs.store import Store
+from dpcl_core.runs.tables import runs
 from pages import runs as runs_page
 from tests.pages.conftest import Open, words
 from tests.support import replay
@@ -88,11 +90,26 @@ def test_retry_queues_the_same_settings(open_page: Open, store: Store, monkeypat
     replay.fill(store, SPEC, [], status="failed")
     page = _tick(open_page("runs"), 0)
     assert "This run failed on purpose" in words(page)
+    assert "It cannot be resumed: it failed by itself" in words(page)
     assert "Resume" not in _labels(page)
     next(button for button in page.button if button.label == "Retry").click()
     page.run()
     newest = store.list_runs()[0]
     assert (newest.status, newest.spec) == ("queued", SPEC)
+
+
+def _lost(store: Store, arrays: bytes) -> str:
+    """A run whose process died after its first task, with these arrays as the state of its method."""
+    run_id = store.create(SPEC)
+    assert store.claim(run_id, process.me())
+    resumption.Stored(store, run_id).save(Checkpoint(0, 0, (), "{}", arrays))
+    store.append(run_id, ALL[:13])
+    store.mark_failed(store.get(run_id), replay.a_failure("worker-died"))
+    return run_id
+
+
+def _opened(open_page: Open, where: str, run_id: str) -> AppTest:
+    return _tick(open_page("runs"), 0) if where == "runs" else open_page("train", run=run_id)
 
 
 @pytest.mark.parametrize("where", ["runs", "train"])
@@ -101,18 +118,31 @@ def test_a_run_whose_process_died_after_a_task_can_be_resumed(
 ) -> None:
     monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.submit", lambda self, run_id: None)
     monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.schedule", lambda self: None)
-    run_id = store.create(SPEC)
-    assert store.claim(run_id, process.me())
-    resumption.Stored(store, run_id).save(Checkpoint(0, 0, (), "{}", save({})))
-    store.append(run_id, ALL[:13])
-    store.mark_failed(store.get(run_id), replay.a_failure("worker-died"))
-    page = _tick(open_page("runs"), 0) if where == "runs" else open_page("train", run=run_id)
+    run_id = _lost(store, save({}))
+    page = _opened(open_page, where, run_id)
     assert {"Resume", "Retry"} <= _labels(page)
     next(button for button in page.button if button.label == "Resume").click()
     page.run()
     assert not page.exception
     assert store.status(run_id) == "queued"
     assert "Resume" not in _labels(page)
+
+
+@pytest.mark.parametrize("where", ["runs", "train"])
+def test_a_run_whose_checkpoint_is_damaged_says_why_it_cannot_be_resumed(open_page: Open, store: Store, where: str) -> None:
+    page = _opened(open_page, where, _lost(store, b"no state"))
+    assert "It cannot be resumed: the checkpoint after task 1 of its group 1 of models is damaged" in words(page)
+    assert "Resume" not in _labels(page)
+    assert "Retry" in _labels(page)
+
+
+def test_what_the_error_of_a_run_says_already_is_not_said_again(open_page: Open, store: Store) -> None:
+    run_id = _lost(store, b"no state")
+    why = resumption.why_not(store, run_id)
+    with store.writing() as connection:  # as where the damage was found when the run was to go on
+        connection.execute(update(runs).values(status="failed", error_kind="store", error=f"{why}."))
+    page = _opened(open_page, "runs", run_id)
+    assert words(page).count("the checkpoint after task 1") == 1
 
 
 def test_rename_refuses_an_empty_name_in_words(open_page: Open, store: Store) -> None:

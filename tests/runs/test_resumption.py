@@ -73,7 +73,7 @@ def test_a_resumed_run_ends_with_the_events_of_an_unbroken_one_each_stored_once(
     assert worker.run_here(store, unbroken).status == "finished"
     run_id = lost_after(store, spec, n_tasks)
     assert n_saved(store, run_id) == n_tasks
-    assert resumption.way_back(store, run_id) is None
+    assert resumption.why_not(store, run_id) is None
     resumption.resume(store, run_id)
     run = store.get(run_id)
     assert (run.status, run.error, run.process, run.finished) == ("queued", None, None, None)
@@ -179,7 +179,7 @@ def test_what_cannot_be_resumed_says_why(store, end, why):
         store.end(run_id, "failed", Failure("diverged", "x", ""))
     if end in ("deleted", "diverged"):
         assert n_saved(store, run_id) == 0
-    assert why in (resumption.way_back(store, run_id) or "")
+    assert why in (resumption.why_not(store, run_id) or "")
     with pytest.raises(BadInput, match="cannot be resumed"):
         resumption.resume(store, run_id)
 
@@ -214,7 +214,7 @@ def test_a_damaged_checkpoint_is_named_and_nothing_is_drawn_twice(store, damage,
         assert worker.carry_out(store, run_id) == "failed"
         ended = store.get(run_id)
         assert (ended.error_kind, named in (ended.error or "")) == ("store", True), ended.error
-    assert (resumption.way_back(store, run_id) or "").startswith(named)
+    assert (resumption.why_not(store, run_id) or "").startswith(named)
     with pytest.raises(BadInput, match=f"cannot be resumed: {named}.*; Retry starts a new run"):
         resumption.resume(store, run_id)
     kept = [event for event in store.events(run_id) if not isinstance(event, Progress)]

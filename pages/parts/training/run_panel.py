@@ -20,7 +20,7 @@ from pages.parts.claims import privacy_bar
 from pages.parts.rooms import membership
 from pages.parts.shell import layout, state, status_line, style
 from pages.parts.shell.figure_card import show
-from pages.parts.shell.text import capital
+from pages.parts.shell.text import capital, plain
 from pages.parts.tokens import run_figures
 
 if TYPE_CHECKING:
@@ -44,9 +44,11 @@ def status_card(run: Run, result: Result, *, beside: Callable[[], None] | None =
     with st.container(key="card-status", gap="small"):
         with st.container(key="status-line", horizontal=True, vertical_alignment="center", gap="small"):
             st.html(pill(line), width="stretch")
-            _buttons(run, result)
+            refusal = _buttons(run, result)
             if beside is not None:
                 beside()
+        if refusal is not None:
+            st.caption(refusal)
         if not run.is_over and journal.is_needed(run.id):
             st.info(_WAITS)
         if line.fraction is not None:
@@ -222,20 +224,22 @@ def segments(fraction: float, n_tasks: int) -> str:
     return f'<div class="run-bar" role="progressbar" {done}>{parts}</div>'
 
 
-def _buttons(run: Run, result: Result) -> None:
+def _buttons(run: Run, result: Result) -> str | None:
+    """Draws what can be done with a run; returns why one that ended before its time cannot go on."""
     if stop_button(run, "stop"):
-        return
+        return None
 
     def again() -> None:
         st.session_state["show-run"] = retry(run.id)
 
-    resume_button(run, "resume")
+    refusal = resume_button(run, "resume")
     if run.readable_spec is not None:
         st.button("Retry" if run.status != "finished" else "Run again", key="retry", on_click=attempt(again))
     if run.status == "finished":
         st.page_link("pages/compare.py", label="Compare", query_params={"v": "1", "r": run.id})
     if result.events:
         export(run.id)
+    return refusal
 
 
 def stop_button(run: Run, key: str) -> bool:
@@ -258,14 +262,19 @@ def stop(run_id: str) -> None:
         raise BadInput("run", run_id, f"had {_ENDED[status]} before Stop reached it; its results are kept")
 
 
-def resume_button(run: Run, key: str, on_click: Callable[[], None] | None = None) -> None:
-    """Draws Resume for a run that ended before its time, where it can go on."""
+def resume_button(run: Run, key: str, on_click: Callable[[], None] | None = None) -> str | None:
+    """Draws Resume for a run that ended before its time. Where it cannot go on, returns a sentence on why, if its error
+    does not say it already."""
     from dpcl_core.runs import resumption
 
-    if run.status not in ("lost", "cancelled", "failed") or resumption.way_back(state.store(), run.id) is not None:
-        return
+    if run.status not in ("lost", "cancelled", "failed"):
+        return None
+    why = resumption.why_not(state.store(), run.id)
+    if why is not None:
+        return None if why in (run.error or "") else f"It cannot be resumed: {plain(why)}."
     click = on_click or attempt(lambda: resume(run.id))
     st.button("Resume", key=key, on_click=click, help="Goes on after the last task that it had learned.")
+    return None
 
 
 def resume(run_id: str) -> None:
