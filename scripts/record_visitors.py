@@ -172,6 +172,7 @@ async def _opened(visitor: ClientConnection, page: str, query: str = "") -> None
     asked = BackMsg()
     asked.rerun_script.page_name = page
     asked.rerun_script.query_string = query
+    asked.rerun_script.context_info.url = f"http://127.0.0.1/{page}"  # as a browser says; the page has its style already
     await visitor.send(asked.SerializeToString())
     while True:
         received = ForwardMsg.FromString(await asyncio.wait_for(visitor.recv(decode=False), PATIENCE_SECONDS))

@@ -81,10 +81,17 @@ def test_an_address_without_a_page_has_the_frameworks_document(url, own):
 def test_documents_are_below_the_servers_own_path(monkeypatch):
     monkeypatch.setattr(document.st, "get_option", {"server.baseUrlPath": "/class/"}.__getitem__)
     routes = document.routes([("start", "Start"), ("runs", "Runs")])
-    assert {each.path for each in routes} == {"/class/", "/class/start", "/class/runs"}
+    below = {"/class/start/{more}", "/class/runs/{more}"}
+    assert {each.path for each in routes} == {"/class/", "/class/start", "/class/runs", *below}
 
 
 def test_the_name_of_the_first_page_leads_to_it(client):
     """The framework knows its default page by no name, and would say that there is no such page."""
     answer = client.get("/start", follow_redirects=False)
     assert (answer.status_code, answer.headers["location"]) == (307, "./")
+
+
+def test_an_address_below_a_page_leads_to_the_page_but_the_server_is_not_there(client):
+    answer = client.get("/lessons/3", follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (307, "../lessons")
+    assert client.get("/lessons/_stcore/health", follow_redirects=False).status_code == 404

@@ -46,11 +46,15 @@ def title(page: str) -> str:
 
 
 def routes(pages: Iterable[tuple[str, str]]) -> list[Route]:
-    """The addresses of pages, each by name and title; the name of the first leads to the server's own address."""
+    """The addresses of pages, each by name and title; the name of the first leads to the server's own address.
+
+    What somebody adds to a page's address, as in /lessons/3, leads to the page: the framework's document would stay empty.
+    Only one part, since the framework looks for its server at a page's address, too, and must not find it there.
+    """
     named = [(f"/{name}", title(called)) for name, called in pages]
     base = f"/{st.get_option('server.baseUrlPath').strip('/')}".rstrip("/")
-    away = Route(base + named[0][0], lambda _: RedirectResponse("./"))
-    return [away, *(_route(base + path, of_page(path, called)) for path, called in [("/", named[0][1]), *named[1:]])]
+    away = [_leading(base + named[0][0], "./"), *(_leading(f"{base}{path}/{{more}}", f"..{path}") for path, _ in named)]
+    return [*away, *(_route(base + path, of_page(path, called)) for path, called in [("/", named[0][1]), *named[1:]])]
 
 
 def of_page(path: str, called: str) -> str:
@@ -68,6 +72,10 @@ def of_page(path: str, called: str) -> str:
 def is_own(url: str | None, names: Collection[str]) -> bool:
     """Whether a visit that began at this address got one of these documents: not where no page has its name."""
     return url is not None and urlsplit(url).path.rpartition("/")[2] in ("", *names)
+
+
+def _leading(path: str, to: str) -> Route:
+    return Route(path, lambda _: RedirectResponse(to))
 
 
 def _route(path: str, text: str) -> Route:
