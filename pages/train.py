@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
 import streamlit as st
@@ -126,7 +127,7 @@ def _controls(view: View) -> tuple[train_form.Values, RunSpec | None, str]:
 
 
 def _preset(view: View) -> None:
-    about = {name: presets.about(name) for name in presets.names()}
+    titles = _preset_titles(tuple(presets.names()))
     key = view.key("preset")
 
     def load() -> None:
@@ -135,8 +136,8 @@ def _preset(view: View) -> None:
             view.go(_of_question(picked))
 
     st.selectbox(
-        "Preset", list(about), index=None, placeholder="Start from a question …",
-        format_func=lambda name: _preset_title(about[name]), key=key, on_change=load,
+        "Preset", list(titles), index=None, placeholder="Start from a question …",
+        format_func=titles.__getitem__, key=key, on_change=load,
     )  # fmt: skip
 
 
@@ -153,9 +154,15 @@ def _from_question(view: View, spec: RunSpec | None) -> None:
     st.page_link("pages/questions.py", label="Its answer", query_params={"v": "1", "question": name})
 
 
-def _preset_title(preset: presets.Preset) -> str:
-    duration = f"about {preset.seconds:g} s" if preset.seconds is not None else "not timed"
-    return f"{preset.title} ({duration})"
+@lru_cache(maxsize=1)
+def _preset_titles(names: tuple[str, ...]) -> Mapping[str, str]:
+    """What the list of presets shows, by name."""
+
+    def title(preset: presets.Preset) -> str:
+        duration = f"about {preset.seconds:g} s" if preset.seconds is not None else "not timed"
+        return f"{preset.title} ({duration})"
+
+    return {name: title(presets.about(name)) for name in names}
 
 
 def _checked(values: train_form.Values) -> tuple[RunSpec | None, str | None]:

@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     spec = own_spec(options) if options.data is not None else spec_of(options)
     checks.check(spec)
     store = Store(options.store)
-    if options.ceiling and ceilings.known(spec, store=store) is None:
+    if options.ceiling and not ceilings.is_tried(spec, store):
         wanted = ceilings.settings(spec)
         checks.check(wanted)
         if status := exit_status(trained(store, wanted, f"ceiling of {spec.method}", options.device)):

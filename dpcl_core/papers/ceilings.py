@@ -94,6 +94,14 @@ def refused(spec: RunSpec) -> tuple[float, float] | None:
     return None if best is None or best >= floor else (best, floor)
 
 
+def is_tried(spec: RunSpec, store: Store) -> bool:
+    """Whether a record or a finished run of the store learned all tasks at once without noise, be it a ceiling or not."""
+    try:
+        return _best(spec, settings(spec), (), store) is not None
+    except BadInput:
+        return False
+
+
 def tested_on(spec: RunSpec) -> Mapping[str, object]:
     """What a run's scores are formed over: test data, tasks in any order, and the labels that may be given."""
     return {

@@ -402,6 +402,21 @@ def test_a_ceiling_of_the_store_is_drawn_and_not_offered_again(open_page: Open, 
     assert not [button for button in page.button if button.key == "ceiling"]
 
 
+def test_a_ceiling_that_has_ended_since_the_last_look_is_not_trained_again(open_page: Open, store: Store) -> None:
+    """Pages look for ceilings every few seconds; one that takes less time must not be called none, nor be trained twice."""
+    spec = replay.a_spec()
+    run_id = replay.fill(store, spec, replay.recorded(spec))
+    page = open_page("train", v="1", run=run_id)
+    wanted = ceilings.settings(spec)
+    replay.fill(store, wanted, replay.recorded(wanted))
+    page.run()
+    assert "No ceiling" not in words(page)
+    page.button(key="ceiling").click().run()
+    assert len(store.list_runs()) == 2
+    assert "all at once without noise" in words(page)
+    assert not [button for button in page.button if button.key == "ceiling"]
+
+
 def test_a_run_of_all_tasks_at_once_that_failed_is_no_ceiling_and_not_offered_again(
     open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -160,7 +160,7 @@ def test_records_with_the_same_data_network_and_tasks_give_the_best_of_them() ->
     assert found
 
 
-def test_a_run_that_failed_to_learn_is_no_ceiling(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_failed_to_learn_is_no_ceiling(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
     """Below what another run reaches without noise on the same tasks, or the untrained network gives; equal will do."""
     asked = presets.load("digits-peft-head")
     wanted = ceilings.settings(asked)
@@ -183,6 +183,7 @@ def test_a_run_that_failed_to_learn_is_no_ceiling(monkeypatch: pytest.MonkeyPatc
         found = known(replace(at_once, untrained=untrained))
         assert found == (None if expected is None else pytest.approx(expected))
     assert ceilings.refused(asked) == pytest.approx((0.6, 0.61))
+    assert ceilings.is_tried(asked, store)
     assert answers.no_ceiling(asked).startswith("No ceiling is known: the recorded run")
     assert known(replace(at_once, untrained=0.5)) is not None
     assert ceilings.refused(asked) is None
@@ -208,6 +209,7 @@ def test_a_ceiling_of_the_store_below_the_untrained_network_is_not_shown() -> No
 def test_a_finished_run_of_the_store_is_found_whatever_its_seeds_and_not_when_it_was_deleted(store: Store) -> None:
     asked = replay.a_spec()
     assert ceilings.known(asked, store=store) is None
+    assert not ceilings.is_tried(asked, store)
     wanted = ceilings.settings(asked)
     run_id = finished(store, wanted, {math.inf: 0.93})
     assert ceilings.known(asked, store=store) == pytest.approx(0.93)

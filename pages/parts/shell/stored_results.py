@@ -25,7 +25,7 @@ def of(run: Run) -> Result:
     cached: dict[str, tuple[int, tuple[Event, ...]]] = st.session_state.setdefault("events", {})
     if run.is_over:
         cached.pop(run.id, None)
-        ceiling = _ceiling(where=state.where(), digest=run.spec.digest(), _spec=run.spec)
+        ceiling, _ = _ceiling(where=state.where(), digest=run.spec.digest(), _spec=run.spec)
         return _over(where=state.where(), run_id=run.id, name=run.name, ceiling=ceiling)
     # Events of an active run are kept for the session, so that each refresh reads only new ones.
     seq, seen = cached.get(run.id, (0, ()))
@@ -41,10 +41,20 @@ def _over(where: tuple[str, str, str], run_id: str, name: str, ceiling: float | 
     return Result(run.id, name, run.spec, state.store().events(run_id), ceiling=ceiling)
 
 
+def is_ceiling_tried(spec: RunSpec) -> bool:
+    """Whether its ceiling was trained, as far as `of` knows: if that gave none, the run was no ceiling."""
+    return _ceiling(where=state.where(), digest=spec.digest(), _spec=spec)[1]
+
+
+def look_for_ceilings() -> None:
+    """Makes `of` look for ceilings anew, after the run of one has ended."""
+    _ceiling.clear()
+
+
 @st.cache_data(ttl=5, show_spinner=False)
-def _ceiling(where: tuple[str, str, str], digest: str, _spec: RunSpec) -> float | None:
-    """The ceiling that records or the store have by now; `digest` identifies the spec for the cache."""
-    return ceilings.known(_spec, store=state.store())
+def _ceiling(where: tuple[str, str, str], digest: str, _spec: RunSpec) -> tuple[float | None, bool]:
+    """The ceiling that records or the store have by now, and whether one was tried; `digest`: the spec, for the cache."""
+    return ceilings.known(_spec, store=state.store()), ceilings.is_tried(_spec, state.store())
 
 
 @st.cache_resource(show_spinner=False)

@@ -92,13 +92,13 @@ def public(view: View, chosen: str, dataset: str) -> tuple[str, ...] | None:
     start = cast("tuple[str, ...] | None", view["public_labels"])
     if chosen in ("data", "dp-learned"):
         return None
-    names = _class_names(dataset)
+    names = _class_names(dataset=dataset)
     return tuple(name for name in start or () if name in names) or None if names else start
 
 
 def public_field(view: View, chosen: str, dataset: str, start: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """Draws and returns the class names assumed public, from `start` on."""
-    names = _class_names(dataset)
+    names = _class_names(dataset=dataset)
     if chosen in ("data", "dp-learned") or not names:
         return start
     picked = st.multiselect(

@@ -64,7 +64,7 @@ def _card(name: str) -> BackboneCard | None:
 
 def _pixels(network: str, side: int) -> str:
     """A resolution with what it costs and saves, as measured on public pictures; nothing for one that was not measured."""
-    measured = _measured(network)
+    measured = _measured(network=network)
     if str(side) not in measured or (most := max(measured, key=int)) == str(side):
         return f"{side} × {side} pixels"
     here, there = measured[str(side)], measured[most]

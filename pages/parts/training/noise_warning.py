@@ -17,7 +17,7 @@ from pages.parts.shell.text import plain
 
 def show(spec: RunSpec) -> None:
     """Draws the note, if there is one and the feature dimension is known beforehand: a headline, with details on demand."""
-    if note := _note(spec.model_dump_json(), spec):
+    if note := _note(key=spec.model_dump_json(), _spec=spec):
         short, text = note
         box = layout.popover(plain(short), "noise-warning", type="tertiary", width="stretch")
         if box is not None:

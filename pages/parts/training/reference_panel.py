@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import streamlit as st
@@ -10,7 +9,7 @@ import streamlit as st
 from dpcl_core.errors import BadInput
 from dpcl_core.papers import ceilings
 from dpcl_core.results import Result
-from pages.parts.shell import state
+from pages.parts.shell import state, stored_results
 from pages.parts.shell.text import plain
 from pages.parts.training.run_panel import attempt
 
@@ -48,7 +47,7 @@ def _button(result: Result) -> None:
     if under_way is not None:
         _watch(under_way.id)
         return
-    if any(math.isinf(done.cell.epsilon) for done in state.store().alike(wanted)):
+    if stored_results.is_ceiling_tried(result.spec):
         st.caption(_NO_CEILING)
         return
     st.button("Compute the ceiling", key="ceiling", help=_ON_DEMAND, on_click=attempt(lambda: _start(result, wanted)))
@@ -60,15 +59,19 @@ def _watch(run_id: str) -> None:
     """Draws the state of the ceiling's run; when it ends, reruns the page without a timer."""
     run = state.store().get(run_id)
     if run.is_over:
+        stored_results.look_for_ceilings()
         st.rerun()
     st.caption(f"Ceiling: {run.status} …", width="content")
 
 
 def _start(result: Result, wanted: RunSpec) -> None:
-    """Queues the run of the ceiling. Raises BadInput if it cannot be carried out here."""
+    """Queues the run of the ceiling, unless it has ended meanwhile. Raises BadInput if it cannot be carried out here."""
     from dpcl_core import checks
     from dpcl_core.runs import devices
 
+    stored_results.look_for_ceilings()
+    if stored_results.is_ceiling_tried(result.spec):
+        return
     checks.check(wanted)
     run_id = state.store().create(wanted, name=f"Ceiling of {result.name}"[:100], device=devices.default())
     state.executor().submit(run_id)

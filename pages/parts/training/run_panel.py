@@ -126,7 +126,7 @@ def moving(result: Result, chosen: float, *, live: bool) -> None:
         run_figures.figures(result, chosen, live=True)
     lists.matched(result, chosen, live=live)
     spec, source = result.spec, result.provenance
-    overall, matrix, forgotten = _pictures(_key(result), chosen, result)
+    overall, matrix, forgotten = _pictures(key=_key(result), chosen=chosen, _result=result)
     left, right = st.columns([1.45, 1], gap="small")
     with left:
         few = len(spec.seeds) < 3
@@ -147,12 +147,12 @@ def _more(result: Result, chosen: float) -> None:
     spec, source, key = result.spec, result.provenance, _key(result)
 
     def forgetting() -> None:
-        picture, title = _forgetting(key, result), "Points lost since the best"
+        picture, title = _forgetting(key=key, _result=result), "Points lost since the best"
         show(picture, source, key="forgetting-curve", title=title, note="mean over earlier tasks")
 
     def costs() -> None:
         show(
-            _trade_off(key, result), source, key="trade-off", table=result.finished_accuracy, linked=True,
+            _trade_off(key=key, _result=result), source, key="trade-off", table=result.finished_accuracy, linked=True,
             title=f"Final {result.score} and forgetting against the budget",
             note="dots: trained models; bars: 95 % interval over seeds",
         )  # fmt: skip

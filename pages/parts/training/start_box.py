@@ -51,7 +51,7 @@ def _estimate(spec: RunSpec, device: str) -> str:
     n_models = spec.n_cells
     models = f"{n_models} model{'s' if n_models > 1 else ''}."
     seconds, is_here = _seconds(spec, device)
-    parts = [_derived(spec.model_dump_json(), spec), models, status_line.estimate(seconds, is_here=is_here), queue]
+    parts = [_derived(key=spec.model_dump_json(), _spec=spec), models, status_line.estimate(seconds, is_here=is_here), queue]
     return " ".join(filter(None, parts))
 
 

@@ -161,9 +161,9 @@ def _n_people(dataset: str, train_per_class: int | None, train_per_source: int |
 
 
 @st.cache_data(ttl=60, show_spinner=False)
-def _here(names: Sequence[str]) -> frozenset[str]:
-    """The datasets of these whose files are on this computer; uses no network."""
-    return frozenset(filter(_is_here, names))
+def _here(own_names: Sequence[str]) -> frozenset[str]:
+    """The public datasets, and of one's own these, whose files are on this computer; uses no network."""
+    return frozenset(filter(_is_here, (*datasets.CARDS, *own_names)))
 
 
 def _is_here(dataset: str) -> bool:
@@ -179,8 +179,8 @@ def _is_here(dataset: str) -> bool:
 def form(view: View) -> Values:
     """Draws the widgets and returns their values. Raises BadInput for data of another visitor, of which nothing is shown."""
     values: Values = {}
-    known = [*datasets.CARDS, *_own(where=state.where())]
-    here = _here(names=known)
+    mine = _own(where=state.where())
+    known, here = [*datasets.CARDS, *mine], _here(own_names=mine)
     values["dataset"] = _typed(view, "dataset", "Dataset", known, lambda name: _dataset_title(name, here), _OWN_HELP)
     ownership.check(str(values["dataset"]))
     values["scenario"] = pickers.select(
@@ -272,7 +272,8 @@ def _promise(epsilons: tuple[float, ...]) -> str:
 def _delta(values: Mapping[str, object]) -> str:
     """δ in words; its field is under "More settings". Empty where the number of people is unknown."""
     dataset, caps = str(values["dataset"]), _caps(values)
-    people, chosen = _n_people(dataset, *caps), cast("float | None", values["delta"])
+    people = _n_people(dataset=dataset, train_per_class=caps[0], train_per_source=caps[1])
+    chosen = cast("float | None", values["delta"])
     delta = chosen if chosen is not None else rule_delta(dataset, *caps)
     if delta is None or people is None:
         return ""
