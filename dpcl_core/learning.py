@@ -151,7 +151,7 @@ class Group:
                     unit=_unit(spec, stream),
                     n_people=context.n_people // rows if context.n_users is None else context.n_users,
                     n_tasks=context.n_tasks,
-                    assumed=(*stream.assumed, *methods.card(spec.method).assumes),
+                    assumed=(*stream.assumed, *methods.card(spec.method).assumes(spec.params)),
                     limits=datasets.card(spec.data.dataset).limits,
                     together=all_models,
                     audit=audits.get(cell.epsilon),

@@ -161,6 +161,7 @@ def events(part: Participant, transport: Transport, wait_seconds: float, log: Ca
     group = Group(spec, spec, list(spec.cells()), {seed: part.stream}, part.context, make=cast(MakeLearner, make))
     for event in group.events():
         if isinstance(event, CellFinished):
-            kept = tuple(sentence for sentence in event.guarantee.assumptions if sentence not in card.assumes)
+            simulated = card.assumes(spec.params)
+            kept = tuple(sentence for sentence in event.guarantee.assumptions if sentence not in simulated)
             event = replace(event, guarantee=replace(event.guarantee, assumptions=(*ASSUMED, *kept)))
         yield event

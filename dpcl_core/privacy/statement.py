@@ -23,6 +23,10 @@ _REUSED = (
     "every {noun} is in one task, but releases after later tasks read it again: its uses add up, and the {noun}s "
     "used most count"
 )
+_JOINT = {
+    "once": "one training reads the {noun}s of all tasks together, and none reads them again: what it costs most counts",
+    "every": "one training reads all tasks together: {article} {noun} may be in every task, which counts as often",
+}
 _NETWORK: Mapping[Inputs, str] = {
     "features": "the network that computes the features",
     "images": "the network that computes the features",
@@ -42,6 +46,7 @@ _KEPT_ROWS = (
     "of each {noun} at most {rows} {row_word} {count}, chosen by public coins of their own bytes: no other {noun}'s matter"
 )
 _SCOPE = "every classifier released along the stream, one after each task"
+_SCOPE_OF_ONE = "the only classifier that is released, after the last task"
 LISTS = "the list of labels of one task alone"
 # Names of the separate releases of one method, each with its own epsilon.
 CHANNELS = {"replay": "replay release", "head": "head"}
@@ -143,15 +148,14 @@ def guarantee(
     best = tradeoff.of_ledger(ledger)
     words_of = {"noun": protected.noun, "article": protected.article}
     epsilon = ledger.epsilon()
-    composition = _REUSED if _reuses(ledger) else _COMPOSITION[ledger.recurrence]
-    rows = ledger.rows_per_unit
+    composition, rows = _composition(ledger), ledger.rows_per_unit
     if rows > 1:
-        composition = f"{_ROWS.format(several=protected.several, rows=rows)}; of rows: {_COMPOSITION[ledger.recurrence]}"
+        composition = f"{_ROWS.format(several=protected.several, rows=rows)}; of rows: {composition}"
         words_of = {"noun": "row", "article": "a"}
     parts = parts_of(
         ledger, one=protected.one, has_list=spec.labels == "dp-learned", n_tasks=n_tasks if protected.in_several else 1
     )
-    n_models = spec.n_cells
+    n_models, scope = spec.n_cells, _SCOPE_OF_ONE if _is_joint(ledger) else _SCOPE
     assumptions = [
         *([_LABELS[spec.labels].format(**words_of)] if spec.labels != "data" else []),
         *(assumed or [_RULE.format(**words_of)]),
@@ -179,7 +183,7 @@ def guarantee(
         unit=protected.unit,
         adjacency=f"{spec.privacy.adjacency}: {protected.neighbours[spec.privacy.adjacency]}",
         composition=composition.format(**words_of),
-        scope=f"{_SCOPE}, with its list of labels" if spec.labels == "dp-learned" else _SCOPE,
+        scope=f"{scope}, with its list of labels" if spec.labels == "dp-learned" else scope,
         claimed_epsilon=cell.epsilon,
         noise=spec.privacy.noise,
         assumptions=tuple(assumptions),
@@ -205,7 +209,7 @@ def parts_of(ledger: Ledger, *, one: str, has_list: bool, n_tasks: int) -> dict[
     `one`: whom the unit represents (`protected`); `has_list`: whether lists of labels were learned.
     """
     parts = {f"task {task + 1}": value for task, value in ledger.by_task().items()}
-    if _reuses(ledger):
+    if ledger.recurrence == "once" and _reads_other_tasks(ledger):
         parts |= ledger.by_people()
     if channels := ledger.by_channel():
         parts |= {shown_as: channels.get(name, 0.0) for name, shown_as in CHANNELS.items()} | {TOTAL: ledger.epsilon()}
@@ -222,9 +226,24 @@ def all_models(n_models: int, delta: float, own_delta: float) -> str:
     return f"{OF_ALL}{n_models} models of this run together{at}"
 
 
-def _reuses(ledger: Ledger) -> bool:
-    """Whether data of one task are read again later, though each person is in one task only."""
-    return ledger.recurrence == "once" and any(entry.people_of != (entry.task,) for entry in ledger.entries)
+def _composition(ledger: Ledger) -> str:
+    """How a ledger's entries compose for one unit, as a template."""
+    if _is_joint(ledger):
+        return _JOINT[ledger.recurrence]
+    return _REUSED if ledger.recurrence == "once" and _reads_other_tasks(ledger) else _COMPOSITION[ledger.recurrence]
+
+
+def _reads_other_tasks(ledger: Ledger) -> bool:
+    """Whether data of one task are read when another is learned."""
+    return any(entry.people_of != (entry.task,) for entry in ledger.entries)
+
+
+def _is_joint(ledger: Ledger) -> bool:
+    """Whether all tasks are learned together after the last one, and nothing but lists of labels is released before."""
+    from dpcl_core.privacy.accounting import LabelListDpEvent  # loads the accountants
+
+    trained = [entry for entry in ledger.entries if not isinstance(entry.event, LabelListDpEvent)]
+    return _reads_other_tasks(ledger) and len({entry.task for entry in trained}) == 1
 
 
 def _caveats(

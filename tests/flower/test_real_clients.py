@@ -403,7 +403,8 @@ def test_the_guarantee_says_whom_it_trusts(tmp_path: Path) -> None:
     events, _ = carried_out(parts(asked("label-means"), tmp_path))
     (end,) = (event for event in events if isinstance(event, CellFinished))
     (usual,) = (event for event in simulated(asked("label-means")) if isinstance(event, CellFinished))
-    simulates = set(methods.card("label-means").assumes)
+    card = methods.card("label-means")
+    simulates = set(card.assumes(card.params()))
     assert set(end.guarantee.assumptions) == (set(usual.guarantee.assumptions) - simulates) | set(aggregator.ASSUMED)
     assert simulates <= set(usual.guarantee.assumptions)
 

@@ -10,7 +10,9 @@ import pytest
 
 from dpcl_core import checks
 from dpcl_core.events import AuditNote, Claim, Guarantee
+from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import gaussian, token_noise
+from dpcl_core.privacy.accounting import LabelListDpEvent
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
 from dpcl_core.privacy.protected import who
 from dpcl_core.privacy.statement import (
@@ -321,3 +323,66 @@ def test_the_unit_is_named_as_it_is(unit: str, whole: str, neighbours: str, rule
     assert ("of the dataset" in given.not_covered) is (unit != "user")
     said = words(given)
     assert "  " not in " ".join([said.headline, *said.covered, *said.not_covered, *said.assumptions, *said.caveats])
+
+
+def of_ledger(*trainings: tuple[int, tuple[int, ...]], recurrence: str = "once", rows: int = 1) -> Guarantee:
+    """The guarantee of trainings after these tasks on the data of those."""
+    spec = checks.parse({"privacy": {"epsilons": [1.0]}, "seeds": [0]})
+    ledger = Ledger(1e-5, "add-remove", recurrence, rows_per_unit=rows)  # type: ignore[arg-type]
+    for task, people_of in trainings:
+        ledger.spend(dp.GaussianDpEvent(9.0), task=task, what="a training", people_of=people_of)
+    unit = "person" if rows > 1 else "example"
+    return guarantee(ledger, spec, Cell(1.0, 0), unit=unit, n_people=999, n_tasks=2)
+
+
+AGAIN, ONCE = ((0, (0,)), (1, (0, 1))), ((1, (0, 1)),)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_data_that_are_read_again_are_said_to_add_up_whether_a_person_has_one_row_or_several(rows: int) -> None:
+    given, noun = of_ledger(*AGAIN, rows=rows), "row" if rows > 1 else "example"
+    assert f"every {noun} is in one task, but releases after later tasks read it again: its uses add up" in given.composition
+    assert "parallel" not in given.composition
+    assert given.epsilon == given.parts["people of task 1"] > given.parts["people of task 2"]
+    assert given.scope == "every classifier released along the stream, one after each task"
+
+
+@pytest.mark.parametrize(
+    ("recurrence", "says"),
+    [
+        ("once", "one training reads the examples of all tasks together, and none reads them again"),
+        ("every", "one training reads all tasks together: an example may be in every task, which counts as often"),
+    ],
+)
+def test_one_training_on_all_tasks_is_said_to_be_one_release(recurrence: str, says: str) -> None:
+    given = of_ledger(*ONCE, recurrence=recurrence)
+    assert given.composition.startswith(says)
+    assert given.scope == "the only classifier that is released, after the last task"
+    assert "add up" not in given.composition
+
+
+def test_a_list_of_labels_before_it_makes_no_second_training() -> None:
+    spec = checks.parse({"privacy": {"epsilons": [1.0]}, "seeds": [0], "labels": "dp-learned"})
+    ledger = Ledger(1e-5, "add-remove", "once")
+    ledger.spend(LabelListDpEvent(0.1, 1e-7), task=0, what="list of labels")
+    ledger.spend(dp.GaussianDpEvent(9.0), task=1, what="a training", people_of=(0, 1))
+    given = guarantee(ledger, spec, Cell(1.0, 0), unit="example", n_people=999, n_tasks=2)
+    assert given.scope == "the only classifier that is released, after the last task, with its list of labels"
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "hides"),
+    [
+        ("lm-seqft", {"mechanism": "fn"}, False), ("lm-seqft", {"mechanism": "fn", "label_share": 0.2}, True),
+        ("lm-er", {"mechanism": "fn"}, False), ("pecl", {"mode": "local"}, False),
+        ("pecl", {"mode": "local", "label_share": 0.2}, True),
+    ],
+)  # fmt: skip
+def test_noisy_copies_of_texts_are_counted_by_whoever_sees_them(method: str, params: dict[str, object], hides: bool) -> None:
+    """Exchanging a text of one task for one of another changes how many copies each task has."""
+    card = methods.card(method)
+    said = card.assumes(card.params(**params))
+    assert said[0].startswith("how many texts a task has is public, and so is which task a text is in")
+    assert ("what is hidden is which of its task's labels it is" in said[1]) == hides
+    assert ("the label of every text is declared public" in said[1]) != hides
+    assert card.assumes(card.params()) == (), "steps on random batches hide who is in a task"

@@ -44,7 +44,7 @@ class MethodCard:
     does not deliver: the ledger has no bound, the claim is shown beside it, every run is audited) or "none" (no noise).
     `batch_size`: examples in each batch, if no task may be smaller than one batch; 0 if any size works.
     `notes`: caveats on its guarantee under these settings, shown before all others.
-    `assumes`: assumptions of its guarantee about tasks, in place of the standard one for any stream.
+    `assumes`: assumptions of its guarantee about tasks under these settings, in place of the standard one for any stream.
     `is_for_the_replay`: whether, under these settings, the budget covers the replay alone; every surface then says so,
     because the head, and so the whole release, has no bound.
     `training_steps`: sampling rate and number of DP-SGD steps of a training, if nothing else gives them; else None.
@@ -88,7 +88,7 @@ class MethodCard:
     guarantee: Literal["proved", "nominal", "none"] = "proved"
     batch_size: Callable[[Params], int] = lambda params: 0
     notes: Callable[[Params], tuple[str, ...]] = lambda params: ()
-    assumes: tuple[str, ...] = ()
+    assumes: Callable[[Params], tuple[str, ...]] = lambda params: ()
     is_for_the_replay: Callable[[Params], bool] = lambda params: False
     training_steps: Callable[[Params], tuple[float, int] | None] = lambda params: None
     is_one_release: bool = False

@@ -242,6 +242,6 @@ card = partial(
     ceiling="non-cl",
     refuses=check,
     derived=derived,
-    assumes=SIMULATED,
+    assumes=lambda params: SIMULATED,
     differences=differences,
 )

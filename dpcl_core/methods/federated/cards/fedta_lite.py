@@ -43,7 +43,7 @@ CARD = federated_params.card(
     module="dpcl_core.methods.federated.fedta_lite",
     refuses=check,
     guarantee="none",
-    assumes=federated_params.SIMULATED[:1],
+    assumes=lambda params: federated_params.SIMULATED[:1],
     printed=printed.FED_TA,
     table_names=lambda spec: ("FedTA", ""),
 )

@@ -23,7 +23,7 @@ CARD = federated_params.card(
     derived=lambda params, facts: (
         f"{facts.n_tasks} lists of every client, each noised before it leaves; the head costs nothing more."
     ),
-    assumes=federated_params.SIMULATED[:1],
+    assumes=lambda params: federated_params.SIMULATED[:1],
     needs_anchors=True,
     printed=ADDED,
     table_names=lambda spec: ("Added: noisy lists, no trusted server", federated_params.axes(spec)),

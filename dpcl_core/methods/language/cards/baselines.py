@@ -40,10 +40,10 @@ def totals(spec: RunSpec, facts: PublicSizes) -> str:
     return " ".join(baseline_costs.sentence(params, plan, epsilon) for epsilon in finite)
 
 
-def notes(params: Params) -> tuple[str, ...]:
-    """Assumptions of the bound."""
+def assumed(params: Params) -> tuple[str, ...]:
+    """Assumptions of the bound about tasks."""
     assert isinstance(params, BaselineParams)
-    return network_params.assumptions(params, params.label_share)
+    return network_params.of_copies(params.label_share) if params.is_local else ()
 
 
 def _derived_of_buffer(params: Params, facts: PublicSizes) -> str:
@@ -53,9 +53,9 @@ def _derived_of_buffer(params: Params, facts: PublicSizes) -> str:
 
 
 def _notes_on_buffer(params: Params) -> tuple[str, ...]:
-    """Caveats on the replay buffer, and assumptions of the bound."""
+    """Caveats on the replay buffer, and on the bound."""
     assert isinstance(params, BaselineParams)
-    return (NOISY_BUFFER if params.is_local else RAW_BUFFER, *notes(params))
+    return (NOISY_BUFFER if params.is_local else RAW_BUFFER, *network_params.notes(params))
 
 
 def _derived_together(params: Params, facts: PublicSizes) -> str:
@@ -65,10 +65,10 @@ def _derived_together(params: Params, facts: PublicSizes) -> str:
 
 
 def _notes_on_waiting(params: Params) -> tuple[str, ...]:
-    """Caveat on the texts kept until the model is trained, and assumptions of the bound."""
+    """Caveats on the texts kept until the model is trained, and on the bound."""
     assert isinstance(params, BaselineParams)
     kept = "A noisy copy of every text" if params.is_local else "Every text"
-    return (f"{kept} is kept until the last task has come.", *notes(params))
+    return (f"{kept} is kept until the last task has come.", *network_params.notes(params))
 
 
 def _table_names(name: str, spec: RunSpec) -> tuple[str, str]:
@@ -104,7 +104,8 @@ SEQFT = network_params.language_card(
     refuses=check,
     derived=derived,
     totals=totals,
-    notes=notes,
+    notes=network_params.notes,
+    assumes=assumed,
     printed=printed.SEQFT,
     table_names=partial(_table_names, "SeqFT"),
     differences=differences,

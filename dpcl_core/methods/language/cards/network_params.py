@@ -146,13 +146,21 @@ def check_local(spec: RunSpec, where: str) -> None:
         raise BadInput("params.loss", spec.params.loss, allowed, {"params.loss": "answer"})
 
 
-def assumptions(params: LanguageParams, label_share: float) -> tuple[str, ...]:
-    """Assumptions of the bound; `label_share`: share of epsilon that hides the label of a noisy copy."""
-    if not params.is_local:
-        return (ROUNDING_ASSUMED,)
+def notes(params: Params) -> tuple[str, ...]:
+    """The caveat on the bound of the training's steps; noisy copies are released before it."""
+    return () if is_local(params) else (ROUNDING_ASSUMED,)
+
+
+def of_copies(label_share: float) -> tuple[str, ...]:
+    """Assumptions of the bound of noisy copies; `label_share`: share of epsilon that hides a copy's label.
+
+    Copies are counted by whoever sees them, and a task's training ends with its last copy: a text exchanged for one of
+    another task would be seen.
+    """
+    sizes = "how many texts a task has is public, and so is which task a text is in: one of the same task takes its place"
     if label_share == 0:
-        return ("The label of every text is declared public, and so is how many tokens it has.",)
-    return ("How many tokens a text has is public.",)
+        return (sizes, "the label of every text is declared public, and so is how many tokens it has")
+    return (sizes, "how many tokens a text has is public; of its label, what is hidden is which of its task's labels it is")
 
 
 def derived(params: Params, facts: PublicSizes) -> str:

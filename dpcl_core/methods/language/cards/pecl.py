@@ -125,10 +125,10 @@ def _refuse_dear_scores(spec: RunSpec, params: PeclParams, facts: PublicSizes) -
         raise BadInput("params.mean_score_std", params.mean_score_std, allowed)
 
 
-def notes(params: Params) -> tuple[str, ...]:
-    """Assumptions of the bound."""
+def assumed(params: Params) -> tuple[str, ...]:
+    """Assumptions of the bound about tasks."""
     assert isinstance(params, PeclParams)
-    return network_params.assumptions(params, params.label_share)
+    return network_params.of_copies(params.label_share) if params.is_local else ()
 
 
 def table_names(spec: RunSpec) -> tuple[str, str]:
@@ -149,7 +149,8 @@ CARD = network_params.language_card(
     module="dpcl_core.methods.language.pecl",
     refuses=check,
     derived=network_params.derived,
-    notes=notes,
+    notes=network_params.notes,
+    assumes=assumed,
     printed=printed.REPAIRED,
     table_names=table_names,
     differences=network_params.differences,
