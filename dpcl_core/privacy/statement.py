@@ -24,7 +24,7 @@ _REUSED = (
     "used most count"
 )
 _JOINT = {
-    "once": "one training reads the {noun}s of all tasks together: each is used by it alone, and the one it costs most counts",
+    "once": "one training reads the {noun}s of all tasks together: each is used in it alone, and the largest cost counts",
     "every": "one training reads all tasks together: {article} {noun} may be in every task, which counts as often",
 }
 _NETWORK: Mapping[Inputs, str] = {

@@ -350,7 +350,7 @@ def test_data_that_are_read_again_are_said_to_add_up_whether_a_person_has_one_ro
 @pytest.mark.parametrize(
     ("recurrence", "says"),
     [
-        ("once", "one training reads the examples of all tasks together: each is used by it alone"),
+        ("once", "one training reads the examples of all tasks together: each is used in it alone"),
         ("every", "one training reads all tasks together: an example may be in every task, which counts as often"),
     ],
 )
