@@ -12,6 +12,7 @@ from typing import Literal
 
 from pydantic import ValidationError
 
+from dpcl_core.backbones import axes
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput, DataMissing, first_of
@@ -103,6 +104,7 @@ def check(spec: RunSpec) -> None:
     if refusal := backbones.refuses(backbone, dataset.name):
         raise BadInput("data.backbone", backbone.name, refusal, fitting)
     backbones.refuse_resolution(backbone, spec.data.resolution)
+    axes.refuse(backbone, dataset.name, spec.data.axes)
     if dataset.scaled_by == "training" and method.guarantee == "proved" and any(map(math.isfinite, spec.privacy.epsilons)):
         allowed = (
             "is scaled by the mean and variance of its training examples, which this method's bound does not cover; use "

@@ -80,6 +80,23 @@ def test_wrong_settings_are_refused_in_one_sentence(raw: dict[str, object], fiel
     assert allowed in str(error)
 
 
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ({"backbone": "pixels"}, "pixels, which has no public axes"),
+        ({"dataset": "cifar10", "backbone": "convnext-cifar100"}, "convnext-cifar100, which has no public axes"),
+        (
+            {"dataset": "cifar10-100", "backbone": "lite0"},
+            "lite0 on cifar10-100, from whose pictures all of its public axes were made",
+        ),
+    ],
+)
+def test_a_number_of_axes_is_refused_where_there_are_none(data: dict[str, object], why: str) -> None:
+    error = refused({"data": {**data, "axes": 64}})
+    assert str(error) == f"data.axes = 64: must be left out or 0 with data.backbone = {why}"
+    assert error.fix == {"data.axes": None}
+
+
 def test_delta_is_compared_with_the_people_of_the_subset() -> None:
     raw: dict[str, object] = {"data": {"train_per_class": 5}, "privacy": {"delta": 0.01}}
     checks.check(checks.parse(raw))

@@ -64,6 +64,17 @@ def public_part(card: BackboneCard, dataset_name: str) -> str | None:
     return next((name for name in card.axes if name not in {dataset_name, *members}), None)
 
 
+def refuse(card: BackboneCard, dataset_name: str, n_axes: int | None) -> None:
+    """Raises BadInput for a number of axes where there are none to take features along; 0 and None ask for none there."""
+    if not n_axes or public_part(card, dataset_name) is not None:
+        return
+    why = ", which has no public axes"
+    if card.axes:
+        why = f" on {dataset_name}, from whose pictures all of its public axes were made"
+    allowed = f"must be left out or 0 with data.backbone = {card.name}{why}"
+    raise BadInput("data.axes", n_axes, allowed, {"data.axes": None})
+
+
 @lru_cache(maxsize=4)
 def load(backbone: str, public: str) -> Axes:
     """The axes of a network made from a public dataset. Raises DataMissing where the file is missing or damaged."""

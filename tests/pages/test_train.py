@@ -271,6 +271,19 @@ def test_impossible_settings_disable_start_and_say_why(open_page: Open) -> None:
     assert _button(page, "Start").disabled  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(
+    ("dataset", "network", "is_offered"),
+    [("mnist", "lite0", True), ("cifar10-100", "lite0", False), ("digits", "pixels", False)],
+)
+def test_axes_are_offered_where_there_are_some_and_left_out_elsewhere(
+    open_page: Open, dataset: str, network: str, is_offered: bool
+) -> None:
+    page = open_page("train", v="1", d=dataset, bb=network, ax="64")
+    assert [box.value for box in page.number_input if box.label == "Axes"] == ([64] if is_offered else [])
+    assert ("ax" in page.query_params) is is_offered
+    assert not any("axes = 64" in error.value.replace("\\", "") for error in page.error)
+
+
 def test_delta_above_one_over_people_is_refused(open_page: Open) -> None:
     page = open_page("train", v="1", dl="0.01")
     assert any("δ = 0.01" in error.value.replace("\\", "") for error in page.error)

@@ -13,7 +13,7 @@ from typing import IO, cast
 import streamlit as st
 
 from dpcl_core import paths
-from dpcl_core.backbones import catalog, packaged
+from dpcl_core.backbones import axes, catalog, packaged
 from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
@@ -26,8 +26,8 @@ _TIMM_HELP = (
 Typed = Callable[[View, str, str, list[str], Callable[[str], str], str], str]
 
 
-def draw(view: View, typed: Typed) -> dict[str, object]:
-    """Draws network, resolution and number of axes, where the network has them; returns their values."""
+def draw(view: View, typed: Typed, dataset: str) -> dict[str, object]:
+    """Draws network, resolution and number of axes, where the network has them, for these data; returns their values."""
     name = typed(view, "backbone", "Network for the features", list(catalog.CARDS), _title, _TIMM_HELP)
     card = _card(name)
     values: dict[str, object] = {"backbone": name, "resolution": None, "axes": None}
@@ -43,6 +43,7 @@ def draw(view: View, typed: Typed) -> dict[str, object]:
             help=DataSpec.model_fields["resolution"].description,
         )  # fmt: skip
         values["resolution"] = None if picked == card.resolutions[0] else picked
+    if axes.public_part(card, dataset) is not None:
         values["axes"] = st.number_input(
             "Axes", 0, card.feature_dim, cast("int | None", view["axes"]), 1, key=view.key("axes"),
             placeholder="by the rule", help=DataSpec.model_fields["axes"].description,

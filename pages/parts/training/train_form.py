@@ -189,7 +189,7 @@ def form(view: View) -> Values:
     values |= _widgets(view, "s", _scenario_settings(str(values["scenario"])))
     values["method"] = pickers.select(view, "method", "Method", {name: one.title for name, one in methods.CARDS.items()})
     values |= _of_method(view, str(values["method"]))
-    values |= network_form.draw(view, _typed)
+    values |= network_form.draw(view, _typed, str(values["dataset"]))
     values["labels"] = label_form.setting(view, methods.CARDS[str(values["method"])])
     values["epsilons"] = _epsilons(view, str(values["method"]), repeats_examples=_repeats_examples(values))
     values["seeds"] = _seeds(view)
