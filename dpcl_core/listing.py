@@ -17,7 +17,11 @@ LAYERS = {"paper": "as printed or made to work, by its settings", "repair": "rep
 
 
 def rows(catalog: Catalog) -> list[Row]:
-    """One JSON row per catalog entry, from its card; `missing`: why it cannot be used on this computer, or null."""
+    """One JSON row per catalog entry, from its card; `missing`: why it cannot be used on this computer, or null.
+
+    Of a network, `trained_on` says in words on what, null where it was not trained; `saw` names the datasets among that,
+    which are refused as private.
+    """
     if catalog == "methods":
         return [
             {
@@ -37,7 +41,12 @@ def rows(catalog: Catalog) -> list[Row]:
         ]
     if catalog == "backbones":
         return [
-            {**_common(card), "saw": list(card.saw), "missing": backbones.available(card)}
+            {
+                **_common(card),
+                "trained_on": card.trained_on,
+                "saw": list(card.saw),
+                "missing": backbones.available(card),
+            }
             for card in backbones.CARDS.values()
         ]
     if catalog == "scenarios":

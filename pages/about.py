@@ -86,8 +86,15 @@ def _cards(
 ) -> None:
     with st.container(key=f"card-about-{title.split()[0].lower()}"):
         st.header(title, anchor=False)
-        lines = [f"**{plain(card.title)}** {plain(card.summary)} :small[{plain(card.source)}]" for card in cards]
+        lines = [f"**{plain(card.title)}** {plain(card.summary)} :small[{plain(_origin(card))}]" for card in cards]
         st.markdown("\n\n".join(lines))  # one element: a browser takes milliseconds for each
+
+
+def _origin(card: MethodCard | scenarios.ScenarioCard | backbones.BackboneCard | datasets.DatasetCard) -> str:
+    """Where it comes from; of a network also what it was trained on, which decides what can be private for it."""
+    if isinstance(card, backbones.BackboneCard):
+        return f"{card.source}. Trained on: {card.seen}."
+    return card.source
 
 
 def _versions() -> list[str]:

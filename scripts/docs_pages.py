@@ -167,7 +167,7 @@ def _networks() -> str:
     lines = [_NETWORKS]
     for card in backbones.CARDS.values():
         lines += [f"## {card.title}", "", card.summary, "", f"- name: `{card.name}`", f"- source: {card.source}"]
-        lines += [f"- has seen: {', '.join(card.saw) or 'nothing'}", f"- reads: {', '.join(card.reads)}"]
+        lines += [f"- trained on: {card.seen}", f"- reads: {', '.join(card.reads)}"]
         path = paths.assets_dir() / "backbones" / f"{card.name}.json"
         if path.exists():
             trained = json.loads(path.read_text(encoding="utf-8"))

@@ -271,6 +271,14 @@ def test_everything_that_can_be_chosen_is_listed(what: str, capsys: pytest.Captu
     assert called("list", what, capsys=capsys)[1].count("\n") == len(rows)
 
 
+def test_the_list_of_networks_says_what_each_was_trained_on(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = {row["name"]: row for row in json.loads(called("list", "backbones", "--json", capsys=capsys)[1])}
+    assert rows["pixels"]["trained_on"] is None
+    assert rows["smollm2"]["saw"] == []
+    assert "public text" in rows["smollm2"]["trained_on"]
+    assert rows["vit-cifar100"]["saw"] == ["cifar100"]
+
+
 def test_account_answers_each_question(capsys: pytest.CaptureFixture[str]) -> None:
     def ask(*options: str) -> dict[str, float]:
         answer: dict[str, float] = json.loads(called("account", *options, "--json", capsys=capsys)[1])

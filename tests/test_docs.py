@@ -32,6 +32,14 @@ def test_readmes_results_are_those_of_the_records() -> None:
     assert text.count("\n- **") >= 4
 
 
+def test_the_page_of_networks_tells_public_texts_from_no_training() -> None:
+    page = docs_pages.pages_made()["networks.md"]()
+    said = dict(zip(re.findall("- name: `(.*)`", page), re.findall("- trained on: (.*)", page), strict=True))
+    assert {name for name, words in said.items() if words == "nothing"} == {"pixels", "hashed-text"}
+    assert said["minilm"].startswith("a billion public pairs of sentences; none of the datasets here is known")
+    assert said["convnext-cifar10"].endswith("refused as private data: cifar10")
+
+
 def _page(name: str) -> list[str]:
     return docs_pages.pages_made()[f"results_{name}.md"]().splitlines()
 

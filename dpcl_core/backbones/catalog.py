@@ -42,14 +42,15 @@ _TAGS = {"in1k": "imagenet-1k", "in12k": "imagenet-12k", "in21k": "imagenet-21k"
 class BackboneCard:
     """Description of a backbone. All of it is public.
 
-    `feature_dim`: None where it depends on the images or the model's settings. `saw`: names of the datasets it was trained
-    on; for a timm model as far as its name says. `reads`: kinds of data it can turn into features. `module` has
-    `make(card, device)`. `size_mb`: size of the weights in MB, None if unknown here. `is_language_model`: it gives no
-    features but is trained itself, by methods that read texts; then `module` has `load(name, device)`. `context`: length of
-    a language model's context in tokens, None if unknown here. `package`: where a network that comes with pip is fetched
-    from. `resolutions`: sides in pixels that it can read pictures at, the one it was trained at first; empty: only one, and
-    `make` takes no other. `axes`: public datasets that its public axes were made from; for data, the first that is not part
-    of them serves.
+    `feature_dim`: None where it depends on the images or the model's settings. `trained_on`: in words, what it was trained
+    on; None: it was not trained. `saw`: names of the datasets among that, which are refused as private; for a timm model as
+    far as its name says. Without one, it may have seen much that has no name here. `reads`: kinds of data it can turn into
+    features. `module` has `make(card, device)`. `size_mb`: size of the weights in MB, None if unknown here.
+    `is_language_model`: it gives no features but is trained itself, by methods that read texts; then `module` has
+    `load(name, device)`. `context`: length of a language model's context in tokens, None if unknown here. `package`: where a
+    network that comes with pip is fetched from. `resolutions`: sides in pixels that it can read pictures at, the one it was
+    trained at first; empty: only one, and `make` takes no other. `axes`: public datasets that its public axes were made
+    from; for data, the first that is not part of them serves.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -62,12 +63,22 @@ class BackboneCard:
     module: str
     size_mb: float | None = None
     feature_dim: int | None = None
+    trained_on: str | None = None
     saw: tuple[str, ...] = ()
     is_language_model: bool = False
     context: int | None = None
     package: packaged.Package | None = None
     resolutions: tuple[int, ...] = ()
     axes: tuple[str, ...] = ()
+
+    @property
+    def seen(self) -> str:
+        """What it was trained on, and what follows for data that are called private, as words after "trained on:"."""
+        if self.trained_on is None:
+            return "nothing"
+        if self.saw:
+            return f"{self.trained_on}; refused as private data: {', '.join(self.saw)}"
+        return f"{self.trained_on}; none of the datasets here is known to be among them"
 
 
 def read() -> dict[str, BackboneCard]:

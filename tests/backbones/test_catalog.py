@@ -57,6 +57,18 @@ def test_timm_names_tell_what_was_seen(name: str, saw: tuple[str, ...]) -> None:
     assert catalog.card(name).saw == saw
 
 
+@pytest.mark.parametrize("card", catalog.CARDS.values(), ids=lambda card: card.name)
+def test_only_what_has_no_weights_was_trained_on_nothing(card: catalog.BackboneCard) -> None:
+    """An empty list of refused datasets says nothing of that: public texts have no name here."""
+    assert (card.trained_on is None) == (card.size_mb == 0) == (card.seen == "nothing")
+    assert all(name in card.seen for name in card.saw)
+    assert ("none of the datasets here is known" in card.seen) is (card.trained_on is not None and not card.saw)
+
+
+def test_networks_of_a_collection_do_not_pass_for_untrained() -> None:
+    assert all(catalog.card(name).trained_on for name in ("timm:resnet18", "st:a/b", "hf:a/b"))
+
+
 @pytest.mark.parametrize(
     ("backbone", "dataset", "refused"),
     [

@@ -72,6 +72,7 @@ def test_about_names_every_method_and_its_source(open_page: Open) -> None:
     for card in catalog.CARDS.values():
         assert card.title in shown
         assert card.source in shown
+    assert "Trained on: a billion public pairs of sentences; none of the datasets here is known to be among them." in shown
 
 
 def test_about_shows_the_version_and_how_to_cite(open_page: Open) -> None:
