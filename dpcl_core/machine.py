@@ -8,6 +8,9 @@ import subprocess
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parent.parent
+# Commits that records name and the history lacks, each with the commit that the records entered with. Their runs cannot be
+# repeated by checking the commit out: it was amended after them and before it was merged, and nobody kept it.
+REPLACED = {"c46efe9": "7efe2f1e"}
 
 
 def machine(device: str = "cpu") -> str:
@@ -29,6 +32,20 @@ def commit() -> str:
     """The short hash of the checked-out commit, with "+" where the code differs from it; empty outside a repository."""
     found = _git("rev-parse", "--short", "HEAD")
     return f"{found}+" if found and _git("status", "--porcelain", "--untracked-files=no", "--", "dpcl_core") else found
+
+
+def bare(commit: str) -> str:
+    """A record's commit without the mark of further changes: "+" of `commit`, "-dirty" of `git describe`."""
+    return commit.removesuffix("+").removesuffix("-dirty")
+
+
+def commit_words(commit: str) -> str:
+    """A record's commit for readers, who may not find that very code under this name."""
+    name = bare(commit)
+    changed = " with further changes in the tree" if name != commit else ""
+    if name in REPLACED:
+        return f"{name}{changed} (replaced before it was merged; its records entered with {REPLACED[name]})"
+    return f"{name}{changed}"
 
 
 def _git(*arguments: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from dpcl_core import listing, paths, presets
+from dpcl_core import listing, machine, paths, presets
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.figures.picture import epsilon_label
@@ -211,7 +211,8 @@ def _gpu() -> str:
         return f"{_GPU}\nNobody has run this on a graphics card yet, so there are no figures.\n"
     record = json.loads(GPU.read_text(encoding="utf-8"))
     about = ", ".join(f"{name} {value}" for name, value in record["machine"].items())
-    lines = [_GPU, f"Measured on {record['date']}, commit `{record['commit']}`, in {record['seconds']} s: {about}.", ""]
+    code = machine.commit_words(record["commit"])
+    lines = [_GPU, f"Measured on {record['date']}, commit {code}, in {record['seconds']} s: {about}.", ""]
     for part, (title, meaning, heads) in _GPU_PARTS.items():
         rows = [row for row in record["rows"] if row["part"] == part]
         lines += [f"## {title}", "", meaning, ""] if rows else []
@@ -265,7 +266,7 @@ def made_with(runs: Collection[Measured]) -> str:
     named = {
         "Network": [run.spec.data.backbone for run in runs],
         "Machine": [run.machine for run in runs if run.machine],
-        "Commit": [run.commit for run in runs if run.commit],
+        "Commit": [machine.commit_words(run.commit) for run in runs if run.commit],
     }
     n_unnamed = sum(not run.commit for run in runs)
     older = f" Older records, which name no commit: {n_unnamed} of {len(runs)} runs." if n_unnamed else ""

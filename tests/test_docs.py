@@ -102,6 +102,13 @@ def test_a_page_says_how_many_records_name_no_commit() -> None:
     assert docs_pages.made_with([older, run, older]).endswith(ends)
 
 
+def test_pages_do_not_pass_off_a_replaced_commit_or_a_changed_tree_as_an_ordinary_commit() -> None:
+    page = docs_pages.pages_made()["results_tobaben.md"]()
+    assert "c46efe9 (replaced before it was merged; its records entered with 7efe2f1e)" in page
+    assert "f631dde with further changes in the tree" in page
+    assert "commit 0eaa975d with further changes in the tree" in docs_pages.pages_made()["gpu.md"]()
+
+
 def test_a_page_says_that_a_ceiling_is_missing_and_why() -> None:
     (said,) = [line for line in _page("pecl") if line.startswith("No ceiling is known")]
     assert "without learning them at once" in said

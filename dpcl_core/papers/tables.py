@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from dpcl_core import machine
 from dpcl_core.figures.picture import capital, counted
 from dpcl_core.papers import comparison, orderings, p_values, report, verdicts
 from dpcl_core.papers.comparison import Row
@@ -107,7 +108,7 @@ def source(label: str, run: Measured | None) -> str:
     if run.run_id is not None:
         return f"{label} · your run {run.run_id[:4]} of {run.date}, {run.seconds:.0f} s on {run.device}"
     older = " by older code" if run.made_before else ""
-    code = f", commit {run.commit}" if run.commit else ""
+    code = f", commit {machine.commit_words(run.commit)}" if run.commit else ""
     return f"{label} · recorded on {run.date}{older}, {run.seconds:.0f} s on {run.machine or run.device}{code}"
 
 
