@@ -20,6 +20,20 @@ from tests.support import replay
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.browser
+# The words of the caption that a button under a figure lies on.
+_COVERED = """button => {
+    const place = button.getBoundingClientRect(), found = [];
+    const caption = button.closest('[class*="st-key-save-"]').previousElementSibling;
+    const texts = document.createTreeWalker(caption, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+        const range = document.createRange();
+        range.selectNodeContents(texts.currentNode);
+        const lies = line => line.right > place.left && line.left < place.right
+            && line.bottom > place.top && line.top < place.bottom;
+        if ([...range.getClientRects()].some(lies)) found.push(texts.currentNode.textContent);
+    }
+    return found;
+}"""
 
 
 def _start(page: Page) -> str:
@@ -201,3 +215,20 @@ def test_the_bar_of_start_never_hides_the_field_that_has_the_focus(app: App, vis
         page.keyboard.press("Tab")
         hidden.add(page.evaluate(_UNDER_THE_BAR))
     assert hidden == {None}
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_save_under_a_figure_takes_the_press_of_a_mouse_and_covers_no_word(app: App, visit: Visit, width: int) -> None:
+    page = visit(f"{app.url}/train", width=width)
+    save = page.locator(".st-key-save-accuracy button:visible")
+    save.scroll_into_view_if_needed()
+    assert save.evaluate(_COVERED) == []
+    save.click()  # as the mouse does it: fails where something lies above the button
+    expect(page.get_by_role("button", name="Numbers (CSV)")).to_be_visible()
+
+
+def test_an_option_takes_the_press_where_its_caption_is_drawn_close_to_it(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/lessons", width=390)
+    option = page.locator("label:has(+ [data-testid=stRadioCaption])").nth(1)
+    option.click(position={"x": 40, "y": 40})  # of 44: below the option's words
+    expect(option.get_by_role("radio")).to_be_checked()
