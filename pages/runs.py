@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import streamlit as st
 
@@ -46,6 +47,7 @@ _COLUMNS = {
     "started": st.column_config.DatetimeColumn("Started (UTC)", format="D MMM, HH:mm"),
     "seconds": st.column_config.NumberColumn("Seconds", format="%.1f"),
 }
+_ROWS = "runs-rows"  # session key: the rows of the table as it was drawn last
 CODEC = link.Codec(
     [
         link.Field("status", "st", "state", link.Many(link.Choice(STATUSES)), ()),
@@ -56,6 +58,20 @@ CODEC = link.Codec(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The rows of one table: which runs, in order, and the run that the link names. `ticked`: places ticked at first."""
+
+    number: int
+    ids: tuple[str, ...]
+    linked: str | None
+    ticked: tuple[int, ...]
+
+    @property
+    def key(self) -> str:
+        return f"runs-table-{self.number}"
+
+
 @state.guarded
 def page() -> None:
     """The page."""
@@ -63,7 +79,7 @@ def page() -> None:
     view = View("runs", lambda _: CODEC)
     runs = store.list_runs()
     notices = list(view.read.notices)
-    if view["run"] not in (None, *(run.id for run in runs)):
+    if view["run"] not in (None, *(run.id for run in runs), *st.session_state.get("runs-deleted", ())):
         notices.append(f"The link asks for run {view['run']}, which is not in this store.")
     header("Runs", "What ran, and what is running?", is_shared=bool(runs), help_text=HELP, notices=notices)
     _messages()
@@ -84,9 +100,10 @@ def page() -> None:
 def _controls(view: View, runs: list[Run]) -> dict[str, object]:
     start = cast("tuple[str, ...]", view["status"])
     counts = {name: sum(run.status == name for run in runs) for name in STATUSES}
+    kept = (*start, *st.session_state.get(view.key("status"), ()))  # also after the last run of a chosen state has gone
     with st.container(key="runs-controls", horizontal=True, vertical_alignment="bottom", gap="small"):
         picked = st.pills(
-            "State", [name for name in STATUSES if counts[name] or name in start], selection_mode="multi", default=start,
+            "State", [name for name in STATUSES if counts[name] or name in kept], selection_mode="multi", default=start,
             format_func=lambda name: f"{name} ({counts[name]})", key=view.key("status"), help="Nothing chosen: all states.",
         )  # fmt: skip
         sort = pickers.select(view, "sort", "Order", SORTS, width=210)
@@ -109,10 +126,15 @@ def _queue() -> None:
 
 
 def _list(values: dict[str, object], was_active: bool) -> None:
-    """Draws the table and its buttons; refreshes the page when the last active run has ended."""
+    """Draws the table and its buttons: by itself every other second, and after each press in it.
+
+    The page around it is drawn again where that press has done something, whose message, counts, queue and trash lie there,
+    and where runs have begun or ended, since the page sets the timer.
+    """
     store = state.store()
     runs = store.list_runs()
-    if was_active and not any(not run.is_over for run in runs):
+    has_acted = "runs-done" in st.session_state or "runs-refused" in st.session_state
+    if has_acted or not runs or was_active != any(not run.is_over for run in runs):
         st.rerun()
     shown = _chosen(runs, values)
     frame = table(shown, store.results([run.id for run in shown]))
@@ -122,20 +144,39 @@ def _list(values: dict[str, object], was_active: bool) -> None:
     if frame.empty:
         st.info("No run matches these filters. Remove a state or clear the search.")
         return
+    rows = _rows([run.id for run in shown], cast("str | None", values["run"]))
     event = st.dataframe(
         frame,
-        key="runs-table",
+        key=rows.key,
         on_select="rerun",
         selection_mode="multi-row",
-        selection_default={"selection": {"rows": [row for row, run in enumerate(shown) if run.id == values["run"]]}},
+        selection_default={"selection": {"rows": list(rows.ticked)}},
         hide_index=True,
         height="content" if len(frame) <= 15 else 560,
         placeholder="",
         column_config=_COLUMNS,
         alt=f"{len(frame)} runs with state, name, method, data, budgets, accuracy, start and duration",
     )
-    rows = [int(row) for row in event["selection"]["rows"] if int(row) < len(shown)]
-    _actions([shown[row] for row in rows])
+    _actions([shown[row] for row in _ticked(event, len(shown))])
+
+
+def _rows(ids: list[str], linked: str | None) -> _Rows:
+    """The table's rows. A browser knows its ticks by position only: where the runs change or move, the table is a new one
+    that begins with the same runs ticked, those of them that are left."""
+    before: _Rows | None = st.session_state.get(_ROWS)
+    if before is not None and (before.ids, before.linked) == (tuple(ids), linked):
+        return before
+    ticked = {linked}
+    if before is not None and before.linked == linked and before.key in st.session_state:
+        ticked = {before.ids[row] for row in _ticked(st.session_state[before.key], len(before.ids))}
+    places = tuple(place for place, run_id in enumerate(ids) if run_id in ticked)
+    rows = _Rows(0 if before is None else before.number + 1, tuple(ids), linked, places)
+    st.session_state[_ROWS] = rows
+    return rows
+
+
+def _ticked(table_state: Mapping[str, Any], n_rows: int) -> list[int]:
+    return [int(row) for row in table_state["selection"]["rows"] if int(row) < n_rows]
 
 
 def _chosen(runs: list[Run], values: dict[str, object]) -> list[Run]:

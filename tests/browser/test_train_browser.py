@@ -139,6 +139,32 @@ def test_runs_open_and_compare(app: App, visit: Visit) -> None:
     expect(compare.get_by_text("other settings are the same")).to_be_visible()
 
 
+def _tick(page: Page, *rows: int) -> None:
+    """Ticks rows of the table of runs, which is drawn on a canvas."""
+    grid = page.get_by_test_id("stDataFrame")
+    for row in rows:
+        grid.click(position={"x": 18, "y": 35 * (row + 1) + 17})
+
+
+def test_after_an_action_in_the_list_all_of_runs_is_as_it_is_now(app: App, visit: Visit) -> None:
+    for name in ("fourth", "third", "second", "first"):
+        replay.fill(app.store(), replay.a_spec(), [], name=f"{name} #acted", status="cancelled")
+    page = visit(f"{app.url}/runs?v=1&q=%23acted")
+    _tick(page, 0, 1)
+    page.get_by_role("button", name="Delete these 2").click()
+    expect(page.get_by_text("Deleted 2 runs.")).to_be_visible()
+    expect(page.get_by_text("Tick a run to open")).to_be_visible()
+    expect(page.get_by_text(re.compile(r"Trash \(\d"))).to_be_visible()
+    _tick(page, 1)
+    expect(page.locator(".st-key-card-chosen")).to_contain_text("fourth")
+    page.get_by_role("button", name="Retry").click()
+    expect(page.get_by_text(re.compile("fourth .* is in the queue again"))).to_be_visible()
+    expect(page.locator(".st-key-card-chosen")).to_contain_text("fourth")  # its place is another one
+    newest = app.store().list_runs()[0].id
+    until(lambda: app.store().get(newest).is_over)
+    expect(page.get_by_text(re.compile(r"finished \(\d"))).to_be_visible()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "dark"), [("train", True), ("runs", False), ("compare", False), ("published", False), ("about", True)]

@@ -20,7 +20,7 @@ ALL = replay.recorded(SPEC)
 
 
 def _tick(page: AppTest, *rows: int) -> AppTest:
-    page.session_state["runs-table"] = {"selection": {"rows": list(rows), "columns": [], "cells": []}}
+    page.session_state[page.session_state["runs-rows"].key] = {"selection": {"rows": list(rows), "columns": [], "cells": []}}
     return page.run()
 
 
@@ -83,6 +83,33 @@ def test_delete_can_be_undone(open_page: Open, store: Store) -> None:
     next(button for button in page.button if button.label == "Undo delete").click()
     page.run()
     assert [run.name for run in store.list_runs()] == ["precious"]
+
+
+def test_ticks_stay_with_their_runs(open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.submit", lambda self, run_id: None)
+    for name in ("oldest", "older", "newer", "newest"):
+        replay.fill(store, SPEC, ALL, name=name)
+    page = _tick(open_page("runs"), 0, 1)
+    next(button for button in page.button if button.label == "Delete these 2").click()
+    page.run()
+    assert [run.name for run in store.list_runs()] == ["older", "oldest"]
+    assert "Deleted 2 runs." in words(page)
+    assert not any(label.startswith("Delete") for label in _labels(page)), "no other run is ticked"
+    page = _tick(page, 1)
+    next(button for button in page.button if button.label == "Run again").click()
+    page.run()
+    assert len(store.list_runs()) == 3
+    assert "**oldest**" in words(page), "though a run has come above it"
+
+
+def test_the_run_of_a_link_that_is_deleted_is_not_called_missing(open_page: Open, store: Store) -> None:
+    run_id = replay.fill(store, SPEC, ALL, name="linked")
+    replay.fill(store, SPEC, ALL)
+    page = open_page("runs", run=run_id)
+    next(button for button in page.button if button.label == "Delete").click()
+    page.run()
+    assert "Deleted 1 run." in words(page)
+    assert not page.warning
 
 
 def test_retry_queues_the_same_settings(open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
