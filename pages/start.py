@@ -36,7 +36,7 @@ def page() -> None:
     with st.container(horizontal=True, gap="medium"):
         query = {"v": link.VERSION, "l": "coin", "s": "1"}
         st.page_link("pages/lessons.py", label=":primary[Start lesson 1 →]", query_params=query)
-        st.page_link("pages/train.py", label=":primary[Questions to run for real →]")
+        st.page_link("pages/questions.py", label=":primary[Questions to run for real →]")
 
 
 if __name__ == "__main__":
