@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -63,11 +64,11 @@ class Journal:
 
     def keep(self, first: int, events: Sequence[Event]) -> bool:
         """Keeps a batch whose first event has this number; False: the disk refused it."""
-        return self._keep({"first": first, "events": [to_json(event) for event in events]})
+        return self._keep({"at": time.time(), "first": first, "events": [to_json(event) for event in events]})
 
     def keep_end(self, end: End, failure: Failure | None) -> bool:
         """Keeps how the run ended, after all its events; False: the disk refused it."""
-        self.holds_end = self._keep({"end": end, "failure": None if failure is None else asdict(failure)})
+        self.holds_end = self._keep({"end": end, "failure": None if failure is None else asdict(failure), "at": time.time()})
         return self.holds_end
 
     def clear(self) -> None:
@@ -125,9 +126,15 @@ def last_beat(run_id: str) -> int | None:
         return None
 
 
-def is_needed(run_id: str) -> bool:
-    """Whether results of a run wait in its journal now because the store does not take them."""
-    return len(_lines(run_id)) > 1
+def needed_since(run_id: str) -> float | None:
+    """When the oldest of the results that wait in a run's journal was put there (seconds since 1970); None if none waits."""
+    lines = _lines(run_id)
+    if len(lines) < 2:
+        return None
+    try:
+        return float(json.loads(lines[1])["at"])
+    except (ValueError, KeyError, TypeError):
+        return 0.0  # written by an earlier version, or damaged: long ago
 
 
 def abandoned() -> list[str]:

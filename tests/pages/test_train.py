@@ -19,7 +19,7 @@ from dpcl_core.runs import devices, machines
 from dpcl_core.runs.journal import Journal
 from dpcl_core.runs.run import Split, Status
 from dpcl_core.runs.store import Store
-from pages.parts.training import train_form
+from pages.parts.training import run_panel, train_form
 from tests.data.making import write_pair
 from tests.pages.conftest import Open, unfolded, words
 from tests.papers import making
@@ -175,12 +175,16 @@ def test_no_final_accuracy_is_claimed_for_models_that_did_not_finish(open_page: 
     assert page.segmented_control(key="more-figures").options == ["Forgetting over tasks", "Settings"]
 
 
-def test_a_run_whose_results_wait_for_the_store_says_so(open_page: Open, store: Store) -> None:
+def test_a_run_whose_results_wait_for_the_store_says_so_after_some_seconds(
+    open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run_id = replay.fill(store, SPEC, HALF, status="running")
     assert "wait in a file" not in words(open_page("train", run=run_id))
     waiting = Journal(run_id)
     waiting.begin()
     waiting.keep(len(HALF) + 1, ALL[len(HALF) :])
+    assert "wait in a file" not in words(open_page("train", run=run_id))
+    monkeypatch.setattr(run_panel, "_WAITS_SECONDS", 0.0)
     assert "The run goes on: its results wait in a file" in words(open_page("train", run=run_id))
 
 

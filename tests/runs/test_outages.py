@@ -75,13 +75,13 @@ def test_a_locked_store_costs_a_run_nothing(hasty, home):
         until(lambda: said[9] in hasty.events(run_id) and hasty.status(run_id) == "running")
         with locked(home):
             yield from said[10:30]
-            until(lambda: journal.is_needed(run_id))
+            until(lambda: journal.needed_since(run_id))
             seen.append(said[29] in hasty.events(run_id))
         yield said[30]
-        until(lambda: said[30] in hasty.events(run_id) and not journal.is_needed(run_id))
+        until(lambda: said[30] in hasty.events(run_id) and journal.needed_since(run_id) is None)
         with locked(home):
             yield from said[31:]
-            until(lambda: journal.is_needed(run_id))
+            until(lambda: journal.needed_since(run_id))
 
     assert worker.carry_out(hasty, run_id, engine=engine, patience=QUICK) == "finished"
     assert seen == [False]
@@ -112,7 +112,7 @@ def test_a_full_disk_that_is_freed_later_costs_a_run_nothing(hasty, home):
         with no_room(100):
             yield from said[10:]
             until(lambda: len(failed) >= 3)
-            assert not journal.is_needed(run_id)
+            assert journal.needed_since(run_id) is None
 
     assert worker.carry_out(hasty, run_id, engine=engine, patience=QUICK) == "finished"
     assert all("the disk is full" in trouble for trouble in failed)
@@ -209,12 +209,27 @@ def test_a_journal_counts_neither_for_a_later_process_nor_in_another_store(store
     mine.keep(1, replay.recorded(replay.a_spec()))
     mine.keep_end("finished", None)
     LocalExecutor(Store(f"sqlite:///{home}/other.sqlite")).check()
-    assert journal.is_needed(run_id)
+    assert journal.needed_since(run_id)
     store.end(run_id, "finished")
     with sqlite3.connect(home / "store.sqlite") as connection:
         connection.execute("UPDATE runs SET ticks = ticks + 1, status = 'running'")
     assert not journal.take_in(store, run_id)
-    assert (store.status(run_id), store.events(run_id), journal.is_needed(run_id)) == ("running", (), False)
+    assert (store.status(run_id), store.events(run_id), journal.needed_since(run_id)) == ("running", (), None)
+
+
+def test_a_journal_says_since_when_its_oldest_event_waits(store):
+    mine = Journal(claimed(store))
+    mine.begin()
+    run_id = mine.path.stem
+    assert journal.needed_since(run_id) is None
+    before, said = time.time(), replay.recorded(replay.a_spec())
+    mine.keep(1, said[:3])
+    since = journal.needed_since(run_id)
+    assert before <= since <= time.time()
+    mine.keep(4, said[3:])
+    assert journal.needed_since(run_id) == since
+    mine.clear()
+    assert journal.needed_since(run_id) is None
 
 
 def test_what_is_deleted_for_good_leaves_no_file_behind(store):

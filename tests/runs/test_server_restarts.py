@@ -29,7 +29,7 @@ def test_a_run_whose_server_crashes_and_stays_away_ends_like_an_unbroken_one(sto
     spec = seeded()
     run_id = store.create(spec)
     assert store.claim(run_id, process.me())
-    back = threading.Thread(target=lambda: (until(lambda: journal.is_needed(run_id)), server.start()))
+    back = threading.Thread(target=lambda: (until(lambda: journal.needed_since(run_id)), server.start()))
     heard: list[int] = []
 
     def crash(event: Event) -> None:
