@@ -8,12 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core.data.texts import Texts
 from dpcl_core.events import ScoredText
 from dpcl_core.explorers import scored_texts, token_layers
+from dpcl_core.explorers.token_layers import Dials
 from dpcl_core.runs.run import Status
 from dpcl_core.runs.store import Store
 from pages.parts.tokens import text_source
@@ -111,7 +113,19 @@ def test_no_epsilon_stands_there_without_nominal_and_no_guarantee(open_page: Ope
         if "ε" in slider.label:
             assert "nominal" in slider.label.lower()
             assert "no guarantee" in slider.label
-    assert "nominal ε 0.5 to 50, no guarantee" in words(page)
+    assert re.search(r"nominal ε 0\.5 to \d\d\.?\d?, no guarantee", words(page))
+
+
+def test_a_budget_above_its_range_is_explained_where_the_range_is_printed(open_page: Open) -> None:
+    budgets = token_layers.values(text_source.corpus().text(1, 0), "nominal", Dials())
+    most = np.nanmax(budgets)
+    assert most > Dials().upper
+    said = words(open_page("tokens"))
+    assert f"to {most:.3g} (nominal, no guarantee). Scores below 0, of tokens common in every task, put it above 10" in said
+    assert f"nominal ε 1 to {most:.3g}, no guarantee" in said
+    within = words(open_page("tokens", a="1"))  # the surprise alone, which is never below 0
+    assert "Scores below 0" not in within
+    assert "nominal ε 1 to 10, no guarantee" in within
 
 
 def test_settings_travel_in_the_link(open_page: Open) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
+import numpy as np
 import streamlit as st
 
 from dpcl_core.data.texts import LOOKALIKE
@@ -89,7 +90,10 @@ def bar(text: ScoredText, dials: Dials, name: str, *, is_published: bool) -> Non
         least, most = (f"{each:.3g}" for each in (true[is_noised].min(), true[is_noised].max()))
         text_epsilon = f"{token_layers.text_epsilon(text, dials):,.0f}"
         exact = f"Exact ε of that noise {least} to {most}, of this text {text_epsilon}."
-        numbers = f"{low} to {high} (nominal, no guarantee). {exact}"
+        beyond = ""
+        if token_layers.warning([text], dials) is not None:
+            beyond = f" Scores below 0, of tokens common in every task, put it above {dials.upper:g}, as printed."
+        numbers = f"{low} to {high} (nominal, no guarantee).{beyond} {exact}"
         cells.append(("wide", "ε printed per token", numbers))
     n_stops = sum(text.is_stop)
     stops = f"{counted(n_stops, 'stop word token')}: no noise. " if n_stops else ""
@@ -105,7 +109,9 @@ def bar(text: ScoredText, dials: Dials, name: str, *, is_published: bool) -> Non
 def footer(text: ScoredText, dials: Dials, name: str) -> None:
     """Draws the provenance line, the CSV download and the link."""
     with st.container(key="strip-heat", horizontal=True, vertical_alignment="center", gap="small"):
-        budgets = f"nominal ε {dials.lower:g} to {dials.upper:g}, no guarantee"
+        printed = token_layers.values(text, "nominal", dials)  # a score below 0 puts one above the upper end
+        most = max([dials.upper, *printed[~np.isnan(printed)].tolist()])
+        budgets = f"nominal ε {dials.lower:g} to {most:.3g}, no guarantee"
         provenance = f"{name} · {len(text.tokens)} tokens · α = {dials.alpha:g} · θ = {dials.threshold:g} · {budgets}"
         st.caption(plain(provenance), width="stretch")
         st.download_button(
