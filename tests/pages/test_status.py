@@ -54,6 +54,13 @@ def test_running_says_task_spent_budget_and_time_left_as_a_range(store: Store) -
     assert said.fraction == pytest.approx(3 / 5)
 
 
+def test_a_time_left_whose_ends_are_far_apart_is_told_as_at_most(store: Store) -> None:
+    run = _run(store, "running", HALF, started=100.0, estimate_seconds=50.0)
+    said = status_line.of(run, HALF, now=101.0)
+    assert said.left == (pytest.approx(2 / 3 / 1.2), pytest.approx(49 * 1.2))
+    assert said.detail.endswith(" · up to 59 s left")
+
+
 def test_computing_features_has_a_bar_of_its_own_and_a_time_left(store: Store) -> None:
     run = _run(store, "running", [], started=100.0, estimate_seconds=500.0)
     line = status_line.of(run, [Progress("backbone", 250, 1000, None, "computing features with pixels")], now=110.0)

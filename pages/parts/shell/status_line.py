@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dpcl_core.runs.run import Run
 
 Tone = Literal["calm", "busy", "good", "bad"]
+_WIDE = 10.0  # times its shortest: a time left that says nothing as a range
 _FIXES = {
     "wrong-input": "Change the setting that the message names, then start again.",
     "out-of-memory": "Use fewer examples per class, a smaller network or fewer seeds, then start again.",
@@ -203,7 +204,13 @@ def _left(run: Run, fraction: float, now: float, before: Look | None, *, is_stag
 
 
 def _left_words(left: Left | None) -> str:
-    return f"{between(*left)} left" if left is not None else ""
+    """The time left; only at most how long where the range is too wide to say more."""
+    if left is None:
+        return ""
+    low, high = left
+    if high > _WIDE * max(1.0, low):
+        return f"up to {between(high, high).rpartition('–')[2]} left"
+    return f"{between(low, high)} left"
 
 
 def _doing(events: Sequence[Event]) -> str:
