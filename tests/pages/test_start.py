@@ -21,7 +21,8 @@ def test_the_picture_comes_first_and_doors_lead_on(open_page: Open) -> None:
     kinds = [element.type for element in page.main]
     assert not page.get("plotly_chart")
     assert "page_link" not in kinds[: kinds.index("bidi_component")]
-    leads = {link.proto.label.removeprefix(":primary[").removesuffix(" →]"): link.proto.page for link in page.get("page_link")}
+    links = [one.proto for one in page.get("page_link")]
+    leads = {one.label.removeprefix(":primary[").removesuffix(" →]"): one.page for one in links}
     assert leads == {
         "Playground": "playground", "Sensitive words": "tokens", "Matching clients": "anchors", "Start lesson 1": "lessons",
         "Questions to run for real": "questions",
