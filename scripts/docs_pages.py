@@ -20,7 +20,7 @@ from dpcl_core.figures.picture import epsilon_label
 from dpcl_core.lessons import glossary
 from dpcl_core.lessons.text import edges
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import answers, catalog, comparison, measured, report
+from dpcl_core.papers import answers, catalog, comparison, measured, report, verdicts
 from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.orderings import ALIKE_POINTS, GUESS_POINTS, JUDGED, State
@@ -295,7 +295,7 @@ def _sentence(paper: Paper) -> str:
     for experiment in paper.experiments:
         for size in experiment.sizes:
             specs, runs = _recorded(paper, experiment, size)
-            judged = report.of_the_paper(experiment, report.judged(experiment, size, specs, runs))
+            judged = verdicts.of_the_paper(report.judged(experiment, size, specs, runs))
             states.update(verdict.state for verdict in judged)
     n_judged = sum(states[state] for state in JUDGED)
     more = ", and ".join(f"{states[state]} {what}" for state, what in _UNDECIDED.items() if states[state])

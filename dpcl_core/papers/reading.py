@@ -53,7 +53,8 @@ class _Claimed(Spec):
     test: tuple[_Words, _Words] | None = None
     is_ours: bool = False
 
-    def orderings(self) -> tuple[Ordering, ...]:
+    def orderings(self, is_of_ours: bool) -> tuple[Ordering, ...]:
+        """`is_of_ours`: of an experiment that the paper does not have, so none of them is the paper's."""
         rules = self.rules or (None, None)
         pairs = (budget if isinstance(budget, tuple) else (budget, budget) for budget in self.at)
         return tuple(
@@ -64,7 +65,7 @@ class _Claimed(Spec):
                 self.metric,
                 self.kind,
                 self.test,
-                self.is_ours,
+                self.is_ours or is_of_ours,
             )
             for budget, other in pairs
         )
@@ -168,7 +169,7 @@ def _experiment(one: _Experiment, of: _File, file: str) -> Experiment:
         prints=(lambda row: False) if one.prints is None else one.prints.has,
         n_classes=one.n_classes,
         metrics=one.metrics or of.metrics,
-        orderings=tuple(ordering for claimed in of.orderings[one.orderings] for ordering in claimed.orderings()),
+        orderings=tuple(found for claimed in of.orderings[one.orderings] for found in claimed.orderings(one.is_ours)),
         departures=tuple(of.words[word] for word in one.departures),
         small_departures=tuple(of.words[word] for word in one.small_departures),
         is_ours=one.is_ours,

@@ -77,11 +77,6 @@ def judged(
     ]
 
 
-def of_the_paper(experiment: Experiment, verdicts: Sequence[Judged]) -> list[Judged]:
-    """The verdicts on comparisons that the paper draws; those of our own, and of our own experiments, are left out."""
-    return [] if experiment.is_ours else [verdict for verdict in verdicts if not verdict.ordering.is_ours]
-
-
 def text(paper: Paper, size: Size, plan: Planned, done: Done) -> str:
     """The report as text for a terminal."""
     lines: list[str] = []

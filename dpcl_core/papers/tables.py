@@ -19,7 +19,9 @@ from dpcl_core.spec import RunSpec
 if TYPE_CHECKING:
     import pandas as pd
 
-LAYERS_NOTE = "Claims are counted here where both of their runs are in one layer and the seeds decide."
+LAYERS_NOTE = (
+    "Counted are claims of the paper that the seeds decide: for the layer of both of their runs, else between layers."
+)
 _CHANNEL_EPSILONS = "our ε, accounted: replay · head · total"
 _INTERVALS = (
     "Differences are formed seed by seed; brackets: their 95 % interval. “Not found”: the interval shows the opposite. "
@@ -97,7 +99,8 @@ def drawn_numbers(rows: Sequence[Row]) -> pd.DataFrame:
 def layer(count: verdicts.LayerCount) -> tuple[str, str]:
     """One layer in words: its name with its runs, and what it means with the claims that come out."""
     decided = f" {count.n_found} of {count.n_claims} decided claims come out." if count.n_claims else ""
-    title = f"{capital(count.layer)} ({count.n_here} of {counted(count.n_runs, 'run')})"
+    runs = f" ({count.n_here} of {counted(count.n_runs, 'run')})" if count.n_runs else ""
+    title = f"{capital(count.layer)}{runs}"
     return title, f"{verdicts.MEANING[count.layer]}{decided}"
 
 

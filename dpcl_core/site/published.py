@@ -12,7 +12,7 @@ from dpcl_core.papers import answers, catalog, comparison, measured, report, tab
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.orderings import Judged
 from dpcl_core.papers.paper import Experiment, Paper, Size
-from dpcl_core.papers.verdicts import LayerCount
+from dpcl_core.papers.verdicts import LayerCount, LayerOfClaim
 from dpcl_core.site.page import Page, figure, folded, listed, paragraph, table, table_of
 from dpcl_core.site.runs import FORMS, missing
 from dpcl_core.spec import RunSpec
@@ -65,7 +65,7 @@ def _file(paper: Paper) -> str:
 
 def _judged(forms: Sequence[_Form]) -> list[Judged]:
     """The verdicts on the paper's own claims whose runs are recorded."""
-    of_papers = (one for form in forms for one in report.of_the_paper(form.experiment, form.judged))
+    of_papers = (one for form in forms for one in verdicts.of_the_paper(form.judged))
     return [one for one in of_papers if one.state != "not run"]
 
 
@@ -112,7 +112,7 @@ def _why(paper: Paper, forms: Sequence[_Form]) -> str:
 
 def _layers(forms: Sequence[_Form]) -> str:
     """The three layers, with their runs and decided claims over all these forms."""
-    totals: dict[str, LayerCount] = {}
+    totals: dict[LayerOfClaim, LayerCount] = {}
     for form in forms:
         for one in verdicts.by_layer(form.specs, form.runs, form.judged):
             so_far = totals.get(one.layer, LayerCount(one.layer, 0, 0, 0, 0))

@@ -110,7 +110,9 @@ def test_no_experiment_claims_anything_twice(name: str) -> None:
 
 
 def test_a_comparison_that_says_it_is_not_in_the_paper_is_marked_as_ours() -> None:
-    orderings = [one for paper in PAPERS.values() for experiment in paper.experiments for one in experiment.orderings]
+    experiments = [experiment for paper in PAPERS.values() for experiment in paper.experiments]
+    orderings = [one for experiment in experiments if not experiment.is_ours for one in experiment.orderings]
     assert any(one.is_ours for one in orderings)
     for one in orderings:
         assert one.is_ours == one.statement.startswith("Not in the paper: "), one.statement
+    assert all(one.is_ours for experiment in experiments if experiment.is_ours for one in experiment.orderings)

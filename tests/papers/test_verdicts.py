@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from dpcl_core import presets
 from dpcl_core.figures.statistics import interval
-from dpcl_core.papers import verdicts
+from dpcl_core.papers import catalog, questions, report, tables, verdicts
 from dpcl_core.papers.orderings import Judged, Ordering, Side, State
+from dpcl_core.papers.paper import Paper
 
 LABELS = ("cosine", "naive")  # as printed; made to work
 
@@ -48,7 +50,8 @@ def test_the_lead_counts_every_verdict_once(states: tuple[State, ...], words: st
 
 def test_comparisons_of_our_own_are_no_claims_of_the_paper() -> None:
     ours = [replace(one, ordering=replace(one.ordering, is_ours=True)) for one in _judged("found", "not found")]
-    assert verdicts.lead(ours) == ""
+    assert verdicts.lead(ours) == "1 of our own 2 claims comes out in our runs. 1 comes out the other way."
+    assert verdicts.lead(ours[:1]) == "Our own claim comes out in our runs."
     assert verdicts.lead([*_judged("found"), *ours]) == "The paper's claim comes out in our runs."
     specs = presets.variants("paper-split-cifar-100-small")
     assert [one.n_claims for one in verdicts.by_layer(specs, {}, ours)] == [0]
@@ -63,6 +66,28 @@ def test_claims_count_for_the_layer_that_both_of_their_runs_are_in() -> None:
         *_judged("found", sides=("cosine", "naive")),  # across two layers
         *_judged("not run", sides=("cosine", "cosine")),
     ]
-    printed, worked = verdicts.by_layer(specs, {"cosine": 0, "naive": 0}, judged)
+    printed, worked, between = verdicts.by_layer(specs, {"cosine": 0, "naive": 0}, judged)
     assert printed == verdicts.LayerCount("as printed", 1, 1, 0, 0)
     assert worked == verdicts.LayerCount("made to work", 1, 3, 1, 2)
+    assert between == verdicts.LayerCount("between layers", 0, 0, 1, 1)
+    assert tables.layer(between) == (
+        "Between layers",
+        "Claims that compare runs of two layers. 1 of 1 decided claims come out.",
+    )
+
+
+@pytest.mark.parametrize("paper", catalog.PAPERS.values(), ids=lambda paper: paper.name)
+def test_the_claims_of_the_layers_add_up_to_those_of_the_headline(paper: Paper) -> None:
+    headline, layers = Counter[State](), Counter[str]()
+    for experiment in paper.experiments:
+        for size in experiment.sizes:
+            specs = presets.variants(experiment.preset(size))
+            runs = questions.recorded(specs)
+            judged = report.judged(experiment, size, specs, runs)
+            assert not (experiment.is_ours and verdicts.of_the_paper(judged))
+            headline.update(one.state for one in verdicts.of_the_paper(judged))
+            for count in verdicts.by_layer(specs, runs, judged):
+                layers.update(found=count.n_found, decided=count.n_claims)
+    assert layers["decided"] > 0
+    assert layers["found"] == headline["found"]
+    assert layers["decided"] == headline["found"] + headline["not found"]

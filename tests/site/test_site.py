@@ -181,6 +181,13 @@ def test_claims_are_counted_as_the_records_say(texts: dict[str, str]) -> None:
     lead = f"{states.count('found')} of {len(states)} claims come out"
     assert f"{states.count('both guess')} compare two runs that only guess" in text
     assert f"{states.count('two editions')} compare two editions of the code" in text
+    by_layer = text[text.index("Layer by layer") : text.index("Differences, and why")]
+    counts = [(int(found), int(decided)) for found, decided in re.findall(r"(\d+) of (\d+) decided claims", by_layer)]
+    n_decided = states.count("found") + states.count("not found")
+    assert tuple(map(sum, zip(*counts, strict=True))) == (states.count("found"), n_decided)
+    ours = texts["published-pecl.html"].partition("Parts, settings and orders without noise")[2].partition("</section>")[0]
+    assert "of our own 30 claims" in ours
+    assert "the paper&#x27;s" not in ours.partition("</p>")[0]
     assert text.index(lead) < text.index("Layer by layer") < text.index("Differences, and why")
 
 

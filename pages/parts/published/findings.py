@@ -44,6 +44,7 @@ def _claims(content: Content) -> None:
         return
     lines = tables.claims(content.paper, content.experiment, content.specs, content.runs, content.judged)
     with st.container(key="card-claims", gap="small"):
-        st.markdown("**The paper's claims, tested in our runs**")
+        whose = "Our own" if content.experiment.is_ours else "The paper's"
+        st.markdown(f"**{whose} claims, tested in our runs**")
         st.dataframe(pd.DataFrame(lines), hide_index=True, key="claims-table", alt=verdicts.lead(content.judged))
         st.caption(tables.claims_note(content.paper, lines))
