@@ -101,7 +101,7 @@ def _start_card(name: str, newest: Set | None) -> None:
 
 def _moved(whole: Set) -> tuple[str, Result] | None:
     """Label and result of the run whose figures stay when a set is over: the preset's own, else the first that finished."""
-    runs = sorted(whole.runs.items(), key=lambda each: each[0] != presets.about(whole.preset).label)
+    runs = sorted(whole.kept.items(), key=lambda each: each[0] != presets.about(whole.preset).label)
     finished = ((label, stored_results.of(run)) for label, run in runs if run.status == "finished")
     return next((one for one in finished if not one[1].accuracy.empty), None)
 
@@ -178,14 +178,14 @@ def _details(name: str, found: Mapping[str, Measured], newest: Set | None) -> No
         with st.expander("Where the results come from"):
             st.markdown("\n".join(f"- {plain(tables.source(titles[label], run))}" for label, run in found.items()))
     stored = {label: run.run_id for label, run in found.items() if run.run_id is not None}
-    stored |= {label: run.id for label, run in newest.runs.items() if run.is_over and label not in stored} if newest else {}
+    kept = newest.kept if newest is not None else {}
+    stored |= {label: run.id for label, run in kept.items() if run.is_over and label not in stored}
     with st.container(key="runs-actions", horizontal=True, gap="small"):
         for label, run_id in stored.items():
             st.page_link("pages/train.py", label=f"Run: {titles.get(label, label)}", query_params={"v": "1", "run": run_id})
-    if newest is not None:
-        for label, run in newest.runs.items():
-            if run.error:
-                st.error(plain(f"{titles.get(label, label)}: {run.error}"))
+    for label, run in kept.items():
+        if run.error:
+            st.error(plain(f"{titles.get(label, label)}: {run.error}"))
 
 
 if __name__ == "__main__":

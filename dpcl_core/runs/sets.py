@@ -33,9 +33,14 @@ class Set:
     runs: Mapping[str, Run]
 
     @property
+    def kept(self) -> Mapping[str, Run]:
+        """Its runs by label that are not in the trash: those that are counted and shown."""
+        return {label: run for label, run in self.runs.items() if run.deleted is None}
+
+    @property
     def status(self) -> Status:
         """The state of the whole: that of the run under way, else how it ended. One that failed counts before a stop."""
-        states = {run.status for run in self.runs.values()}
+        states = {run.status for run in self.kept.values()}
         order: tuple[Status, ...] = ("stopping", "running", "starting")
         if under_way := next((state for state in order if state in states), None):
             return under_way
@@ -59,14 +64,20 @@ class Set:
         return sum(run.is_over for run in self.runs.values())
 
     def line(self, titles: Mapping[str, str] | None = None) -> str:
-        """How many of its runs have ended, and how: "2 of 4 runs finished, 1 failed (cosine)". `titles` by label, if any."""
-        counts = Counter(run.status for run in self.runs.values())
-        parts = [f"{counts['finished']} of {len(self.runs)} run{'s' if len(self.runs) > 1 else ''} finished"]
+        """How many of its runs have ended, and how: "2 of 4 runs finished, 1 failed (cosine)". `titles` by label, if any.
+
+        Those in the trash are counted apart, whatever their end was.
+        """
+        kept = self.kept
+        counts = Counter(run.status for run in kept.values())
+        parts = [f"{counts['finished']} of {len(kept)} run{'s' if len(kept) != 1 else ''} finished"]
         for state in ("failed", "lost", "cancelled"):
             if counts[state]:
-                labels = [label for label, run in self.runs.items() if run.status == state]
+                labels = [label for label, run in kept.items() if run.status == state]
                 named = ", ".join((titles or {}).get(label, label) for label in labels)
                 parts.append(f"{counts[state]} {state} ({named})" if state != "cancelled" else f"{counts[state]} cancelled")
+        if n_deleted := len(self.runs) - len(kept):
+            parts.append(f"{n_deleted} deleted")
         return ", ".join(parts)
 
 
@@ -124,9 +135,9 @@ class Sets:
         return Set(set_id, rows[0].preset, {row.label: present[row.run_id] for row in rows if row.run_id in present})
 
     def newest(self, preset: str) -> Set | None:
-        """The set of this preset that was started last, of those that still have a run."""
+        """The set of this preset that was started last, of those with a run that is not in the trash."""
         query = select(tables.sets.c.id).select_from(_OF_SETS)
-        query = query.where(tables.sets.c.preset == preset, tables.runs.c.emptied.is_(None))
+        query = query.where(tables.sets.c.preset == preset, tables.runs.c.deleted.is_(None))
         query = query.order_by(tables.runs.c.number.desc()).limit(1)
         with self.store.reading() as connection:
             set_id: str | None = connection.scalar(query)

@@ -105,6 +105,30 @@ def test_start_queues_all_runs_as_one_set_and_stop_ends_it(
     assert "Stopped: 0 of 4 runs finished, 4 cancelled" in words(page)
 
 
+def test_a_deleted_run_of_a_set_is_neither_counted_nor_linked(open_page: Open, store: Store) -> None:
+    sets, runs = Sets(store), presets.variants("blurry-digits")
+    set_id = sets.create("blurry-digits", runs)
+    first, second, third, last = sets.get(set_id).runs.values()
+    for run in (first, second, third):
+        assert store.claim(run.id)
+        store.append(run.id, replay.recorded(run.spec))
+        store.end(run.id, "finished")
+    sets.request_stop(set_id)
+    store.delete(first.id)
+    page = open_page("questions", question="blurry-digits")
+    assert not page.exception
+    assert "Stopped: 2 of 3 runs finished, 1 cancelled, 1 deleted" in words(page)
+    linked = {parse_qs(link.proto.query_string).get("run", [""])[0] for link in page.get("page_link")}
+    assert linked - {""} == {second.id, third.id, last.id}
+    store.delete(last.id)
+    assert "Finished: 2 of 2 runs finished, 2 deleted" in words(open_page("questions", question="blurry-digits"))
+    store.delete(second.id)
+    store.delete(third.id)
+    page = open_page("questions", question="blurry-digits")
+    assert "Start all 4 runs" in [button.label for button in page.button]
+    assert "deleted" not in words(page)
+
+
 @pytest.mark.parametrize(
     ("status", "said"),
     [("finished", "Finished: 1 of 1 run finished"), ("failed", "Ended with an error"), ("cancelled", "Stopped: ")],
