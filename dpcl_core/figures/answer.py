@@ -55,7 +55,7 @@ def _compared(table: pd.DataFrame, score: str, standings: Mapping[str, Standing]
     others = [str(name) for name in table["run"].unique() if name != first]
     scores = {name: _scores(table, name, epsilon) for name in (first, *others)}
     kind = standings.get(first, "bound")
-    start = f"{capital(epsilon_phrase(epsilon, kind))} {run_label(first, kind)} ends at {_level(scores[first])} {score}"
+    start = f"{capital(epsilon_phrase(epsilon, kind))}, {_named(first, kind)} ends at {_level(scores[first])} {score}"
     if not others:
         budgets = sorted(map(float, table["epsilon"].unique()))
         if budgets == [epsilon]:
@@ -78,7 +78,7 @@ def forgotten(table: pd.DataFrame, *, standings: Mapping[str, Standing] | None =
     kind = (standings or {}).get(first, "bound")
     if len(names) > 1:
         known = [(name, _scores(table, name, epsilon)) for name in names]
-        lost = ", ".join(f"{name} {_lost(values)}" for name, values in known if values)
+        lost = ", ".join(f"{_named(name)} {_lost(values)}" for name, values in known if values)
         return f"Forgotten of the earlier tasks, since each one's best, {epsilon_phrase(epsilon, kind)}: {lost}."
     budgets = sorted(map(float, table["epsilon"].unique()))
     shown = dict.fromkeys([epsilon, budgets[-1] if budgets[-1] != epsilon else budgets[0]])
@@ -181,10 +181,10 @@ def _against_budget(
     text = f"{epsilon_phrase(other, kind)} at {_level(more)}"
     difference = _difference(more, values, 1)
     if difference is None:
-        return f"{text}; no difference can be told from {counted(len(more.keys() & values.keys()), 'shared seed')}"
+        return f"{text}; no difference can be told with {counted(len(more.keys() & values.keys()), 'shared seed')}"
     mean, half, n = difference
     if abs(mean) <= half:
-        return f"{text}; no difference can be told from {counted(n, 'seed')}"
+        return f"{text}; no difference can be told with {counted(n, 'seed')}"
     return f"{text}, a difference of {_points(mean, half)} ({counted(n, 'seed')}, paired)"
 
 
@@ -200,16 +200,22 @@ def _against_runs(
         group = {name: one for name, one in clear.items() if one[0] * sign > 0}
         if group:
             most = max(group, key=lambda name: abs(group[name][0]))
-            named = f"{run_label(most, standings.get(most, 'bound'))} by {_points(*group[most][:2])}"
+            named = f"{_named(most, standings.get(most, 'bound'))} by {_points(*group[most][:2])}"
             few = named if len(group) == 1 else f"{len(group)} runs, above all {named}"
             parts.append(f"{word}: {few}")
-    unclear = len(others) - len(clear)
+    unclear = [name for name in others if name not in clear]
     if unclear:
-        n = seeds or len(values)
-        parts.append(f"from {counted(unclear, 'other run')} no difference can be told from {counted(n, 'seed')}")
+        only = _named(unclear[0], standings.get(unclear[0], "bound"))
+        which = only if len(unclear) == 1 else counted(len(unclear), "other run")
+        parts.append(f"no difference from {which} can be told with {counted(seeds or len(values), 'seed')}")
     # A page that compares two of them alone has a narrower interval, and may find what is unclear here.
     together = f" (intervals that hold for all {len(others)} comparisons at once)" if len(others) > 1 else ""
     return "; ".join(parts) + together
+
+
+def _named(name: str, standing: Standing = "bound") -> str:
+    """A run's title within a sentence: in quotation marks, because titles have commas of their own."""
+    return run_label(f"“{name}”", standing)
 
 
 def _scores(table: pd.DataFrame, name: str, epsilon: float) -> dict[int, float]:

@@ -23,34 +23,42 @@ def table(**runs: dict[float, list[float]]) -> pd.DataFrame:
 def test_a_run_of_several_budgets_is_compared_with_its_largest() -> None:
     """Differences 10, 11, 12 points: mean 11, half width 4.303 · 1/√3 = 2.484."""
     said = answer.finding(table(a={1.0: [0.5, 0.5, 0.5], math.inf: [0.6, 0.61, 0.62]}))
-    assert said.startswith("At ε = 1 a ends at 50.0 % [50.0, 50.0] accuracy; without noise at 61.0 %")
+    assert said.startswith("At ε = 1, “a” ends at 50.0 % [50.0, 50.0] accuracy; without noise at 61.0 %")
     assert said.endswith("a difference of 11.0 points [8.5, 13.5] (3 seeds, paired).")
 
 
 def test_pairs_of_seeds_make_a_difference_clear_that_means_would_hide() -> None:
     said = answer.finding(table(a={1.0: [0.2, 0.5, 0.8]}, b={1.0: [0.21, 0.511, 0.812]}))
-    assert "better: b by 1.1 points" in said
+    assert "better: “b” by 1.1 points" in said
 
 
 def test_an_unclear_difference_is_not_called_one() -> None:
     said = answer.finding(table(a={1.0: [0.5, 0.6, 0.7]}, b={1.0: [0.6, 0.5, 0.72]}))
-    assert said.endswith("from 1 other run no difference can be told from 3 seeds.")
+    assert said.endswith("accuracy; no difference from “b” can be told with 3 seeds.")
     assert "better" not in said
+
+
+def test_titles_with_commas_stay_whole_in_the_sentence() -> None:
+    runs = table(**{"One, two": {1.0: [0.5] * 3}, "Three, four": {1.0: [0.6] * 3}, "Five": {1.0: [0.4, 0.5, 0.6]}})
+    assert answer.finding(runs) == (
+        "At ε = 1, “One, two” ends at 50.0 % [50.0, 50.0] accuracy; better: “Three, four” by 10.0 points [10.0, 10.0]; no "
+        "difference from “Five” can be told with 3 seeds (intervals that hold for all 2 comparisons at once)."
+    )
 
 
 def test_one_seed_tells_no_difference() -> None:
     said = answer.finding(table(a={1.0: [0.1]}, b={1.0: [0.9]}))
-    assert said.endswith("no difference can be told from 1 seed.")
+    assert said.endswith("no difference from “b” can be told with 1 seed.")
     assert "[" not in said
 
 
 def test_the_more_runs_are_compared_the_wider_the_interval() -> None:
     """Differences 2, 3, 4 points: clear beside one other run (3 > 2.48), not among ten (t = 14.09: 8.1)."""
     runs = {"a": {1.0: [0.5, 0.5, 0.5]}, "b": {1.0: [0.52, 0.53, 0.54]}}
-    assert "better: b by 3.0 points [0.5, 5.5]" in answer.finding(table(**runs))
+    assert "better: “b” by 3.0 points [0.5, 5.5]" in answer.finding(table(**runs))
     many = {**runs, **{f"c{k}": {1.0: [0.4, 0.5, 0.6]} for k in range(9)}}
     said = answer.finding(table(**many))
-    assert "from 10 other runs no difference" in said
+    assert "no difference from 10 other runs can be told with 3 seeds" in said
     assert said.endswith("(intervals that hold for all 10 comparisons at once).")
     assert "at once" not in answer.finding(table(**runs))
 
@@ -63,14 +71,14 @@ def test_what_was_forgotten_is_told_at_the_budgets_of_the_finding() -> None:
         "2.0 points [2.0, 2.0] without noise."
     )
     several = table(a={1.0: [0.1] * 3}, b={1.0: [-0.01], 2.0: [0.3]})
-    assert answer.forgotten(several).endswith("at ε = 1: a 10.0 points [10.0, 10.0], b -1.0 points.")
+    assert answer.forgotten(several).endswith("at ε = 1: “a” 10.0 points [10.0, 10.0], “b” -1.0 points.")
     assert answer.forgotten(several.iloc[:0]) == ""
 
 
 def test_a_claimed_budget_is_named_one() -> None:
     runs = table(a={1.0: [0.5] * 3}, b={1.0: [0.6, 0.61, 0.62]})
-    assert "b (claimed)" in answer.finding(runs, standings={"b": "claimed"})
-    assert answer.finding(runs, standings={"a": "claimed"}).startswith("At claimed ε = 1 a (claimed)")
+    assert "“b” (claimed)" in answer.finding(runs, standings={"b": "claimed"})
+    assert answer.finding(runs, standings={"a": "claimed"}).startswith("At claimed ε = 1, “a” (claimed)")
 
 
 def test_the_budget_of_most_runs_is_compared_and_one_near_1_of_several() -> None:
