@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from dpcl_core import checks, presets
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from dpcl_core.privacy.statement import Standing
 
 _LONGEST_CARD = 500_000  # characters
+_SAME = 1e-9  # the same mean, formed twice
 FIGURES = ("accuracy", "forgetting", "tradeoff")
 
 
@@ -154,11 +157,15 @@ class Result:
     def placed(self, epsilon: float) -> str:
         """One sentence: where the run ended at this budget between chance and the ceiling; empty before it has ended."""
         from dpcl_core.figures import placement
+        from dpcl_core.papers import ceilings
 
         if epsilon not in self.finals:
             return ""
-        standing = self.standing
-        return placement.sentence(epsilon, self.finals[epsilon], self.references, score=self.score, standing=standing)
+        known, values, standing = self.references, self.finals[epsilon], self.standing
+        is_own = known.ceiling is not None and fmean(values) >= known.ceiling - _SAME
+        if is_own and math.isinf(epsilon) and ceilings.is_at_once(self.spec):
+            known = replace(known, ceiling=None)  # that a ceiling reaches itself says nothing
+        return placement.sentence(epsilon, values, known, score=self.score, standing=standing)
 
     @cached_property
     def lost(self) -> str:

@@ -11,6 +11,7 @@ import streamlit as st
 
 from dpcl_core.figures.picture import Provenance, epsilon_text
 from dpcl_core.methods import catalog as methods
+from dpcl_core.papers import ceilings
 from dpcl_core.results import Result
 from pages.parts.claims import privacy_bar
 from pages.parts.comparison import needed, pairs, pvalues
@@ -89,14 +90,16 @@ def _display_name(run: Run) -> str:
 def _initial_runs(view: View, runs: dict[str, Run]) -> tuple[list[str], list[str]]:
     """The initial runs, and a notice for each run of the link that the store does not have.
 
-    Those of the link, else the newest two that can be compared, else the newest.
+    Those of the link, else the newest two that can be compared, else the newest. A ceiling is trained to be read beside its
+    run, so only a link or a visitor opens one here.
     """
     linked = cast("tuple[str, ...]", view["runs"])
     missing = [f"The link names run {run_id}, which this store does not have." for run_id in linked if run_id not in runs]
     start = list(dict.fromkeys(run_id for run_id in linked if run_id in runs))
     if not start and not linked:
-        pair = pairs.comparable({run_id: run.spec for run_id, run in runs.items()})
-        start = list(pair) if pair is not None else list(runs)[:1]
+        offered = {run_id: run.spec for run_id, run in runs.items() if not ceilings.is_one(run.spec)}
+        pair = pairs.comparable(offered)
+        start = list(pair) if pair is not None else list(offered or runs)[:1]
     return start, missing
 
 

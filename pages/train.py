@@ -10,8 +10,9 @@ import streamlit as st
 
 from dpcl_core import checks, presets
 from dpcl_core.errors import BadInput
-from dpcl_core.papers import questions
+from dpcl_core.papers import ceilings, questions
 from dpcl_core.results import Result
+from dpcl_core.runs.sets import Sets
 from dpcl_core.spec import RunSpec
 from pages.parts.shell import address, layout, state, stored_results
 from pages.parts.shell.header import actions, heading
@@ -47,7 +48,7 @@ def page() -> None:
     state.store()  # reports a store that cannot be opened before anything is drawn
     _apply_pending()
     view = View("train", train_form.codec_for, start=_first_view)
-    run, run_notices = _run_to_show(cast("str | None", view["run"]))
+    run, run_notices = _run_to_show(cast("str | None", view["run"]), cast("str | None", view["question"]))
     place = heading("Train", "What happens when I run it for real?", notices=[*view.read.notices, *run_notices])
     controls, answer = layout.controls_and_answer()
     with controls:
@@ -67,8 +68,15 @@ def page() -> None:
 
 
 def _first_view() -> dict[str, str]:
-    """The form of a first visit without a link: the first preset."""
-    return _of_question(presets.names()[0])
+    """What a first visit without a link shows: the form of the first preset, beside the newest run of any settings."""
+    newest = _newest()
+    return _of_question(presets.names()[0]) | ({} if newest is None else {"run": newest.id})
+
+
+def _newest() -> Run | None:
+    """The newest finished run; one that is the ceiling of another is passed over, since nobody asked for it by itself."""
+    finished = (run for run in state.store().list_runs(50) if run.status == "finished" and run.readable_spec is not None)
+    return next((run for run in finished if not ceilings.is_one(run.spec)), None)
 
 
 def _of_question(name: str) -> dict[str, str]:
@@ -100,15 +108,22 @@ def _apply_pending() -> None:
     address.put(parameters | {key: text for key, text in linked.items() if key in (*_LOOKS, "question")})
 
 
-def _run_to_show(named: str | None) -> tuple[Run | None, list[str]]:
-    """The linked run, else the newest finished one (None: the bundled example); and a notice if it is missing."""
+def _run_to_show(named: str | None, question: str | None) -> tuple[Run | None, list[str]]:
+    """The linked run, else the newest finished one (None: the bundled example); and a notice if it is missing.
+
+    Beside a question that is a run with the settings its form starts from, never another question's.
+    """
     if named is not None:
         try:
             return state.store().get(named), []
         except BadInput as refused:
             return None, [f"{refused}. Showing an example instead."]
-    finished = (run for run in state.store().list_runs(50) if run.status == "finished" and run.readable_spec is not None)
-    return next(finished, None), []
+    store = state.store()
+    if question is not None:
+        digest = questions.digests(question)[0]
+        run_id = Sets(store).finished([digest]).get(digest)
+        return None if run_id is None else store.get(run_id), []
+    return _newest(), []
 
 
 def _controls(view: View) -> tuple[train_form.Values, RunSpec | None, str]:

@@ -102,6 +102,19 @@ def is_tried(spec: RunSpec, store: Store) -> bool:
         return False
 
 
+def is_at_once(spec: RunSpec) -> bool:
+    """Whether a run learns all its tasks at once by the method of its own ceiling: its models without noise are one."""
+    try:
+        return _fits(spec, settings(spec))
+    except BadInput:
+        return False
+
+
+def is_one(spec: RunSpec) -> bool:
+    """Whether a run is a ceiling and nothing else: all tasks at once, every model of it without noise."""
+    return all(map(math.isinf, spec.privacy.epsilons)) and is_at_once(spec)
+
+
 def tested_on(spec: RunSpec) -> Mapping[str, object]:
     """What a run's scores are formed over: test data, tasks in any order, and the labels that may be given."""
     return {

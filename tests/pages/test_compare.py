@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from urllib.parse import parse_qsl
 
 from dpcl_core.events import References
+from dpcl_core.papers import ceilings
 from dpcl_core.runs.store import Store
 from pages.parts.comparison import pairs
 from pages.parts.training import train_form
@@ -78,6 +80,20 @@ def test_it_opens_on_the_newest_pair_that_can_be_compared(open_page: Open, store
     page = open_page("compare")
     assert set(page.multiselect[0].value) == {older, other}
     assert "agree exactly" in words(page)
+
+
+def test_a_ceiling_is_not_what_it_opens_on_and_a_finite_budget_comes_first(open_page: Open, store: Store) -> None:
+    private = {_filled(store), _filled(store, labels="prior")}
+    _filled(store, epsilons=(math.inf,))  # shares ∞ alone with the others
+    wanted = ceilings.settings(SPEC)
+    replay.fill(store, wanted, replay.recorded(wanted))
+    assert set(open_page("compare").multiselect[0].value) == private
+
+
+def test_a_run_with_its_ceiling_alone_opens_on_the_run(open_page: Open, store: Store) -> None:
+    run_id, wanted = _filled(store), ceilings.settings(SPEC)
+    replay.fill(store, wanted, replay.recorded(wanted))
+    assert open_page("compare").multiselect[0].value == [run_id]
 
 
 def test_without_such_a_pair_it_opens_on_the_newest_run_with_the_next_step(open_page: Open, store: Store) -> None:

@@ -76,6 +76,28 @@ def test_a_link_may_name_a_question_alone(open_page: Open, key: str) -> None:
     assert f"From the question “{presets.about('blurry-digits').title}”." in words(page)
 
 
+def test_beside_a_question_stands_a_run_of_its_settings_or_the_example(open_page: Open, store: Store) -> None:
+    replay.fill(store, SPEC, ALL, name="another question's")
+    page = open_page("train", question="digits-cosine")
+    assert "**Example**" in words(page)
+    assert "run" not in page.query_params
+    spec = presets.load("digits-cosine")
+    run_id = replay.fill(store, spec, replay.recorded(spec))
+    replay.fill(store, SPEC, ALL, name="newer, another question's")
+    page = open_page("train", question="digits-cosine")
+    assert page.query_params["run"] in (run_id, [run_id])
+    assert "has other settings than the form" not in words(page)
+
+
+def test_a_first_look_is_at_a_run_and_not_at_its_ceiling(open_page: Open, store: Store) -> None:
+    run_id, wanted = replay.fill(store, SPEC, ALL), ceilings.settings(SPEC)
+    ceiling_id = replay.fill(store, wanted, replay.recorded(wanted))
+    assert open_page("train").query_params["run"] in (run_id, [run_id])
+    page = open_page("train", run=ceiling_id)
+    assert "Without noise the run ends at" in words(page)
+    assert "reaches the ceiling" not in words(page)
+
+
 def test_a_link_to_the_usual_form_stays_one_beside_another_run(open_page: Open, store: Store) -> None:
     """Beside the newest run the link had named that run alone, which means: the settings of that run."""
     spec = replay.a_spec(labels="prior", tasks=2, seeds=(0,))

@@ -14,9 +14,10 @@ import pytest
 from dpcl_core import checks, presets
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, References, of_kind
+from dpcl_core.figures import placement
 from dpcl_core.papers import answers, ceilings, measured
 from dpcl_core.papers.measured import Measured
-from dpcl_core.results import references
+from dpcl_core.results import Result, references
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from tests.papers.making import run as made
@@ -225,3 +226,19 @@ def test_a_run_that_learns_all_at_once_is_its_own_ceiling(store: Store) -> None:
     assert ceilings.known(asked, said) == pytest.approx(fmean(value for value in values if value is not None))
     assert ceilings.known(asked) is None
     assert references(asked, said).ceiling == ceilings.known(asked, of_kind(said, CellFinished))
+
+
+def test_a_ceiling_is_told_by_its_settings_and_not_measured_against_itself() -> None:
+    asked = replay.a_spec()
+    wanted = ceilings.settings(asked)
+    mixed = checks.parse({**asked.model_dump(), "method": "non-cl", "params": wanted.params.model_dump()})
+    assert [ceilings.is_one(spec) for spec in (wanted, mixed, asked)] == [True, False, False]
+    assert not ceilings.is_one(replay.a_spec(epsilons=(math.inf,))), "without noise, but task after task"
+    for spec in (wanted, mixed):
+        said = Result("0" * 12, "all at once", spec, tuple(replay.recorded(spec)))
+        assert said.references.ceiling is not None
+        assert "ceiling" not in said.placed(math.inf)
+        assert placement.CEILING not in said.placed(math.inf)
+        higher = replace(said, ceiling=0.99)  # another run without noise that learned more
+        assert f"{placement.CEILING} 99.0 %" in higher.placed(math.inf)
+    assert placement.CEILING in said.placed(1.0)

@@ -40,14 +40,20 @@ def different_tests(specs: Mapping[str, RunSpec]) -> str | None:
 def comparable(runs: Mapping[str, RunSpec]) -> tuple[str, str] | None:
     """The first two of the runs whose difference can be formed seed by seed, and that are not the same run twice.
 
-    They have the same test examples, streams, a seed and a budget in common, and differ in a setting. None where no two do.
+    They have the same test examples, streams, a seed and a budget in common, and differ in a setting. Two that share a
+    finite budget come before two that share none but ∞, which say nothing of privacy. None where no two can be compared.
     """
+    without_noise = None
     for (first, one), (second, other) in combinations(runs.items(), 2):
-        if one == other or set(one.seeds).isdisjoint(other.seeds) or not shared_budgets([one, other]):
+        budgets = shared_budgets([one, other])
+        if one == other or set(one.seeds).isdisjoint(other.seeds) or not budgets:
             continue
-        if different_tests({first: one, second: other}) is None:
-            return first, second
-    return None
+        is_private = math.isfinite(budgets[0])
+        if (is_private or without_noise is None) and different_tests({first: one, second: other}) is None:
+            if is_private:
+                return first, second
+            without_noise = first, second
+    return without_noise
 
 
 def unequal_promises(standings: Mapping[str, Standing]) -> str | None:
