@@ -200,18 +200,19 @@ def account(options: argparse.Namespace) -> int:
 
 def app(options: argparse.Namespace) -> int:
     """Serves the app until stopped; its theme and limits come from the Streamlit configuration beside it."""
+    from dpcl_core.runs import visitors
+
+    environment = dict(os.environ)
+    if options.shared is not None:
+        environment[visitors.VARIABLE] = options.shared
+    if (limits := environment.get(visitors.VARIABLE)) is not None:
+        visitors.read(limits)  # refuses wrong ones here, before anybody visits
     _check_can_listen(options.address, options.port)
     command = [sys.executable, "-m", "streamlit", "run", str(paths.app_file())]
     command += [f"--server.address={options.address}", f"--server.port={options.port}"]
     command += [f"--server.headless={str(options.no_browser).lower()}"]
     if options.address not in _EVERYWHERE:
         command += [f"--browser.serverAddress={options.address}"]
-    environment = dict(os.environ)
-    if options.shared:
-        from dpcl_core.runs import visitors
-
-        visitors.read(options.shared)  # refuses wrong ones here, before anybody visits
-        environment[visitors.VARIABLE] = options.shared
     if sys.platform == "win32":  # where exec gives the terminal back at once
         return subprocess.run(command, check=False, env=environment).returncode
     os.execve(command[0], command, environment)  # in place of this process, which would keep signals from the server

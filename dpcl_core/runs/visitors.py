@@ -45,11 +45,14 @@ class Visitor:
 def limits() -> Limits | None:
     """The limits of this server; None where it is not shared. Raises BadInput for a wrong `DPCL_SHARED`."""
     text = os.environ.get(VARIABLE)
-    return read(text) if text else None
+    return None if text is None else read(text)
 
 
 def read(text: str) -> Limits:
-    """Limits as written: `usual`, or such as `cells=60,seconds=900`, the others being as usual."""
+    """Limits as written: `usual`, or such as `cells=60,seconds=900`, the others being as usual.
+
+    Raises BadInput for anything else, and for nothing: who names limits that turn out empty wants no open server.
+    """
     found = dict[str, int]()
     for part in text.split(",") if text != USUAL else ():
         name, _, value = part.strip().partition("=")
@@ -88,8 +91,8 @@ def check_kept(connection: Connection, visitor: Visitor, more: int = 0) -> None:
 
 def overrun(run: Run, now: float) -> str | None:
     """Why a visitor's run has to stop at this time (seconds since 1970), as a sentence; None where it may go on."""
-    most = limits()
-    if most is None or run.owner is None or run.started is None or now - run.started <= most.seconds:
+    most = None if run.owner is None else limits()  # nobody's runs have no limit, whatever the variable says
+    if most is None or run.started is None or now - run.started <= most.seconds:
         return None
     return f"It was stopped after {most.seconds} seconds, the most on this server: take fewer examples, budgets or seeds."
 

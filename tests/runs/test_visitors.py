@@ -273,13 +273,19 @@ def test_limits_are_read_from_one_line(monkeypatch):
         ("cells=-1", "must be a whole number"),
         ("cells=1.5", "must be a whole number"),
         ("yes", "must be one of cells, seconds, places, megabytes, or usual alone"),
+        ("", "must be one of cells, seconds, places, megabytes, or usual alone"),  # of a variable that was never set
     ],
 )
+@pytest.mark.parametrize("said", ["option", "environment"])
 @file_alone
-def test_wrong_limits_are_refused_before_the_server_starts(home, capsys, monkeypatch, text, says):
+def test_wrong_limits_are_refused_before_the_server_starts(home, capsys, monkeypatch, text, says, said):
     monkeypatch.setattr("os.execve", lambda *_, **__: pytest.fail("it started"))
-    assert cli.main(["app", "--shared", text]) == 2
-    assert says in capsys.readouterr().err
+    if said == "environment":
+        monkeypatch.setenv(visitors.VARIABLE, text)
+    assert cli.main(["app", *([f"--shared={text}"] if said == "option" else [])]) == 2
+    told = capsys.readouterr().err
+    assert says in told
+    assert told.count("\n") == 1
 
 
 def _places(store: Store, *run_ids: str) -> list[int]:

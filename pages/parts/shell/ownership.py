@@ -21,7 +21,7 @@ _HERE: Final = ("localhost", "127.0.0.1", "::1")
 
 def is_shared() -> bool:
     """Whether other computers reach this server."""
-    return bool(os.environ.get(visitors.VARIABLE)) or st.get_option("server.address") not in _HERE
+    return visitors.VARIABLE in os.environ or st.get_option("server.address") not in _HERE
 
 
 def is_mine(name: str) -> bool:
