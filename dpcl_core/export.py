@@ -1,17 +1,22 @@
-"""Exports of a run: the JSON document of the command line, tables as CSV, figures as HTML and SVG, the privacy card."""
+"""Exports of a run: the JSON document of the command line, tables as CSV, figures as HTML and SVG, the privacy card;
+all of them as files in a folder.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, cast
 
 from dpcl_core import checks, notebook
 from dpcl_core.classifiers import folder
 from dpcl_core.data import catalog as datasets
+from dpcl_core.errors import BadInput
 from dpcl_core.events import (
     CellFinished,
     Event,
@@ -51,6 +56,13 @@ _DETAILS: Mapping[str, type[_Detail]] = {
     "leaks": Leaks,
     "signatures": Signatures,
 }
+# The names of a bundle's files, whatever the run; those of figures are in FIGURES.
+_TABLES = "accuracy|metrics|spent|guarantees|tokens|retained|leaks|list-(?:entries|groups|agreement|anchors|statistics)"
+_OF_A_BUNDLE = re.compile(
+    rf"(?:{_TABLES}|(?:accuracy|metrics)-[^/]+)\.csv|(?:{'|'.join(FIGURES)}|report)\.html|(?:{'|'.join(FIGURES)})\.svg"
+    rf"|result\.json|privacy\.json|{re.escape(card.FILE)}|spec\.toml|command\.txt|privacy\.txt|notebook\.ipynb|citations\.bib"
+    rf"|{folder.NAME}/(?:{re.escape(folder.DOCUMENT)}|[^/]+\.safetensors)"
+)
 
 
 def document(
@@ -215,6 +227,39 @@ def bundle(store: Store, run_id: str, *, unprotected: bool = False) -> dict[str,
     }
     kept = folder.files(run.id, run.spec, events, store.classifiers(run.id), unprotected=unprotected)
     return {name: content.encode() for name, content in texts.items()} | kept
+
+
+def check_folder(target: Path) -> None:
+    """Raises BadInput unless a bundle may be written there: into a new or empty folder, or in place of an earlier bundle."""
+    allowed = "must be a new or empty folder, or one that holds an export alone"
+    if target.exists() and not target.is_dir():
+        raise BadInput("--to", str(target), f"{allowed}; this is a file")
+    there = _files_in(target)
+    if there and card.FILE not in there:
+        raise BadInput("--to", str(target), f"{allowed}; {there[0]} is there, and no {card.FILE}: name another folder")
+    for name in there:
+        if not _OF_A_BUNDLE.fullmatch(name):
+            raise BadInput("--to", str(target), f"{allowed}; {name} is no file of one: name another folder, or move it")
+
+
+def write(target: Path, files: Mapping[str, bytes]) -> None:
+    """Writes a bundle into the folder, in place of an earlier one: classifiers without a bound must not stay behind, which
+    whoever passes the folder on would give away. Raises BadInput as `check_folder` does, and OSError.
+    """
+    check_folder(target)
+    target.mkdir(parents=True, exist_ok=True)
+    for name in _files_in(target):
+        if name != card.FILE:  # it tells the folder of a bundle, also of one that was not written to its end
+            (target / name).unlink()
+    for name in sorted(files, key=lambda name: name != card.FILE):
+        (target / name).parent.mkdir(exist_ok=True)
+        (target / name).write_bytes(files[name])
+
+
+def _files_in(target: Path) -> list[str]:
+    """All that lies in the folder, by relative name, but for the folder of classifiers itself."""
+    names = (path.relative_to(target).as_posix() for path in sorted(target.rglob("*")))
+    return [name for name in names if name != folder.NAME or (target / name).is_symlink() or not (target / name).is_dir()]
 
 
 def text(events: Sequence[Event], spec: RunSpec, ceiling: float | None = None) -> str:

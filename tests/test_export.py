@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from dpcl_core import checks, engine, export
+from dpcl_core import checks, cli, engine, export
 from dpcl_core import events as said
 from dpcl_core.methods import catalog as methods
 from dpcl_core.runs.store import Store
@@ -39,6 +39,42 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     monkeypatch.setitem(methods.CARDS, "cosine", replace(methods.CARDS["cosine"], guarantee="nominal"))  # type: ignore[arg-type]
     store = Store()
     return export.bundle(store, replay.fill(store, SPEC, replay.claimed(replay.recorded(SPEC)), name="claims"))
+
+
+def in_folder(target: Path) -> set[str]:
+    return {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()}
+
+
+def test_an_export_takes_the_place_of_an_earlier_one_and_its_unprotected_classifiers(
+    files: dict[str, bytes], tmp_path: Path
+) -> None:
+    """Whoever passes the folder on must not give away sums without noise, of this run or of another."""
+    noiseless = {"classifier/epsilon-inf-seed-0-task-1.safetensors": b"sums", "classifier/axes.safetensors": b"axes"}
+    target = tmp_path / "DIR"
+    export.write(target, files | noiseless | {"accuracy-naive-bayes.csv": b"", "leaks.csv": b""})
+    assert (target / "classifier" / "epsilon-inf-seed-0-task-1.safetensors").exists()
+    export.write(target, files)
+    assert in_folder(target) == set(files)
+
+
+def test_a_folder_of_other_things_is_refused_and_left_alone(
+    files: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine, mixed = tmp_path / "mine", tmp_path / "mixed"
+    mine.mkdir()
+    (mine / "notebook.ipynb").write_text("mine", encoding="utf-8")
+    export.write(mixed, files)
+    (mixed / "classifier" / "thesis.txt").parent.mkdir(exist_ok=True)
+    (mixed / "classifier" / "thesis.txt").write_text("mine", encoding="utf-8")
+    refused = {mine: "notebook.ipynb is there", mixed: "thesis.txt is no file", mine / "notebook.ipynb": "this is a file"}
+    for target, named in refused.items():
+        assert cli.main(["export", "0123456789ab", "--to", str(target)]) == 2
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1
+        assert "must be a new or empty folder, or one that holds an export alone" in said
+        assert named in said
+    assert (mine / "notebook.ipynb").read_text(encoding="utf-8") == "mine"
+    assert in_folder(mixed) == {*files, "classifier/thesis.txt"}
 
 
 def test_every_document_holds_claim_terms_and_audit(files: dict[str, bytes]) -> None:
@@ -123,6 +159,8 @@ def test_what_was_said_of_texts_is_in_the_document_and_in_files(tmp_path: Path, 
     assert tuple(document["tokens"][0]["texts"][0]["tokens"]) == SCORED.tokens
     assert document["leaks"][0]["task"] == -1
     files = export.bundle(store, replay.fill(store, SPEC, events))
+    for _ in range(2):  # the second takes the place of the first: every file is known as one of an export
+        export.write(tmp_path / "DIR", files)
     for name in ("tokens", "retained", "leaks"):
         assert len(pd.read_csv(io.BytesIO(files[f"{name}.csv"]))) > 0
     plain = export.bundle(store, replay.fill(store, SPEC, replay.recorded(SPEC)))
@@ -146,6 +184,8 @@ def test_matched_lists_leave_as_tables_and_as_events(tmp_path: Path, monkeypatch
     monkeypatch.delenv("DPCL_STORE", raising=False)
     store, events = Store(), with_lists(replay.recorded(SPEC, n_tasks=2))
     files = export.bundle(store, replay.fill(store, SPEC, events))
+    for _ in range(2):  # the second takes the place of the first: every file is known as one of an export
+        export.write(tmp_path / "DIR", files)
     entries = pd.read_csv(io.BytesIO(files["list-entries.csv"]))
     assert len(entries) == 2 * 2 * len(TOLD.entries.client)
     assert {f"list-{name}.csv" for name in ("groups", "agreement", "anchors", "statistics")} < set(files)

@@ -103,12 +103,11 @@ def export(options: argparse.Namespace) -> int:
     from dpcl_core import export
     from dpcl_core.classifiers import folder as exported
 
-    folder = Path(options.to)
-    files = export.bundle(checked_store(options.store), options.run_id, unprotected=options.unprotected)
+    folder, store = Path(options.to), checked_store(options.store)
     try:
-        for name, content in files.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(content)
+        export.check_folder(folder)  # first: figures take seconds to draw
+        files = export.bundle(store, options.run_id, unprotected=options.unprotected)
+        export.write(folder, files)
     except OSError as error:
         raise BadInput("--to", options.to, f"must be a folder that can be written: {error.strerror}") from error
     for line in exported.remarks(files):
