@@ -438,6 +438,39 @@ def test_a_reader_who_leaves_ends_no_run(tmp_path: Path) -> None:
     assert document["status"] == "finished"
 
 
+def program(*arguments: str, home: Path, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "dpcl_core", *arguments]
+    variables = {**os.environ, "DPCL_HOME": str(home), **environment}
+    return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, timeout=PATIENCE_SECONDS, check=False)
+
+
+def test_what_is_printed_can_be_printed_in_any_encoding(tmp_path: Path) -> None:
+    document = program("list", "methods", "--json", home=tmp_path, PYTHONIOENCODING="ascii")
+    assert document.returncode == 0
+    assert "ε" in str(json.loads(document.stdout.decode("ascii")))
+    text = program("account", "--epsilon", "ε", "--delta", "1e-5", home=tmp_path, PYTHONIOENCODING="ascii")
+    assert text.returncode == 2
+    assert b"\\u03b5" in text.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
+def test_output_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "dpcl_core", "account", "--epsilon", "1", "--delta", "1e-5"]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            command, cwd=ROOT, env={**os.environ, "DPCL_HOME": str(tmp_path)}, stdout=full, stderr=subprocess.PIPE,
+            timeout=PATIENCE_SECONDS, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, b"standard output: could not be written: No space left on device\n")
+    assert not list(tmp_path.iterdir()), "nothing of it is an unforeseen error"
+
+
+def test_the_administrators_key_is_a_document_where_one_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    _, key, _ = called("administrator", capsys=capsys)
+    _, document, _ = called("administrator", "--json", capsys=capsys)
+    assert json.loads(document) == {"key": key.strip()}
+
+
 def test_a_refusal_that_one_value_mends_names_the_option(capsys: pytest.CaptureFixture[str]) -> None:
     status, _, said = called("run", "--set", "method=joint-network", "--set", "privacy.epsilons=[1.0]", capsys=capsys)
     assert status == 2

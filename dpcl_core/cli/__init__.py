@@ -19,28 +19,41 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit status."""
+    from dpcl_core.cli import output
+
+    output.printable_anywhere()
+    try:
+        return _carried_out(arguments)
+    except (BadInput, StoreTrouble) as error:
+        print(output.one_line(error) + _fix(error), file=sys.stderr)
+        return 2 if error.kind in INPUT else 1
+    except BrokenPipeError:
+        output.give_up()
+        sys.stderr.close()  # the reader closed the pipe (… | head): not an error
+        return 0
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 1
+    except Exception as error:
+        if isinstance(error, OSError) and output.is_unwritable():
+            print(f"standard output: could not be written: {error.strerror}", file=sys.stderr)
+            return 1
+        # Nobody foresaw it.
+        from dpcl_core import unforeseen
+
+        print(unforeseen.recorded(error), file=sys.stderr)
+        return 1
+
+
+def _carried_out(arguments: Sequence[str] | None) -> int:
     try:
         from dpcl_core.cli import parser  # loads the catalogs, which refuse a wrong DPCL_METHODS
 
         options = parser.build().parse_args(arguments)
         command: Command = options.command
         return command(options)
-    except (BadInput, StoreTrouble) as error:
-        from dpcl_core.cli.output import one_line
-
-        print(one_line(error) + _fix(error), file=sys.stderr)
-        return 2 if error.kind in INPUT else 1
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader closed the pipe (… | head): not an error
-        return 0
-    except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
-        return 1
-    except Exception as error:  # nobody foresaw it
-        from dpcl_core import unforeseen
-
-        print(unforeseen.recorded(error), file=sys.stderr)
-        return 1
+    finally:
+        print(end="", flush=True)  # here, where it is seen if it fails
 
 
 def _fix(error: BadInput | StoreTrouble) -> str:

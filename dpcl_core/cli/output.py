@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,10 +16,40 @@ if TYPE_CHECKING:
     from dpcl_core.runs.studies import Study
     from dpcl_core.spec import RunSpec
 
+_ESCAPED = "dpcl-escaped"
+
+
+def printable_anywhere() -> None:
+    """From now on a character that the terminal's encoding lacks is printed as \\uXXXX, which in JSON is the same text."""
+    codecs.register_error(_ESCAPED, _escaped)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # not where somebody else's object takes what is printed
+            stream.reconfigure(errors=_ESCAPED)
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
+
+def is_unwritable() -> bool:
+    """Whether standard output takes no more, such as on a full disk; what waits to be written is then given up."""
+    try:
+        print(end="", flush=True)
+    except OSError:
+        give_up()
+        return True
+    return False
+
+
+def give_up() -> None:
+    """Lets go of what standard output did not take, which Python would try to write again at its end."""
+    with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:  # ValueError: no file lies behind it
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
 
 def print_json(document: object) -> None:
-    json.dump(document, sys.stdout, ensure_ascii=False, allow_nan=False)
-    sys.stdout.write("\n")
+    print(json.dumps(document, ensure_ascii=False, allow_nan=False))  # whole: half a document is none
 
 
 @contextmanager

@@ -234,11 +234,15 @@ def _check_can_listen(address: str, port: int) -> None:
         raise BadInput("--address", address, allowed) from error
 
 
-def administrator(_options: argparse.Namespace) -> int:
+def administrator(options: argparse.Namespace) -> int:
     """Prints the key of the page Administration."""
     from dpcl_core.runs import administration
 
-    print(administration.key())
+    key = administration.key()
+    if options.json:
+        print_json({"key": key})
+    else:
+        print(key)
     return 0
 
 
