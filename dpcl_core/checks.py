@@ -244,7 +244,7 @@ def apply_sets(raw: Raw, assignments: Sequence[str]) -> dict[str, object]:
         key, equals, text = assignment.partition("=")
         if not equals or not key.strip():
             raise BadInput("--set", assignment, "must be written dotted.key=value")
-        values[key.strip()] = _value(text.strip())
+        values[key.strip()] = read_value(text.strip())
     return changed(raw, values)
 
 
@@ -290,11 +290,12 @@ def as_sets(values: Mapping[str, object]) -> str:
     return " ".join(f"--set {shlex.quote(f'{key}={_toml(value)}')}" for key, value in values.items() if value is not None)
 
 
-def _value(text: str) -> object:
+def read_value(text: str) -> object:
+    """The value of a setting as it is typed: TOML, else a bare word."""
     try:
         return tomllib.loads(f"v = {text}")["v"]
     except (ValueError, RecursionError):
-        return text  # a bare word: --set method=cosine
+        return text  # --set method=cosine; also numbers of thousands of digits, and lists inside lists
 
 
 def _toml(value: object) -> str:

@@ -111,3 +111,7 @@ def read_file(path: Path, field: str, *, at_most: int = _LARGEST) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise BadInput(field, str(path), f"must be a file that can be read: {error.strerror}") from error
+    except ValueError as error:
+        if isinstance(error, BadInput):
+            raise
+        raise BadInput(field, repr(str(path)), "must be the path of a file") from error  # with NUL, or no text

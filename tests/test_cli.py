@@ -354,6 +354,9 @@ def test_audit_of_a_language_model_reads_noisy_embeddings_and_names_every_attack
     assert "--attack = guess: must be one of level, exact, context, distance, epochs, planted-codes, inversion, all" in err
 
 
+SWEEP = ["sweep", "--preset", "digits-cosine", "--over"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -388,6 +391,23 @@ def test_audit_of_a_language_model_reads_noisy_embeddings_and_names_every_attack
         (["tune", "--resume", "0123456789ab"], ["0123456789ab", "no such tuning"]),
         (["tune", "--resume", "0123456789ab", "--trials", "9"], ["--resume", "cannot be combined with other settings"]),
         (["fly"], ["fly"]),
+        (["audit", "--preset", "digits-cosine", "--trials", str(2**63 - 1)], ["--trials = 922337", "10,000,000"]),
+        ([*SWEEP, f"seeds={'9' * 5000}"], ["--over = seeds=999", "must be KEY=[VALUE, ...]"]),
+        ([*SWEEP, f"seeds=[{'9' * 5000}]"], ["--over = seeds=[999", "must be KEY=[VALUE, ...]"]),
+        ([*SWEEP, f"seeds=[0x{'f' * 5000}]"], ["seeds"]),
+        ([*SWEEP, f"seeds={'[' * 5000}"], ["--over = seeds=[[[", "must be KEY=[VALUE, ...]"]),
+        (["run", "caf\udce9.toml"], ["command line = caf", "must be text in UTF-8"]),
+        (["verify", "card\0.json"], ["command line = card\\0.json", "without NUL"]),
+        (["verify", ""], ["CARD = '': must not be empty"]),
+        (["run", ""], ["SPEC.toml = '': must not be empty"]),
+        (["run", "--preset", "digits-cosine", "--executor", ""], ["--executor = '': must not be empty"]),
+        (["run", "--preset", "digits-cosine", "--device="], ["--device = '': must not be empty"]),
+        (["runs", "--store", ""], ["--store = '': must not be empty"]),
+        (["run", "--preset", "digits-cosine", "--set", ""], ["--set = '': must not be empty"]),
+        (["reproduce", "tobaben", "--experiment", ""], ["--experiment = '': must not be empty"]),
+        (["cache", "--clean", ""], ["--clean = '': must not be empty"]),
+        (["export", "0123456789ab", "--to", ""], ["--to = '': must not be empty"]),
+        (["site", "--to", ""], ["--to = '': must not be empty"]),
     ],
 )
 def test_wrong_input_is_one_line_and_status_2(

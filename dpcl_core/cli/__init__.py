@@ -46,6 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _carried_out(arguments: Sequence[str] | None) -> int:
+    for argument in sys.argv[1:] if arguments is None else arguments:
+        if any(character == "\0" or "\ud800" <= character <= "\udfff" for character in argument):
+            raise BadInput("command line", argument.replace("\0", "\\0"), "must be text in UTF-8, without NUL")
     try:
         from dpcl_core.cli import parser  # loads the catalogs, which refuse a wrong DPCL_METHODS
 

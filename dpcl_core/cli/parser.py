@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from dpcl_core import __version__
 from dpcl_core.cli import federation, networks, reading, sweeping, training, working
@@ -20,6 +20,16 @@ Make = Callable[..., Parser]
 
 
 class _Parser(Parser):
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # of commands, too
+        """Refuses empty values, such as of a variable of the shell that was never set: they are not the default."""
+        options, rest = super().parse_known_args(args, namespace)
+        for action in self._actions:
+            value = getattr(options, action.dest, None)
+            if "" in (value if isinstance(value, list) else [value]):
+                name = action.option_strings[0] if action.option_strings else str(action.metavar or action.dest)
+                raise BadInput(name, "''", "must not be empty")
+        return options, rest
+
     def error(self, message: str) -> NoReturn:
         raise BadInput("command line", " ".join(sys.argv[1:]), f"{message}{_guess(message)} (see --help)")
 

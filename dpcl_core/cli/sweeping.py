@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import time
-import tomllib
 from collections.abc import Mapping
 
 from dpcl_core import checks, presets
@@ -63,17 +62,15 @@ def specs_of(options: argparse.Namespace) -> dict[str, RunSpec]:
     raw: Mapping[str, object] = spec_of(options).model_dump()
     found = {}
     for values in itertools.product(*grid.values()):
-        label = ", ".join(f"{key.rpartition('.')[2]} {value}" for key, value in zip(grid, values, strict=True))
-        found[label] = checks.parse(checks.changed(raw, dict(zip(grid, values, strict=True))))
+        chosen = dict(zip(grid, values, strict=True))
+        spec = checks.parse(checks.changed(raw, chosen))  # before its label: what is refused may be too large to print
+        found[", ".join(f"{key.rpartition('.')[2]} {value}" for key, value in chosen.items())] = spec
     return found
 
 
 def _values(text: str) -> tuple[str, list[object]]:
     key, _, listed = text.partition("=")
-    try:
-        values = tomllib.loads(f"values = {listed}")["values"]
-    except tomllib.TOMLDecodeError:
-        values = None
+    values = checks.read_value(listed)
     if not isinstance(values, list) or not values:
         raise BadInput("--over", text, "must be KEY=[VALUE, ...], values as in TOML")
     return key.strip(), values

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dpcl_core.tuning.settings import TuneSpec
 
 MOST_SHARDS = 1000
+MOST_TRIALS = 10_000_000  # of an audit, on each side
 
 
 def run(options: argparse.Namespace) -> int:
@@ -306,8 +307,8 @@ def audit(options: argparse.Namespace) -> int:
 
     on_device("cpu")
     spec = spec_of(options) if options.run is None else spec_of_stored(options)
-    if options.trials is not None and options.trials < 100:
-        raise BadInput("--trials", options.trials, "must be at least 100")
+    if options.trials is not None and not 100 <= options.trials <= MOST_TRIALS:
+        raise BadInput("--trials", options.trials, f"must be from 100 to {MOST_TRIALS:,}")
     if options.run is not None:
         run, results = audited_run(options)
         if run.status != "finished":
