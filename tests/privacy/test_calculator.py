@@ -45,8 +45,18 @@ def test_published_noise_multipliers() -> None:
         {"epsilon": 1.0, "sigma": None, "delta": 1.0},
         {"epsilon": 1.0, "sigma": None, "delta": 1e-5, "sample_rate": 1.5},
         {"epsilon": 1.0, "sigma": None, "delta": 1e-5, "n_steps": 0},
+        {"epsilon": 1e-300, "sigma": None, "delta": 1e-300},
+        {"epsilon": 1.0, "sigma": None, "delta": 1e-300},
+        {"epsilon": None, "sigma": 1.0, "delta": 1e-320},
+        {"epsilon": 1.0, "sigma": None, "delta": 1e-5, "sample_rate": 0.1, "n_steps": 1_000_000_000},
     ],
 )
 def test_impossible_questions_are_refused(given: dict[str, float | None]) -> None:
     with pytest.raises(BadInput):
         solve(**given)  # type: ignore[arg-type]
+
+
+def test_the_smallest_numbers_that_are_allowed_have_an_answer() -> None:
+    noise = solve(epsilon=1e-6, sigma=None, delta=1e-100).sigma
+    assert solve(epsilon=None, sigma=noise, delta=1e-100).epsilon == pytest.approx(1e-6, rel=1e-3)
+    assert solve(epsilon=None, sigma=1.0, delta=1e-100).epsilon == pytest.approx(21.8, abs=1)
