@@ -136,7 +136,7 @@ def test_every_kind_of_file_runs(name: str, kind: str, capsys: pytest.CaptureFix
         (("--data", "mine.csv", "--target", "y", "--set", "method=l2dp"), "method = l2dp"),
         (("--data", "mine.csv", "--target", "y", "--preset", "digits-cosine"), "cannot be combined"),
         (("--data", "mine.csv", "--target", "y", "--set", "privacy.delta=0.5"), "privacy.delta = 0.5"),
-        (("--data", ""), "must be the path of a file or folder"),
+        (("--data", ""), "must not be empty"),
         (("--data", "same.csv", "--target", "y"), "own:same = 1 label: must have 2 labels or more in its test part"),
     ],
 )

@@ -97,8 +97,6 @@ def own_spec(options: argparse.Namespace) -> RunSpec:
 
     if options.spec is not None or options.preset is not None:
         raise BadInput("--data", options.data, "cannot be combined with a SPEC.toml or --preset: change settings with --set")
-    if not options.data:
-        raise BadInput("--data", options.data, "must be the path of a file or folder")
     tell = say if options.json else print
     with intake.named(options.data, asked_of(options)) as name:
         raw = own_runs.settings(name)
