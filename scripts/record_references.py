@@ -1,41 +1,67 @@
 """Records chance and the untrained network's score of every preset that has recorded results.
 
-    DPCL_DATA=... python -m scripts.record_references
+    DPCL_DATA=... python -m scripts.record_references            # of all presets
+    DPCL_DATA=... python -m scripts.record_references PRESET ... # of these; the others stay as recorded
 
-Both follow from the public labels of the test data. The plain site (`dpcl site`) is written without data, so it needs them
-in assets/reproduction/references.json. Raises DataMissing where a dataset is not there: chance is never guessed.
+Both follow from the public test data: chance from their labels, an encoder's score from the texts, which are encoded
+(minutes where there are thousands). The plain site (`dpcl site`) is written without data, so it needs them in
+assets/reproduction/references.json. Raises DataMissing where a dataset is not there: chance is never guessed.
 """
 
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Collection
 
 from dpcl_core import checks, paths, presets
-from dpcl_core.methods.references import of_labels
+from dpcl_core.backbones import cache
+from dpcl_core.backbones import catalog as backbones
+from dpcl_core.data import catalog as datasets
+from dpcl_core.data import load
+from dpcl_core.events import References
+from dpcl_core.methods.references import before_training, of_labels
 from dpcl_core.papers import questions
 from dpcl_core.papers.answers import RECORD
+from dpcl_core.scenarios import preview
+from dpcl_core.spec import RunSpec
 
 
-def references() -> dict[str, dict[str, float | None]]:
-    """Chance and the untrained network by preset, in [0, 1] with five decimals."""
+def known(spec: RunSpec) -> References:
+    """Chance and the untrained network, as a run of these settings begins with them. Encodes no training example.
+
+    An encoder finds the labels of texts by their meaning, so what it scores does not follow from the labels alone.
+    """
+    if datasets.card(spec.data.dataset).kind != "text" or backbones.card(spec.data.backbone).is_language_model:
+        return of_labels(spec)
+    encoded = cache.features(spec.data.backbone, load.load(spec.data).test.images)
+    streams = [preview.tested(spec.data, spec.scenario, seed, encoded) for seed in spec.seeds]
+    opened = [stream for stream in streams if stream is not None]  # all of them: the data have just been loaded
+    return before_training(spec, opened, checks.public_classes(spec, opened[0].classes), "cpu")
+
+
+def references(names: Collection[str] = ()) -> dict[str, dict[str, float | None]]:
+    """Chance and the untrained network by preset, in [0, 1] with five decimals; of these presets, or of all."""
     found: dict[str, dict[str, float | None]] = {}
     for question in questions.questions():
         for form in question.forms.values():
             runs = presets.variants(form.name)
-            if questions.recorded(runs):
+            if questions.recorded(runs) and (not names or form.name in names):
                 first = next(iter(runs.values()))
                 checks.check(first)
-                known = of_labels(first)
-                untrained = None if known.untrained is None else round(known.untrained, 5)
-                found[form.name] = {"chance": round(known.chance, 5), "untrained": untrained}
+                levels = known(first)
+                untrained = None if levels.untrained is None else round(levels.untrained, 5)
+                found[form.name] = {"chance": round(levels.chance, 5), "untrained": untrained}
     return found
 
 
-def main() -> None:
+def main(names: Collection[str] = ()) -> None:
     """Writes the record."""
-    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(values)}" for name, values in sorted(references().items()))
-    (paths.assets_dir() / "reproduction" / RECORD).write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
+    path = paths.assets_dir() / "reproduction" / RECORD
+    kept = json.loads(path.read_text(encoding="utf-8")) if names else {}
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(v)}" for name, v in sorted({**kept, **references(names)}.items()))
+    path.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -53,7 +53,7 @@ def of_labels(spec: RunSpec) -> References:
     Where the files are gone, one over the number of classes that the dataset's card gives; where that is gone too, 0.
     """
     try:
-        streams = [preview.tested(spec.data, spec.scenario, seed) for seed in spec.seeds]
+        streams = [preview.tested(spec.data, spec.scenario, seed, None) for seed in spec.seeds]
         opened = [stream for stream in streams if stream is not None]
         card = datasets.card(spec.data.dataset)
     except BadInput:

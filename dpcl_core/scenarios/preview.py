@@ -62,15 +62,17 @@ def planned(table: Table, scenario: ScenarioSpec, seed: int) -> Preview:
     return Preview(stream.classes, tuple(task.name for task in stream.tasks), homes, None)
 
 
-def tested(data: DataSpec, scenario: ScenarioSpec, seed: int) -> TaskStream | None:
+def tested(data: DataSpec, scenario: ScenarioSpec, seed: int, inputs: NDArray[np.generic] | None) -> TaskStream | None:
     """The stream with its real test labels and without a training example; None where the data would have to be downloaded.
 
-    Raises BadInput as `preview` does.
+    `inputs`: features [n, K] of the test examples, in the order of `data.load`; None: they have none. Raises BadInput as
+    `preview` does.
     """
     columns = labels.read(data, keyed=False)
     if columns is None:
         return None
-    test = Examples(np.empty((len(columns.test.labels), 0)), columns.test.labels, sentences=columns.test.sentences)
+    read = np.empty((len(columns.test.labels), 0)) if inputs is None else inputs
+    test = Examples(read, columns.test.labels, sentences=columns.test.sentences)
     table = _plan(columns)
     if test.sentences is not None:  # words of sentences, whose score is the F1 of entities
         table = replace(table, train=replace(table.train, sentences=np.empty(0, dtype=test.sentences.dtype)))

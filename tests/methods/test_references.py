@@ -75,7 +75,7 @@ def test_tasks_count_the_same_and_so_do_seeds() -> None:
 @pytest.mark.parametrize(("backbone", "knows"), [("pixels", False), ("convnext-cifar100", True), ("vit-cifar100", True)])
 def test_a_network_of_pictures_can_only_guess_and_without_a_network_there_is_nothing(backbone: str, knows: bool) -> None:
     asked = spec(data={"dataset": "digits", "backbone": backbone}, scenario={"kind": "split", "tasks": 5})
-    opened = preview.tested(asked.data, asked.scenario, 0)
+    opened = preview.tested(asked.data, asked.scenario, 0, None)
     assert opened is not None
     known = references.before_training(asked, [opened], range(10), "cpu")
     assert known.untrained == (known.chance if knows else None)
