@@ -115,6 +115,15 @@ def test_a_dataset_is_known_by_its_title_too(open_page: Open) -> None:
     assert dict(page.query_params)["d"] in ("ag_news", ["ag_news"])
 
 
+def test_a_dataset_that_nobody_knows_leaves_the_link_but_may_be_typed(open_page: Open) -> None:
+    page = open_page("train", v="1", d="nonsense")
+    assert not page.error
+    assert dict(page.query_params)["d"] in ("digits", ["digits"])
+    assert not open_page("train", v="1", d="own:elsewhere").warning
+    typed = train_form.codec("cosine", "class-incremental").write({"dataset": "nonsense"})
+    assert typed["d"] == "nonsense", "the form says what is wrong with it"
+
+
 def test_a_network_that_nobody_knows_is_told_in_a_sentence(open_page: Open) -> None:
     page = open_page("train", v="1", bb="timm:no such model")
     assert not page.exception
@@ -320,6 +329,7 @@ def test_delta_above_one_over_people_is_refused(open_page: Open) -> None:
     ("query", "notice"),
     [
         ({"e": "banana"}, "The link asks for ε = banana; using 1,8 instead."),
+        ({"d": "nonsense"}, "The link asks for dataset = nonsense; using digits instead."),
         ({"run": "nonsense"}, "Showing an example instead."),
         ({"run": "0123456789ab"}, "Showing an example instead."),
         ({"zzz": "1"}, "The link also has zzz"),

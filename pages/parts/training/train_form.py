@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import cast
 
@@ -59,6 +59,23 @@ _MORE = (*_SIZES, "delta", "adjacency", "noise", "tuned", "label_share")  # fiel
 Values = dict[str, object]
 
 
+@dataclass(frozen=True)
+class _Dataset:
+    """A dataset of the catalog, by name or title, or own:NAME, whose files need not be there."""
+
+    def read(self, text: str) -> str:
+        wanted = link.Text().read(text).strip()
+        cards = datasets.CARDS.items()
+        known = (name for name, card in cards if wanted.casefold() in (name.casefold(), card.title.casefold()))
+        found = next(known, wanted)
+        if found not in datasets.CARDS and not found.startswith("own:"):
+            raise ValueError(text)
+        return found
+
+    def write(self, value: str) -> str:
+        return value
+
+
 def codec_for(parameters: Mapping[str, str]) -> link.Codec:
     """The codec of a link to the Train page, with the settings of the method and scenario that it names."""
     return codec(parameters.get("m", checks.DEFAULT_METHOD), parameters.get("s", checks.DEFAULT_SCENARIO))
@@ -76,7 +93,7 @@ def codec(method: str, scenario: str) -> link.Codec:
             field("focus", "f", "budget shown", link.Maybe(link.BUDGET), None),
             field("rule", "ru", "prediction rule shown", link.Maybe(link.Text(20)), None),
             field("method", "m", "method", link.Choice(tuple(methods.CARDS)), checks.DEFAULT_METHOD),
-            field("dataset", "d", "dataset", link.Text(), data["dataset"].default, always=True),
+            field("dataset", "d", "dataset", _Dataset(), data["dataset"].default, always=True),
             field("backbone", "bb", "network", link.Text(), data["backbone"].default),
             field("resolution", "px", "resolution", link.Maybe(link.Whole(1, 4096)), None),
             field("axes", "ax", "number of axes", link.Maybe(link.Whole(0, 4096)), None),
