@@ -201,7 +201,7 @@ class PrivacySpec(Spec):
         return 1.0 if 1.0 in finite else max(finite or self.epsilons)
 
 
-Seed = Annotated[int, Field(ge=0, lt=2**32)]
+Seed = Annotated[int, Field(ge=0, lt=2**32, strict=True)]  # strict: true is no number
 
 
 @dataclass(frozen=True, slots=True, order=True)

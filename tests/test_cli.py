@@ -408,6 +408,9 @@ SWEEP = ["sweep", "--preset", "digits-cosine", "--over"]
         (["cache", "--clean", ""], ["--clean = '': must not be empty"]),
         (["export", "0123456789ab", "--to", ""], ["--to = '': must not be empty"]),
         (["site", "--to", ""], ["--to = '': must not be empty"]),
+        (["site", "--to", "/dev/null/site"], ["--to = /dev/null/site: must be a folder that can be written"]),
+        (["runs", "--store", "sqlite:////dev/null"], ["store sqlite:////dev/null: must be a regular file"]),
+        (["run", "--preset", "digits-cosine", "--set", "seeds=[true]"], ["seeds = True: must be"]),
     ],
 )
 def test_wrong_input_is_one_line_and_status_2(
@@ -489,6 +492,12 @@ def test_the_administrators_key_is_a_document_where_one_is_asked_for(capsys: pyt
     _, key, _ = called("administrator", capsys=capsys)
     _, document, _ = called("administrator", "--json", capsys=capsys)
     assert json.loads(document) == {"key": key.strip()}
+
+
+def test_the_target_cannot_be_the_person_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "c.csv").write_text("x,y\n1,a\n2,b\n", encoding="utf-8")
+    status, _, said = called("data", "check", str(tmp_path / "c.csv"), "--target", "y", "--person", "y", capsys=capsys)
+    assert (status, said) == (2, "--person = y: is the column of --target already: name another one\n")
 
 
 def test_a_refusal_that_one_value_mends_names_the_option(capsys: pytest.CaptureFixture[str]) -> None:

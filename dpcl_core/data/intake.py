@@ -57,6 +57,8 @@ class Asked:
     def on(self, fields: schema.Schema) -> schema.Schema:
         """The schema with this in the place of its own. Raises BadInput for a number that is not allowed."""
         said = {role: column for role, column in self.columns if column is not None}
+        if twice := [role for role, column in said.items() if role != "target" and column == said.get("target")]:
+            raise BadInput(f"--{twice[0]}", said["target"], "is the column of --target already: name another one")
         changed = {**fields.model_dump(), "columns": {**fields.columns.model_dump(), **said}}
         for name in ("per_person", "first_line"):
             if (value := getattr(self, name)) is not None:

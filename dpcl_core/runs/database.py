@@ -50,7 +50,10 @@ def open_database(url: str) -> Engine:
     where = _checked(url)
     sqlite = where.get_backend_name() == "sqlite"
     if sqlite:
-        folder = Path(str(where.database)).parent
+        path = Path(str(where.database))
+        if path.exists() and not path.is_file():  # of a device or a pipe SQLite says that the disk fails
+            raise StoreUnknown(f"store {masked(url)}: must be a regular file, or the name of a new one")
+        folder = path.parent
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -36,18 +36,22 @@ def build(folder: Path) -> list[Path]:
 
     Raises BadInput, and writes nothing, where the folder holds anything else or cannot be written.
     """
-    _check(folder)
+    unwritable = "must be a folder that can be written"
+    try:
+        _check(folder)
+        folder.mkdir(parents=True, exist_ok=True)  # before the pages are made, which takes half a minute
+    except OSError as error:
+        raise BadInput("--to", str(folder), f"{unwritable}: {error.strerror}") from error
     every = pages()
     files = {folder / page.file: written(page, every) for page in every}
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         for old in folder.glob("*.html"):
             if old not in files:
                 old.unlink()
         for path, text in files.items():
             path.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
-        raise BadInput("--to", str(folder), f"must be a folder that can be written: {error.strerror}") from error
+        raise BadInput("--to", str(folder), f"{unwritable}: {error.strerror}") from error
     return sorted(files)
 
 
