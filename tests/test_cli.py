@@ -12,6 +12,7 @@ import pytest
 
 from dpcl_core import checks, cli, presets
 from dpcl_core.events import Note
+from dpcl_core.papers import questions
 from dpcl_core.runs.store import Store
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -69,6 +70,8 @@ def test_all_runs_of_a_preset_are_one_set_and_one_list_of_documents(capsys: pyte
     assert {one["label"] for one in documents} == set(presets.variants("blurry-digits"))
     assert all(one["status"] == "finished" and one["cells"] for one in documents)
     assert "4 of 4 runs finished" in said
+    names = {run.name for run in Store().list_runs()}
+    assert set(questions.titles("blurry-digits").values()) <= names, "pages know these runs by the same names"
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,8 @@ def sweep(options: argparse.Namespace) -> int:
     store, patience = Store(options.store), Patience()
     sets, executor = Sets(store), executors.opened(wanted.executor, store)
     cheap = questions.cheapest_first(specs, store, wanted.device)
-    set_id = sets.create(options.preset or "sweep", cheap, device=wanted.device, split=split)
+    titles = None if options.over else questions.named(specs)  # what varies names the runs of a grid
+    set_id = sets.create(options.preset or "sweep", cheap, device=wanted.device, split=split, titles=titles)
     say(f"set {set_id}: {len(specs)} runs")
     line = ""
     try:

@@ -132,7 +132,8 @@ def run_all(options: argparse.Namespace) -> int:
         checks.check(spec)
     store, device = Store(options.store), on_device(options.device)
     sets = Sets(store)
-    set_id = sets.create(options.preset, questions.cheapest_first(specs, store, device), device=device)
+    cheap, titles = questions.cheapest_first(specs, store, device), questions.named(specs)
+    set_id = sets.create(options.preset, cheap, device=device, titles=titles)
     say(f"set {set_id}: {len(specs)} runs")
     try:
         for label, run in sets.get(set_id).runs.items():

@@ -89,16 +89,18 @@ class Sets:
 
     def create(
         self, preset: str, specs: Mapping[str, RunSpec], *, device: str = "cpu", split: Split | None = None,
-        once: bool = False,
+        once: bool = False, titles: Mapping[str, str] | None = None,
     ) -> str:  # fmt: skip
         """Puts the runs at the end of their device's queue, in this order, and gives the set's id.
 
-        Each is named after its preset and label. `once`: gives the visitor's set of this preset that is under way, if there
-        is one: the second press of two. Raises BadInput for no run, a bad name or a bad device.
+        Each is named by its title (`titles`, by label), so that it has one name on every page; without one, after its preset
+        and label. `once`: gives the visitor's set of this preset that is under way, if there is one: the second press of
+        two. Raises BadInput for no run, a bad name or a bad device.
         """
         if not specs:
             raise BadInput("preset", preset, "must have at least one run")
-        names = {label: clean_name(f"{preset}: {label}"[:LONGEST_NAME]) for label in specs}
+        titles = titles or {}
+        names = {label: clean_name(titles.get(label, f"{preset}: {label}")[:LONGEST_NAME]) for label in specs}
         ids: dict[str, str] = {}
         with self.store.writing() as connection:
             if once and (same := self._under_way(connection, preset)) is not None:

@@ -99,6 +99,7 @@ def test_start_queues_all_runs_as_one_set_and_stop_ends_it(
     whole = Sets(store).newest("blurry-digits")
     assert whole is not None
     assert set(whole.runs) == set(presets.variants("blurry-digits"))
+    assert {label: run.name for label, run in whole.runs.items()} == questions.titles("blurry-digits")
     assert "Queued" in words(page)
     page.button(key="stop-set").click().run()
     assert not page.exception

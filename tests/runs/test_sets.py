@@ -57,6 +57,12 @@ def test_a_set_is_one_entry_whose_runs_follow_one_another(store):
     assert (sets.of_run(second), sets.of_run(before)) == (whole.id, None)
 
 
+def test_the_runs_of_a_set_have_the_titles_that_pages_give_them(store):
+    sets = Sets(store)
+    whole = sets.get(sets.create("a question", SPECS, titles={"first": "One, and more", "second": "x" * 120}))
+    assert [run.name for run in whole.runs.values()] == ["One, and more", "x" * 100, "a question: third"]
+
+
 def test_the_second_press_of_two_finds_the_set_of_the_first(store):
     sets = Sets(store)
     first = sets.create("a question", SPECS, once=True)

@@ -28,7 +28,8 @@ def start(name: str) -> None:
     runs, device = questions.specs(name), devices.default()
     for spec in runs.values():
         checks.check(spec)
-    set_id = sets().create(name, questions.cheapest_first(runs, state.store(), device), device=device, once=True)
+    cheap, titles = questions.cheapest_first(runs, state.store(), device), questions.titles(name)
+    set_id = sets().create(name, cheap, device=device, once=True, titles=titles)
     membership.share(run.id for run in sets().get(set_id).runs.values())
     state.executor().schedule()
 
