@@ -22,12 +22,14 @@ from dpcl_core.methods.common import empty_label_space
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.common.public_sizes import of_run
 from dpcl_core.packages import lacking
+from dpcl_core.privacy import group
 from dpcl_core.scenarios import catalog as scenarios
-from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec
+from dpcl_core.spec import SMALLEST_DELTA, DataSpec, PrivacySpec, RunSpec
 
 DEFAULT_METHOD = "cosine"
 DEFAULT_SCENARIO = "class-incremental"
 _MOST_FIXES = 8  # a method with another kind of data, stream, network and list of labels takes four
+_USUAL_DELTA = 1e-5  # one that many data allow
 _PROMPT = 40  # tokens reserved for the task's name and the label after a text
 
 # Dotted keys of all settings except those of a method or a scenario.
@@ -111,6 +113,7 @@ def check(spec: RunSpec) -> None:
             f"{dataset.files_of}, or privacy.epsilons = [inf]"
         )
         raise BadInput("data.dataset", dataset.name, allowed, {"data.dataset": dataset.files_of})
+    _check_accounted(spec.privacy, dataset.rows_per_unit)
     if missing := lacking(method.packages):
         raise DataMissing("method", spec.method, missing)
     if missing := datasets.available(dataset):
@@ -136,6 +139,24 @@ def check(spec: RunSpec) -> None:
         )
     if facts.classes is not None:
         public_classes(spec, spec.scenario.label_names(facts.classes))
+
+
+def _check_accounted(privacy: PrivacySpec, rows: int) -> None:
+    """Raises BadInput for a delta below what the accountants resolve, once it is divided among the rows of a person."""
+    finite = [epsilon for epsilon in privacy.epsilons if math.isfinite(epsilon)]
+    if not finite or group.for_a_row(privacy, rows).delta >= SMALLEST_DELTA:
+        return
+    smallest = group.smallest_delta(max(finite), rows)
+    if smallest < _USUAL_DELTA:
+        of_row = f", {SMALLEST_DELTA:g} of each of a person's {rows} rows at epsilon {max(finite):g}" if rows > 1 else ""
+        allowed = f"must be at least {smallest:.3g}{of_row}: the accountants resolve no smaller one"
+        fix = {"privacy.delta": 10.0 ** math.ceil(math.log10(smallest) - 1e-9)}
+        raise BadInput("privacy.delta", privacy.delta, allowed, fix)
+    allowed = (
+        f"must be smaller where a person has {rows} rows: at delta {privacy.delta:g} a row would have less than "
+        f"{SMALLEST_DELTA:g}, and the accountants resolve no smaller one"
+    )
+    raise BadInput("privacy.epsilons", max(finite), allowed)
 
 
 def _protects_people(card: MethodCard) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 
+import dp_accounting as dp
 import numpy as np
 from safetensors import SafetensorError
 from safetensors import numpy as safetensors
@@ -104,6 +105,7 @@ class Group:
                     yield event
                 else:
                     held.append(event)
+            self._refuse_unbounded(standing.ledgers)
             held += self._learned(learner, step, standing)
             is_last = step == len(rounds) - 1
             if is_last:
@@ -119,6 +121,16 @@ class Group:
             cell: Ledger(privacy.delta, privacy.adjacency, self.streams[cell.seed].recurrence, rows_per_unit=rows)
             for cell in self.cells
         }
+
+    def _refuse_unbounded(self, ledgers: Mapping[Cell, Ledger]) -> None:
+        """Raises BadInput where noise was made for a budget and the accountant has no bound for it; nothing has left yet."""
+        if methods.card(self.spec.method).guarantee != "proved" or self.spec.params.is_noise_given:
+            return
+        for cell, ledger in ledgers.items():
+            is_noisy = not any(isinstance(entry.event, dp.NonPrivateDpEvent) for entry in ledger.entries)
+            if is_noisy and math.isfinite(cell.epsilon) and math.isinf(ledger.epsilon()):
+                allowed = f"is not released: its accounted epsilon has no bound at delta = {ledger.delta:g}; take another"
+                raise BadInput("privacy.epsilons", cell.epsilon, allowed)
 
     def _learned(self, learner: Learner, step: int, standing: _Standing) -> Iterator[Event]:
         """Evaluates every cell after a task; keeps its classifier."""

@@ -38,6 +38,7 @@ Tuned = Literal["no", "public", "private"]
 Recurrence = Literal["once", "every"]
 Unit = Literal["example", "user"]
 LARGEST_EPSILON = 1_000_000  # of a budget
+SMALLEST_DELTA = 1e-12  # of one row: below it, the accountants' own rounding (1e-16 a transform) moves epsilon
 
 
 class Spec(BaseModel):
@@ -62,6 +63,11 @@ class Params(Spec):
     @property
     def shares_batches(self) -> bool:
         """Whether the models of one seed are trained on the same random batches, so that their epsilons do not add up."""
+        return False
+
+    @property
+    def is_noise_given(self) -> bool:
+        """Whether the noise is set, so that epsilon follows from it, whatever budget is asked for."""
         return False
 
     @property

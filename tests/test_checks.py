@@ -59,6 +59,7 @@ def refused(raw: dict[str, object]) -> BadInput:
         ({"privacy": {"delta": 1}}, "privacy.delta", "less than 1"),
         ({"privacy": {"delta": "small"}}, "privacy.delta", "number"),
         ({"privacy": {"delta": 0.01}}, "privacy.delta", "below 1/"),
+        ({"privacy": {"delta": 9e-13}}, "privacy.delta", "at least 1e-12"),
         ({"privacy": {"noise": "pink"}}, "privacy.noise", "release"),
         ({"seeds": [0, 0]}, "seeds", "twice"),
         ({"seeds": [-1]}, "seeds", "greater than or equal to 0"),

@@ -14,6 +14,7 @@ from dpcl_core.events import CellFinished, Event, Note, Progress, Started, TaskL
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import card as privacy_card
 from dpcl_core.privacy import gaussian
+from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.spec import Cell, RunSpec
 from tests.support.tiers import of_methods, quick
 
@@ -145,6 +146,16 @@ def test_noise_that_no_model_survives_is_said_before_the_first_task() -> None:
 def test_what_is_wrong_is_said_before_anything_starts() -> None:
     with pytest.raises(BadInput, match=r"scenario\.tasks"):
         next(iter(engine.run(spec(scenario={"tasks": 11}))))
+
+
+def test_what_has_no_bound_is_not_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise made for a budget of which the accountant knows no bound; without noise there is none to be expected."""
+    monkeypatch.setattr(Ledger, "epsilon", lambda ledger: math.inf)
+    assert learned(list(engine.run(spec(privacy={"epsilons": [math.inf]}))))
+    said: list[Event] = []
+    with pytest.raises(BadInput, match=r"privacy.epsilons = 1.0: is not released: its accounted epsilon has no bound"):
+        said.extend(iter(engine.run(spec(privacy={"epsilons": [1.0]}))))
+    assert not learned(said)
 
 
 @pytest.mark.parametrize("method", of_methods(methods.CARDS, also=("dp-coeff-memory", "naive", "label-means")))

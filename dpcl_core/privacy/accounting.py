@@ -28,6 +28,7 @@ _FINEST = 1e-3
 _POINTS_PER_EPSILON = 20_000
 _STEPS_OF_A_LIST = 20  # at least: a small epsilon must not be rounded up to a grid wider than itself
 _LARGEST = 1e7  # of an epsilon: e to the power of a step of its grid, a 20,000th of it, must not overflow
+_TAIL, _TAIL_OF_DELTA = 1e-15, 1e-7  # what a composition cuts off counts as an infinite loss: next to nothing of delta
 _ROUGH_ORDERS = (2, 3, 4, 8, 16, 32, 64, 128, 256)  # whole orders only: fractional ones may not converge
 
 RELATIONS = {"add-remove": dp.NeighboringRelation.ADD_OR_REMOVE_ONE, "replace": dp.NeighboringRelation.REPLACE_ONE}
@@ -141,15 +142,16 @@ def deltas(
 class _PldAccountant(PLDAccountant):  # type: ignore[misc]  # the library has no types
     """The library's accountant with support for three more events, and faster for Gaussian steps."""
 
-    def __init__(self, adjacency: Adjacency, interval: float) -> None:
+    def __init__(self, adjacency: Adjacency, interval: float, tail: float) -> None:
+        """`tail`: the chance that each composition may count as an infinite loss, to be shorter."""
         super().__init__(RELATIONS[adjacency], interval)
         self._pld: privacy_loss_distribution.PrivacyLossDistribution  # set by the library
-        self._adjacency, self._interval = adjacency, interval
+        self._adjacency, self._interval, self._tail = adjacency, interval, tail
 
     def _maybe_compose(self, event: dp.DpEvent, count: int, do_compose: bool) -> Any:
         match event:
             case SampledGroupDpEvent() if self._adjacency == "replace":  # examples leave and others join: no single mixture
-                return super()._maybe_compose(event.all_at_once, count, do_compose)
+                return self._maybe_compose(event.all_at_once, count, do_compose)
             case SampledGroupDpEvent():
                 losses = _step_of_group(event, self._interval)
             case dp.GaussianDpEvent(sigma) if sigma > 0:
@@ -163,7 +165,7 @@ class _PldAccountant(PLDAccountant):  # type: ignore[misc]  # the library has no
             case _:
                 return super()._maybe_compose(event, count, do_compose)
         if do_compose:
-            self._pld = self._pld.compose(losses.self_compose(count))
+            self._pld = self._pld.compose(losses.self_compose(count, self._tail), self._tail)
         return None
 
 
@@ -207,7 +209,7 @@ def _step_of_group(event: SampledGroupDpEvent, interval: float) -> privacy_loss_
 @lru_cache(maxsize=16)  # a ledger needs its epsilon and then its trade-off; each entry may take a megabyte
 def _composed(events: tuple[dp.DpEvent, ...], delta: float, adjacency: Adjacency) -> PLDAccountant:
     """An accountant that has composed the events; cached, so only read from it."""
-    accountant = _PldAccountant(adjacency, _interval(events, delta))
+    accountant = _PldAccountant(adjacency, _interval(events, delta), min(_TAIL, _TAIL_OF_DELTA * delta))
     try:
         for event in events:
             accountant.compose(event)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from dpcl_core.errors import BadInput
-from dpcl_core.spec import LARGEST_EPSILON
+from dpcl_core.spec import LARGEST_EPSILON, SMALLEST_DELTA
 
 SMALLEST_SIGMA = 0.01  # of a noise multiplier that somebody asks about
 SMALLEST_EPSILON, SMALLEST_DELTA = 1e-6, 1e-100  # of what somebody asks about: single digits are lost below
@@ -51,6 +51,13 @@ def check_delta(delta: float) -> None:
     """Delta must be a probability other than 0 and 1."""
     if not 0 < delta < 1:
         raise BadInput("delta", delta, "must lie between 0 and 1, both excluded")
+
+
+def check_accounted(delta: float) -> None:
+    """Delta must be one at which the accountants are exact; closed forms are at any."""
+    check_delta(delta)
+    if delta < SMALLEST_DELTA:
+        raise BadInput("delta", delta, f"must be at least {SMALLEST_DELTA:g}: the accountants resolve no smaller one")
 
 
 def check_rate(sample_rate: float) -> None:

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy import accounting, gaussian
-from dpcl_core.privacy.allowed import check_asked, check_budget, check_counts, check_delta, check_noise, check_rate
+from dpcl_core.privacy.allowed import (
+    check_accounted,
+    check_asked,
+    check_budget,
+    check_counts,
+    check_delta,
+    check_noise,
+    check_rate,
+)
 from dpcl_core.privacy.gaussian import SENSITIVITY
 from dpcl_core.spec import Adjacency
 
@@ -45,7 +53,7 @@ def solve(
     if epsilon is not None:
         check_budget(epsilon)
     if delta is not None:
-        check_delta(delta)
+        (check_delta if sample_rate == 1 else check_accounted)(delta)
     check_asked(epsilon, delta, n_steps)
     is_exact, sensitivity = sample_rate == 1, SENSITIVITY[adjacency] * math.sqrt(n_steps)
     match epsilon, sigma, delta:

@@ -13,7 +13,7 @@ import dp_accounting as dp
 
 from dpcl_core.events import JsonValue, plain_number
 from dpcl_core.privacy import accounting, gaussian
-from dpcl_core.privacy.allowed import check_delta
+from dpcl_core.privacy.allowed import check_accounted
 from dpcl_core.spec import Adjacency
 
 _PRV_ERROR = 2e-3  # of epsilon, relative above 1: the accountant adds it to what it reports
@@ -72,7 +72,7 @@ def accounts(noise_multiplier: float, delta: float, sample_rate: float, n_steps:
 
     Raises BadInput for impossible settings, Unaccountable where even the first accountant has no bound.
     """
-    check_delta(delta)
+    check_accounted(delta)
     event = accounting.subsampled_gaussian(noise_multiplier, sample_rate, n_steps)
     pld = accounting.Pld().epsilon([event], delta, adjacency)
     error = _PRV_ERROR * max(1.0, pld)

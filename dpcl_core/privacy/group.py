@@ -17,7 +17,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dpcl_core.spec import Adjacency, PrivacySpec
+from dpcl_core.spec import SMALLEST_DELTA, Adjacency, PrivacySpec
 
 if TYPE_CHECKING:
     import dp_accounting as dp
@@ -37,6 +37,11 @@ def for_a_row(privacy: PrivacySpec, size: int) -> PrivacySpec:
     of_row = tuple(epsilon / (size * _UP**2) for epsilon in privacy.epsilons)  # `epsilon_of` is at most _UP too large
     finite = [epsilon for epsilon in of_row if math.isfinite(epsilon)]
     return privacy.model_copy(update={"epsilons": of_row, "delta": privacy.delta / _growth(max(finite, default=0.0), size)})
+
+
+def smallest_delta(epsilon: float, size: int) -> float:
+    """The smallest delta of a person of `size` rows at which the accountants resolve that of a row; infinite for none."""
+    return SMALLEST_DELTA * (_growth(epsilon / size, size) if size > 1 else 1.0)
 
 
 def epsilon_of(

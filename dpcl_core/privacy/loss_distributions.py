@@ -62,6 +62,10 @@ class _Losses(pld_pmf.DensePLDPmf):  # type: ignore[misc]  # the library has no 
     def self_compose(self, num_times: int, tail_mass_truncation: float = 1e-15) -> pld_pmf.DensePLDPmf:
         """The sum of so many independent losses. What lies outside its reach counts as an infinite loss."""
         masses: Floats = self._probs
+        if num_times == 1:  # as it is: a transform there and back would round it, and cut off more than a small delta
+            return pld_pmf.DensePLDPmf(
+                self._discretization, self._lower_loss, masses, self._infinity_mass, self._pessimistic_estimate
+            )
         below, above = _reach(masses, num_times, tail_mass_truncation)
         length = fft.next_fast_len(max(above - below + 1, len(masses)), real=True)
         around = fft.irfft(fft.rfft(masses, length) ** num_times, length)  # cyclic, so the reach is somewhere in it

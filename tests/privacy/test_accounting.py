@@ -10,8 +10,15 @@ from opacus.accountants import PRVAccountant
 
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy import accounting, gaussian
-from dpcl_core.privacy.accounting import Pld, Unaccountable, subsampled_gaussian
-from dpcl_core.spec import LARGEST_EPSILON, Adjacency
+from dpcl_core.privacy.accounting import (
+    LABELS_CHANGED,
+    LabelListDpEvent,
+    Pld,
+    Unaccountable,
+    noise_multiplier,
+    subsampled_gaussian,
+)
+from dpcl_core.spec import LARGEST_EPSILON, SMALLEST_DELTA, Adjacency
 
 DELTA = 1e-5
 
@@ -125,3 +132,20 @@ def test_calibrated_noise_is_the_smallest_for_a_mixture_of_mechanisms() -> None:
     assert Pld().epsilon(life(found), DELTA, "add-remove") <= 2.0 < Pld().epsilon(life(found - 2e-4), DELTA, "add-remove")
     alone = accounting.calibrated(lambda value: [dp.GaussianDpEvent(value)], 2.0, DELTA, "replace")
     assert alone == pytest.approx(gaussian.sigma(2.0, DELTA, 2.0), abs=2e-4)
+
+
+@pytest.mark.parametrize("delta", [1e-5, 1e-9, SMALLEST_DELTA])
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+def test_calibrated_noise_stays_within_epsilon_down_to_the_smallest_delta(
+    delta: float, adjacency: Adjacency, epsilon: float
+) -> None:
+    """One release, and a release with a list of labels; steps on batches at one of the budgets."""
+    shared, halved = gaussian.SENSITIVITY[adjacency], delta / 2
+    assert Pld().epsilon([dp.GaussianDpEvent(gaussian.sigma(epsilon, delta, shared))], delta, adjacency) <= epsilon
+    listed = LabelListDpEvent(epsilon / 10 / LABELS_CHANGED[adjacency], halved / 2 / LABELS_CHANGED[adjacency])
+    weights = dp.GaussianDpEvent(gaussian.sigma(0.9 * epsilon, halved, shared))
+    assert Pld().epsilon([listed, weights], delta, adjacency) <= epsilon
+    if epsilon == 1.0:
+        steps = subsampled_gaussian(noise_multiplier(epsilon, delta, 0.02, 200, adjacency), 0.02, 200)
+        assert Pld().epsilon([steps], delta, adjacency) <= epsilon

@@ -43,6 +43,8 @@ def test_published_noise_multipliers() -> None:
         {"epsilon": None, "sigma": 0.009, "delta": 1e-5},
         {"epsilon": 1.1e6, "sigma": None, "delta": 1e-5},
         {"epsilon": 1.0, "sigma": None, "delta": 1.0},
+        {"epsilon": 1.0, "sigma": None, "delta": 9e-13, "sample_rate": 0.5},
+        {"epsilon": None, "sigma": 1.0, "delta": 9e-13, "sample_rate": 0.5},
         {"epsilon": 1.0, "sigma": None, "delta": 1e-5, "sample_rate": 1.5},
         {"epsilon": 1.0, "sigma": None, "delta": 1e-5, "n_steps": 0},
         {"epsilon": 1e-300, "sigma": None, "delta": 1e-300},

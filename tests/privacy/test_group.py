@@ -16,7 +16,7 @@ from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import card, gaussian, group
 from dpcl_core.privacy.accounting import LabelListDpEvent, Pld
-from dpcl_core.spec import PrivacySpec, RunSpec
+from dpcl_core.spec import SMALLEST_DELTA, PrivacySpec, RunSpec
 from tests.data.conftest import data_dir  # noqa: F401
 
 
@@ -107,3 +107,23 @@ def test_methods_that_cannot_protect_a_person_say_which_can(data_dir: Path) -> N
         with pytest.raises(BadInput, match="column of people: take cosine, peft-ensemble") as refused:
             checks.check(spec(method, **changes))
         assert methods.card(str(refused.value.fix["method"])).guarantee == "proved"
+
+
+@pytest.mark.parametrize(("size", "epsilon"), [(3, 4.0), (10, 1.0)])
+def test_a_person_stays_within_epsilon_at_the_smallest_delta_of_a_row(size: int, epsilon: float) -> None:
+    delta = group.smallest_delta(epsilon, size)
+    of_row = group.for_a_row(PrivacySpec(epsilons=(epsilon,), delta=delta), size)
+    assert of_row.delta >= SMALLEST_DELTA
+    release = dp.GaussianDpEvent(gaussian.sigma(of_row.epsilons[0], of_row.delta))
+    assert group.epsilon_of(Pld(), [release], delta, "add-remove", size) <= epsilon * (1 + 1e-5)
+
+
+def test_a_delta_of_which_a_row_gets_too_little_is_refused(data_dir: Path) -> None:  # noqa: F811
+    hospital(data_dir / "mine", 3)
+    privacy = {"epsilons": [4.0, math.inf], "delta": 1e-12}
+    said = r"privacy.delta = 1e-12: must be at least 1.92e-11, 1e-12 of each of a person's 3 rows at epsilon 4"
+    with pytest.raises(BadInput, match=said) as refused:
+        checks.check(spec(privacy=privacy))
+    checks.check(spec(privacy={**privacy, "delta": refused.value.fix["privacy.delta"]}))
+    with pytest.raises(BadInput, match=r"privacy.epsilons = 60.0: must be smaller where a person has 3 rows"):
+        checks.check(spec(privacy={"epsilons": [60.0], "delta": 1e-5}))

@@ -55,6 +55,10 @@ class DpAgemParams(ReplayParams):
     )
 
     @property
+    def is_noise_given(self) -> bool:
+        return self.budget == "fixed"
+
+    @property
     def n_steps(self) -> int:
         """Steps in every task: a public number that does not depend on the task's size."""
         return self.steps or max(1, round(self.epochs / self.sample_rate))
