@@ -29,7 +29,7 @@ from dpcl_core.spec import DataSpec
 _FIELD = "data check"
 _WARNING = "PRIVATE, for you alone. Counted without noise, and covered by no epsilon: do not pass it on."
 _NOTHING = Asked()
-_SKIPPED = "must have as many values as the first line has names"
+_SKIPPED = 'must have as many values as the first line has names, and close every quote (") on the same line'
 
 
 @dataclass(frozen=True, slots=True)

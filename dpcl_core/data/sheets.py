@@ -162,6 +162,8 @@ def n_skipped(path: Path, has_names: bool) -> int:
     content = _replaced(content_of(path, path.name))
     if path.suffix == ".jsonl":
         return sum(one is None for one in _objects(content))
+    delimiter = _delimiter(content, path)
+    content, n_open = _closed(content, delimiter, path.name if has_names else None)
     skipped: list[object] = []
 
     def skip(row: object) -> Literal["skip"]:
@@ -170,9 +172,9 @@ def n_skipped(path: Path, has_names: bool) -> int:
 
     with readable(path, path.name):
         as_they_are = pyarrow.csv.ConvertOptions(check_utf8=False)
-        parsing = _parsing(_delimiter(content, path), skip)
+        parsing = _parsing(delimiter, skip)
         pyarrow.csv.read_csv(pa.py_buffer(content), _reading(content, has_names), parsing, as_they_are)
-    return len(skipped)
+    return len(skipped) + n_open
 
 
 def _names(path: Path, shown: str, has_names: bool) -> list[str]:
@@ -297,6 +299,8 @@ def _delimited(content: bytes, path: Path, shown: str, is_private: bool, has_nam
         raise BadInput(f"{shown} line {line}", f"byte {content[error.start]:#04x}", "must be saved as UTF-8") from None
     content = _replaced(content)
     delimiter = _delimiter(content, path)
+    if is_private:
+        content, _ = _closed(content, delimiter, shown if has_names else None)
     n_columns = content.partition(b"\n")[0].count(delimiter.encode()) + 1
     if n_columns > MAX_COLUMNS:
         raise BadInput(shown, f"{n_columns:,} columns", f"must have at most {MAX_COLUMNS:,} columns")
@@ -342,6 +346,26 @@ def _delimiter(content: bytes, path: Path) -> str:
         return "\t"
     first = re.sub(rb'"[^"]*"', b"", content.partition(b"\n")[0])
     return max(",;\t", key=lambda one: (first.count(one.encode()), one == ","))
+
+
+def _closed(content: bytes, delimiter: str, named: str | None) -> tuple[bytes, int]:
+    """A private file without the lines that leave a quote open or close one that is not, and their number.
+
+    Every line is judged alone: an open quote would make all lines up to the next quote one value, and so move the rows of
+    other people. A value with a line break between its quotes is therefore no value here. `named`: the file in messages,
+    where its first line has the names. Raises BadInput if that line leaves a quote open.
+    """
+    if b'"' not in content:
+        return content, 0
+    by = re.escape(delimiter).encode()
+    value = rb'(?:"(?:[^"]++|"")*+"[^BY]*+|(?!")(?:[^BY]*[^BY"])?(?=BY|$))'.replace(b"BY", by)
+    is_closed = re.compile(value + rb"(?:" + by + value + rb")*+").fullmatch
+    lines = content.removeprefix(b"\xef\xbb\xbf").splitlines()
+    kept = [line for line in lines if b'"' not in line or is_closed(line)]
+    first = next((line for line in lines if line.strip()), b"")
+    if named is not None and b'"' in first and not is_closed(first):
+        raise BadInput(f"{named} line 1", "an open quote", 'must name the columns, and close every quote (") that it opens')
+    return b"\n".join([*kept, b""]), len(lines) - len(kept)
 
 
 def _parsing(delimiter: str, on_malformed_row: Callable[[object], Literal["skip"]] | None) -> pyarrow.csv.ParseOptions:

@@ -52,7 +52,7 @@ def test_the_terminal_tells_the_owner_what_is_private(data_dir: Path, capsys: py
     assert "127 training rows; 123 count." in private
     assert "must hold text; leave out rows without any. First: own:mine/train.csv row 123, text." in private
     assert '1 row labelled "nobody has it", which the schema does not declare: used only under dp-learned.' in private
-    assert "1 row left out: must have as many values as the first line has names." in private
+    assert "1 row left out: must have as many values as the first line has names, and close every quote" in private
     assert cli.main(["data", "check", str(data_dir / "mine"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["public"]["name"] == "own:mine"
@@ -105,3 +105,36 @@ def test_odd_names_survive_in_a_schema(data_dir: Path) -> None:
 def test_what_is_no_data_of_ones_own_is_refused(named: str, data_dir: Path) -> None:
     with pytest.raises(BadInput):
         owner.report(named)
+
+
+def clinic(data_dir: Path, lines: list[str]) -> owner.Report:
+    (data_dir / "mine").mkdir(exist_ok=True)
+    (data_dir / "mine" / "all.csv").write_text("\n".join(["age,bp,sex,label", *lines]) + "\n", encoding="utf-8")
+    return owner.report("mine")
+
+
+@pytest.mark.parametrize("line", ['40,120,"f,home', '40,120,f,"home', '"', '40,120,"f ""x"",home', '40,"12"0","f,home'])
+@pytest.mark.parametrize("place", [0, 200, 400])
+def test_an_open_quote_is_one_row_left_out(line: str, place: int, data_dir: Path) -> None:
+    """Neighbours: the row swallows none after it, so that sizes of the public part stay what they are."""
+    rows = [f'{20 + k % 60},{100 + k},"{"mf"[k % 2]}","{["home", "ward, ""2"""][k // 2 % 2]}"' for k in range(400)]
+    alone, beside = clinic(data_dir, rows), clinic(data_dir, [*rows[:place], line, *rows[place:]])
+    assert beside.public == alone.public
+    assert (beside.private.n_rows, beside.private.n_used) == (alone.private.n_rows + 1, alone.private.n_used)
+    assert "close every quote" in beside.private.refused[0][0]
+
+
+def test_a_break_inside_quotes_is_two_lines_left_out_and_every_line_counts_alone(data_dir: Path) -> None:
+    rows = [f"{20 + k % 60},{100 + k},{'mf'[k % 2]},{['home', 'ward'][k // 2 % 2]}" for k in range(100)]
+    broken = ['40,120,"f', 'm",home']
+    whole = clinic(data_dir, [*rows[:50], *broken, *rows[50:]])
+    for kept in ([], broken[:1], broken[1:]):
+        assert clinic(data_dir, [*rows[:50], *kept, *rows[50:]]).public == whole.public
+    assert whole.private.refused[0][1] == 2
+
+
+def test_an_open_quote_among_the_names_is_said(data_dir: Path) -> None:
+    (data_dir / "mine").mkdir()
+    (data_dir / "mine" / "all.csv").write_text('age,"label\n1,a\n2,b\n', encoding="utf-8")
+    with pytest.raises(BadInput, match=r'all\.csv line 1 = an open quote: must name the columns, and close every quote'):
+        owner.report("mine")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 from pathlib import Path
 
@@ -87,7 +88,7 @@ def test_a_domain_column_makes_tasks(data_dir: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["🙂👩‍👩‍👧 ünï", "שלום עולם مرحبا", "x" * 100_000, "word " * 20_000, "a\nb\r\nc", "\ufeffmark", " edge ", "=1+1"]
+    "text", ["🙂👩‍👩‍👧 ünï", "שלום עולם مرحبا", "x" * 100_000, "word " * 20_000, "\ufeffmark", " edge ", "=1+1"]
 )
 def test_any_text_is_read_as_it_is(data_dir: Path, text: str) -> None:
     file = io.StringIO()
@@ -95,6 +96,19 @@ def test_any_text_is_read_as_it_is(data_dir: Path, text: str) -> None:
     csv.writer(file, lineterminator="\n").writerows(rows)
     put(data_dir, train=file.getvalue(), test=file.getvalue())
     assert strings(read())[0] == text
+
+
+def test_a_text_of_several_lines_is_read_from_json_lines_and_in_a_public_csv(data_dir: Path) -> None:
+    """In a private CSV every line is judged alone: an open quote of one person must not swallow the rows of others."""
+    text, file = "a\nb\r\nc", io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows([("text", "label"), ("first", "a"), (text, "a"), ("other", "b")])
+    put(data_dir, train=file.getvalue(), test=file.getvalue())
+    assert (strings(read()), strings(read(), "test")) == (["first", "other"], ["first", text, "other"])
+    for split in ("train", "test"):
+        (data_dir / "mine" / f"{split}.csv").unlink()
+        rows = [json.dumps({"text": one, "label": label}) for one, label in ((text, "a"), ("other", "b"))]
+        (data_dir / "mine" / f"{split}.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    assert strings(read()) == [text, "other"]
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
