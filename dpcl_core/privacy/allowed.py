@@ -8,7 +8,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.spec import LARGEST_EPSILON, SMALLEST_DELTA
 
 SMALLEST_SIGMA = 0.01  # of a noise multiplier that somebody asks about
-SMALLEST_EPSILON, SMALLEST_DELTA = 1e-6, 1e-100  # of what somebody asks about: single digits are lost below
+SMALLEST_EPSILON, LEAST_DELTA = 1e-6, 1e-100  # of what somebody asks about: single digits are lost below
 MOST_STEPS = 1_000_000  # of those that somebody asks about
 
 
@@ -70,7 +70,7 @@ def check_asked(epsilon: float | None, delta: float | None, n_steps: int) -> Non
     """What somebody asks a calculator about must be within what it can compute, and soon."""
     if epsilon is not None and epsilon < SMALLEST_EPSILON:
         raise BadInput("epsilon", epsilon, f"must be at least {SMALLEST_EPSILON:g}")
-    if delta is not None and delta < SMALLEST_DELTA:
-        raise BadInput("delta", delta, f"must be at least {SMALLEST_DELTA:g}")
+    if delta is not None and delta < LEAST_DELTA:
+        raise BadInput("delta", delta, f"must be at least {LEAST_DELTA:g}")
     if n_steps > MOST_STEPS:
         raise BadInput("steps", n_steps, f"must be at most {MOST_STEPS:,}")
