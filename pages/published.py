@@ -7,7 +7,8 @@ from typing import cast
 import streamlit as st
 
 from dpcl_core import presets
-from dpcl_core.papers import catalog, comparison
+from dpcl_core.figures.picture import span
+from dpcl_core.papers import catalog, comparison, questions
 from dpcl_core.papers.comparison import METRICS
 from dpcl_core.papers.paper import SIZES, Experiment, Paper, Size
 from dpcl_core.spec import RunSpec
@@ -27,7 +28,7 @@ found only if the 95 % interval of its paired difference decides. Two runs that 
 of two editions of the code."""
 # Below the title of a figure without a table in the paper; by whether the experiment is ours.
 _NO_TABLE = {False: "published only as plots: no numbers to draw", True: "our own experiment, not the paper's"}
-FORMS = {"small": "small: minutes", "bundled": "larger: hours", "full": "as published"}
+FORMS = {"small": "small", "bundled": "larger", "full": "as published"}
 _FIRST = next(iter(catalog.PAPERS.values()))
 CODEC = link.Codec(
     [
@@ -75,8 +76,11 @@ def _choices(view: View) -> tuple[Paper, Experiment, Size, str, dict[str, RunSpe
         forms = list(experiment.sizes)
         wanted = cast(Size, view["size"])
         start = wanted if wanted in forms else forms[0]
+        presets_of = {size: experiment.preset(size) for size in forms}
+        durations = questions.durations([*presets_of.values()], state.store())
+        labels = {size: _form(size, durations[name].seconds) for size, name in presets_of.items()}
         size = st.segmented_control(
-            "Form", forms, default=start, format_func=FORMS.__getitem__, key=f"{view.key('size')}-{experiment.name}",
+            "Form", forms, default=start, format_func=labels.__getitem__, key=f"{view.key('size')}-{experiment.name}",
             required=True, help="Small: a part of the data. Larger: more of it, and a network that comes with pip.",
         )  # fmt: skip
         size = start if size is None else size
@@ -90,6 +94,11 @@ def _choices(view: View) -> tuple[Paper, Experiment, Size, str, dict[str, RunSpe
                 key=f"{view.key('metric')}-{paper.name}", required=True,
             )  # fmt: skip
     return paper, experiment, size, str(metric or looked_at), specs
+
+
+def _form(size: Size, seconds: float | None) -> str:
+    """What the control says of a form: how long its runs take, as the gallery of questions has it, where that is known."""
+    return FORMS[size] if seconds is None else f"{FORMS[size]}: about {span(seconds)}"
 
 
 def _picture(key: Key, found: Content, metric: str, quantity: str) -> None:

@@ -201,15 +201,20 @@ def _recorded() -> Mapping[str, Measured]:
     return {run.spec.digest(): run for run in measured.all_recorded()}
 
 
-def _elsewhere(name: str) -> float | None:
+def elsewhere(about: Preset, runs: Mapping[str, RunSpec]) -> float | None:
     """Seconds of all runs: the preset's own measurement, else the records', else the first run's times their number."""
-    about, recorded = presets.about(name), [_recorded().get(digest) for digest in digests(name)]
+    recorded = [_recorded().get(spec.digest()) for spec in runs.values()]
     if about.seconds_in_all is not None or len(recorded) == 1:
         return about.seconds_in_all if about.seconds_in_all is not None else about.seconds
     seconds = [one.seconds for one in recorded if one is not None]
     if len(seconds) == len(recorded):
         return sum(seconds)
     return None if about.seconds is None else about.seconds * len(recorded)
+
+
+@cache
+def _elsewhere(name: str) -> float | None:
+    return elsewhere(presets.about(name), specs(name))
 
 
 @cache

@@ -14,7 +14,7 @@ from dpcl_core import presets
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.events import References
-from dpcl_core.figures.picture import counted, epsilon_text
+from dpcl_core.figures.picture import counted, epsilon_text, span
 from dpcl_core.figures.statistics import interval
 from dpcl_core.papers import answers, questions, tables
 from dpcl_core.papers.measured import Measured
@@ -25,9 +25,7 @@ from dpcl_core.site.page import Page, figure, folded, listed, paragraph, table
 from dpcl_core.spec import RunSpec
 
 FILE = "runs.html"
-FORMS: Mapping[Size, str] = {
-    "small": "Small: part of the data, minutes", "bundled": "Larger: more data, hours", "full": "As published",
-}  # fmt: skip
+FORMS: Mapping[Size, str] = {"small": "Small: part of the data", "bundled": "Larger: more data", "full": "As published"}
 MOST_NAMES = 4
 _STANDINGS = (
     "A filled circle: ε is accounted, a bound on everything the run releases. A hollow diamond: ε is only claimed by the "
@@ -53,6 +51,12 @@ class _Form:
     def finding(self) -> str:
         """Its finding in a sentence, with its uncertainty."""
         return answers.finding(self.first, self.found, self.titles, with_forgetting=self.preset.asks_about_forgetting)
+
+    @property
+    def title(self) -> str:
+        """Its size in words, with how long its runs took where that was measured."""
+        seconds = questions.elsewhere(self.preset, self.specs)
+        return FORMS[self.size] if seconds is None else f"{FORMS[self.size]}, about {span(seconds)}"
 
     @property
     def first(self) -> RunSpec:
@@ -122,7 +126,7 @@ def _answer(form: _Form, *, is_alone: bool) -> str:
     rows = [row for label, run in form.found.items() for row in answers.rows(titles[label], run)]
     meanings = paragraph(" ".join(f"{word}: {meaning}" for word, meaning in answers.MEANINGS), "small")
     parts = [
-        "" if is_alone else f"<h2>{escape(FORMS[form.size])}</h2>",
+        "" if is_alone else f"<h2>{escape(form.title)}</h2>",
         paragraph(form.finding, "finding"),
         paragraph(missing(form.specs, form.found), "small"),
         f'<div class="card">{figure(lambda dark: draw(dark=dark))}{paragraph(_levels(known, score), "small")}'

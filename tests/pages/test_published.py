@@ -11,7 +11,8 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core import paths, presets
-from dpcl_core.papers import answers, catalog, measured
+from dpcl_core.figures.picture import span
+from dpcl_core.papers import answers, catalog, measured, questions
 from dpcl_core.runs.store import Store
 from tests.pages.conftest import Open, words
 from tests.support import replay
@@ -23,7 +24,8 @@ SMALL = presets.variants("paper-split-cifar-100-small")
 
 @pytest.fixture(autouse=True)
 def nothing_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pages below start without recorded figures; one test brings some back."""
+    """The pages below start without recorded figures; one test brings some back. Durations are those of the records."""
+    questions._recorded()  # kept for the whole process, so other tests must not find it empty
     monkeypatch.setattr(measured, "recorded", lambda paper: ())
 
 
@@ -54,6 +56,17 @@ def test_nothing_run_shows_the_published_values_and_the_next_step(open_page: Ope
     assert sum("p.adapter" in link.query_string or "m=" in link.query_string for link in links) >= len(SMALL) - 1
     assert all(chart.proto.alt for chart in page.get("plotly_chart"))
     assert page.code[-1].value == "python -m dpcl_core reproduce tobaben --experiment paper-split-cifar-100 --small"
+
+
+def test_a_form_says_how_long_it_takes_as_the_gallery_does(open_page: Open, store: Store) -> None:
+    page = open_page("published", x="paper-split-cifar-100")
+    (forms,) = (one for one in page.get("button_group") if one.proto.label == "Form")
+    shown = [option.content for option in forms.proto.options]
+    names = ["paper-split-cifar-100-small", "paper-split-cifar-100-bundled", "paper-split-cifar-100"]
+    for name, form, content in zip(names, ("small", "larger", "as published"), shown, strict=True):
+        seconds = questions.durations([name], store)[name].seconds
+        assert content == (form if seconds is None else f"{form}: about {span(seconds)}")
+    assert "about" in shown[1]
 
 
 def test_some_runs_stand_beside_the_published_values(open_page: Open, store: Store) -> None:

@@ -17,6 +17,7 @@ from dpcl_core.elements import anchors, budget_source, calculator, doors, drag, 
 from dpcl_core.elements.element import ANCHORS, CALCULATOR, DOOR, DRAG, HERO, LESSON, TOKENS, Element, theme
 from dpcl_core.errors import BadInput
 from dpcl_core.explorers.token_layers import Dials
+from dpcl_core.figures.picture import span
 from dpcl_core.lessons import in_browser
 from dpcl_core.papers import answers, catalog, ceilings, questions, report
 from dpcl_core.site import build, page, published, runs
@@ -165,6 +166,15 @@ def test_every_recorded_question_has_its_finding_picture_and_numbers(texts: dict
                 for run in scores["run"].unique():
                     assert f'<th scope="row">{page.escape(run)}</th>' in text
     assert answered == len(json.loads((ROOT / "assets" / "reproduction" / answers.RECORD).read_text())) > 30
+
+
+def test_a_size_is_headed_by_how_long_its_runs_took_where_that_is_known(texts: dict[str, str]) -> None:
+    name = "paper-split-cifar-100-bundled"
+    seconds = questions.elsewhere(presets.about(name), presets.variants(name))
+    assert seconds is not None
+    assert f"<h2>Larger: more data, about {span(seconds)}</h2>" in texts["run-split-cifar-100.html"]
+    assert not any(f"{size}, {unit}</h2>" in text for text in texts.values() for size in runs.FORMS.values()
+                   for unit in ("minutes", "hours"))  # fmt: skip
 
 
 def test_claims_are_counted_as_the_records_say(texts: dict[str, str]) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpcl_core import checks
+from dpcl_core.figures.picture import span
 from dpcl_core.papers import questions
 from dpcl_core.papers.questions import Duration
 from pages.parts.rooms import membership
-from pages.parts.shell import state, status_line
+from pages.parts.shell import state
 
 if TYPE_CHECKING:
     from dpcl_core.runs.sets import Sets
@@ -40,4 +41,4 @@ def takes(duration: Duration) -> str:
         return "Duration unknown."
     where = " on this computer" if duration.is_here else ", measured on another computer"
     first = " The first time takes longer: features are computed once." if duration.first_time else ""
-    return f"About {status_line.span(duration.seconds)}{where}.{first}"
+    return f"About {span(duration.seconds)}{where}.{first}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from dpcl_core.events import Event, Progress, Started, TaskLearned
+from dpcl_core.figures.picture import span
 from dpcl_core.methods import catalog as methods
 from dpcl_core.runs import progress_estimate
 from dpcl_core.runs.progress_estimate import Left
@@ -229,16 +230,6 @@ def between(low: float, high: float) -> str:
     if high < 5400:
         return f"{max(1, round(low / 60))}–{max(2, math.ceil(high / 60))} min"
     return f"{low / 3600:.1f}–{high / 3600:.1f} h"
-
-
-def span(seconds: float) -> str:
-    """A duration (seconds) in a readable unit."""
-    seconds = max(0.0, seconds)
-    if seconds < 10:
-        return f"{seconds:.1f}".removesuffix(".0") + " s"
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def estimate(seconds: float | None, *, is_here: bool) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from dpcl_core.figures.picture import epsilon_label, epsilon_phrase
+from dpcl_core.figures.picture import epsilon_label, epsilon_phrase, span
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy.statement import at_least, shown
 from dpcl_core.runs import progress_estimate
@@ -103,10 +103,10 @@ def words(audit: Audit, now: float) -> status_line.StatusLine:
     kept = f"{done} of {len(budgets)} budgets were audited" if done else "nothing was proved yet"
     elapsed = (run.finished or now) - run.started if run.started is not None else 0.0
     left = progress_estimate.seconds_left(fraction, elapsed, run.estimate_seconds)
-    when = f"{status_line.between(*left)} left" if left is not None else f"{status_line.span(elapsed)} so far"
+    when = f"{status_line.between(*left)} left" if left is not None else f"{span(elapsed)} so far"
     doing = f"a training with planted data {epsilon_phrase(budgets[min(done, len(budgets) - 1)])}"
     busy = status_line.StatusLine("Running", "Audit", f"{doing} · {when}", "busy", fraction)
-    finished = status_line.StatusLine("Finished", "Audit", f"took {status_line.span(elapsed)}", "good")
+    finished = status_line.StatusLine("Finished", "Audit", f"took {span(elapsed)}", "good")
     return status_line.of_turn(run, "Audit", fraction, busy=busy, done=finished, kept=kept)
 
 

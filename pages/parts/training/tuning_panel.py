@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import streamlit as st
 
 from dpcl_core.errors import BadInput
-from dpcl_core.figures.picture import epsilon_label
+from dpcl_core.figures.picture import epsilon_label, span
 from dpcl_core.methods import catalog as methods
 from dpcl_core.runs import progress_estimate
 from dpcl_core.runs.studies import Studies, Study
@@ -91,7 +91,7 @@ def words(study: Study) -> status_line.StatusLine:
         left = progress_estimate.seconds_left(fraction, seconds)
         when = f"{status_line.between(*left)} left" if left is not None else ""
         busy = status_line.StatusLine("Running", f"Trial {min(done + 1, n_trials)} of {n_trials}", when, "busy", fraction)
-    done_line = status_line.StatusLine("Finished", f"{n_trials} trials", f"took {status_line.span(seconds)}", "good")
+    done_line = status_line.StatusLine("Finished", f"{n_trials} trials", f"took {span(seconds)}", "good")
     stops = "; trials that ended are kept"
     return status_line.of_turn(study.turn, "Tuning", fraction, busy=busy, done=done_line, kept=kept, stops=stops)
 
