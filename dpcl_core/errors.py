@@ -61,6 +61,10 @@ class StoreTrouble(RuntimeError):
     kind: FailureKind = "store"
 
 
+class StoreLocked(StoreTrouble):
+    """Another program keeps the store locked: nothing of what was to be written is there."""
+
+
 class StoreUnusable(StoreTrouble):
     """A trouble that no waiting mends: the store is damaged, another program's, or refuses this user."""
 

@@ -11,9 +11,13 @@ from pathlib import Path
 import pytest
 
 from dpcl_core import checks, cli, presets
+from dpcl_core.cli import training
+from dpcl_core.errors import StoreLocked, StoreTrouble
 from dpcl_core.events import Note
 from dpcl_core.papers import questions
+from dpcl_core.runs import patience
 from dpcl_core.runs.store import Store
+from tests.support import replay
 from tests.support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -507,3 +511,29 @@ def test_a_refusal_that_one_value_mends_names_the_option(capsys: pytest.CaptureF
     status, _, said = called("run", "--set", "method=joint-network", "--set", "privacy.epsilons=[1.0]", capsys=capsys)
     assert status == 2
     assert said.endswith("; add --set 'privacy.epsilons=[inf]'\n")
+
+
+def test_run_says_once_that_it_waits_for_a_locked_store_and_creates_one_run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked, create = [StoreLocked("store x: another program has kept it locked")] * 3, Store.create
+    monkeypatch.setattr(patience.time, "sleep", lambda _: None)
+    monkeypatch.setattr(training, "carried_out", lambda store, run_id: store.get(run_id))
+
+    def tried(self: Store, *arguments: object, **named: object) -> str:
+        if locked:
+            raise locked.pop()
+        return create(self, *arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Store, "create", tried)
+    run = training.trained(Store(), replay.a_spec(), None, "cpu")
+    said = capsys.readouterr().err.splitlines()
+    assert said == ["waiting for the store: store x: another program has kept it locked", f"run {run.id}"]
+    assert len(Store().list_runs()) == 1
+
+    def cut_off(self: Store, *arguments: object, **named: object) -> str:
+        raise StoreTrouble("store x: cannot be reached")
+
+    monkeypatch.setattr(Store, "create", cut_off)
+    with pytest.raises(StoreTrouble, match="cannot be reached"):  # what was written meanwhile is not known
+        training.trained(Store(), replay.a_spec(), None, "cpu")

@@ -29,14 +29,14 @@ MOST_TRIALS = 10_000_000  # of an audit, on each side
 
 
 def run(options: argparse.Namespace) -> int:
+    from dpcl_core.cli import waiting
     from dpcl_core.papers import ceilings
-    from dpcl_core.runs.store import Store
 
     if options.all:
         return run_all(options)
     spec = own_spec(options) if options.data is not None else spec_of(options)
     checks.check(spec)
-    store = Store(options.store)
+    store = waiting.opened(options.store)
     if options.ceiling and not ceilings.is_tried(spec, store):
         wanted = ceilings.settings(spec)
         checks.check(wanted)
@@ -168,10 +168,11 @@ def trained(store: Store, spec: RunSpec, name: str | None, device: str | None, s
 
     The own process of such a run stays on this computer, whatever its parts ask for.
     """
+    from dpcl_core.cli import waiting
     from dpcl_core.runs import devices
 
     here = on_device(device) if split is None else devices.here(on_device(None))
-    run_id = store.create(spec, name=name, device=here, split=split)
+    run_id = waiting.unlocked(lambda: store.create(spec, name=name, device=here, split=split))
     say(f"run {run_id}")
     return carried_out(store, run_id)
 

@@ -5,22 +5,18 @@ from __future__ import annotations
 import argparse
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from dpcl_core.cli.output import one_line, print_json, say
-from dpcl_core.errors import StoreTrouble, StoreUnknown, StoreUnusable
-
-if TYPE_CHECKING:
-    from dpcl_core.runs.store import Store
 
 
 def work(options: argparse.Namespace) -> int:
     """Carries out the queued runs of a store until stopped; with `--once`, until none is left."""
+    from dpcl_core.cli import waiting
     from dpcl_core.runs import mover
     from dpcl_core.runs.executor import LocalExecutor
     from dpcl_core.runs.run import Run
 
-    store = _opened(options.store)
+    store = waiting.opened(options.store)
     over, open_runs, ended = threading.Event(), dict[str, Run](), list[Run]()
 
     def look() -> None:
@@ -46,30 +42,3 @@ def work(options: argparse.Namespace) -> int:
     if options.json:
         print_json([{"run_id": run.id, "status": run.status} for run in ended])
     return 0 if all(run.status in ("finished", "cancelled") for run in ended) else 1
-
-
-def _opened(url: str | None) -> Store:
-    """The store, once it can be opened; says once why it waits. Raises StoreTrouble at once where no waiting helps."""
-    from dpcl_core.runs.patience import Patience
-    from dpcl_core.runs.store import Store
-
-    is_said = False
-
-    def tried() -> Store | StoreUnusable:
-        nonlocal is_said
-        try:
-            return Store(url)
-        except StoreUnknown:
-            raise
-        except StoreUnusable as lasting:
-            return lasting
-        except StoreTrouble as trouble:
-            if not is_said:
-                say(f"waiting for the store: {one_line(trouble)}")
-            is_said = True
-            raise
-
-    found = Patience().outlast(tried)
-    if isinstance(found, StoreUnusable):
-        raise found
-    return found

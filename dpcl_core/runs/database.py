@@ -12,7 +12,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from dpcl_core.errors import StoreTrouble, StoreUnknown, StoreUnusable
+from dpcl_core.errors import StoreLocked, StoreTrouble, StoreUnknown, StoreUnusable
 from dpcl_core.masking import MASK, is_secret, masked
 from dpcl_core.runs import layout, tables
 
@@ -107,7 +107,7 @@ def trouble(error: Exception, url: str) -> StoreTrouble:
     elif "disk is full" in text or "disk i/o" in text or "no space" in text:
         fix = f"the disk is full or failing ({message}); what was stored before is untouched"
     elif "locked" in text or "busy" in text or "lock timeout" in text:
-        fix = f"another program has kept it locked for {BUSY_SECONDS} seconds; try again"
+        return StoreLocked(f"store {masked(url)}: another program has kept it locked for {BUSY_SECONDS} seconds; try again")
     elif "not a database" in text or "malformed" in text:
         fix = f"the file is damaged or no store ({message}); move it away to start a new one"
     elif "unable to open" in text:
