@@ -513,6 +513,24 @@ def test_a_refusal_that_one_value_mends_names_the_option(capsys: pytest.CaptureF
     assert said.endswith("; add --set 'privacy.epsilons=[inf]'\n")
 
 
+def test_a_card_that_this_computer_does_not_have_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = called(*SMALL, "--device", "cuda:99", capsys=capsys)
+    assert (status, err.startswith("--device = cuda:99: must be a device of this computer: cpu")) == (2, True)
+    assert Store().list_runs() == []
+
+
+def test_a_machine_that_nobody_knows_is_named_at_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DPCL_MACHINE", "lab1")
+    monkeypatch.setattr(training, "carried_out", lambda store, run_id: store.get(run_id))
+    training.trained(Store(), replay.a_spec(), None, "nosuchbox/cpu")
+    said = capsys.readouterr().err
+    assert "device nosuchbox/cpu: no machine nosuchbox is known to this store, only lab1; the run waits" in said
+    training.trained(Store(), replay.a_spec(), None, "lab1/cpu")
+    assert "known" not in capsys.readouterr().err
+
+
 def test_run_says_once_that_it_waits_for_a_locked_store_and_creates_one_run(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -130,7 +130,7 @@ def run_all(options: argparse.Namespace) -> int:
     specs = presets.startable_variants(options.preset, options.set)
     for spec in specs.values():
         checks.check(spec)
-    store, device = Store(options.store), on_device(options.device)
+    store, device = Store(options.store), on_device(found_here(options.device))
     sets = Sets(store)
     cheap, titles = questions.cheapest_first(specs, store, device), questions.named(specs)
     set_id = sets.create(options.preset, cheap, device=device, titles=titles)
@@ -171,10 +171,39 @@ def trained(store: Store, spec: RunSpec, name: str | None, device: str | None, s
     from dpcl_core.cli import waiting
     from dpcl_core.runs import devices
 
-    here = on_device(device) if split is None else devices.here(on_device(None))
+    here = on_device(found_here(device)) if split is None else devices.here(on_device(None))
     run_id = waiting.unlocked(lambda: store.create(spec, name=name, device=here, split=split))
     say(f"run {run_id}")
+    if unknown := nobody_known(store, here):
+        say(unknown)
     return carried_out(store, run_id)
+
+
+def found_here(asked: str | None) -> str | None:
+    """The asked device. Raises BadInput for a graphics card of this computer that it does not have."""
+    from dpcl_core.runs import devices
+
+    if asked is None:
+        return None
+    bare, is_elsewhere = devices.bare(devices.checked(asked)), asked.rpartition("/")[0] not in ("", devices.machine())
+    if bare != "cpu" and not is_elsewhere and bare not in (names := [device.name for device in devices.found()]):
+        allowed = f"must be a device of this computer: {', '.join(names)}; or one of another, such as NAME/cuda:0"
+        raise BadInput("--device", asked, allowed)
+    return asked
+
+
+def nobody_known(store: Store, device: str) -> str | None:
+    """One sentence where a run waits for a machine that does not look after the store's queue; None where none is needed."""
+    from dpcl_core.runs import devices, machines
+
+    asked = device.rpartition("/")[0]
+    known = dict.fromkeys([devices.machine(), *machines.present(store)])
+    if asked in ("", *known):
+        return None
+    return (
+        f"device {device}: no machine {asked} is known to this store, only {', '.join(known)}; the run waits until "
+        "python -m dpcl_core work is started there on the same store"
+    )
 
 
 def on_device(asked: str | None) -> str:
@@ -273,7 +302,7 @@ def tune(options: argparse.Namespace) -> int:
     store = Store(options.store)
     studies = Studies(store)
     if tune is not None:
-        study_id = run_id = studies.create(tune, device=on_device(options.device))
+        study_id = run_id = studies.create(tune, device=on_device(found_here(options.device)))
     else:
         study_id, run_id = options.resume, studies.resume(options.resume, device=options.device)
     say(f"tuning {study_id}")
