@@ -105,7 +105,6 @@ class Group:
                     yield event
                 else:
                     held.append(event)
-            self._refuse_unbounded(standing.ledgers)
             held += self._learned(learner, step, standing)
             is_last = step == len(rounds) - 1
             if is_last:
@@ -122,28 +121,28 @@ class Group:
             for cell in self.cells
         }
 
-    def _refuse_unbounded(self, ledgers: Mapping[Cell, Ledger]) -> None:
-        """Raises BadInput where noise was made for a budget and the accountant has no bound for it; nothing has left yet."""
-        if methods.card(self.spec.method).guarantee != "proved" or self.spec.params.is_noise_given:
-            return
-        for cell, ledger in ledgers.items():
-            is_noisy = not any(isinstance(entry.event, dp.NonPrivateDpEvent) for entry in ledger.entries)
-            if is_noisy and math.isfinite(cell.epsilon) and math.isinf(ledger.epsilon()):
-                allowed = f"is not released: its accounted epsilon has no bound at delta = {ledger.delta:g}; take another"
-                raise BadInput("privacy.epsilons", cell.epsilon, allowed)
-
     def _learned(self, learner: Learner, step: int, standing: _Standing) -> Iterator[Event]:
-        """Evaluates every cell after a task; keeps its classifier."""
+        """Evaluates every cell after a task; keeps its classifier. Raises BadInput where a budget's noise has no bound."""
         reads = self._reads
         for seed in self._seeds:
             matching = [cell for cell in self.cells if cell.seed == seed]
             results = evaluated(learner, seed, self.streams[seed], step, len(matching))
             for cell, result in zip(matching, results, strict=True):
                 standing.matrices[cell].append((*result.by_task, result.ahead))
-                spent = standing.ledgers[cell].epsilon()
+                spent = self._spent(cell, standing.ledgers[cell])
                 yield TaskLearned(cell, step, result.by_task, result.pooled, spent, result.by_rule, result.ahead)
                 kept = classifier.kept(learner, cell, step, self.context, reads, self.spec.n_cells)
                 yield from () if kept is None else (kept,)
+
+    def _spent(self, cell: Cell, ledger: Ledger) -> float:
+        """Epsilon so far. Raises BadInput where noise was made for a budget and the accountant has no bound for it."""
+        spent = ledger.epsilon()
+        is_meant = methods.card(self.spec.method).guarantee == "proved" and not self.spec.params.is_noise_given
+        is_noisy = not any(isinstance(entry.event, dp.NonPrivateDpEvent) for entry in ledger.entries)
+        if math.isinf(spent) and math.isfinite(cell.epsilon) and is_meant and is_noisy:
+            allowed = f"is not released: its accounted epsilon has no bound at delta = {ledger.delta:g}; take another"
+            raise BadInput("privacy.epsilons", cell.epsilon, allowed)
+        return spent
 
     def _finished(self, standing: _Standing, baselines: Mapping[Cell, tuple[float | None, ...]]) -> Iterator[CellFinished]:
         spec, asked, cells, context, ledgers = self.spec, self.asked, self.cells, self.context, standing.ledgers
