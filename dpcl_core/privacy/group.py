@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from dpcl_core.privacy.accounting import Accountant
 
 _STEPS, _UP = 100, 1 + 1e-6
+# Of a row's delta. An epsilon is accounted a little above the asked one, which leaves a row a little less.
+_LEAST = SMALLEST_DELTA / 10
 
 
 def for_a_row(privacy: PrivacySpec, size: int) -> PrivacySpec:
@@ -51,16 +53,16 @@ def epsilon_of(
 
     e(d) falls with d, and the delta that is left for a row, delta / (1 + exp(e) + ...), falls with e. So from e(delta) on,
     every try that is too small leads to a larger one, and the first that suffices is at most 1e-6 of itself too large.
-    Infinite where none does.
+    Infinite where none does, and where a row would need a delta that the accountants do not resolve.
     """
     epsilon = accountant.epsilon(events, delta, adjacency)
     if size == 1:
         return epsilon
     for _ in range(_STEPS):
-        growth = _growth(epsilon, size)
-        if math.isinf(growth) or delta / growth == 0:
+        of_row = delta / _growth(epsilon, size)
+        if of_row < _LEAST:
             return math.inf
-        needed = accountant.epsilon(events, delta / growth, adjacency)
+        needed = accountant.epsilon(events, of_row, adjacency)
         if needed <= epsilon:
             return size * epsilon
         epsilon = needed * _UP
