@@ -33,12 +33,12 @@ _NUMBER = re.compile(r"[+-]?\d+\.\d+|\bnan\b|–|-(?= )")
 
 
 def events(said: list[Event]) -> list[object]:
-    """Every event without what follows from releases. How often training says how far it is depends on the clock."""
+    """Every event without what follows from releases. How often a stage says how far it is depends on the clock."""
     found: list[object] = []
     for event in said:
         assert isinstance(event, SAID_OF_OWN_DATA), f"said of a person's own data: {event}"
         told = {name: value for name, value in asdict(event).items() if name not in RELEASED | TIMES}
-        if isinstance(event, Progress) and event.phase == "training":
+        if isinstance(event, Progress):
             told["done"] = None
         if isinstance(event, Classifier):  # a learned list, and with it the rows of arrays, is a release
             told |= dict.fromkeys(("classes", "competing", "by_task", "content"))
