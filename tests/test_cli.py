@@ -11,13 +11,9 @@ from pathlib import Path
 import pytest
 
 from dpcl_core import checks, cli, presets
-from dpcl_core.cli import training
-from dpcl_core.errors import StoreLocked, StoreTrouble
 from dpcl_core.events import Note
 from dpcl_core.papers import questions
-from dpcl_core.runs import patience
 from dpcl_core.runs.store import Store
-from tests.support import replay
 from tests.support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -78,14 +74,6 @@ def test_all_runs_of_a_preset_are_one_set_and_one_list_of_documents(capsys: pyte
     assert set(questions.titles("blurry-digits").values()) <= names, "pages know these runs by the same names"
 
 
-@pytest.mark.parametrize(
-    "arguments", [("--all", "--set", "method=cosine"), ("--preset", "digits-cosine", "--all", "--ceiling")]
-)
-def test_all_needs_a_preset_and_nothing_else(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, said = called("run", *arguments, capsys=capsys)
-    assert (status, said.startswith("--all")) == (2, True)
-
-
 def test_the_ceiling_is_trained_when_asked_for_and_known_from_then_on(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = called(*SMALL, "--json", capsys=capsys)
     document = json.loads(out)
@@ -130,29 +118,6 @@ journal.begin()
 journal.keep(1, [Note("info", "kept")])
 print(run_id)
 """
-
-
-@pytest.mark.parametrize("command", [("run",), ("verify",)])
-def test_what_is_no_file_of_settings_or_card_is_refused_unread(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: tuple[str, ...]
-) -> None:
-    """A pipe nobody writes to and a device without an end would hold the command for ever."""
-    pipe, large = tmp_path / "pipe", tmp_path / "large"
-    os.mkfifo(pipe)
-    with large.open("wb") as file:
-        file.truncate(10_000_001)
-    for path in (pipe, large, Path("/dev/zero"), tmp_path):
-        status, _, err = called(*command, str(path), capsys=capsys)
-        assert status == 2
-        assert "must be a regular file of at most 10 MB" in err
-    status, _, err = called(*command, str(tmp_path / "none"), capsys=capsys)
-    assert (status, "must be a file that can be read: No such file" in err) == (2, True)
-
-
-def test_a_stream_without_a_ceiling_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, err = called("run", "--preset", "paper-cslr-ag-news-ovr-small", "--ceiling", capsys=capsys)
-    assert status == 2
-    assert "has no ceiling on this stream" in err or "data.dataset" in err
 
 
 def test_a_document_of_an_ensemble_holds_every_rule(capsys: pytest.CaptureFixture[str]) -> None:
@@ -361,87 +326,6 @@ def test_audit_of_a_language_model_reads_noisy_embeddings_and_names_every_attack
     assert "--attack = guess: must be one of level, exact, context, distance, epochs, planted-codes, inversion, all" in err
 
 
-SWEEP = ["sweep", "--preset", "digits-cosine", "--over"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["audit", "--preset", "digits-cosine", "--attack", "guess"], ["--attack = guess", "must be left out"]),
-        (["run"], ["SPEC.toml", "--preset", "--set"]),
-        (["run", "a.toml", "--preset", "digits-cosine"], ["a.toml", "not both"]),
-        (["run", "--preset", "nothing"], ["preset = nothing", "digits-cosine"]),
-        (["run", "/no/such/file.toml"], ["/no/such/file.toml", "can be read"]),
-        (["run", "--preset", "digits-cosine", "--set", "privacy.epsilons=[0]"], ["privacy.epsilons = 0", "above 0"]),
-        (["run", "--preset", "digits-cosine", "--set", "privacy.epsilons=banana"], ["privacy.epsilons", "banana"]),
-        (["run", "--preset", "digits-cosine", "--set", "scenario.tasks=11"], ["scenario.tasks = 11", "at most 10"]),
-        (["run", "--preset", "digits-cosine", "--set", "privacy.delta=0.01"], ["privacy.delta = 0.01", "below 1/"]),
-        (["run", "--preset", "digits-cosine", "--set", "data.dataset=nowhere"], ["data.dataset = nowhere", "digits"]),
-        (["run", "--preset", "digits-cosine", "--store", "gopher://x"], ["gopher"]),
-        (["show", "../../etc/passwd"], ["run = ../../etc/passwd"]),
-        (["show", "0123456789ab"], ["0123456789ab"]),
-        (["export", "0123456789ab", "--to", "/tmp/x"], ["0123456789ab"]),
-        (["list", "shoes"], ["shoes"]),
-        (["account", "--epsilon", "0", "--delta", "1e-5"], ["epsilon = 0"]),
-        (["account", "--epsilon", "1"], ["exactly two"]),
-        (["account", "--epsilon", "1", "--delta", "1e-5", "--sample-rate", "1.5"], ["sample_rate = 1.5", "(0, 1]"]),
-        (["run", "--preset", "digits-cosine", "--set", "labels=learned"], ["labels = learned", "dp-learned"]),
-        (["run", "--preset", "digits-cosine", "--set", "privacy.label_share=1"], ["privacy.label_share = 1", "0.999"]),
-        (["account", "--epsilon", "x", "--delta", "1e-5"], ["x"]),
-        (["audit", "--preset", "digits-cosine", "--trials", "3"], ["--trials = 3"]),
-        (["tune", "--preset", "digits-cosine", "--on", "private"], ["method = cosine", "to tune"]),
-        (TUNE, ["--on", "--proxy DATASET", "--on private"]),
-        ([*TUNE, "--on", "private", "--trials", "0"], ["n_trials = 0", "1"]),
-        ([*TUNE, "--on", "private", "--set", "seeds=[1, 2]"], ["seeds = 1, 2", "one seed"]),
-        ([*TUNE, "--proxy", "digits"], ["proxy = digits", "shares examples"]),
-        ([*TUNE, "--on", "nowhere"], ["nowhere"]),
-        (["tune", "--resume", "0123456789ab"], ["0123456789ab", "no such tuning"]),
-        (["tune", "--resume", "0123456789ab", "--trials", "9"], ["--resume", "cannot be combined with other settings"]),
-        (["fly"], ["fly"]),
-        (["audit", "--preset", "digits-cosine", "--trials", str(2**63 - 1)], ["--trials = 922337", "10,000,000"]),
-        ([*SWEEP, f"seeds={'9' * 5000}"], ["--over = seeds=999", "must be KEY=[VALUE, ...]"]),
-        ([*SWEEP, f"seeds=[{'9' * 5000}]"], ["--over = seeds=[999", "must be KEY=[VALUE, ...]"]),
-        ([*SWEEP, f"seeds=[0x{'f' * 5000}]"], ["seeds"]),
-        ([*SWEEP, f"seeds={'[' * 5000}"], ["--over = seeds=[[[", "must be KEY=[VALUE, ...]"]),
-        (["run", "caf\udce9.toml"], ["command line = caf", "must be text in UTF-8"]),
-        (["verify", "card\0.json"], ["command line = card\\0.json", "without NUL"]),
-        (["verify", ""], ["CARD = '': must not be empty"]),
-        (["run", ""], ["SPEC.toml = '': must not be empty"]),
-        (["run", "--preset", "digits-cosine", "--executor", ""], ["--executor = '': must not be empty"]),
-        (["run", "--preset", "digits-cosine", "--device="], ["--device = '': must not be empty"]),
-        (["runs", "--store", ""], ["--store = '': must not be empty"]),
-        (["run", "--preset", "digits-cosine", "--set", ""], ["--set = '': must not be empty"]),
-        (["reproduce", "tobaben", "--experiment", ""], ["--experiment = '': must not be empty"]),
-        (["cache", "--clean", ""], ["--clean = '': must not be empty"]),
-        (["export", "0123456789ab", "--to", ""], ["--to = '': must not be empty"]),
-        (["site", "--to", ""], ["--to = '': must not be empty"]),
-        (["site", "--to", "/dev/null/site"], ["--to = /dev/null/site: must be a folder that can be written"]),
-        (["runs", "--store", "sqlite:////dev/null"], ["store sqlite:////dev/null: must be a regular file"]),
-        (["run", "--preset", "digits-cosine", "--set", "seeds=[true]"], ["seeds = True: must be"]),
-    ],
-)
-def test_wrong_input_is_one_line_and_status_2(
-    arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    status, out, err = called(*arguments, capsys=capsys)
-    assert status == 2
-    assert out == ""
-    assert err.count("\n") == 1, err
-    for word in words:
-        assert word in err
-    assert "Traceback" not in err
-
-
-def test_trouble_with_the_store_is_no_wrong_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Status 1 where the store cannot do its part, 2 where what was given is no address of one."""
-    (tmp_path / "store.sqlite").write_bytes(b"no database at all" * 100)
-    damaged = f"sqlite:///{tmp_path / 'store.sqlite'}"
-    for url, expected in ((damaged, 1), ("postgresql://me:secret@127.0.0.1:1/runs", 1), ("gopher://me:secret@x", 2)):
-        status, out, err = called("runs", "--store", url, capsys=capsys)
-        assert (status, out, err.count("\n")) == (expected, "", 1), err
-        assert "secret" not in err
-
-
 def test_the_module_runs_as_a_program() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "dpcl_core", "account", "--epsilon", "0", "--delta", "1e-5"],
@@ -499,59 +383,3 @@ def test_the_administrators_key_is_a_document_where_one_is_asked_for(capsys: pyt
     _, key, _ = called("administrator", capsys=capsys)
     _, document, _ = called("administrator", "--json", capsys=capsys)
     assert json.loads(document) == {"key": key.strip()}
-
-
-def test_the_target_cannot_be_the_person_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "c.csv").write_text("x,y\n1,a\n2,b\n", encoding="utf-8")
-    status, _, said = called("data", "check", str(tmp_path / "c.csv"), "--target", "y", "--person", "y", capsys=capsys)
-    assert (status, said) == (2, "--person = y: is the column of --target already: name another one\n")
-
-
-def test_a_refusal_that_one_value_mends_names_the_option(capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, said = called("run", "--set", "method=joint-network", "--set", "privacy.epsilons=[1.0]", capsys=capsys)
-    assert status == 2
-    assert said.endswith("; add --set 'privacy.epsilons=[inf]'\n")
-
-
-def test_a_card_that_this_computer_does_not_have_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, err = called(*SMALL, "--device", "cuda:99", capsys=capsys)
-    assert (status, err.startswith("--device = cuda:99: must be a device of this computer: cpu")) == (2, True)
-    assert Store().list_runs() == []
-
-
-def test_a_machine_that_nobody_knows_is_named_at_once(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DPCL_MACHINE", "lab1")
-    monkeypatch.setattr(training, "carried_out", lambda store, run_id: store.get(run_id))
-    training.trained(Store(), replay.a_spec(), None, "nosuchbox/cpu")
-    said = capsys.readouterr().err
-    assert "device nosuchbox/cpu: no machine nosuchbox is known to this store, only lab1; the run waits" in said
-    training.trained(Store(), replay.a_spec(), None, "lab1/cpu")
-    assert "known" not in capsys.readouterr().err
-
-
-def test_run_says_once_that_it_waits_for_a_locked_store_and_creates_one_run(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    locked, create = [StoreLocked("store x: another program has kept it locked")] * 3, Store.create
-    monkeypatch.setattr(patience.time, "sleep", lambda _: None)
-    monkeypatch.setattr(training, "carried_out", lambda store, run_id: store.get(run_id))
-
-    def tried(self: Store, *arguments: object, **named: object) -> str:
-        if locked:
-            raise locked.pop()
-        return create(self, *arguments, **named)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Store, "create", tried)
-    run = training.trained(Store(), replay.a_spec(), None, "cpu")
-    said = capsys.readouterr().err.splitlines()
-    assert said == ["waiting for the store: store x: another program has kept it locked", f"run {run.id}"]
-    assert len(Store().list_runs()) == 1
-
-    def cut_off(self: Store, *arguments: object, **named: object) -> str:
-        raise StoreTrouble("store x: cannot be reached")
-
-    monkeypatch.setattr(Store, "create", cut_off)
-    with pytest.raises(StoreTrouble, match="cannot be reached"):  # what was written meanwhile is not known
-        training.trained(Store(), replay.a_spec(), None, "cpu")

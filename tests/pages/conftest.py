@@ -14,6 +14,7 @@ import streamlit as st
 from streamlit.components.v2 import manifest_scanner
 from streamlit.runtime.pages_manager import PagesManager
 from streamlit.testing.v1 import AppTest
+from streamlit.testing.v1.element_tree import Button
 
 from dpcl_core.elements.element import PICTURE
 from dpcl_core.runs.store import Store
@@ -74,6 +75,11 @@ def open_page(home: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
         return page.run()
 
     return opened
+
+
+def button(page: AppTest, label: str) -> Button | None:
+    """The first button of the page with this label."""
+    return next((button for button in page.button if button.label == label), None)
 
 
 def unfolded(page: AppTest, name: str, *, is_open: bool = True) -> AppTest:
