@@ -140,7 +140,8 @@ class Group:
         is_meant = methods.card(self.spec.method).guarantee == "proved" and not self.spec.params.is_noise_given
         is_noisy = not any(isinstance(entry.event, dp.NonPrivateDpEvent) for entry in ledger.entries)
         if math.isinf(spent) and math.isfinite(cell.epsilon) and is_meant and is_noisy:
-            allowed = f"is not released: its accounted epsilon has no bound at delta = {ledger.delta:g}; take another"
+            no_bound = f"at delta = {ledger.delta:g} its noise has no bound"
+            allowed = f"is not kept: {no_bound}; take a smaller epsilon or a larger delta"
             raise BadInput("privacy.epsilons", cell.epsilon, allowed)
         return spent
 

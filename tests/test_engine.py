@@ -153,7 +153,7 @@ def test_what_has_no_bound_is_not_released(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(Ledger, "epsilon", lambda ledger: math.inf)
     assert learned(list(engine.run(spec(privacy={"epsilons": [math.inf]}))))
     said: list[Event] = []
-    with pytest.raises(BadInput, match=r"privacy.epsilons = 1.0: is not released: its accounted epsilon has no bound"):
+    with pytest.raises(BadInput, match=r"privacy.epsilons = 1.0: is not kept: at delta = .* its noise has no bound"):
         said.extend(iter(engine.run(spec(privacy={"epsilons": [1.0]}))))
     assert not learned(said)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LAYERS_NOTE = (
-    "Counted are claims of the paper that the seeds decide: for the layer of both of their runs, else between layers."
+    "Claims of the paper that the seeds decide. Each counts for the layer that both of its runs are in, else between layers."
 )
 _CHANNEL_EPSILONS = "our ε, accounted: replay · head · total"
 _INTERVALS = (

@@ -8,8 +8,8 @@ from dpcl_core.errors import BadInput
 from dpcl_core.spec import LARGEST_EPSILON, SMALLEST_DELTA
 
 SMALLEST_SIGMA = 0.01  # of a noise multiplier that somebody asks about
-SMALLEST_EPSILON, LEAST_DELTA = 1e-6, 1e-100  # of what somebody asks about: single digits are lost below
-MOST_STEPS = 1_000_000  # of those that somebody asks about
+# Of what somebody asks a calculator about: below, closed forms lose their digits; above, an answer takes minutes.
+SMALLEST_ASKED_EPSILON, SMALLEST_ASKED_DELTA, MOST_ASKED_STEPS = 1e-6, 1e-100, 1_000_000
 
 
 def check_positive(**named: float) -> None:
@@ -68,9 +68,9 @@ def check_rate(sample_rate: float) -> None:
 
 def check_asked(epsilon: float | None, delta: float | None, n_steps: int) -> None:
     """What somebody asks a calculator about must be within what it can compute, and soon."""
-    if epsilon is not None and epsilon < SMALLEST_EPSILON:
-        raise BadInput("epsilon", epsilon, f"must be at least {SMALLEST_EPSILON:g}")
-    if delta is not None and delta < LEAST_DELTA:
-        raise BadInput("delta", delta, f"must be at least {LEAST_DELTA:g}")
-    if n_steps > MOST_STEPS:
-        raise BadInput("steps", n_steps, f"must be at most {MOST_STEPS:,}")
+    if epsilon is not None and epsilon < SMALLEST_ASKED_EPSILON:
+        raise BadInput("epsilon", epsilon, f"must be at least {SMALLEST_ASKED_EPSILON:g}")
+    if delta is not None and delta < SMALLEST_ASKED_DELTA:
+        raise BadInput("delta", delta, f"must be at least {SMALLEST_ASKED_DELTA:g}")
+    if n_steps > MOST_ASKED_STEPS:
+        raise BadInput("steps", n_steps, f"must be at most {MOST_ASKED_STEPS:,}")

@@ -25,7 +25,7 @@ _REUSED = (
 )
 _JOINT = {
     "once": "one training reads the {noun}s of all tasks together: each is used in it alone, and the largest cost counts",
-    "every": "one training reads all tasks together: {article} {noun} may be in every task, which counts as often",
+    "every": "one training reads all tasks together: {article} {noun} may be in every task, and counts once for each",
 }
 _NETWORK: Mapping[Inputs, str] = {
     "features": "the network that computes the features",

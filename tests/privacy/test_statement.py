@@ -351,7 +351,7 @@ def test_data_that_are_read_again_are_said_to_add_up_whether_a_person_has_one_ro
     ("recurrence", "says"),
     [
         ("once", "one training reads the examples of all tasks together: each is used in it alone"),
-        ("every", "one training reads all tasks together: an example may be in every task, which counts as often"),
+        ("every", "one training reads all tasks together: an example may be in every task, and counts once for each"),
     ],
 )
 def test_one_training_on_all_tasks_is_said_to_be_one_release(recurrence: str, says: str) -> None:
@@ -383,6 +383,6 @@ def test_noisy_copies_of_texts_are_counted_by_whoever_sees_them(method: str, par
     card = methods.card(method)
     said = card.assumes(card.params(**params))
     assert said[0].startswith("how many texts a task has is public, and so is which task a text is in")
-    assert ("what is hidden is which of its task's labels it is" in said[1]) == hides
+    assert ("only which of its task's labels it is stays hidden" in said[1]) == hides
     assert ("the label of every text is declared public" in said[1]) != hides
     assert card.assumes(card.params()) == (), "steps on random batches hide who is in a task"

@@ -92,7 +92,7 @@ def bar(text: ScoredText, dials: Dials, name: str, *, is_published: bool) -> Non
         exact = f"Exact ε of that noise {least} to {most}, of this text {text_epsilon}."
         beyond = ""
         if token_layers.warning([text], dials) is not None:
-            beyond = f" Scores below 0, of tokens common in every task, put it above {dials.upper:g}, as printed."
+            beyond = f" Scores below 0 (tokens common in every task) put it above {dials.upper:g}, as printed in the paper."
         numbers = f"{low} to {high} (nominal, no guarantee).{beyond} {exact}"
         cells.append(("wide", "ε printed per token", numbers))
     n_stops = sum(text.is_stop)

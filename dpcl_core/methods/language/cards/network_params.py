@@ -160,7 +160,7 @@ def of_copies(label_share: float) -> tuple[str, ...]:
     sizes = "how many texts a task has is public, and so is which task a text is in: one of the same task takes its place"
     if label_share == 0:
         return (sizes, "the label of every text is declared public, and so is how many tokens it has")
-    return (sizes, "how many tokens a text has is public; of its label, what is hidden is which of its task's labels it is")
+    return (sizes, "how many tokens a text has is public; of its label, only which of its task's labels it is stays hidden")
 
 
 def derived(params: Params, facts: PublicSizes) -> str:
