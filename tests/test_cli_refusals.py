@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 
 from dpcl_core.cli import training
-from dpcl_core.errors import StoreLocked, StoreTrouble
-from dpcl_core.runs import patience
+from dpcl_core.errors import BadInput, StoreLocked, StoreTrouble
+from dpcl_core.runs import patience, resumption
+from dpcl_core.runs.audits import Audits
+from dpcl_core.runs.run import Split
+from dpcl_core.runs.sets import Sets
 from dpcl_core.runs.store import Store
+from dpcl_core.runs.studies import Studies
 from tests.support import replay
 from tests.test_cli import SMALL, TUNE, called, home  # noqa: F401 (a fixture)
 
@@ -152,9 +156,11 @@ def test_a_machine_that_nobody_knows_is_named_at_once(
     monkeypatch.setattr(training, "carried_out", lambda store, run_id: store.get(run_id))
     training.trained(Store(), replay.a_spec(), None, "nosuchbox/cpu")
     said = capsys.readouterr().err
-    assert "device nosuchbox/cpu: no machine nosuchbox is known to this store, only lab1; the run waits" in said
+    assert "device nosuchbox/cpu: no machine known to this store has it (known: lab1/cpu); the run waits until" in said
     training.trained(Store(), replay.a_spec(), None, "lab1/cpu")
     assert "known" not in capsys.readouterr().err
+    training.trained(Store(), replay.a_spec(), None, None, Split(2, "local", "cuda:99"))  # its parts may be done elsewhere
+    assert "device cuda:99: no machine known to this store has it (known: lab1/cpu); the run" in capsys.readouterr().err
 
 
 def test_run_says_once_that_it_waits_for_a_locked_store_and_creates_one_run(
@@ -181,3 +187,35 @@ def test_run_says_once_that_it_waits_for_a_locked_store_and_creates_one_run(
     monkeypatch.setattr(Store, "create", cut_off)
     with pytest.raises(StoreTrouble, match="cannot be reached"):  # what was written meanwhile is not known
         training.trained(Store(), replay.a_spec(), None, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("of", "name", "arguments"),
+    [
+        (Sets, "create", ("run", "--preset", "digits-cosine", "--all")),
+        (Sets, "create", ("sweep", "--preset", "digits-cosine")),
+        (Store, "create", ("reproduce", "lifelong")),
+        (Studies, "create", (*TUNE, "--on", "private")),
+        (Studies, "resume", ("tune", "--resume", "aaaaaaaaaaaa")),
+        (Audits, "create", ("audit", "--run", "RUN")),
+        (resumption, "resume", ("resume", "RUN")),
+    ],
+)
+def test_every_command_that_carries_out_runs_waits_for_a_locked_store(
+    of: object, name: str, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store()
+    run_id = store.create(replay.a_spec(), name="one", device="cpu")
+    store.request_stop(run_id)
+    answers = iter([StoreLocked("store x: another program has kept it locked"), BadInput("store", "x", "was asked again")])
+
+    def asked(*arguments: object, **named: object) -> None:
+        raise next(answers)
+
+    monkeypatch.setattr(patience.time, "sleep", lambda _: None)
+    monkeypatch.setattr(of, name, asked)
+    status, _, said = called(*(run_id if one == "RUN" else one for one in arguments), capsys=capsys)
+    assert status == 2
+    assert said.splitlines() == [
+        "waiting for the store: store x: another program has kept it locked", "store = x: was asked again"
+    ]  # fmt: skip

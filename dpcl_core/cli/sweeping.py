@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 
 from dpcl_core import checks, presets
-from dpcl_core.cli import training
+from dpcl_core.cli import training, waiting
 from dpcl_core.cli.output import results_alone, say
 from dpcl_core.cli.settings import spec_of
 from dpcl_core.errors import BadInput
@@ -24,7 +24,6 @@ def sweep(options: argparse.Namespace) -> int:
     from dpcl_core.runs import executors
     from dpcl_core.runs.patience import Patience
     from dpcl_core.runs.sets import Sets
-    from dpcl_core.runs.store import Store
 
     specs = specs_of(options)
     for spec in specs.values():
@@ -32,12 +31,15 @@ def sweep(options: argparse.Namespace) -> int:
     wanted = training.split_of(options) or Split(1, "local", options.device or executors.default_device("local"))
     # Whoever looks at the queue carries out the parts: the executor's workers are on their machines already.
     split = Split(options.shards, "local", wanted.device) if options.shards else None
-    store, patience = Store(options.store), Patience()
+    store, patience = waiting.opened(options.store), Patience()
     sets, executor = Sets(store), executors.opened(wanted.executor, store)
     cheap = questions.cheapest_first(specs, store, wanted.device)
     titles = None if options.over else questions.named(specs)  # what varies names the runs of a grid
-    set_id = sets.create(options.preset or "sweep", cheap, device=wanted.device, split=split, titles=titles)
+    name = options.preset or "sweep"
+    set_id = waiting.unlocked(lambda: sets.create(name, cheap, device=wanted.device, split=split, titles=titles))
     say(f"set {set_id}: {len(specs)} runs")
+    if wanted.executor == "local":
+        training.say_if_nobody_has(store, wanted.device)
     line = ""
     try:
         with results_alone():

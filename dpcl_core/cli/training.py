@@ -63,15 +63,18 @@ def split_of(options: argparse.Namespace) -> Split | None:
 
 def resume(options: argparse.Namespace) -> int:
     """Goes on with a run; follows one that is under way already, and prints one that is finished."""
+    from dpcl_core.cli import waiting
     from dpcl_core.cli.reading import checked_store
     from dpcl_core.runs import resumption
 
-    store = checked_store(options.store)  # one that has just been killed is lost, and can be resumed at once
+    # One that has just been killed is lost, and can be resumed at once.
+    store = waiting.unlocked(lambda: checked_store(options.store))
     run = store.get(options.run_id)
     if run.is_over and run.status != "finished":
-        resumption.resume(store, run.id)
+        waiting.unlocked(lambda: resumption.resume(store, run.id))
     if run.status != "finished":
         on_device(run.device)
+        say_if_nobody_has(store, run.device)
         run = carried_out(store, run.id)
     return print_run(store, run, options)
 
@@ -117,9 +120,9 @@ def own_spec(options: argparse.Namespace) -> RunSpec:
 def run_all(options: argparse.Namespace) -> int:
     """Carries out every run of a preset as one entry of the queue, cheapest first; a stop of one ends all that are left."""
     from dpcl_core import presets
+    from dpcl_core.cli import waiting
     from dpcl_core.papers import questions
     from dpcl_core.runs.sets import Sets
-    from dpcl_core.runs.store import Store
 
     if options.preset is None:
         raise BadInput("--all", "", "needs --preset NAME: it carries out every run of that preset")
@@ -130,10 +133,10 @@ def run_all(options: argparse.Namespace) -> int:
     specs = presets.startable_variants(options.preset, options.set)
     for spec in specs.values():
         checks.check(spec)
-    store, device = Store(options.store), on_device(found_here(options.device))
+    store, device = waiting.opened(options.store), on_device(found_here(options.device))
     sets = Sets(store)
     cheap, titles = questions.cheapest_first(specs, store, device), questions.named(specs)
-    set_id = sets.create(options.preset, cheap, device=device, titles=titles)
+    set_id = waiting.unlocked(lambda: sets.create(options.preset, cheap, device=device, titles=titles))
     say(f"set {set_id}: {len(specs)} runs")
     try:
         for label, run in sets.get(set_id).runs.items():
@@ -174,8 +177,8 @@ def trained(store: Store, spec: RunSpec, name: str | None, device: str | None, s
     here = on_device(found_here(device)) if split is None else devices.here(on_device(None))
     run_id = waiting.unlocked(lambda: store.create(spec, name=name, device=here, split=split))
     say(f"run {run_id}")
-    if unknown := nobody_known(store, here):
-        say(unknown)
+    if split is None or split.executor == "local":
+        say_if_nobody_has(store, here if split is None else split.device)
     return carried_out(store, run_id)
 
 
@@ -192,18 +195,17 @@ def found_here(asked: str | None) -> str | None:
     return asked
 
 
-def nobody_known(store: Store, device: str) -> str | None:
-    """One sentence where a run waits for a machine that does not look after the store's queue; None where none is needed."""
+def say_if_nobody_has(store: Store, device: str) -> None:
+    """Says so where a run waits for a device of no machine that looks after the store's queue."""
     from dpcl_core.runs import devices, machines
 
-    asked = device.rpartition("/")[0]
-    known = dict.fromkeys([devices.machine(), *machines.present(store)])
-    if asked in ("", *known):
-        return None
-    return (
-        f"device {device}: no machine {asked} is known to this store, only {', '.join(known)}; the run waits until "
-        "python -m dpcl_core work is started there on the same store"
-    )
+    present = [f"{name}/{one}" for name, names in machines.present(store).items() for one in names]
+    known = dict.fromkeys([*devices.of_this_machine(device), *present])
+    if not any(devices.fits(device, one) for one in known):
+        say(
+            f"device {device}: no machine known to this store has it (known: {', '.join(known) or 'none'}); the run waits "
+            "until python -m dpcl_core work is started there on the same store"
+        )
 
 
 def on_device(asked: str | None) -> str:
@@ -255,9 +257,9 @@ class Reporter:
 
 
 def reproduce(options: argparse.Namespace) -> int:
+    from dpcl_core.cli import waiting
     from dpcl_core.papers import catalog, measured, report
     from dpcl_core.papers.paper import Size
-    from dpcl_core.runs.store import Store
 
     paper, size = catalog.paper(options.paper), cast(Size, options.size or "small")
     chosen = [catalog.experiment(paper, options.experiment)] if options.experiment else list(paper.experiments)
@@ -267,7 +269,7 @@ def reproduce(options: argparse.Namespace) -> int:
     for runs in planned.values():
         for spec in runs.values():
             checks.check(spec)
-    store, status = Store(options.store), 0
+    store, status = waiting.opened(options.store), 0
     done = {experiment.name: dict[str, measured.Measured]() for experiment in planned}
     for experiment, runs in planned.items():
         for label, spec in runs.items():
@@ -287,8 +289,8 @@ def reproduce(options: argparse.Namespace) -> int:
 
 
 def tune(options: argparse.Namespace) -> int:
+    from dpcl_core.cli import waiting
     from dpcl_core.runs import worker
-    from dpcl_core.runs.store import Store
     from dpcl_core.runs.studies import Studies
     from dpcl_core.tuning import settings
 
@@ -299,12 +301,14 @@ def tune(options: argparse.Namespace) -> int:
         settings.check(tune)
     elif options.set or any((options.spec, options.preset, options.trials, options.on, options.proxy)):
         raise BadInput("--resume", options.resume, "cannot be combined with other settings: a tuning keeps its own")
-    store = Store(options.store)
+    store = waiting.opened(options.store)
     studies = Studies(store)
     if tune is not None:
-        study_id = run_id = studies.create(tune, device=on_device(found_here(options.device)))
+        device = on_device(found_here(options.device))
+        study_id = run_id = waiting.unlocked(lambda: studies.create(tune, device=device))
     else:
-        study_id, run_id = options.resume, studies.resume(options.resume, device=options.device)
+        asked = found_here(options.device)
+        study_id, run_id = options.resume, waiting.unlocked(lambda: studies.resume(options.resume, device=asked))
     say(f"tuning {study_id}")
     reporter = Reporter()
     with suppress(KeyboardInterrupt):  # the run is then cancelled, and the kept trials are reported below
@@ -370,11 +374,11 @@ def audit(options: argparse.Namespace) -> int:
 
 def audited_run(options: argparse.Namespace) -> tuple[Run, Sequence[Audited]]:
     """Audits a stored run in this process, through the store's queue; returns the audit's run and its results."""
+    from dpcl_core.cli import waiting
     from dpcl_core.runs.audits import Audits
-    from dpcl_core.runs.store import Store
 
-    audits = Audits(Store(options.store))
-    audit_id = audits.create(options.run)
+    audits = Audits(waiting.opened(options.store))
+    audit_id = waiting.unlocked(lambda: audits.create(options.run))
     carried_out(audits.store, audit_id)
     audit = audits.get(audit_id)
     return audit.turn, audit.results
