@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MOST = 6
 LETTERS = "ABCDEF"
 _GROUPS = 6  # groups with a button
-HELP = f"""Pick up to six runs, or press a group: runs tested on the same stream, or with a tag in common. {run_search.TAGS}
+HELP = f"""Pick up to six runs, or press a group: runs tested on the same stream, or with a tag in common. {run_search.HELP}
 Differences are formed seed by seed, because runs with the same seed see the same classes in the same order. A difference
 counts only if its 95 % interval excludes zero. Looking at many runs and keeping the best one is a choice based on the data:
 on your own data, that spends privacy too."""
@@ -118,11 +118,11 @@ def _offered(view: View, runs: dict[str, Run]) -> list[str]:
     with st.container(key="compare-search", horizontal=True, vertical_alignment="bottom", gap="small"):
         text = st.text_input(
             "Search", key=view.key("search"), placeholder=run_search.PLACEHOLDER, max_chars=60, width=240,
-            help=run_search.TAGS,
+            help=run_search.HELP,
         )  # fmt: skip
         for name, ids in list(run_search.groups(list(runs.values())).items())[:_GROUPS]:
             st.button(plain(f"{name} · {len(ids)}"), key=f"{key}-{name}", on_click=put, args=(key, ids[:MOST]))
-    shown = [run.id for run in run_search.matching(runs.values(), text)]
+    shown = [run.id for run in run_search.matching(runs.values(), text, state.store())]
     kept = cast("list[str]", st.session_state[key])
     return [run_id for run_id in runs if run_id in shown or run_id in kept]
 

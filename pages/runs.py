@@ -109,7 +109,7 @@ def _controls(view: View, runs: list[Run]) -> dict[str, object]:
         sort = pickers.select(view, "sort", "Order", SORTS, width=210)
         search = st.text_input(
             "Search", str(view["search"]), key=view.key("search"), placeholder=run_search.PLACEHOLDER, max_chars=60,
-            width=240, help=run_search.TAGS,
+            width=240, help=run_search.HELP,
         )  # fmt: skip
     return {"status": tuple(picked), "sort": sort, "search": search, "run": view["run"]}
 
@@ -181,7 +181,8 @@ def _ticked(table_state: Mapping[str, Any], n_rows: int) -> list[int]:
 
 def _chosen(runs: list[Run], values: dict[str, object]) -> list[Run]:
     wanted = cast("tuple[str, ...]", values["status"])
-    selected = run_search.matching((run for run in runs if not wanted or run.status in wanted), str(values["search"]))
+    in_state = (run for run in runs if not wanted or run.status in wanted)
+    selected = run_search.matching(in_state, str(values["search"]), state.store())
     if values["sort"] == "name":
         selected.sort(key=lambda run: run.name.lower())
     if values["sort"] == "seconds":

@@ -152,6 +152,12 @@ class Sets:
             set_id: str | None = connection.scalar(query)
         return set_id
 
+    def preset_of_runs(self) -> dict[str, str]:
+        """The preset of each run that belongs to a set, by the run's id."""
+        query = select(tables.set_runs.c.run_id, tables.sets.c.preset).join_from(tables.set_runs, tables.sets)
+        with self.store.reading() as connection:
+            return {row.run_id: row.preset for row in connection.execute(query)}
+
     def under_way(self) -> dict[str, int]:
         """The presets of sets that are not over, each with how many of its runs are left."""
         query = select(tables.sets.c.preset, func.count()).select_from(_OF_SETS)

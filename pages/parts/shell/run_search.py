@@ -6,20 +6,28 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from dpcl_core.data import catalog as datasets
+from dpcl_core.runs.sets import Sets
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
     from dpcl_core.runs.run import Run
+    from dpcl_core.runs.store import Store
 
 PLACEHOLDER = "name, #tag, method, data, id"
-TAGS = "A word with # in a run's name is a tag: rename the run to add one."
+HELP = """A word with # in a run's name is a tag: rename the run to add one. A preset's name finds the runs that its question
+started."""
 
 
-def matching(runs: Iterable[Run], text: str) -> list[Run]:
-    """The runs that have every word of the text in their name, id, method or dataset; a word with # must be a whole tag."""
+def matching(runs: Iterable[Run], text: str, store: Store) -> list[Run]:
+    """The store's runs that have every word in their name, id, method, dataset or the preset whose set they belong to.
+
+    A word with # must be a whole tag.
+    """
     words = text.lower().split()
-    return [run for run in runs if all(word in (tags(run) if word.startswith("#") else _text(run)) for word in words)]
+    preset_of_runs = Sets(store).preset_of_runs() if words else {}
+    texts = ((run, _text(run, preset_of_runs.get(run.id, ""))) for run in runs)
+    return [run for run, said in texts if all(word in (tags(run) if word.startswith("#") else said) for word in words)]
 
 
 def tags(run: Run) -> tuple[str, ...]:
@@ -54,7 +62,7 @@ def _stream(spec: RunSpec) -> str:
     return f"{dataset.title if dataset else spec.data.dataset}: {scenarios.card(spec.scenario.kind).title.lower()}"
 
 
-def _text(run: Run) -> str:
+def _text(run: Run, preset: str) -> str:
     spec = run.readable_spec
-    parts = [run.id, run.name, spec.method, spec.data.dataset] if spec else [run.id, run.name]
+    parts = [run.id, run.name, preset, *([spec.method, spec.data.dataset] if spec else [])]
     return " ".join(parts).lower()
