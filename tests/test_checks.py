@@ -98,6 +98,14 @@ def test_a_number_of_axes_is_refused_where_there_are_none(data: dict[str, object
     assert error.fix == {"data.axes": None}
 
 
+def test_more_axes_than_there_are_are_refused_with_the_most() -> None:
+    raw: dict[str, object] = {"data": {"dataset": "cifar10", "backbone": "lite0", "axes": 641}}
+    error = refused(raw)
+    assert str(error) == "data.axes = 641: must be at most 640, the number of public axes of lite0"
+    assert error.fix == {"data.axes": 640}
+    checks.check(checks.parse({"data": {"dataset": "cifar10", "backbone": "lite0", "axes": 640}}))
+
+
 def test_delta_is_compared_with_the_people_of_the_subset() -> None:
     raw: dict[str, object] = {"data": {"train_per_class": 5}, "privacy": {"delta": 0.01}}
     checks.check(checks.parse(raw))

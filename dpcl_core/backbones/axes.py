@@ -65,8 +65,13 @@ def public_part(card: BackboneCard, dataset_name: str) -> str | None:
 
 
 def refuse(card: BackboneCard, dataset_name: str, n_axes: int | None) -> None:
-    """Raises BadInput for a number of axes where there are none to take features along; 0 and None ask for none there."""
-    if not n_axes or public_part(card, dataset_name) is not None:
+    """Raises BadInput for a number of axes where there are none, or not as many; 0 and None are right everywhere."""
+    if not n_axes:
+        return
+    if (public := public_part(card, dataset_name)) is not None:
+        if n_axes > (most := load(card.name, public).directions.shape[1]):
+            allowed = f"must be at most {most}, the number of public axes of {card.name}"
+            raise BadInput("data.axes", n_axes, allowed, {"data.axes": most})
         return
     why = ", which has no public axes"
     if card.axes:
