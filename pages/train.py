@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
 import streamlit as st
@@ -21,6 +20,7 @@ from pages.parts.shell.view import View
 from pages.parts.training import (
     audit_panel,
     device_choice,
+    question_picker,
     reference_panel,
     run_panel,
     start_box,
@@ -70,18 +70,13 @@ def page() -> None:
 def _first_view() -> dict[str, str]:
     """What a first visit without a link shows: the form of the first preset, beside the newest run of any settings."""
     newest = _newest()
-    return _of_question(presets.names()[0]) | ({} if newest is None else {"run": newest.id})
+    return question_picker.link(presets.names()[0]) | ({} if newest is None else {"run": newest.id})
 
 
 def _newest() -> Run | None:
     """The newest finished run; one that is the ceiling of another is passed over, since nobody asked for it by itself."""
     finished = (run for run in state.store().list_runs(50) if run.status == "finished" and run.readable_spec is not None)
     return next((run for run in finished if not ceilings.is_one(run.spec)), None)
-
-
-def _of_question(name: str) -> dict[str, str]:
-    """The link to the first run of a question, which the form then names."""
-    return train_form.parameters_of(presets.startable(name), question=name)
 
 
 def _apply_pending() -> None:
@@ -94,7 +89,7 @@ def _apply_pending() -> None:
     linked = address.parameters()
     named = linked.get("question", linked.get("preset"))  # a question by the name that a terminal knows
     if named in presets.names() and set(linked) <= {"question", "preset", "v"}:
-        address.put(_of_question(named))
+        address.put(question_picker.link(named))
         return
     started = st.session_state.pop("show-run", None)
     wanted = started or (linked.get("run") if set(linked) <= {"run", "v", *_LOOKS} else None)
@@ -128,56 +123,17 @@ def _run_to_show(named: str | None, question: str | None) -> tuple[Run | None, l
 
 def _controls(view: View) -> tuple[train_form.Values, RunSpec | None, str]:
     """Draws the form; returns its values, their spec (None: invalid, and the form says what to change) and the device."""
-    _preset(view)
+    question_picker.pick(view)
     origin = st.container(key="from-question", horizontal=True, vertical_alignment="center", gap="small")
     values = train_form.form(view)
     device = device_choice.choice()
     split = where_choice.choice(device)
     spec, refusal = _checked(values)
     with origin:
-        _from_question(view, spec)
+        question_picker.origin(view, spec)
     start_box.draw(view, values, spec, refusal, device, split)
     tuning_form.form(view, values, spec, device)
     return values, spec, device
-
-
-def _preset(view: View) -> None:
-    titles = _preset_titles(tuple(presets.names()))
-    key = view.key("preset")
-
-    def load() -> None:
-        picked = st.session_state[key]
-        if picked is not None:
-            view.go(_of_question(picked))
-
-    st.selectbox(
-        "Preset", list(titles), index=None, placeholder="Start from a question …",
-        format_func=titles.__getitem__, key=key, on_change=load,
-    )  # fmt: skip
-
-
-def _from_question(view: View, spec: RunSpec | None) -> None:
-    """Draws which question the form started from, with a link to its answer; once changed, with the way back."""
-    name = cast("str | None", view["question"])
-    if name is None:
-        return
-    is_changed = spec is None or spec.digest() != questions.digests(name)[0]
-    about = presets.about(name)
-    st.caption(plain(f"From the question “{about.title}”{'; changed.' if is_changed else '.'}"))
-    if is_changed:
-        st.button("Back to it", key="back-to-question", type="tertiary", on_click=lambda: view.go(_of_question(name)))
-    st.page_link("pages/questions.py", label="Its answer", query_params={"v": "1", "question": name})
-
-
-@lru_cache(maxsize=1)
-def _preset_titles(names: tuple[str, ...]) -> Mapping[str, str]:
-    """What the list of presets shows, by name."""
-
-    def title(preset: presets.Preset) -> str:
-        duration = f"about {preset.seconds:g} s" if preset.seconds is not None else "not timed"
-        return f"{preset.title} ({duration})"
-
-    return {name: title(presets.about(name)) for name in names}
 
 
 def _checked(values: train_form.Values) -> tuple[RunSpec | None, str | None]:
