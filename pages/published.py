@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import streamlit as st
 
 from dpcl_core import presets
@@ -14,7 +12,7 @@ from dpcl_core.papers.paper import SIZES, Experiment, Paper, Size
 from dpcl_core.spec import RunSpec
 from pages.parts.claims import match_rates
 from pages.parts.published import earlier, findings, numbers
-from pages.parts.published.content import Content, Key, content, drawn
+from pages.parts.published.content import Content, Key, content, drawn, opening_form
 from pages.parts.shell import citation, link, pickers, pictures, state, style, terms
 from pages.parts.shell.figure_card import show
 from pages.parts.shell.header import actions, heading
@@ -38,7 +36,7 @@ CODEC = link.Codec(
             link.Choice(tuple(experiment.name for paper in catalog.PAPERS.values() for experiment in paper.experiments)),
             _FIRST.experiments[0].name,
         ),
-        link.Field("size", "z", "form", link.Choice(SIZES), "small"),
+        link.Field("size", "z", "form", link.Choice(("", *SIZES)), ""),  # empty: the one that an experiment opens on
         link.Field("metric", "q", "quantity", link.Choice(tuple(METRICS)), "AA"),
     ]
 )  # fmt: skip
@@ -52,6 +50,7 @@ def page() -> None:
     shown = catalog.paper(st.session_state.get(view.key("paper"), view["paper"]))  # the heading is drawn before the choice
     place = heading("Published numbers", f"{plain(shown.title)}: do its results come out here?", notices=view.read.notices)
     paper, experiment, size, metric, specs = _choices(view)
+    linked_size = "" if size == opening_form(paper, experiment) else size
     key, found = content(paper, experiment, size)
     terms.markdown(experiment.question)
     findings.draw(key, found)
@@ -62,7 +61,7 @@ def page() -> None:
     earlier.card(paper, experiment, found.rows, found.runs, found.provenance())
     citation.button()
     numbers.runs(key, found)
-    values = {"paper": paper.name, "experiment": experiment.name, "size": size, "metric": metric}
+    values = {"paper": paper.name, "experiment": experiment.name, "size": linked_size, "metric": metric}
     view.commit(values, CODEC)
     actions(place, is_shared=True, help_text=HELP, view=view)
 
@@ -74,8 +73,7 @@ def _choices(view: View) -> tuple[Paper, Experiment, Size, str, dict[str, RunSpe
         titles = {one.name: one.title for one in paper.experiments}
         experiment = catalog.experiment(paper, pickers.select(view, "experiment", "Experiment", titles, width=260))
         forms = list(experiment.sizes)
-        wanted = cast(Size, view["size"])
-        start = wanted if wanted in forms else forms[0]
+        start = view["size"] if view["size"] in forms else opening_form(paper, experiment)
         presets_of = {size: experiment.preset(size) for size in forms}
         durations = questions.durations([*presets_of.values()], state.store())
         labels = {size: _form(size, durations[name].seconds) for size, name in presets_of.items()}

@@ -58,6 +58,20 @@ def test_nothing_run_shows_the_published_values_and_the_next_step(open_page: Ope
     assert page.code[-1].value == "python -m dpcl_core reproduce tobaben --experiment paper-split-cifar-100 --small"
 
 
+def test_an_experiment_opens_on_its_largest_recorded_form_and_a_link_names_another(
+    open_page: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measured, "recorded", RECORDED)
+    page = open_page("published")
+    assert page.code[-1].value == "python -m dpcl_core reproduce tobaben --experiment paper-split-cifar-100 --bundled"
+    assert "z" not in page.query_params
+    other = open_page("published", v="1", p="lifelong", x="paper-harw-centralised")  # only as published
+    assert other.code[-1].value == "python -m dpcl_core reproduce lifelong --experiment paper-harw-centralised --full"
+    small = open_page("published", v="1", x="paper-split-cifar-100", z="small")
+    assert small.code[-1].value == "python -m dpcl_core reproduce tobaben --experiment paper-split-cifar-100 --small"
+    assert small.query_params["z"] == "small"
+
+
 def test_a_form_says_how_long_it_takes_as_the_gallery_does(open_page: Open, store: Store) -> None:
     page = open_page("published", x="paper-split-cifar-100")
     (forms,) = (one for one in page.get("button_group") if one.proto.label == "Form")

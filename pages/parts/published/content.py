@@ -60,6 +60,22 @@ class Content:
         return [row for row in self.rows if row.metric == metric]
 
 
+def opening_form(paper: Paper, experiment: Experiment) -> Size:
+    """The largest form with recorded runs, where an effect is seen best; the smallest form where nothing is recorded."""
+    return _opening_form(state.where(), paper.name, experiment.name)
+
+
+@st.cache_resource(max_entries=100, show_spinner=False)
+def _opening_form(where: tuple[str, str, str], paper_name: str, name: str) -> Size:
+    recorded = measured.recorded(paper_name)
+    experiment = catalog.experiment(catalog.paper(paper_name), name)
+
+    def is_recorded(size: Size) -> bool:
+        return any(measured.find(spec, recorded) is not None for spec in presets.variants(experiment.preset(size)).values())
+
+    return next(filter(is_recorded, reversed(experiment.sizes)), experiment.sizes[0])
+
+
 def content(paper: Paper, experiment: Experiment, size: Size) -> tuple[Key, Content]:
     """For each run of the preset: the visitor's newest finished run, else the recorded one, if any; and what follows."""
     own_runs = {run.readable_spec: run for run in reversed(state.store().list_runs()) if run.status == "finished"}
