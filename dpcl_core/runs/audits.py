@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 
 from dpcl_core import checks
 from dpcl_core.attacks import auditable
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from dpcl_core.privacy.lower_bound import Audited
 
 _DEVICE = "cpu"  # audits run on the processor
+_OF_RUN = (
+    select(tables.audits.c.id).join(tables.runs, tables.runs.c.id == tables.audits.c.id)
+    .where(tables.audits.c.run_id == bindparam("run"), tables.runs.c.emptied.is_(None))
+    .order_by(tables.runs.c.number.desc())
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +82,8 @@ class Audits:
 
     def of_run(self, run_id: str) -> list[Audit]:
         """All audits of a run that are not deleted for good, newest first."""
-        query = select(tables.audits.c.id).join(tables.runs, tables.runs.c.id == tables.audits.c.id)
-        query = query.where(tables.audits.c.run_id == checked_id(run_id), tables.runs.c.emptied.is_(None))
-        query = query.order_by(tables.runs.c.number.desc())
         with self.store.reading() as connection:
-            ids = connection.scalars(query).all()
+            ids = connection.scalars(_OF_RUN, {"run": checked_id(run_id)}).all()
         return [self.get(audit_id) for audit_id in ids]
 
     def add(self, audit_id: str, result: Audited) -> None:

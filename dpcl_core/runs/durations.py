@@ -6,13 +6,21 @@ from collections.abc import Collection
 from hashlib import sha256
 from statistics import median
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from dpcl_core.runs.tables import runs, splits
 from dpcl_core.spec import RunSpec
 
 Work = tuple[str, int]  # a run's workload and number of cells
 Durations = list[tuple[int, float]]  # number of cells and seconds of each finished run of one workload
+
+_PAST = (
+    select(runs.c.workload, runs.c.device, runs.c.n_cells, runs.c.finished - runs.c.started)
+    .where(
+        runs.c.status == "finished", runs.c.workload.in_(bindparam("workloads", expanding=True)),
+        runs.c.id.not_in(select(splits.c.run_id)),
+    ).order_by(runs.c.number.desc()).limit(200)
+)  # fmt: skip
 
 
 def workload_of(spec: RunSpec) -> str:
@@ -30,11 +38,8 @@ def past(connection: Connection, workloads: Collection[str]) -> dict[tuple[str, 
 
     Those of a run that was split are those of its parts, each on one device.
     """
-    query = select(runs.c.workload, runs.c.device, runs.c.n_cells, runs.c.finished - runs.c.started)
-    is_split = runs.c.id.in_(select(splits.c.run_id))
-    query = query.where(runs.c.status == "finished", runs.c.workload.in_(workloads), ~is_split)
     durations: dict[tuple[str, str], Durations] = {}
-    for workload, device, n_cells, seconds in connection.execute(query.order_by(runs.c.number.desc()).limit(200)):
+    for workload, device, n_cells, seconds in connection.execute(_PAST, {"workloads": list(workloads)}):
         durations.setdefault((workload, device), []).append((n_cells, seconds))
     return durations
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from copy import copy
 from typing import cast, get_args
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select, update
+from sqlalchemy import Connection, Select, and_, bindparam, func, or_, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from dpcl_core import paths
@@ -41,6 +41,17 @@ from dpcl_core.spec import RunSpec
 
 _TAKEN = "is no longer carried out by this process: it was ended or taken over elsewhere, as after a silence; see dpcl runs"
 PROMPT_SECONDS = 1.0  # a write that takes longer has waited for somebody
+
+# What every page asks is made here once: making a query takes several times as long as carrying it out.
+_ROWS = select(runs, (database.now() - runs.c.heartbeat).label("silent_seconds"))
+_ONE = _ROWS.where(runs.c.id == bindparam("run"), runs.c.emptied.is_(None))
+_LISTED = _ROWS.where(runs.c.deleted.is_(None), runs.c.id.not_in(of_others)).order_by(runs.c.number.desc())
+_IS_OPEN, _IS_ACTIVE = runs.c.status.in_(("queued", *ACTIVE)), runs.c.status.in_(ACTIVE)
+_UNFINISHED = _ROWS.where(_IS_OPEN).order_by(runs.c.number)
+_QUEUES = (
+    select(runs.c.device, func.count().filter(_IS_ACTIVE), func.count().filter(~_IS_ACTIVE))
+    .where(_IS_OPEN).group_by(runs.c.device).order_by(runs.c.device)
+)  # fmt: skip
 
 
 class Store:
@@ -108,24 +119,23 @@ class Store:
 
     def get(self, run_id: str) -> Run:
         """A run, deleted ones included. Raises BadInput for an id that is malformed or unknown."""
-        rows = self._runs(select(runs).where(runs.c.id == checked_id(run_id), runs.c.emptied.is_(None)))
+        rows = self._runs(_ONE, run=checked_id(run_id))
         if not rows:
             raise BadInput("run", run_id, "no such run in this store")
         return rows[0]
 
     def present(self, run_ids: Sequence[str]) -> dict[str, Run]:
         """Those of these runs that are there, by id: without unknown ones and without those deleted for good."""
-        return {run.id: run for run in self._runs(select(runs).where(runs.c.id.in_(run_ids), runs.c.emptied.is_(None)))}
+        return {run.id: run for run in self._runs(_ROWS.where(runs.c.id.in_(run_ids), runs.c.emptied.is_(None)))}
 
     def list_runs(self, limit: int = 500) -> list[Run]:
         """The newest runs that are not deleted, newest first; without the runs of tunings and audits."""
-        listed = select(runs).where(runs.c.deleted.is_(None), runs.c.id.not_in(of_others))
-        return self._runs(listed.order_by(runs.c.number.desc()).limit(limit))
+        return self._runs(_LISTED.limit(limit))
 
     def trash(self) -> list[Run]:
         """The deleted runs that can be restored, newest first: a visitor's own, and all where the server is not shared."""
         mine = [] if self.visitor is None else [runs.c.owner == self.visitor.owner]
-        listed = select(runs).where(runs.c.deleted.is_not(None), runs.c.emptied.is_(None), *mine)
+        listed = _ROWS.where(runs.c.deleted.is_not(None), runs.c.emptied.is_(None), *mine)
         return self._runs(listed.order_by(runs.c.number.desc()))
 
     def next_runs(self) -> frozenset[str]:
@@ -135,15 +145,12 @@ class Store:
 
     def unfinished(self) -> list[Run]:
         """Runs that are queued or under way, oldest first."""
-        return self._runs(select(runs).where(runs.c.status.in_(("queued", *ACTIVE))).order_by(runs.c.number))
+        return self._runs(_UNFINISHED)
 
     def queues(self) -> dict[str, tuple[int, int]]:
         """By device, how many runs are under way and how many wait, those that are not seen included."""
-        is_active = runs.c.status.in_(ACTIVE)
-        counts = func.count().filter(is_active), func.count().filter(~is_active)
-        query = select(runs.c.device, *counts).where(runs.c.status.in_(("queued", *ACTIVE))).group_by(runs.c.device)
         with self.reading() as connection:
-            return {device: (active, queued) for device, active, queued in connection.execute(query.order_by(runs.c.device))}
+            return {device: (active, queued) for device, active, queued in connection.execute(_QUEUES)}
 
     def status(self, run_id: str) -> Status:
         """The state of a run, without the rest. Raises BadInput for an id that is malformed or unknown."""
@@ -396,23 +403,23 @@ class Store:
             if not applied(connection, update(runs).where(runs.c.id == checked_id(run_id)).values(**columns)):
                 raise BadInput("run", run_id, "no such run in this store")
 
-    def _runs(self, query: Select[*tuple[object, ...]]) -> list[Run]:
-        silent = (database.now() - runs.c.heartbeat).label("silent_seconds")
+    def _runs(self, query: Select[*tuple[object, ...]], **values: str) -> list[Run]:
         with self.reading() as connection:
-            rows = connection.execute(query.add_columns(silent).where(*self._is_seen(connection))).all()
+            if hidden := self._hidden(connection):
+                query = query.where(dataset.not_in(hidden))
+            rows = connection.execute(query, values).all()
             open_rows = [row for row in rows if row.status in ("queued", *ACTIVE)]
             places = queue.places(connection) if open_rows else {}
             past = durations.past(connection, {row.workload for row in open_rows}) if open_rows else {}
         estimates = {row.id: durations.estimate(past.get((row.workload, row.device), []), row.n_cells) for row in open_rows}
         return [of_row(row, places.get(row.id), estimates.get(row.id)) for row in rows]
 
-    def _is_seen(self, connection: Connection) -> list[ColumnElement[bool]]:
-        """The conditions that a run is seen."""
+    def _hidden(self, connection: Connection) -> list[str]:
+        """The datasets whose runs are not seen."""
         if self._sees is None:
             return []
         named = connection.scalars(select(dataset).distinct().where(dataset.startswith("own:")))
-        hidden = [name for name in named if not self._sees(name)]
-        return [dataset.not_in(hidden)] if hidden else []
+        return [name for name in named if not self._sees(name)]
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
