@@ -19,6 +19,7 @@ from typing import Any
 
 import app
 from dpcl_core import machine
+from tests.support import pace
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "performance.md"
@@ -43,7 +44,7 @@ SERVED = (
     "lesson on modes",
 )  # fmt: skip
 ROWS: Mapping[str, Row] = {
-    "test_a_loop_of_python": Row("for comparison: Python adds 1, twenty million times"),
+    "test_a_loop_of_python": Row(pace.TITLE),
     "test_an_empty_page": Row("for comparison: heading of an empty page of Streamlit in a browser"),
     **{f"test_the_heading_is_there[{name}]": Row(f"heading of {title} in a browser", 1.0) for name, title in PAGES.items()},
     "test_the_hero_is_there": Row("first picture of Start in a browser", 1.5),

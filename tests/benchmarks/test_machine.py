@@ -10,16 +10,11 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from tests.benchmarks.test_pages import time_opening
 from tests.browser.conftest import serve
+from tests.support import pace
 
 
 def test_a_loop_of_python(benchmark: BenchmarkFixture) -> None:
-    def counted() -> int:
-        count = 0
-        while count < 20_000_000:
-            count += 1
-        return count
-
-    assert benchmark.pedantic(counted, rounds=3) == 20_000_000
+    assert benchmark.pedantic(pace.counted, rounds=3) == pace.TIMES
 
 
 def test_an_empty_page(context: BrowserContext, tmp_path: Path, benchmark: BenchmarkFixture) -> None:
