@@ -196,7 +196,7 @@ def found_here(asked: str | None) -> str | None:
 
 
 def say_if_nobody_has(store: Store, device: str) -> None:
-    """Says so where a run waits for a device of no machine that looks after the store's queue."""
+    """Says that a run will wait, if no machine that looks after the store's queue has this device."""
     from dpcl_core.runs import devices, machines
 
     present = [f"{name}/{one}" for name, names in machines.present(store).items() for one in names]
@@ -204,7 +204,7 @@ def say_if_nobody_has(store: Store, device: str) -> None:
     if not any(devices.fits(device, one) for one in known):
         say(
             f"device {device}: no machine known to this store has it (known: {', '.join(known) or 'none'}); the run waits "
-            "until python -m dpcl_core work is started there on the same store"
+            "until python -m dpcl_core work is started, on the same store, on a machine that has it"
         )
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dpcl_core.privacy.lower_bound import Audited
 
 _DEVICE = "cpu"  # audits run on the processor
+# Made once, as the queries of `store` are.
 _OF_RUN = (
     select(tables.audits.c.id).join(tables.runs, tables.runs.c.id == tables.audits.c.id)
     .where(tables.audits.c.run_id == bindparam("run"), tables.runs.c.emptied.is_(None))

@@ -14,6 +14,7 @@ from dpcl_core.spec import RunSpec
 Work = tuple[str, int]  # a run's workload and number of cells
 Durations = list[tuple[int, float]]  # number of cells and seconds of each finished run of one workload
 
+# Made once, as the queries of `store` are.
 _PAST = (
     select(runs.c.workload, runs.c.device, runs.c.n_cells, runs.c.finished - runs.c.started)
     .where(

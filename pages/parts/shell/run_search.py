@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from dpcl_core.runs.store import Store
 
 PLACEHOLDER = "name, #tag, method, data, id"
-HELP = """A word with # in a run's name is a tag: rename the run to add one. A preset's name finds the runs that its question
-started."""
+HELP = """A word with # in a run's name is a tag: rename the run to add one. A preset's name finds the runs that were
+started from it."""
 
 
 def matching(runs: Iterable[Run], text: str, store: Store) -> list[Run]:
