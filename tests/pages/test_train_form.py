@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import streamlit as st
+from streamlit.testing.v1 import AppTest
 
 from dpcl_core import presets
 from dpcl_core.runs import devices, machines
@@ -136,6 +137,67 @@ def test_axes_are_offered_where_there_are_some_and_left_out_elsewhere(
     assert [box.value for box in page.number_input if box.label == "Axes"] == ([64] if is_offered else [])
     assert ("ax" in page.query_params) is is_offered
     assert not any("axes = 64" in error.value.replace("\\", "") for error in page.error)
+
+
+def test_more_axes_than_a_network_has_are_refused_in_a_sentence(open_page: Open) -> None:
+    page = open_page("train", v="1", d="mnist", bb="lite0", ax="3000")
+    assert not page.exception
+    assert "= 3000: must be at most" in words(page)
+
+
+def _chosen(page: AppTest, label: str, name: str) -> AppTest:
+    """The page after another option of a select box was chosen."""
+    return next(box for box in page.selectbox if box.label == label).set_value(name).run()
+
+
+def _number(page: AppTest, label: str) -> float | None:
+    return next(box.value for box in page.number_input if box.label == label)
+
+
+_CSLR = {"v": "1", "m": "cslr-central", "d": "ag_news", "s": "federated", "bb": "minilm", "e": "4"}
+
+
+@pytest.mark.parametrize(
+    ("query", "method"),
+    [
+        ({"v": "1", "question": "permuted-mnist-lifelong"}, "cslr-central"),
+        ({"v": "1", "m": "l2dp-ml", "d": "digits", "e": "1"}, "cslr-central"),
+        ({"v": "1", "question": "digits-peft-head"}, "dp-agem"),
+        (_CSLR, "l2dp-ml"),
+        (_CSLR, "cslr-published"),
+    ],
+)
+def test_another_method_begins_with_its_own_defaults(open_page: Open, query: dict[str, str], method: str) -> None:
+    page = unfolded(_chosen(open_page("train", **query), "Method", method), "advanced")
+    assert not page.exception
+    assert "params." not in words(page)
+    assert not [key for key in page.query_params if key.startswith("p.")], "nothing but defaults"
+
+
+def test_the_first_method_of_a_view_comes_back_as_it_was(open_page: Open) -> None:
+    page = open_page("train", v="1", question="digits-peft-head")
+    filled = dict(page.query_params)
+    page = _chosen(_chosen(page, "Method", "dp-agem"), "Method", "peft-ensemble")
+    assert dict(page.query_params) == filled
+
+
+def test_what_a_visitor_typed_goes_along_where_the_next_method_allows_it(open_page: Open) -> None:
+    page = open_page("train", v="1", question="digits-peft-head")
+    next(box for box in page.number_input if box.label == "Epochs").set_value(7)
+    page = _chosen(_chosen(page.run(), "Method", "naive"), "Method", "dp-agem")
+    assert _number(unfolded(page, "advanced"), "Epochs") == 7
+    assert {key for key in page.query_params if key.startswith("p.")} == {"p.epochs"}
+    page = open_page("train", v="1", m="l2dp-ml", d="digits", e="1")
+    page = unfolded(page, "advanced")
+    page = _chosen(_chosen(page, "Head", "per-task"), "Method", "cslr-central")
+    assert not page.exception
+    assert "p.head" not in page.query_params
+
+
+def test_another_stream_begins_with_its_own_defaults(open_page: Open) -> None:
+    page = _chosen(open_page("train", v="1", **{"s.tasks": "2"}), "Stream", "i-blurry")
+    assert not page.exception
+    assert "s.tasks" not in page.query_params
 
 
 def test_delta_above_one_over_people_is_refused(open_page: Open) -> None:

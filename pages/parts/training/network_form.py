@@ -45,7 +45,7 @@ def draw(view: View, typed: Typed, dataset: str) -> dict[str, object]:
         values["resolution"] = None if picked == card.resolutions[0] else picked
     if axes.public_part(card, dataset) is not None:
         values["axes"] = st.number_input(
-            "Axes", 0, card.feature_dim, cast("int | None", view["axes"]), 1, key=view.key("axes"),
+            "Axes", 0, None, cast("int | None", view["axes"]), 1, key=view.key("axes"),
             placeholder="by the rule", help=DataSpec.model_fields["axes"].description,
         )  # fmt: skip
     return values

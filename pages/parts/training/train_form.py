@@ -203,7 +203,7 @@ def form(view: View) -> Values:
     values["scenario"] = pickers.select(
         view, "scenario", "Stream", {name: one.title for name, one in scenarios.CARDS.items()}
     )
-    values |= _widgets(view, "s", _scenario_settings(str(values["scenario"])))
+    values |= _of_scenario(view, str(values["scenario"]))
     values["method"] = pickers.select(view, "method", "Method", {name: one.title for name, one in methods.CARDS.items()})
     values |= _of_method(view, str(values["method"]))
     values |= network_form.draw(view, _typed, str(values["dataset"]))
@@ -394,34 +394,92 @@ def _method_settings(method: str) -> tuple[fields.Setting, ...]:
     )
 
 
+@dataclass(frozen=True)
+class _OfCard:
+    """The settings of the chosen method or stream as the form last drew them.
+
+    `filled`: what this view fills them in with, `starts`: the same with what the visitor changed before choosing it.
+    """
+
+    name: str
+    settings: tuple[fields.Setting, ...]
+    filled: Values
+    starts: Values
+    values: Values
+
+
+def _of_scenario(view: View, scenario: str) -> Values:
+    """Draws the settings of a stream."""
+    settings = _scenario_settings(scenario)
+    filled, starts = _starts(view, "s", scenario, settings)
+    values = _widgets(view, "s", scenario, settings, starts)
+    st.session_state[view.key("of-s")] = _OfCard(scenario, settings, filled, starts, values)
+    return values
+
+
 def _of_method(view: View, method: str) -> Values:
     """Draws the settings that matter most of a method, the others folded away."""
     settings = _method_settings(method)
+    filled, starts = _starts(view, "p", method, settings)
     front = methods.CARDS[method].matters or tuple(one.name for one in settings)
-    values = _widgets(view, "p", tuple(one for name in front for one in settings if one.name == name))
-    rest = tuple(one for one in settings if one.name not in front)
-    if not rest:
-        return values
-    box = layout.folded("Advanced: the method's other settings", view.key("advanced"))
-    if box is None:
-        return values | {f"p.{one.name}": _first(view, f"p.{one.name}", one) for one in rest}
-    with box:
-        return values | _widgets(view, "p", rest)
+    values = _widgets(view, "p", method, [one for name in front for one in settings if one.name == name], starts)
+    rest = [one for one in settings if one.name not in front]
+    if rest:
+        box = layout.folded("Advanced: the method's other settings", view.key("advanced"))
+        if box is None:
+            values |= {name: starts[name] for name in (f"p.{one.name}" for one in rest)}
+        else:
+            with box:
+                values |= _widgets(view, "p", method, rest, starts)
+    st.session_state[view.key("of-p")] = _OfCard(method, settings, filled, starts, values)
+    return values
 
 
-def _widgets(view: View, prefix: str, settings: tuple[fields.Setting, ...]) -> Values:
-    """Draws a widget for every setting of a card."""
+def _starts(view: View, prefix: str, name: str, settings: Sequence[fields.Setting]) -> tuple[Values, Values]:
+    """What the view fills in the settings of a method ("p") or stream ("s") with, and what their widgets start from.
+
+    The view's values belong to the method that it names; any other begins with its own defaults. What the visitor has
+    changed under the one before goes along where this one has the same setting and allows the value.
+    """
+    before = cast("_OfCard | None", st.session_state.get(view.key(f"of-{prefix}")))
+    if before is not None and before.name == name:
+        return before.filled, before.starts
+    is_named = view["method" if prefix == "p" else "scenario"] == name
+    filled: Values = {}
+    for one in settings:
+        filled[f"{prefix}.{one.name}"] = view[f"{prefix}.{one.name}"] if is_named else _plain(one.default)
+    if before is None:
+        return filled, filled
+    sorts = {one.name: one.sort for one in before.settings}
+    changed = {key: value for key, value in before.values.items() if value != before.filled[key]}
+    shared = {f"{prefix}.{one.name}": one for one in settings if sorts.get(one.name) == one.sort}
+    carried = {key: changed[key] for key, one in shared.items() if key in changed and _allows(one, changed[key])}
+    return filled, filled | carried
+
+
+def _allows(setting: fields.Setting, value: object) -> bool:
+    """Whether a value of this sort may stand in a link, and so in the form."""
+    if value is None:
+        return setting.is_optional
+    with suppress(ValueError):
+        setting.kind().read(setting.kind().write(value))
+        return True
+    return False
+
+
+def _widgets(view: View, prefix: str, owner: str, settings: Sequence[fields.Setting], starts: Values) -> Values:
+    """Draws a widget for every setting of a card. `owner`: whose card, since equal names of others are other settings."""
     values: Values = {}
     for pair in range(0, len(settings), 2):
         with st.container(horizontal=True, gap="small"):
             for setting in settings[pair : pair + 2]:
-                values[f"{prefix}.{setting.name}"] = _widget(view, f"{prefix}.{setting.name}", setting)
+                name = f"{prefix}.{setting.name}"
+                values[name] = _widget(setting, starts[name], view.key(f"{owner}-{name}"))
     return values
 
 
-def _widget(view: View, name: str, setting: fields.Setting) -> object:
-    start = _first(view, name, setting)
-    key, title = view.key(name), setting.title
+def _widget(setting: fields.Setting, start: object, key: str) -> object:
+    title = setting.title
     text = "\n\n".join(filter(None, (setting.help, glossary.explained(title))))
     if setting.sort == "whole":
         low, high = (None if bound is None else int(bound) for bound in (setting.low, setting.high))
@@ -446,11 +504,6 @@ def _widget(view: View, name: str, setting: fields.Setting) -> object:
         typed = st.text_input(title, numbers, key=key, help=f"{text} Separated by spaces.", max_chars=1000)
         return _wholes(typed, title) or (None if setting.is_optional else ())
     return st.text_input(title, str(start or ""), key=key, help=text, max_chars=100) or None
-
-
-def _first(view: View, name: str, setting: fields.Setting) -> object:
-    """What a setting starts from: the link's value, else the card's."""
-    return view.read.values.get(name, _plain(setting.default))
 
 
 def _wholes(typed: str, title: str) -> tuple[int, ...]:
