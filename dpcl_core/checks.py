@@ -24,7 +24,7 @@ from dpcl_core.methods.common.public_sizes import of_run
 from dpcl_core.packages import lacking
 from dpcl_core.privacy import group
 from dpcl_core.scenarios import catalog as scenarios
-from dpcl_core.spec import SMALLEST_DELTA, DataSpec, PrivacySpec, RunSpec
+from dpcl_core.spec import SMALLEST_DELTA, DataSpec, PrivacySpec, RunSpec, Spec
 
 DEFAULT_METHOD = "cosine"
 DEFAULT_SCENARIO = "class-incremental"
@@ -167,19 +167,45 @@ def _protects_people(card: MethodCard) -> bool:
 def repair(raw: Raw) -> dict[str, object]:
     """Changes by dotted key after which these settings can be carried out: the fixes of one refusal after another.
 
-    Empty where nothing needs mending, and where a refusal on the way has no fix.
+    A setting of the method or scenario whose refusal has no fix takes its default. Empty where nothing needs mending, and
+    where another refusal on the way has no fix.
     """
     changes: dict[str, object] = {}
     for _ in range(_MOST_FIXES):
         try:
             check(parse(changed(raw, changes)))
         except BadInput as refused:
-            if not refused.fix or refused.fix.items() <= changes.items():
+            fix = refused.fix or _default(changed(raw, changes), refused.field)
+            if not fix or fix.items() <= changes.items():
                 return {}
-            changes = {key: value for key, value in changes.items() if key not in refused.fix} | dict(refused.fix)
+            changes = {key: value for key, value in changes.items() if not _is_within(key, fix)} | dict(fix)
         else:
             return changes
     return {}
+
+
+def _is_within(key: str, changes: Raw) -> bool:
+    """Whether these changes replace the value at a dotted key, or the table that it is in."""
+    return key in changes or key.partition(".")[0] in changes
+
+
+def _default(raw: Raw, key: str) -> dict[str, object]:
+    """The change of a setting of the method or scenario to its default, or of all the method's where it has that already.
+
+    None for other keys.
+    """
+    table, _, name = key.partition(".")
+    if table == "params":
+        model: type[Spec] = methods.card(str(raw.get("method", DEFAULT_METHOD))).params
+    elif table == "scenario":
+        model = scenarios.card(str(_table(raw.get("scenario", {}), table).get("kind", DEFAULT_SCENARIO))).settings
+    else:
+        return {}
+    field, given = model.model_fields.get(name), _table(raw.get(table, {}), table)
+    if field is None or field.is_required():
+        return {}
+    default = field.get_default(call_default_factory=True)
+    return {table: {}} if table == "params" and given.get(name, default) == default else {key: default}
 
 
 def _network(name: str | None) -> dict[str, object]:

@@ -142,7 +142,7 @@ def _checked(values: train_form.Values) -> tuple[RunSpec | None, str | None]:
         spec = checks.parse(train_form.raw_of(values))
         checks.check(spec)
     except BadInput as refused:
-        return None, wording.in_words(refused)
+        return None, wording.in_words(refused, values)
     return spec, None
 
 

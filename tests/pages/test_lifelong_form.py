@@ -24,11 +24,11 @@ def test_epochs_task_by_task_are_typed_in_or_come_with_a_link(open_page: Open) -
     assert box.value.replace(",", " ").split() == ["2", "1", "1", "1", "3"]
     assert _start(page)
     page = box.set_value("2 1 1").run()
-    assert "params.epochs_by_task = 2, 1, 1: must be 5 whole numbers, one for each task" in words(page)
+    assert "Epochs of each task = 2, 1, 1: must be 5 whole numbers, one for each task" in words(page)
     assert not _start(page)
     box = next(field for field in page.text_input if field.label == "Epochs of each task")
     page = box.set_value("2, 1, 1, 1, 1").run()
-    assert "epochs_by_task" not in words(page)
+    assert "Epochs of each task =" not in words(page)
     assert _start(page)
 
 

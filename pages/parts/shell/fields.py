@@ -55,6 +55,19 @@ class Setting:
         kind = cast("link.Kind[object]", kinds[self.sort])
         return link.Maybe(kind) if self.is_optional else kind
 
+    def shown(self, value: object) -> str:
+        """A value of the setting in words."""
+        match self.sort:
+            case "choice":
+                return f"“{option_title(str(value))}”"
+            case "flag":
+                return "on" if value else "off"
+            case "texts" | "wholes":
+                return ", ".join(map(str, cast("tuple[object, ...]", value)))
+            case "number":
+                return f"{value:g}"
+        return str(value)
+
 
 @cache
 def settings(model: type[BaseModel], leave_out: tuple[str, ...] = ()) -> tuple[Setting, ...]:

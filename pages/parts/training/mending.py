@@ -11,6 +11,7 @@ from dpcl_core import checks
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.figures.picture import epsilon_text
+from dpcl_core.methods import catalog as methods
 from dpcl_core.scenarios import catalog as scenarios
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
@@ -32,15 +33,33 @@ def button(view: View, values: train_form.Values) -> None:
         shown = {name: view[name] for name in ("run", "study", "question")}
         view.go(train_form.codec(method, scenario).write({**mended, **shown}))
 
-    named = [_word(key, value) for key, value in changes.items() if value is not None]  # None goes with another change
+    mended = {**values, **_chosen(changes)}
+    named = [word for key, value in changes.items() if (word := _word(key, value, mended))]
     label = f"Use {named[0]} instead" if len(named) == 1 else "Use settings that go together"
     st.button(label, key="mend", width="stretch", on_click=mend)
     if len(named) > 1:
         st.caption(plain(f"They are: {'; '.join(named)}."))
 
 
-def _word(key: str, value: object) -> str:
+def _chosen(changes: Mapping[str, object]) -> train_form.Values:
+    """The method and the stream that these changes choose."""
+    chosen: train_form.Values = {"method": changes["method"]} if "method" in changes else {}
+    if "scenario" in changes:
+        chosen["scenario"] = cast("Mapping[str, object]", changes["scenario"])["kind"]
+    return chosen
+
+
+def _word(key: str, value: object, mended: train_form.Values) -> str:
+    """A change as the form with the mended values says it; empty for a value left out, which goes with another change."""
+    if setting := train_form.setting_of(key, mended):
+        return f"an empty “{setting.title}”" if value is None else f"“{setting.title}” = {setting.shown(value)}"
+    if value is None:
+        return ""
     match key:
+        case "params":
+            return "the method's defaults"
+        case "method":
+            return methods.card(str(value)).title
         case "data.dataset":
             return datasets.card(str(value)).title
         case "data.backbone":
@@ -50,7 +69,7 @@ def _word(key: str, value: object) -> str:
         case "labels":
             return f"“{label_form.LABELS[str(value)][0]}” as label list"
         case "privacy.epsilons":
-            return f"ε = {', '.join(epsilon_text(epsilon) for epsilon in cast('tuple[float, ...]', value))}"
+            return f"ε = {'; '.join(epsilon_text(epsilon) for epsilon in cast('tuple[float, ...]', value))}"
         case "privacy.delta":
             return f"δ = {value:g}"
         case "privacy.adjacency":

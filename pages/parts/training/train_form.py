@@ -252,7 +252,7 @@ def _epsilons(view: View, method: str, *, repeats_examples: bool) -> tuple[float
         help="One model each. Left: stronger privacy. Right: higher accuracy. ∞: no noise, for contrast.",
     )  # fmt: skip
     others = [e for e in start if e not in EPSILONS]
-    text = st.session_state.get(view.key("exact"), " ".join(f"{e:g}" for e in others))
+    text = st.session_state.get(view.key("exact"), " ".join(map(link.BUDGET.write, others)))
     chosen = tuple(sorted({*picked, *_numbers(str(text))}))
     reason = privacy_bar.no_bound_reason(method)
     promise = "" if reason else _SAME_EXAMPLES if repeats_examples else _promise(chosen)
@@ -340,7 +340,7 @@ def _fields(view: View, values: Mapping[str, object]) -> Values:
     more: Values = {}
     others = [e for e in cast("tuple[float, ...]", view["epsilons"]) if e not in EPSILONS]
     typed = st.text_input(
-        "Exact ε values", " ".join(f"{e:g}" for e in others), key=view.key("exact"), max_chars=200,
+        "Exact ε values", " ".join(map(link.BUDGET.write, others)), key=view.key("exact"), max_chars=200,
         help="Further budgets in addition to the buttons, separated by spaces.", placeholder="0.3 3",
     )  # fmt: skip
     bad = [part for part in typed.replace(",", " ").split() if not _numbers(part)]
@@ -368,7 +368,8 @@ def _delta_field(view: View, dataset: str, train_per_class: int | None, train_pe
     by_rule = rule_delta(dataset, train_per_class, train_per_source)
     shown = f"{by_rule:g}" if by_rule is not None else "the default"
     typed = st.text_input(
-        "δ", "" if start is None else f"{start:g}", key=view.key("delta"), placeholder=f"{shown} by the rule", max_chars=20,
+        "δ", "" if start is None else link.BUDGET.write(start), key=view.key("delta"), placeholder=f"{shown} by the rule",
+        max_chars=30,
         help="A small slack in addition to ε. Empty: the largest power of ten below 1/(10·people). Must be below 1/people.",
     )  # fmt: skip
     if not typed.strip():
@@ -378,6 +379,17 @@ def _delta_field(view: View, dataset: str, train_per_class: int | None, train_pe
             return float(typed)
     st.warning(f"δ = {plain(typed[:40])}: must be a number between 0 and 1; using {shown}.")
     return None
+
+
+def setting_of(key: str, values: Mapping[str, object]) -> fields.Setting | None:
+    """The setting of the form's method or stream by its dotted key; None for any other key."""
+    table, _, name = key.partition(".")
+    settings: Sequence[fields.Setting] = ()
+    if table == "params":
+        settings = _method_settings(str(values["method"]))
+    elif table == "scenario":
+        settings = _scenario_settings(str(values["scenario"]))
+    return next((one for one in settings if one.name == name), None)
 
 
 def _scenario_settings(scenario: str) -> tuple[fields.Setting, ...]:

@@ -11,9 +11,12 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.scenarios import catalog as scenarios
-from pages.parts.training import label_form
+from pages.parts.shell import fields
+from pages.parts.training import label_form, train_form
 
-_WORD: Final = re.compile(r"'([\w-]+)'|([\w-]+)")  # a name, in a list of options between quotes
+# A name, in a list of options between quotes; no part of a path, of a file's name or of own:NAME.
+_WORD: Final = re.compile(r"'([\w-]+)'|(?<![\w/\\.:-])([\w-]+)(?![\w/\\-]|\.\w)")
+_KEY: Final = re.compile(r"\b(?:params|scenario|data|privacy)\.\w+")  # another setting, as files and commands name it
 # By setting: the field's label, and its options by name.
 _FIELDS: Final[Mapping[str, tuple[str, Callable[[], Mapping[str, str]]]]] = {
     "method": ("Method", lambda: {name: card.title for name, card in methods.CARDS.items()}),
@@ -27,15 +30,28 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[], Mapping[str, str]]]]] = {
 }
 
 
-def in_words(refused: BadInput) -> str:
-    """The refusal's sentence as the form speaks: its field's label, and options by their titles."""
-    if refused.field not in _FIELDS:
+def in_words(refused: BadInput, values: Mapping[str, object]) -> str:
+    """The refusal's sentence as the form with these values speaks: its field's label, and options by their titles."""
+    label = _label(refused.field, values)
+    if label == refused.field:
         return str(refused)
-    label, options = _FIELDS[refused.field]
-    titles = {**{name: card.title for name, card in methods.CARDS.items() if "-" in name}, **options()}
+    titles = {name: card.title for name, card in methods.CARDS.items() if "-" in name}
+    if refused.field in _FIELDS:
+        titles |= _FIELDS[refused.field][1]()
+    setting = train_form.setting_of(refused.field, values)
+    options = {} if setting is None else {name: fields.option_title(name) for name in setting.options}  # read as words, too
     value = str(refused).removeprefix(f"{refused.field} = ").partition(f": {refused.allowed}")[0]
-    listed = _WORD.sub(lambda word: _titled(word[1] or word[2], titles), refused.allowed)
-    return f"{label} = {_titled(value, titles)}: {listed}"
+    listed = _WORD.sub(lambda word: _titled(word[2] or word[1], titles if word[2] else titles | options), refused.allowed)
+    said = _KEY.sub(lambda key: _label(key[0], values), listed)
+    return f"{label} = {_titled(value, titles | options)}: {said}"
+
+
+def _label(key: str, values: Mapping[str, object]) -> str:
+    """The label of a setting's field on the form with these values; the key itself where it has none."""
+    if key in _FIELDS:
+        return _FIELDS[key][0]
+    setting = train_form.setting_of(key, values)
+    return key if setting is None else setting.title
 
 
 def _titled(name: str, titles: Mapping[str, str]) -> str:
