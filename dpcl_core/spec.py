@@ -154,7 +154,7 @@ class DataSpec(Spec):
 
 
 def _budget(value: object) -> float:
-    """A number above 0 and at most a million, or infinity, also spelled ∞. Raises ValueError for anything else."""
+    """A number above 0, or infinity, also spelled ∞. Raises ValueError for anything else."""
     try:
         number = (
             math.inf if str(value).strip() == "∞" else float(cast("float | str", value))
@@ -163,8 +163,6 @@ def _budget(value: object) -> float:
         number = math.nan
     if isinstance(value, bool) or not number > 0:  # also refuses NaN
         raise ValueError("must be a number above 0, or inf for no noise")
-    if LARGEST_EPSILON < number < math.inf:
-        raise ValueError(f"must be at most {LARGEST_EPSILON:,}, or inf for no noise: a larger budget protects nobody")
     return number
 
 
@@ -177,10 +175,20 @@ def _distinct(values: tuple[float, ...]) -> tuple[float, ...]:
     return values
 
 
+def _bounded(budgets: tuple[float, ...]) -> tuple[float, ...]:
+    """Raises BadInput for a finite budget above a million."""
+    for budget in budgets:
+        if LARGEST_EPSILON < budget < math.inf:
+            allowed = f"must be at most {LARGEST_EPSILON:,}, or inf for no noise: a larger budget protects nobody"
+            capped = (one if math.isinf(one) else min(one, float(LARGEST_EPSILON)) for one in budgets)
+            raise BadInput("privacy.epsilons", budget, allowed, {"privacy.epsilons": tuple(dict.fromkeys(capped))})
+    return budgets
+
+
 class PrivacySpec(Spec):
     """The privacy settings: budgets, adjacency, noise source."""
 
-    epsilons: Annotated[tuple[Epsilon, ...], AfterValidator(_distinct)] = Field(
+    epsilons: Annotated[tuple[Epsilon, ...], AfterValidator(_bounded), AfterValidator(_distinct)] = Field(
         (1.0, 8.0), min_length=1, max_length=32, description="One model each; inf: no noise."
     )
     delta: float = Field(

@@ -400,12 +400,12 @@ def at_least(epsilon: float) -> str:
 
 
 def shown(value: float) -> str:
-    """A number about privacy as it is printed: three digits, rounded up, infinity as ∞."""
+    """A number about privacy as it is printed: three digits, or all before the point; rounded up, infinity as ∞."""
     if math.isinf(value):
         return "∞"
     if value == 0:
         return "0"
-    digits = 2 - math.floor(math.log10(abs(value)))
+    digits = max(0, 2 - math.floor(math.log10(abs(value))))
     # An accountant's rounding in the seventh digit is no reason to print 1.01 for a calibrated 1.
     rounded = math.ceil(value * 10.0**digits * (1 - 1e-7)) / 10.0**digits
-    return f"{rounded:,.{max(0, digits)}f}".rstrip("0").rstrip(".") if digits > 0 else f"{rounded:,.0f}"
+    return f"{rounded:,.{digits}f}".rstrip("0").rstrip(".") if digits > 0 else f"{rounded:,.0f}"
