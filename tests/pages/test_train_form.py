@@ -10,6 +10,8 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core import presets
+from dpcl_core.figures.picture import span
+from dpcl_core.papers import questions
 from dpcl_core.runs import devices, machines
 from dpcl_core.runs.run import Split
 from dpcl_core.runs.store import Store
@@ -350,6 +352,17 @@ def test_a_refused_pair_of_method_and_data_names_all_that_changes(open_page: Ope
     mend.click().run()
     assert not page.exception
     assert not page.button(key="start").disabled
+
+
+def test_the_list_of_presets_has_the_titles_and_durations_of_the_gallery(open_page: Open, store: Store) -> None:
+    (box,) = [box for box in open_page("train").selectbox if box.label == "Preset"]
+    assert len(set(box.options)) == len(presets.names())
+    known = {name: questions.duration(name, store).seconds for name in presets.names()}
+    for name, said in zip(presets.names(), box.options, strict=True):
+        question, seconds = questions.of_preset(name), known[name]
+        assert said.startswith(question.title)
+        assert said.endswith("duration unknown)" if seconds is None else f"about {span(seconds)})")
+        assert ("runs: " in said) is (len(questions.specs(name)) > 1)
 
 
 def test_the_form_names_its_question_until_something_changes_and_knows_the_way_back(open_page: Open) -> None:

@@ -10,6 +10,7 @@ from dpcl_core.papers import questions
 from dpcl_core.papers.questions import Duration
 from pages.parts.rooms import membership
 from pages.parts.shell import state
+from pages.parts.shell.text import capital
 
 if TYPE_CHECKING:
     from dpcl_core.runs.sets import Sets
@@ -36,9 +37,14 @@ def start(name: str) -> None:
 
 
 def takes(duration: Duration) -> str:
-    """The expected duration in words, and where it was measured."""
+    """The expected duration in a sentence, and where it was measured."""
     if duration.seconds is None:
-        return "Duration unknown."
+        return f"{capital(in_short(duration))}."
     where = " on this computer" if duration.is_here else ", measured on another computer"
     first = " The first time takes longer: features are computed once." if duration.first_time else ""
-    return f"About {span(duration.seconds)}{where}.{first}"
+    return f"{capital(in_short(duration))}{where}.{first}"
+
+
+def in_short(duration: Duration) -> str:
+    """The expected duration in a few words."""
+    return "duration unknown" if duration.seconds is None else f"about {span(duration.seconds)}"

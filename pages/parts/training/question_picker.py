@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import lru_cache
 from typing import cast
 
 import streamlit as st
@@ -11,6 +9,8 @@ import streamlit as st
 from dpcl_core import presets
 from dpcl_core.papers import questions
 from dpcl_core.spec import RunSpec
+from pages.parts.questions import gallery, starting
+from pages.parts.shell import state
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
 from pages.parts.training import train_form
@@ -23,7 +23,7 @@ def link(name: str) -> dict[str, str]:
 
 def pick(view: View) -> None:
     """Draws the list of presets; a picked one fills in the form."""
-    titles = _titles(tuple(presets.names()))
+    titles = _titles()
     key = view.key("preset")
 
     def load() -> None:
@@ -50,12 +50,15 @@ def origin(view: View, spec: RunSpec | None) -> None:
     st.page_link("pages/questions.py", label="Its answer", query_params={"v": "1", "question": name})
 
 
-@lru_cache(maxsize=1)
-def _titles(names: tuple[str, ...]) -> Mapping[str, str]:
-    """What the list of presets shows, by name."""
-
-    def title(preset: presets.Preset) -> str:
-        duration = f"about {preset.seconds:g} s" if preset.seconds is not None else "not timed"
-        return f"{preset.title} ({duration})"
-
-    return {name: title(presets.about(name)) for name in names}
+def _titles() -> dict[str, str]:
+    """What the list of presets shows, by name: title, form and duration of all runs, as the gallery of questions has them."""
+    titles = {}
+    durations = questions.durations(presets.names(), state.store())
+    forms = {form.name: (one, size) for one in questions.questions() for size, form in one.forms.items()}
+    for name in presets.names():
+        question, size = forms[name]
+        form = f", {gallery.FORMS[size]}" if len(question.forms) > 1 else ""
+        n_runs = len(questions.specs(name))
+        runs = f"all {n_runs} runs: " if n_runs > 1 else ""
+        titles[name] = f"{question.title}{form} ({runs}{starting.in_short(durations[name])})"
+    return titles
