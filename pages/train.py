@@ -130,7 +130,7 @@ def _controls(view: View) -> tuple[train_form.Values, RunSpec | None, str]:
     split = where_choice.choice(device)
     spec, refusal = _checked(values)
     with origin:
-        question_picker.origin(view, spec)
+        question_picker.origin(view, values)
     start_box.draw(view, values, spec, refusal, device, split)
     tuning_form.form(view, values, spec, device)
     return values, spec, device

@@ -9,12 +9,14 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from dpcl_core import presets
+from dpcl_core import checks, presets
+from dpcl_core.errors import DataMissing
 from dpcl_core.figures.picture import span
 from dpcl_core.papers import questions
 from dpcl_core.runs import devices, machines
 from dpcl_core.runs.run import Split
 from dpcl_core.runs.store import Store
+from dpcl_core.spec import RunSpec
 from pages.parts.training import train_form
 from tests.data.making import write_pair
 from tests.pages.conftest import Open, button, unfolded, words
@@ -377,6 +379,29 @@ def test_the_form_names_its_question_until_something_changes_and_knows_the_way_b
     assert not page.exception
     assert f"From the question “{title}”." in words(page).replace("\\", "")
     assert page.query_params["question"] == "blurry-digits"
+
+
+@pytest.mark.parametrize("name", ["paper-split-cifar-100", "paper-pecl-main"])
+def test_a_question_without_its_network_is_not_called_changed_and_leads_to_its_smaller_form(
+    open_page: Open, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = checks.check
+
+    def check(spec: RunSpec) -> None:
+        if spec.digest() == questions.digests(name)[0]:
+            raise DataMissing("data.backbone", spec.data.backbone, "is not here")
+        if spec.digest() != questions.digests(f"{name}-small")[0]:
+            asked(spec)
+
+    monkeypatch.setattr(checks, "check", check)
+    page = open_page("train", v="1", question=name)
+    assert page.button(key="start").disabled
+    assert f"From the question “{presets.about(name).title}”." in words(page)
+    assert button(page, "Back to it") is None
+    page = button(page, "The same, small").click().run()  # type: ignore[union-attr]
+    assert page.query_params["question"] == f"{name}-small"
+    assert not page.exception
+    assert button(page, "The same, small") is None
 
 
 def test_folded_settings_are_those_of_the_link_and_stay_when_the_fold_is_closed(open_page: Open) -> None:

@@ -6,9 +6,9 @@ from typing import cast
 
 import streamlit as st
 
-from dpcl_core import presets
+from dpcl_core import checks, presets
+from dpcl_core.errors import BadInput
 from dpcl_core.papers import questions
-from dpcl_core.spec import RunSpec
 from pages.parts.questions import gallery, starting
 from pages.parts.shell import state
 from pages.parts.shell.text import plain
@@ -37,12 +37,12 @@ def pick(view: View) -> None:
     )  # fmt: skip
 
 
-def origin(view: View, spec: RunSpec | None) -> None:
+def origin(view: View, values: train_form.Values) -> None:
     """Draws which question the form started from, with a link to its answer; once changed, with the way back."""
     name = cast("str | None", view["question"])
     if name is None:
         return
-    is_changed = spec is None or spec.digest() != questions.digests(name)[0]
+    is_changed = not _is_as_asked(name, values)
     about = presets.about(name)
     st.caption(plain(f"From the question “{about.title}”{'; changed.' if is_changed else '.'}"))
     if is_changed:
@@ -50,8 +50,38 @@ def origin(view: View, spec: RunSpec | None) -> None:
     st.page_link("pages/questions.py", label="Its answer", query_params={"v": "1", "question": name})
 
 
+def smaller(view: View, values: train_form.Values) -> None:
+    """Draws "The same, small" where a question cannot be started as it is, but in a smaller form."""
+    name = cast("str | None", view["question"])
+    if name is None or not _is_as_asked(name, values):
+        return
+    for size, form in questions.of_preset(name).forms.items():  # smallest first
+        if form.name == name:
+            return
+        if _is_startable(form.name):
+            label = f"The same, {gallery.FORMS[size]}"
+            st.button(label, key="smaller-form", width="stretch", on_click=view.go, args=(link(form.name),))
+            return
+
+
+def _is_as_asked(name: str, values: train_form.Values) -> bool:
+    """Whether the form has the settings of the question's first run, whether or not it can be carried out here."""
+    try:
+        return checks.parse(train_form.raw_of(values)).digest() == questions.digests(name)[0]
+    except BadInput:
+        return False
+
+
+def _is_startable(name: str) -> bool:
+    try:
+        checks.check(next(iter(questions.specs(name).values())))
+    except BadInput:
+        return False
+    return True
+
+
 def _titles() -> dict[str, str]:
-    """What the list of presets shows, by name: title, form and duration of all runs, as the gallery of questions has them."""
+    """What the list of presets shows, by name: title, form and duration of all runs, as the gallery has them."""
     titles = {}
     durations = questions.durations(presets.names(), state.store())
     forms = {form.name: (one, size) for one in questions.questions() for size, form in one.forms.items()}

@@ -17,7 +17,7 @@ from pages.parts.rooms import membership
 from pages.parts.shell import state, status_line
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
-from pages.parts.training import mending, noise_warning, train_form
+from pages.parts.training import mending, noise_warning, question_picker, train_form
 
 if TYPE_CHECKING:
     from dpcl_core.runs.run import Split
@@ -31,6 +31,7 @@ def draw(
         if refusal:
             st.error(plain(refusal))
             mending.button(view, values)
+            question_picker.smaller(view, values)
         elif spec is not None:
             noise_warning.show(spec)
             privacy_bar.looks(spec.data.dataset)
