@@ -11,7 +11,6 @@ from pydantic import ValidationError
 FailureKind = Literal["wrong-input", "out-of-memory", "diverged", "data-missing", "worker-died", "store", "internal"]
 
 
-_WRITTEN_OUT = 1e15  # whole numbers below it are printed with all their digits
 INPUT: tuple[FailureKind, ...] = ("wrong-input", "data-missing")  # failures that a changed input repairs
 
 
@@ -116,8 +115,8 @@ def first_of(error: ValidationError, prefix: str = "", known: Sequence[str] = ()
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, float) and value.is_integer() and abs(value) < _WRITTEN_OUT:
-        return f"{value:,.0f}"  # as forms and sentences write it
+    if isinstance(value, float) and 1000 <= value < 1e15 and value.is_integer():
+        return f"{value:,.0f}"  # as forms write it
     try:
         text = value if isinstance(value, str) else repr(value)
     except (RecursionError, ValueError):  # tables inside tables, a number of thousands of digits

@@ -42,5 +42,5 @@ BENCHMARKS = _benchmarks()  # by the paper's names
 def printed_multiplier(epsilon: float) -> float:
     """Table 5's noise for a claimed epsilon. Raises BadInput for any that it does not print."""
     if epsilon not in TABLE_5:
-        raise BadInput("privacy.epsilons", epsilon, "must be 1, 4 or 8: no noise is printed for any other")
+        raise BadInput("privacy.epsilons", f"{epsilon:,.10g}", "must be 1, 4 or 8: no noise is printed for any other")
     return TABLE_5[epsilon]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dpcl_core.figures import html
 from dpcl_core.figures.curves import accuracy_over_tasks
-from dpcl_core.figures.picture import Provenance, epsilon_label, epsilon_phrase
+from dpcl_core.figures.picture import Provenance, epsilon_label, epsilon_phrase, epsilon_text
 from tests.figures.making import accuracy
 
 SOURCE = Provenance(
@@ -25,6 +25,7 @@ def test_provenance_names_everything_and_warns() -> None:
 
 def test_budgets_in_words() -> None:
     assert (epsilon_label(math.inf), epsilon_label(0.25), epsilon_phrase(8.0)) == ("no noise", "ε = 0.25", "at ε = 8")
+    assert [epsilon_text(epsilon) for epsilon in (0.5, 1000.0, 12345.0, 1e6)] == ["0.5", "1,000", "12,345", "1,000,000"]
 
 
 def test_html_page_needs_no_network_and_escapes() -> None:

@@ -225,9 +225,10 @@ def test_odds_of_any_size() -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [(1.0, "1"), (0.9999999, "1"), (1.00000001, "1"), (1.001, "1.01"), (3.61859, "3.62"), (35.61735, "35.7"), (0.1, "0.1"),
-     (0.12301, "0.124"), (545.57, "546"), (12345.6, "12,400"), (math.inf, "∞"), (0.0, "0"), (99.99, "100")],
+     (0.12301, "0.124"), (545.57, "546"), (12345.6, "12,346"), (1_000_054.1, "1,000,055"), (math.inf, "∞"), (0.0, "0"),
+     (99.99, "100")],
 )  # fmt: skip
-def test_numbers_are_shown_with_three_digits_rounded_up(value: float, text: str) -> None:
+def test_numbers_are_shown_with_three_digits_or_all_before_the_point_rounded_up(value: float, text: str) -> None:
     assert shown(value) == text
 
 

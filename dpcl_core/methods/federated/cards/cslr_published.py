@@ -102,7 +102,7 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
         if math.isfinite(epsilon) and epsilon not in TABLE_5:
             allowed = "must be 1, 4, 8 or inf: no noise is printed for any other"
             printed = sorted({_nearest_printed(other) for other in spec.privacy.epsilons})
-            raise BadInput("privacy.epsilons", epsilon, allowed, {"privacy.epsilons": tuple(printed)})
+            raise BadInput("privacy.epsilons", f"{epsilon:,.10g}", allowed, {"privacy.epsilons": tuple(printed)})
 
 
 def _nearest_printed(epsilon: float) -> float:

@@ -28,7 +28,7 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
     for epsilon in spec.privacy.epsilons:
         if math.isfinite(epsilon):
             allowed = "must be inf: FedTA-lite adds no noise"
-            raise BadInput("privacy.epsilons", epsilon, allowed, {"privacy.epsilons": (math.inf,)})
+            raise BadInput("privacy.epsilons", f"{epsilon:,.10g}", allowed, {"privacy.epsilons": (math.inf,)})
     federated_params.check(spec, facts)
 
 

@@ -47,7 +47,7 @@ def _refuse_too_little_noise(spec: RunSpec, params: DpAgemParams, facts: PublicS
     if needed > min(finite):
         rounded = math.ceil(needed * 1e3) / 1e3
         allowed = f"must be at least {rounded:g}: params.noise_multiplier = {params.noise_multiplier} costs that for life"
-        raise BadInput("privacy.epsilons", min(finite), allowed)
+        raise BadInput("privacy.epsilons", f"{min(finite):,.10g}", allowed)
 
 
 def derived(params: Params, facts: PublicSizes) -> str:

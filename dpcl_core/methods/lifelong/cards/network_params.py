@@ -107,7 +107,7 @@ def refuse_budgets(spec: RunSpec, why: str) -> None:
     """Raises BadInput with this reason for a finite budget: the method adds no noise."""
     for epsilon in spec.privacy.epsilons:
         if math.isfinite(epsilon):
-            raise BadInput("privacy.epsilons", epsilon, f"must be inf: {why}", {"privacy.epsilons": (math.inf,)})
+            raise BadInput("privacy.epsilons", f"{epsilon:,.10g}", f"must be inf: {why}", {"privacy.epsilons": (math.inf,)})
 
 
 def variant(spec: RunSpec, basic: str | None = None) -> str:
