@@ -51,6 +51,7 @@ def page() -> None:
     run, run_notices = _run_to_show(cast("str | None", view["run"]), cast("str | None", view["question"]))
     place = heading("Train", "What happens when I run it for real?", notices=[*view.read.notices, *run_notices])
     controls, answer = layout.controls_and_answer()
+    layout.link_to_controls(controls, answer, "To the form and Start")
     with controls:
         values, spec, device = _controls(view)
     study_id = cast("str | None", view["study"])

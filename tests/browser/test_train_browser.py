@@ -36,6 +36,16 @@ _COVERED = """button => {
 }"""
 
 
+# The room above the first thing to be seen in the answer and in the controls.
+_ROOM_ABOVE = """() => ['answer', 'controls'].map(name => {
+    const whole = document.querySelector(`.st-key-${name}`);
+    const seen = [...whole.children].find(child => child.getBoundingClientRect().height > 0);
+    const { borderTopWidth, paddingTop } = getComputedStyle(whole);
+    const inner = whole.getBoundingClientRect().top + parseFloat(borderTopWidth) + parseFloat(paddingTop);
+    return Math.round(seen.getBoundingClientRect().top - inner);
+})"""
+
+
 def _start(page: Page) -> str:
     """Presses Start and gives the id of the run that the link then names."""
     before = re.search(r"run=([0-9a-f]{12})", page.url)
@@ -184,6 +194,22 @@ def test_no_page_scrolls_sideways_and_the_chart_comes_first_on_a_phone(
             assert chart is not None
             assert form is not None
             assert (chart["y"] < form["y"]) == (width < 700)
+
+
+def test_a_narrow_screen_has_a_link_to_the_form_below(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/train", width=1280)
+    link = page.get_by_role("link", name="To the form and Start")
+    expect(page.get_by_role("combobox", name="Dataset")).to_be_in_viewport()
+    expect(link).to_be_hidden()
+    assert page.evaluate(_ROOM_ABOVE) == [0, 0], "the link and its place take no room"
+    page = visit(f"{app.url}/train", width=390)
+    before = page.url
+    preset = page.get_by_role("combobox", name="Preset")
+    expect(preset).not_to_be_in_viewport()
+    page.get_by_role("link", name="To the form and Start").click()
+    expect(preset).to_be_in_viewport()
+    expect(page.get_by_role("button", name="Start", exact=True)).to_be_in_viewport()
+    assert page.url.partition("#")[0] == before
 
 
 @pytest.mark.slow

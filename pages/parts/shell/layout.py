@@ -29,6 +29,12 @@ def controls_and_answer() -> tuple[DeltaGenerator, DeltaGenerator]:
     return split.container(key="controls", width=320, gap="small"), split.container(key="answer", gap="small")
 
 
+def link_to_controls(controls: DeltaGenerator, answer: DeltaGenerator, label: str) -> None:
+    """Draws a link from the top of the answer to the controls, where a narrow screen has them far below it."""
+    controls.container(key="controls-place").html('<span id="to-controls"></span>')
+    answer.container(key="controls-link").markdown(f"[{label}](#to-controls)")
+
+
 def card(key: str) -> DeltaGenerator:
     """A container with a thin border and a white background, for a figure or a form."""
     return st.container(key=f"card-{key}", gap="small")
