@@ -97,7 +97,8 @@ def check(spec: RunSpec) -> None:
     if backbone.is_language_model and not reads_texts:
         raise BadInput("data.backbone", backbone.name, f"is a language model, which {method.title} does not train", fitting)
     if reads_texts and not backbone.is_language_model:
-        allowed = f"must be a language model for {method.title}: lm-tiny or hf:NAME"
+        able = [card.name for card in backbones.CARDS.values() if card.is_language_model]
+        allowed = f"must be a language model, which {method.title} trains: {', '.join(able)} or hf:NAME"
         raise BadInput("data.backbone", backbone.name, allowed, fitting)
     if reads_texts and backbone.context and spec.params.text_length > backbone.context - _PROMPT:
         most = backbone.context - _PROMPT

@@ -359,7 +359,7 @@ def _with_claim(unbounded: Words, given: Guarantee, channels: str) -> Words:
     if given.audit is not None:
         least = f"{math.floor(10 * given.audit.lower_bound) / 10:g}"  # a lower bound is rounded down
         audited = (
-            f"Audit: ε ≥ {least} at {given.audit.confidence:.0%} confidence, {given.audit.trials:,} releases a side "
+            f"Audit: ε ≥ {least} at {100 * given.audit.confidence:g} % confidence, {given.audit.trials:,} releases a side "
             f"({given.audit.attack}). The attacker {given.audit.adversary}."
         )
         proof = f"an audit proved at least {least}."

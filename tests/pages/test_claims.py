@@ -35,7 +35,7 @@ def test_the_train_page_says_claim_and_audit_beside_the_run(open_page: Open, run
     assert not page.exception
     said = words(page)
     assert BANNER in said
-    assert "Audit: ε ≥ 5.6 at 95% confidence, 1,000 releases a side (differencing the memory)." in said
+    assert "Audit: ε ≥ 5.6 at 95 % confidence, 1,000 releases a side (differencing the memory)." in said
     assert "The attacker sees the noisy records and knows one of them." in said
     assert "<b>Why</b> One noise vector is shared by all records." in said
     assert "claimed ε = 0.5, ∞, not verified" in said, "under the figures"

@@ -179,7 +179,7 @@ def test_a_claim_is_never_said_without_not_verified_and_what_the_audit_proved() 
     assert said.banner == "Claimed ε = 0.5 (Theorem 2 of Lai et al., not verified). No bound: an audit proved at least 6.9."
     assert said.headline.startswith("Claimed ε = 0.5 (Theorem 2 of Lai et al., not verified). Not differentially private")
     assert said.audited is not None
-    assert "ε ≥ 6.9 at 95% confidence, 3,000 releases a side (differencing the memory)" in said.audited
+    assert "ε ≥ 6.9 at 95 % confidence, 3,000 releases a side (differencing the memory)" in said.audited
     assert "The attacker knows one record." in said.audited
     assert said.odds == "No bound: an attacker may be right every time."
     assert said.caveats[0] == SHARED
