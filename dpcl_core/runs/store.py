@@ -267,7 +267,7 @@ class Store:
         self._set(run_id, name=clean_name(name))
 
     def delete(self, run_id: str) -> None:
-        """Hides a run from the list until `restore`; a queued one is cancelled. Deletes its checkpoints.
+        """Hides a run from the list until `restore`; a queued one is cancelled. Deletes its checkpoints and stops its parts.
 
         Raises BadInput while it is under way.
         """
@@ -277,6 +277,7 @@ class Store:
             connection.execute(transition(run_id, ("queued",)).values(status="cancelled", finished=now))
             changed = connection.execute(transition(run_id, get_args(End)).values(deleted=now)).rowcount
             if changed:
+                stop_shards(connection, run_id)  # those of a run whose own process died go on
                 forget(connection, run_id)
         if not changed:
             raise BadInput("run", run_id, f"is {self.status(run_id)}: stop it before deleting it")
