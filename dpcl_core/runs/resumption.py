@@ -20,7 +20,7 @@ from sqlalchemy import cast as cast_in_store
 from dpcl_core.checkpoints import Checkpoint, are_from_the_first_on
 from dpcl_core.errors import BadInput, StoreUnusable
 from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Progress, Started, from_json, to_json
-from dpcl_core.runs import journal, locks, process, visitors
+from dpcl_core.runs import durations, journal, locks, process, visitors
 from dpcl_core.runs.patience import Patience
 from dpcl_core.runs.run import RESUMABLE, checked_id
 from dpcl_core.runs.store import Store
@@ -104,8 +104,9 @@ def resume(store: Store, run_id: str) -> None:
         why = _why_not(connection, checked_id(run_id))
         if why is None and store.visitor is not None:
             locks.take(connection, locks.QUEUE)
-            n_cells = connection.execute(select(runs.c.n_cells).where(runs.c.id == run_id)).scalar_one()
-            visitors.check(connection, store.visitor, n_cells, None)
+            run = connection.execute(select(runs).where(runs.c.id == run_id)).one()
+            past = durations.past(connection, {run.workload}).get((run.workload, run.device), [])
+            visitors.check(connection, store.visitor, run.n_cells, durations.estimate(past, run.n_cells))
         if why is not None or not _requeued(connection, run_id):
             raise BadInput("run", run_id, f"cannot be resumed: {why or 'another process was faster'}")
 

@@ -62,10 +62,7 @@ class Shard:
 
 def of_run(store: Store, run_id: str) -> list[Shard]:
     """The parts of a run, in order; none for a run that is whole, or has not begun."""
-    columns = (
-        runs.c.status, runs.c.runs_on, runs.c.error_kind, runs.c.error, runs.c.error_log,
-        (runs.c.finished - runs.c.started).label("seconds"),
-    )  # fmt: skip
+    columns = (runs.c.status, runs.c.runs_on, runs.c.error_kind, runs.c.error, runs.c.error_log, runs.c.seconds)
     query = select(shards.c.id, shards.c.groups, *columns).join(runs, runs.c.id == shards.c.id)
     with store.reading() as connection:
         rows = connection.execute(query.where(shards.c.run_id == run_id).order_by(runs.c.number)).all()

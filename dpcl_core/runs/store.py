@@ -389,7 +389,8 @@ class Store:
         `if_lost`: what happens to a lost run in the same transaction.
         """
         status: End = "cancelled" if run.status == "stopping" else "lost"
-        change = end_update(run.id, status, failure if status == "lost" else None)
+        # A computer that was switched off took none of the time since.
+        change = end_update(run.id, status, failure if status == "lost" else None, alive_until=run.heartbeat)
         with self.writing() as connection:
             change = change.where(runs.c.status == run.status, runs.c.heartbeat == run.heartbeat)
             is_marked = applied(connection, change)
