@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from copy import copy
 from typing import cast, get_args
 
-from sqlalchemy import Connection, Select, and_, bindparam, func, or_, select, update
+from sqlalchemy import Connection, Select, and_, bindparam, case, func, or_, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from dpcl_core import paths
@@ -339,8 +339,9 @@ class Store:
     def requeue(self, run: Run) -> bool:
         """Puts a run back for which no process was started: who claimed it has died, or lost the store just then."""
         change = transition(run.id, ("starting",)).where(runs.c.pid.is_(None), runs.c.heartbeat == run.heartbeat)
+        started = case((runs.c.seconds.is_(None), None), else_=runs.c.started)  # an earlier process stays a look at the data
         with self.writing() as connection:
-            return applied(connection, change.values(status="queued", started=None, heartbeat=None, runs_on=None))
+            return applied(connection, change.values(status="queued", started=started, heartbeat=None, runs_on=None))
 
     def leave_device(self, run_id: str) -> None:
         """Frees the device of a run whose own process from now on only waits for its parts."""
