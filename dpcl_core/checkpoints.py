@@ -37,6 +37,11 @@ class Checkpoint:
     arrays: bytes | None
 
 
+def are_from_the_first_on(kept: Sequence[Checkpoint]) -> bool:
+    """Whether a group's checkpoints are those of its tasks 0, 1, 2, …: after a gap, tasks would be learned as others."""
+    return [checkpoint.task for checkpoint in kept] == list(range(len(kept)))
+
+
 class Keep(Protocol):
     """Where the checkpoints of a run lie. Only the newest of a group needs to keep its state."""
 

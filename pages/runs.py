@@ -254,9 +254,7 @@ def _data(run: Run) -> str:
 
 
 def _seconds(run: Run) -> float | None:
-    if run.started is None:
-        return None
-    return (run.finished if run.finished is not None else time.time()) - run.started
+    return run.seconds_taken(time.time())
 
 
 def _actions(picked: list[Run]) -> None:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from copy import copy
 from typing import cast, get_args
 
-from sqlalchemy import Connection, Select, and_, bindparam, func, or_, select, update
+from sqlalchemy import Connection, Select, and_, bindparam, case, func, or_, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from dpcl_core import paths
@@ -267,7 +267,7 @@ class Store:
         self._set(run_id, name=clean_name(name))
 
     def delete(self, run_id: str) -> None:
-        """Hides a run from the list until `restore`; a queued one is cancelled. Deletes its checkpoints.
+        """Hides a run from the list until `restore`; a queued one is cancelled. Deletes its checkpoints and stops its parts.
 
         Raises BadInput while it is under way.
         """
@@ -277,6 +277,7 @@ class Store:
             connection.execute(transition(run_id, ("queued",)).values(status="cancelled", finished=now))
             changed = connection.execute(transition(run_id, get_args(End)).values(deleted=now)).rowcount
             if changed:
+                stop_shards(connection, run_id)  # those of a run whose own process died go on
                 forget(connection, run_id)
         if not changed:
             raise BadInput("run", run_id, f"is {self.status(run_id)}: stop it before deleting it")
@@ -338,8 +339,9 @@ class Store:
     def requeue(self, run: Run) -> bool:
         """Puts a run back for which no process was started: who claimed it has died, or lost the store just then."""
         change = transition(run.id, ("starting",)).where(runs.c.pid.is_(None), runs.c.heartbeat == run.heartbeat)
+        started = case((runs.c.seconds.is_(None), None), else_=runs.c.started)  # an earlier process stays a look at the data
         with self.writing() as connection:
-            return applied(connection, change.values(status="queued", started=None, heartbeat=None, runs_on=None))
+            return applied(connection, change.values(status="queued", started=started, heartbeat=None, runs_on=None))
 
     def leave_device(self, run_id: str) -> None:
         """Frees the device of a run whose own process from now on only waits for its parts."""
@@ -388,7 +390,8 @@ class Store:
         `if_lost`: what happens to a lost run in the same transaction.
         """
         status: End = "cancelled" if run.status == "stopping" else "lost"
-        change = end_update(run.id, status, failure if status == "lost" else None)
+        # A computer that was switched off took none of the time since.
+        change = end_update(run.id, status, failure if status == "lost" else None, alive_until=run.heartbeat)
         with self.writing() as connection:
             change = change.where(runs.c.status == run.status, runs.c.heartbeat == run.heartbeat)
             is_marked = applied(connection, change)

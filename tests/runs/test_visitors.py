@@ -148,6 +148,45 @@ def test_a_run_that_takes_longer_than_allowed_is_stopped_and_says_why(store, mon
         resumption.resume(store, run_id)
 
 
+def test_a_run_that_is_stopped_and_resumed_keeps_the_seconds_that_it_has_taken(store, monkeypatch):
+    monkeypatch.setenv(visitors.VARIABLE, "seconds=25000")
+    anna = visiting(store, "anna", seconds=25_000)
+    run_id = anna.create(SPEC)
+    for _ in range(2):
+        _began(store, run_id, 9000)
+        assert visitors.overrun(store.get(run_id), time.time()) is None
+        assert store.end(run_id, "cancelled")
+        resumption.resume(anna, run_id)
+        anna.request_stop(run_id)  # waiting takes nothing
+        resumption.resume(anna, run_id)
+    _began(store, run_id, 9000)
+    assert visitors.overrun(store.get(run_id), time.time()) is not None
+    store.end(run_id, "finished")
+    assert store.get(run_id).seconds_taken(time.time()) == pytest.approx(27_000, abs=1000)
+    assert store.estimate_seconds(SPEC) == pytest.approx(27_000, abs=1000)
+    with pytest.raises(BadInput, match="estimated seconds = 27"):
+        anna.create(SPEC)
+
+
+def test_a_run_that_would_take_too_long_is_not_resumed(store):
+    anna = visiting(store, "anna", seconds=20)
+    run_id = anna.create(SPEC)
+    anna.request_stop(run_id)
+    _took(store, 30.0)
+    with pytest.raises(BadInput, match="estimated seconds = 30: must be at most 20"):
+        resumption.resume(anna, run_id)
+
+
+def test_a_run_takes_no_time_while_its_computer_is_off(store):
+    run_id = store.create(SPEC)
+    _began(store, run_id, 9000)
+    with store.writing() as connection:
+        change = update(tables.runs).where(tables.runs.c.id == run_id)
+        connection.execute(change.values(heartbeat=tables.runs.c.started + 60))
+    assert store.mark_failed(store.get(run_id), Failure("worker-died", "gone", ""))
+    assert store.get(run_id).seconds_taken(time.time()) == pytest.approx(60)
+
+
 def test_only_who_started_a_run_changes_it(store):
     anna, bert = visiting(store, "anna"), visiting(store, "bert")
     mine, nobodys = anna.create(SPEC), store.create(SPEC)
@@ -301,8 +340,15 @@ def _finished(store: Store, spec=SPEC) -> str:
     return replay.fill(store, spec, replay.recorded(spec))
 
 
+def _began(store: Store, run_id: str, seconds: float) -> None:
+    """Claims a run, as if that were so many seconds ago."""
+    assert store.claim(run_id, process.me())
+    with store.writing() as connection:
+        change = update(tables.runs).where(tables.runs.c.id == run_id)
+        connection.execute(change.values(started=tables.runs.c.started - seconds))
+
+
 def _took(store: Store, seconds: float) -> None:
     run_id = _finished(store)
     with store.writing() as connection:
-        values = {"started": 1000.0, "finished": 1000.0 + seconds}
-        connection.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(**values))
+        connection.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(seconds=seconds))
