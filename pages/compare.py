@@ -304,13 +304,16 @@ def _pair(view: View, results: dict[str, Result]) -> dict[str, object]:
         st.warning(f"{plain(refusal)} No difference is drawn.")
         return {"first": first, "second": second}
     one, other = (_finals(curves.mean_so_far(result.accuracy)) for result in pair.values())
-    picture = pictures.kept(difference.paired_difference)(one, other, names=(first, second), dark=style.is_dark())
+    n_tested = min((n for result in pair.values() if (n := result.references.n_tested) is not None), default=None)
+    picture = pictures.kept(difference.paired_difference)(
+        one, other, names=(first, second), n_tested=n_tested, dark=style.is_dark()
+    )
     table = one.merge(other, on=["epsilon", "seed"], suffixes=(f"_{first}", f"_{second}"))
     show(
         picture, _provenance(pair), key="difference", title=f"{first} minus {second}, final {_score(pair)}",
         note="ticks: single seeds; dot and bar: mean and 95 % interval", table=table,
     )  # fmt: skip
-    verdicts = difference.paired(one, other, (first, second))
+    verdicts = difference.paired(one, other, (first, second), n_tested=n_tested)
     for epsilon, verdict in sorted(verdicts.items()) if len(verdicts) > 1 else ():
         st.markdown(f"- ε = {epsilon_text(epsilon)}: {verdict.sentence}")
     return {"first": first, "second": second}
