@@ -132,10 +132,10 @@ def no_ceiling(spec: RunSpec) -> str:
     refused = ceilings.refused(spec)
     if refused is None:
         return ""
-    reached, floor = (f"{100 * value:.1f} %" for value in refused)
+    reached, higher = (f"{100 * value:.1f} %" for value in refused)
     return (
         f"No ceiling is known: the recorded run that learns all tasks at once without noise ends at {reached}, though "
-        f"{floor} is reached here without learning them at once. So it did not learn what can be learned."
+        f"the records of the same tasks reach {higher}. So it did not learn what can be learned."
     )
 
 
