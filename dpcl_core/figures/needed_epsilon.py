@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture, counted, epsilon_label, epsilon_text
 from dpcl_core.figures.statistics import MIN_SEEDS, interval
-from dpcl_core.privacy.statement import Standing
+from dpcl_core.privacy.statement import Standing, shown
 
 _HEIGHT = 380
 _FEW_POINTS = 32  # measured budgets get a mark and a tick up to this number, as many as a run has
@@ -95,29 +95,40 @@ def isotonic(values: Sequence[float]) -> NDArray[np.float64]:
     return np.repeat([mean for mean, _ in blocks], [count for _, count in blocks])
 
 
-def sentence(answer: Needed, *, score: str = "accuracy", standing: Standing = "bound", is_exact: bool = False) -> str:
-    """The answer in words. `is_exact`: the budgets were computed one close to the next, so that hardly a gap is left."""
+def sentence(
+    answer: Needed, *, score: str = "accuracy", standing: Standing = "bound", is_exact: bool = False,
+    accounted: Mapping[float, float] | None = None,
+) -> str:  # fmt: skip
+    """The answer in words. `is_exact`: the budgets were computed one close to the next, so that hardly a gap is left.
+
+    `accounted`: what the ledger adds up to, by requested budget; it is named where it is another number.
+    """
     wanted, tried = f"{100 * answer.wanted:g} % {score}", "computed" if is_exact else "measured"
     labels = [epsilon_label(epsilon, standing) for epsilon in answer.budgets]
+    spent = {epsilon: shown(total) for epsilon, total in (accounted or {}).items() if shown(total) != shown(epsilon)}
+    notes = [f"accounted ε = {spent[epsilon]}" if epsilon in spent else "" for epsilon in answer.budgets]
     if answer.crossing == 0:
-        first = f"{labels[0]} ({_at(answer, 0, tried)})"
+        first = f"{labels[0]} ({_listed(notes[0], _at(answer, 0, tried))})"
         text = f"The smallest budget {tried}, {first}, already reaches {wanted}; whether less would do is open"
     elif answer.reached is None:
-        text = f"No budget {tried} reaches {wanted}: {labels[-1]} gives {_at(answer, -1, tried)}"
+        note = f" ({notes[-1]})" if notes[-1] else ""
+        text = f"No budget {tried} reaches {wanted}: {labels[-1]}{note} gives {_at(answer, -1, tried)}"
     elif is_exact:
         text = f"{wanted} needs about ε = {_rough(answer.crossing)}, computed for budgets less than 5 % apart"
     else:
         place = answer.budgets.index(answer.reached)
         between = f"{epsilon_text(answer.budgets[place - 1])} and {epsilon_text(answer.reached)}"
         text = (
-            f"The smallest budget measured that reaches {wanted} is {labels[place]} ({_at(answer, place, tried)}); "
-            f"interpolated on log ε between {between}, about {_rough(answer.crossing)} would do"
+            f"The smallest budget measured that reaches {wanted} is {labels[place]} "
+            f"({_listed(notes[place], _at(answer, place, tried))}); interpolated on log ε between {between}, "
+            f"{'asking for ' if any(notes) else ''}about {_rough(answer.crossing)} would do"
         )
     if answer.is_made_to_rise:
         text = f"On a curve made to rise with ε, {text[0].lower()}{text[1:]}"
     parts = [f"{text}.", _uncertainty(answer)]
     if answer.by_luck is not None:
-        early = f"{labels[answer.by_luck]} ({_percent(answer.measured[answer.by_luck], answer.wanted)})"
+        measured = _percent(answer.measured[answer.by_luck], answer.wanted)
+        early = f"{labels[answer.by_luck]} ({_listed(notes[answer.by_luck], measured)})"
         parts.append(f"Taken alone, {early} reaches it, but a larger ε came out worse.")
     return " ".join(parts)
 
@@ -227,6 +238,10 @@ def _crossing(budgets: Sequence[float], rising: Sequence[float] | NDArray[np.flo
 def _rough(epsilon: float) -> str:
     """An estimated budget, in the two digits that it has."""
     return f"{epsilon:.2g}"
+
+
+def _listed(note: str, score: str) -> str:
+    return f"{note}; {score}" if note else score
 
 
 def _at(answer: Needed, place: int, tried: str) -> str:

@@ -29,7 +29,7 @@ MEANINGS = (
     ("Audited", "ε is at least this, shown by an attack; a dash means none was made."),
 )
 RECORD = "references.json"
-_MEANING = {"bound": "accounted", "claimed": "only claimed", "replay": "of the replay alone"}
+_MEANING = {"bound": "accounted", "claimed": "only claimed", "replay": "of the replay alone", "none": "asked for, no bound"}
 
 
 def scores(found: Mapping[str, Measured], titles: Mapping[str, str], metric: str = "AA") -> pd.DataFrame:

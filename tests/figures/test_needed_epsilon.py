@@ -118,6 +118,22 @@ def test_the_sentence_tells_a_curve_made_to_rise_from_what_was_measured() -> Non
     assert "Taken alone" not in sentence(reached)
 
 
+def test_the_sentence_says_what_was_accounted_where_that_is_not_what_was_asked_for() -> None:
+    reached, missed, least = (needed(RISING, wanted) for wanted in (0.6, 0.99, 0.25))
+    assert reached is not None
+    assert missed is not None
+    assert least is not None
+    accounted = {0.5: 1.19, 1.0: 0.9999999, 2.0: 4.8123, 8.0: 19.8276}
+    assert sentence(reached, accounted=accounted).startswith(
+        "The smallest budget measured that reaches 60 % accuracy is ε = 2 (accounted ε = 4.82; 70.0 %); interpolated on "
+        "log ε between 1 and 2, asking for about 1.4 would do. "
+    )
+    assert "ε = 8 (accounted ε = 19.9) gives 85.0 %" in sentence(missed, accounted=accounted)
+    assert "measured, ε = 0.5 (accounted ε = 1.19; 30.0 %), already" in sentence(least, accounted=accounted)
+    as_asked = {epsilon: epsilon * (1 - 1e-9) for epsilon in RISING}
+    assert sentence(reached, accounted=as_asked) == sentence(reached)
+
+
 def test_the_figure_marks_each_crossing_and_its_range() -> None:
     answers = {"A": needed(RISING, 0.6), "B": needed({epsilon: values[:1] for epsilon, values in RISING.items()}, 0.6)}
     known = {name: answer for name, answer in answers.items() if answer is not None}
