@@ -103,8 +103,9 @@ class Words:
 
 
 Kind = Literal["proved", "nominal", "none"]
-# What a budget is: a bound on all releases, a publication's claim, or a bound on the replay where the head has none.
-Standing = Literal["bound", "claimed", "replay"]
+# What a budget is: a bound on all releases, a publication's claim, a bound on the replay where the head has none, or nothing
+# but a wish ("none"), because the lists of labels are read from the data.
+Standing = Literal["bound", "claimed", "replay", "none"]
 
 
 def kind(given: Guarantee) -> Kind:
@@ -305,8 +306,12 @@ def standing(given: Guarantee) -> Standing:
     """The kind of guarantee that the requested budget of a release has."""
     if is_nominal(given):
         return "claimed"
-    replay = ways_out(given).get("replay", 0.0)
-    return "replay" if not given.is_private and 0 < replay < math.inf else "bound"
+    if given.is_private:
+        return "bound"
+    if 0 < ways_out(given).get("replay", 0.0) < math.inf:
+        return "replay"
+    asked = given.claimed_epsilon
+    return "none" if asked is not None and math.isfinite(asked) else "bound"
 
 
 def words(given: Guarantee) -> Words:

@@ -86,6 +86,7 @@ def test_a_comparison_with_a_bound_is_warned_of_and_drawn_apart(
         (("replay", "replay"), None),
         (("bound", "claimed"), "The ε of B is a claim"),
         (("replay", "bound"), "The ε of A covers the replay only: the head is not private"),
+        (("bound", "none"), "The ε of B is only what was asked for: labels read from the data have no bound."),
     ],
 )
 def test_promises_are_unequal_only_where_they_are(kinds: tuple[Standing, Standing], said: str | None) -> None:

@@ -23,6 +23,7 @@ from dpcl_core.privacy.statement import (
     odds_bound,
     shown,
     spent,
+    standing,
     three_numbers,
     ways_out,
     words,
@@ -142,6 +143,8 @@ def test_labels_from_the_data_are_not_dp_whatever_epsilon_was_asked_for() -> Non
     assert said.banner.startswith("Not DP.")
     assert "labels" in said.banner
     assert said.covered == ()
+    assert (standing(given), standing(made()), standing(made(math.inf, labels="data"))) == ("none", "bound", "bound")
+    assert [methods.standing(checks.parse({"labels": setting})) for setting in ("data", "prior")] == ["none", "bound"]
 
 
 def test_no_noise_is_not_dp() -> None:
