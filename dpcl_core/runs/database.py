@@ -76,12 +76,14 @@ def _settings(where: URL) -> dict[str, str | int]:
 
     Text is UTF-8, also from a database without an encoding, as a server with locale C makes it: it would give bytes.
     A wait lasts as long as for a locked file, also where nothing answers any more. A process that sleeps in the middle of a
-    transaction, as on a laptop that was shut, gives up its locks after a while.
+    transaction, as on a laptop that was shut, gives up its locks after a while. A commit waits for the server's disk,
+    also where this role's or this database's usual setting is another one.
     """
     milliseconds = 1000 * BUSY_SECONDS
     limits = f"-c lock_timeout={milliseconds} -c idle_in_transaction_session_timeout={2 * milliseconds}"
     settings: dict[str, str | int] = {
-        "client_encoding": "utf8", "connect_timeout": BUSY_SECONDS, "tcp_user_timeout": milliseconds, "options": limits,
+        "client_encoding": "utf8", "connect_timeout": BUSY_SECONDS, "tcp_user_timeout": milliseconds,
+        "options": f"{limits} -c synchronous_commit=on",
     }  # fmt: skip
     return {name: value for name, value in settings.items() if name not in where.query}
 
@@ -142,12 +144,17 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: ConnectionPoolEntry
     connection.isolation_level = None  # `_begin_sqlite` begins transactions, not the driver
     connection.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000}")
     connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA synchronous = NORMAL")  # with WAL a killed process loses nothing; only a power cut can
+    connection.execute("PRAGMA fullfsync = ON")  # on macOS fsync alone leaves a power cut what the disk has not written yet
     if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
         connection.execute("PRAGMA journal_mode = WAL")
 
 
 def _begin_sqlite(connection: Connection) -> None:
     # A writer takes its lock at once: a lock taken halfway through cannot wait and fails instead.
-    writes = connection.get_execution_options().get("writes", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    options = connection.get_execution_options()
+    if options.get("writes", False):
+        # FULL: a commit waits until the disk has it, and all commits before it. NORMAL outlasts a killed process alone.
+        connection.exec_driver_sql(f"PRAGMA synchronous = {'FULL' if options.get('durable', True) else 'NORMAL'}")
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    else:
+        connection.exec_driver_sql("BEGIN")

@@ -55,6 +55,7 @@ class Journal:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.write_bytes(b"")
             self._append(self._first_line)
+            paths.keep_names(self.path.parent)
 
     def beat(self) -> None:
         """Gives a sign of life, whether or not the store can take one."""

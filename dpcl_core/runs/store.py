@@ -21,7 +21,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from dpcl_core import paths
 from dpcl_core.errors import BadInput
-from dpcl_core.events import CellFinished, Classifier, Event, from_json
+from dpcl_core.events import CellFinished, Classifier, Event, Progress, from_json
 from dpcl_core.runs import database, devices, durations, event_rows, queue, visitors
 from dpcl_core.runs.process import Process
 from dpcl_core.runs.run import End, Failure, Run, Split, Status, checked_id, clean_name, of_row
@@ -183,7 +183,8 @@ class Store:
         """
         checked_id(run_id)
         if new_events:
-            with self.writing() if by is None else self.holding(run_id, by) as connection:
+            durable = not all(isinstance(event, Progress) for event in new_events)
+            with self.writing(durable=durable) if by is None else self.holding(run_id, by, durable=durable) as connection:
                 event_rows.append(connection, run_id, new_events, first)
 
     def last_number(self, run_id: str) -> int:
@@ -332,7 +333,7 @@ class Store:
     def wait(self, run_id: str, process: Process) -> bool:
         """Records that a process waits to carry out a queued run itself; valid for ten seconds, so call it again."""
         change = transition(run_id, ("queued",)).values(heartbeat=database.now(), **columns_of(process))
-        with self.writing() as connection:
+        with self.writing(durable=False) as connection:
             return applied(connection, change)
 
     def requeue(self, run: Run) -> bool:
@@ -356,14 +357,14 @@ class Store:
         Raises BadInput for a run that this process no longer carries out.
         """
         change = update(runs).where(runs.c.id == checked_id(run_id)).values(heartbeat=database.now())
-        with self.holding(run_id, by) as connection:
+        with self.holding(run_id, by, durable=False) as connection:
             status: Status = connection.execute(change.returning(runs.c.status)).scalar_one()
         return status
 
     def is_prompt(self, run_id: str) -> bool:
         """Whether the store takes a write at once; to see that, a run's heartbeat is written over itself."""
         begun = time.monotonic()
-        with self.writing() as connection:
+        with self.writing(durable=False) as connection:
             connection.execute(update(runs).where(runs.c.id == checked_id(run_id)).values(heartbeat=runs.c.heartbeat))
         return time.monotonic() - begun < PROMPT_SECONDS
 
@@ -428,19 +429,22 @@ class Store:
             yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """A write transaction, committed whole or not at all; only for modules of `runs`."""
-        with self._troubles(), self._writes.begin() as connection:
+    def writing(self, *, durable: bool = True) -> Iterator[Connection]:
+        """A write transaction, committed whole or not at all; only for modules of `runs`.
+
+        `durable`: a power cut just after it takes nothing back; False for what is said again a moment later.
+        """
+        with self._troubles(), self._writes.execution_options(durable=durable).begin() as connection:
             yield connection
 
     @contextmanager
-    def holding(self, run_id: str, by: Process, *also: Status) -> Iterator[Connection]:
+    def holding(self, run_id: str, by: Process, *also: Status, durable: bool = True) -> Iterator[Connection]:
         """A write transaction of the process that carries out a run: until it is over, no other can take the run.
 
         Raises BadInput where the run was given up, or taken by another process, because this one was thought dead: what it
         learned must not leave it, as the other learns the same. `also`: states allowed beside those under way.
         """
-        with self.writing() as connection:
+        with self.writing(durable=durable) as connection:
             if not is_carried_out(connection, run_id, by, *also):
                 raise BadInput("run", run_id, _TAKEN)
             yield connection

@@ -190,6 +190,17 @@ def test_the_journal_of_a_dead_process_is_taken_in_once(store, end):
         assert journal.last_beat(run_id) is None
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="this system does not tell which file a handle is of")
+def test_the_disk_has_a_journal_and_its_name_when_it_says_so(store, monkeypatch):
+    synced: list[Path] = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(Path(os.readlink(f"/proc/self/fd/{handle}"))))
+    mine = Journal(claimed(store))
+    mine.begin()
+    assert synced == [mine.path, mine.path.parent]
+    assert mine.keep(1, replay.recorded(replay.a_spec())[:1])
+    assert synced[2:] == [mine.path]
+
+
 @both
 def test_a_run_thought_lost_is_what_its_journal_says(store):
     """Where somebody who cannot see the journal looked first."""

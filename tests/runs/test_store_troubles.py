@@ -13,10 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection, event
 
+from dpcl_core.checkpoints import Checkpoint
 from dpcl_core.errors import StoreTrouble
-from dpcl_core.events import Note
-from dpcl_core.runs import database, layout, process
+from dpcl_core.events import Note, Progress
+from dpcl_core.runs import database, layout, process, resumption
 from dpcl_core.runs.store import Store
 from tests.support import replay
 from tests.support.full_disk import no_room
@@ -209,6 +211,39 @@ def test_many_who_write_at_once_wait_their_turn(store):
     together(write, 4)
     assert failed == []
     assert [len(store.events_after(run_id)) for run_id in ids] == [150] * 4
+
+
+def test_what_a_power_cut_must_not_take_back_is_on_the_disk_when_it_is_said(store, home):
+    """A checkpoint above all: its noise would be drawn again for what has left, and charged once."""
+    run_id = store.create(replay.a_spec())
+    assert store.claim(run_id, process.me())
+    said: list[object] = []
+
+    @event.listens_for(store._reads, "commit")
+    def committed(connection: Connection) -> None:
+        said.append({1: "normal", 2: "full"}[connection.exec_driver_sql("PRAGMA synchronous").scalar_one()])
+
+    resumption.Stored(store, run_id).save(Checkpoint(0, 0, (), None, None))
+    store.heartbeat(run_id, process.me())
+    store.append(run_id, [Progress("training", 1, 2, None, "training")])
+    store.append(run_id, [Note("info", "x")])
+    store.end(run_id, "finished", by=process.me())
+    assert said == ["full", "normal", "normal", "full", "full"]
+
+
+def test_a_commit_waits_for_the_disk_whatever_is_usual_on_the_server(server, home):
+    url = server.create("hasty", like="empty_store")
+    try:
+        hasty = Store(url)
+        with hasty.writing() as connection:
+            connection.exec_driver_sql("ALTER DATABASE hasty SET synchronous_commit = off")
+        again = Store(url)
+        with again.reading() as connection:
+            assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
+        for each in (hasty, again):
+            each._reads.dispose()
+    finally:
+        server.drop("hasty")
 
 
 def test_the_store_writes_ahead_and_keeps_its_references(store, home):
