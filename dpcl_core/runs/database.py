@@ -126,10 +126,14 @@ def _checked(url: str) -> URL:
     allowed = "must be sqlite:///PATH or postgresql://USER@HOST/NAME"
     try:
         where = make_url(url)
+    except (ArgumentError, ValueError):  # nobody can say which part of it is a password
+        unread = f"store: the address, in DPCL_STORE or --store, {allowed}; it is not shown here, as it may hold a password"
+        raise StoreUnknown(unread) from None  # the cause contains it
+    try:
         if where.drivername == "postgresql":
             where = where.set(drivername="postgresql+psycopg")  # the driver of the extra; SQLAlchemy would take an older one
         where.get_dialect()
-    except (ArgumentError, NoSuchModuleError, ValueError):
+    except (ArgumentError, NoSuchModuleError):
         raise StoreUnknown(f"store {masked(url)}: {allowed}") from None  # the cause contains the password
     except ImportError as error:
         raise StoreUnusable(f"store {masked(url)}: needs the Python package {error.name}, which is not installed") from error

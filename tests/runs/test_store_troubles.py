@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, event
 
+from dpcl_core import cli
 from dpcl_core.checkpoints import Checkpoint
-from dpcl_core.errors import StoreTrouble
+from dpcl_core.errors import StoreTrouble, StoreUnknown
 from dpcl_core.events import Note, Progress
 from dpcl_core.runs import database, layout, process, resumption
 from dpcl_core.runs.store import Store
@@ -30,7 +31,6 @@ from tests.support.together import together
     [
         ("mysql://host/name", "must be sqlite:///PATH or postgresql"),
         ("bogus://x", "must be sqlite:///PATH or postgresql"),
-        ("just/a/path", "must be sqlite:///PATH or postgresql"),
         ("sqlite://", "a store in memory is seen by one process alone"),
         ("sqlite:////dev/null/x/store.sqlite", "its folder cannot be made"),
         ("sqlite:////proc/store.sqlite", "cannot be opened"),
@@ -48,7 +48,6 @@ def test_an_impossible_store_is_refused_in_one_sentence(url, says):
     [
         "postgresql+psycopg://someone:secret@127.0.0.1:1/runs",
         "postgresql://someone:secret@127.0.0.1:1/runs",
-        "postgresql://someone:secret@127.0.0.1:port/runs",
         "postgresql://someone:se@cret/secret@127.0.0.1:54 32/runs",
         "gopher://someone:secret@127.0.0.1/runs",
         "gopher://someone:secret@127.0.0.1/runs?sslpassword=secret&user=x&Password=secret",
@@ -61,6 +60,34 @@ def test_a_password_is_never_printed(url):
         Store(url)
     assert "someone:***@127.0.0.1" in str(caught.value)
     assert "secret" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "just/a/path",
+        "host=db password=secret dbname=runs",
+        "someone:secret@127.0.0.1/runs",
+        "//someone:secret@127.0.0.1/runs",
+        "postgresql:/someone:secret@127.0.0.1/runs",
+        "postgresql://someone:secret",
+        "postgresql://someone:secret@127.0.0.1:port/runs",
+    ],
+)
+def test_an_address_that_cannot_be_read_is_not_repeated(url, monkeypatch, capsys):
+    """By no command, nor by the page that a server would show to every visitor."""
+    with pytest.raises(StoreUnknown) as caught:
+        Store(url)
+    assert str(caught.value) == (
+        "store: the address, in DPCL_STORE or --store, must be sqlite:///PATH or postgresql://USER@HOST/NAME; "
+        "it is not shown here, as it may hold a password"
+    )
+    assert url not in "".join(traceback.format_exception(caught.value))
+    monkeypatch.setenv("DPCL_STORE", url)
+    monkeypatch.setattr(os, "execve", lambda *_: pytest.fail("it started"))
+    for command in (["show", "0123456789ab"], ["app", "--no-browser"]):
+        assert cli.main(command) == 2
+        assert capsys.readouterr() == ("", f"{caught.value}\n")
 
 
 def test_a_database_without_an_encoding_keeps_every_letter(server, home):
