@@ -12,7 +12,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from dpcl_core.errors import StoreLocked, StoreTrouble, StoreUnknown, StoreUnusable
+from dpcl_core.errors import StoreGone, StoreLocked, StoreTrouble, StoreUnknown, StoreUnusable
 from dpcl_core.masking import MASK, is_secret, masked
 from dpcl_core.runs import layout, tables
 
@@ -94,6 +94,27 @@ def absolute(url: str) -> str:
     if where.get_backend_name() == "sqlite":
         where = where.set(database=str(Path(str(where.database)).absolute()))
     return where.render_as_string(hide_password=False)
+
+
+def file_of(engine: Engine) -> tuple[int, int] | None:
+    """Device and number of the file to which a store's path leads now; None for a store on a server."""
+    if engine.dialect.name != "sqlite":
+        return None
+    found = Path(str(engine.url.database)).stat()
+    return found.st_dev, found.st_ino
+
+
+def check_in_place(engine: Engine, opened: tuple[int, int] | None) -> None:
+    """Raises StoreGone where a store's path no longer leads to the file that was opened; SQLite writes on into that one."""
+    try:
+        is_in_place = file_of(engine) == opened
+    except FileNotFoundError:
+        is_in_place = False
+    except OSError:
+        return  # a folder that does not answer just now: nothing is known
+    if not is_in_place:
+        remedy = "put it back, or end all programs that use it and start anew"
+        raise StoreGone(f"store {masked(str(engine.url))}: its file was deleted, moved or replaced while in use: {remedy}")
 
 
 def trouble(error: Exception, url: str) -> StoreTrouble:

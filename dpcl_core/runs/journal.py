@@ -46,8 +46,8 @@ class Journal:
 
     @property
     def holds_events(self) -> bool:
-        """Whether anything waits in the file."""
-        return self._size > len(self._first_line)
+        """Whether anything waits in the file, and the file is there."""
+        return self._size > len(self._first_line) and self._is_mine()
 
     def begin(self) -> None:
         """Makes the file, which is from now on the sign of life of this process."""

@@ -62,8 +62,10 @@ class Store:
 
     def __init__(self, url: str | None = None) -> None:
         self.url = database.absolute(url or os.environ.get("DPCL_STORE") or f"sqlite:///{paths.home() / 'store.sqlite'}")
+        self._file: tuple[int, int] | None = None
         with self._troubles():
             self._reads = database.open_database(self.url)
+            self._file = database.file_of(self._reads)
             self._writes = self._reads.execution_options(writes=True)
         self.visitor: Visitor | None = None
         self._sees: Callable[[str], bool] | None = None
@@ -434,8 +436,10 @@ class Store:
 
         `durable`: a power cut just after it takes nothing back; False for what is said again a moment later.
         """
-        with self._troubles(), self._writes.execution_options(durable=durable).begin() as connection:
-            yield connection
+        with self._troubles():
+            with self._writes.execution_options(durable=durable).begin() as connection:
+                yield connection
+            database.check_in_place(self._reads, self._file)  # after the commit: one before it could be overtaken
 
     @contextmanager
     def holding(self, run_id: str, by: Process, *also: Status, durable: bool = True) -> Iterator[Connection]:
@@ -454,4 +458,6 @@ class Store:
         try:
             yield
         except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+            if self._file is not None:
+                database.check_in_place(self._reads, self._file)
             raise database.trouble(error, self.url) from error
