@@ -13,11 +13,11 @@ from sqlalchemy import func, select, update
 from dpcl_core import cli, paths
 from dpcl_core.data import own
 from dpcl_core.errors import BadInput
-from dpcl_core.runs import looks, process, queue, resumption, tables, visitors
+from dpcl_core.runs import looks, process, queue, resumption, shards, tables, visitors
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.executor import Supervisor
 from dpcl_core.runs.purge import empty_trash
-from dpcl_core.runs.run import Failure, Run
+from dpcl_core.runs.run import Failure, Run, Split
 from dpcl_core.runs.sets import Sets
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.studies import Studies
@@ -285,6 +285,29 @@ def test_nobody_gets_two_places_more_than_another_who_waits(store, owners: Seque
     for owner in set(owners):
         mine = [run.id for run in order if run.owner == owner]
         assert mine == [run_id for run_id in made if run_id in mine]  # first come, first served
+
+
+def test_parts_take_their_turns_as_runs_of_whoever_started_the_whole(store):
+    """And count nowhere else as that visitor's: the places, the list and the trash have the whole run alone."""
+    names = dict[str, str]()
+    for name in ("anna", "bert", "a terminal"):
+        own = store if name == "a terminal" else visiting(store, name, places=2)
+        whole = own.create(SPEC, split=Split(3, "local", "cpu"))
+        assert store.claim(whole, process.me())
+        shards._put_into_queue(store, whole, [[0], [1], [2]], "cpu")
+        store.leave_device(whole)
+        names |= {shard.id: name for shard in shards.of_run(store, whole)}
+    names[visiting(store, "carl").create(SPEC)] = "carl"  # who has had no run, and is next
+    with store.reading() as connection:
+        order = [names[row.id] for row in queue.in_order(connection)["cpu"]]
+        assert queue._n_recent(connection) == {"anna": 1, "bert": 1, None: 1}
+    assert order == ["carl", *["anna", "bert", "a terminal"] * 3]
+    visiting(store, "anna", places=2).create(SPEC)
+    part = next(iter(names))
+    assert {run.owner for run in store.list_runs()} == {"anna", "bert", "carl", None}
+    assert len(store.list_runs()) == 5
+    with pytest.raises(BadInput, match="was not started by you"):
+        visiting(store, "anna").request_stop(part)
 
 
 def test_where_nobody_owns_a_run_the_oldest_is_next(store):
