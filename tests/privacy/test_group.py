@@ -17,6 +17,8 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import card, gaussian, group
 from dpcl_core.privacy.accounting import LabelListDpEvent, Pld
 from dpcl_core.spec import SMALLEST_DELTA, PrivacySpec, RunSpec
+from dpcl_core.tuning import search
+from dpcl_core.tuning.settings import TuneSpec
 from tests.data.conftest import data_dir  # noqa: F401
 
 
@@ -98,6 +100,22 @@ def test_the_unit_of_a_run_with_a_column_of_people_is_the_person(
     changed = document.replace('"rows_per_unit": 3', '"rows_per_unit": 2')
     if per_person > 1:
         assert {one.verdict for one in card.verify(changed.encode())} == {"differs"}
+
+
+def test_a_tuning_tries_settings_with_the_budget_of_a_row(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+) -> None:
+    hospital(data_dir / "mine", 3)
+    base = spec("peft-ensemble", privacy={"epsilons": [3.0], "delta": 1e-5}, params={"epochs": 1})
+    seen: list[RunSpec] = []
+    monkeypatch.setattr(search, "_accuracy", lambda trial, *_: seen.append(trial) or iter(()))
+    steps = search.prepared(TuneSpec(base=base, on="private", n_trials=1), "cpu")
+    try:
+        while True:
+            next(steps)
+    except StopIteration as ended:
+        list(ended.value.train(base.params))
+    assert [trial.privacy for trial in seen] == [group.for_a_row(base.privacy, 3)]
 
 
 def test_methods_that_cannot_protect_a_person_say_which_can(data_dir: Path) -> None:  # noqa: F811
