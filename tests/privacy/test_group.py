@@ -12,7 +12,7 @@ import pytest
 
 from dpcl_core import checks, engine
 from dpcl_core.errors import BadInput
-from dpcl_core.events import CellFinished, TaskLearned
+from dpcl_core.events import CellFinished, Event, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import card, gaussian, group
 from dpcl_core.privacy.accounting import LabelListDpEvent, Pld
@@ -101,6 +101,22 @@ def test_the_unit_of_a_run_with_a_column_of_people_is_the_person(
     changed = document.replace('"rows_per_unit": 3', '"rows_per_unit": 2')
     if per_person > 1:
         assert {one.verdict for one in card.verify(changed.encode())} == {"differs"}
+
+
+@pytest.mark.parametrize(("method", "params"), [("cosine", {}), ("peft-ensemble", {"epochs": 1, "sample_rate": 0.5})])
+def test_a_budget_without_a_bound_is_refused_by_the_name_it_was_asked_by(
+    method: str, params: dict[str, object], data_dir: Path  # noqa: F811
+) -> None:
+    """With one release a task it is known before the data are read; else it shows after the task that is too much."""
+    hospital(data_dir / "mine", 3)
+    run = spec(
+        method, params=params, labels="dp-learned", scenario={"kind": "permuted", "tasks": 2},
+        privacy={"epsilons": [4.0], "delta": 1e-4},
+    )  # fmt: skip
+    events: list[Event] = []
+    with pytest.raises(BadInput, match=r"^privacy.epsilons = 4.0: .* bound"):
+        events.extend(engine.run(run))
+    assert bool(events) == (method != "cosine")
 
 
 def test_a_tuning_tries_settings_with_the_budget_of_a_row(
