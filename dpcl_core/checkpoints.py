@@ -6,7 +6,7 @@ of two states. Its checkpoint is saved: then its noise was drawn once, its entri
 passes on the very events that were saved. Or it is not: then no function of its noise or of its batches has left, so that
 the task may be learned again with fresh noise, and is charged once, for what then leaves. Nobody can choose between the two
 outcomes by killing the process, because nothing that depends on them was seen. The death itself and its time are outside
-every guarantee here, as running times are.
+every guarantee here, as running times are. A power cut is no other death: what is saved is on the disk when `save` returns.
 
 In release mode noise and batches come from the operating system and are never recorded: a checkpoint has what they led to,
 released numbers and the learner's memory, and of kept examples only their places in the data. It lies in the store beside
@@ -35,6 +35,11 @@ class Checkpoint:
     events: tuple[Event, ...]
     document: str | None
     arrays: bytes | None
+
+
+def are_from_the_first_on(kept: Sequence[Checkpoint]) -> bool:
+    """Whether a group's checkpoints are those of its tasks 0, 1, 2, …: after a gap, tasks would be learned as others."""
+    return [checkpoint.task for checkpoint in kept] == list(range(len(kept)))
 
 
 class Keep(Protocol):

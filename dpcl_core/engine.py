@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from typing import cast
 
+import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
@@ -23,14 +25,17 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.data.dataset import Content, Dataset
 from dpcl_core.data.sentences import Sentences
 from dpcl_core.data.texts import TextForm, Texts
+from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Note, Progress, References, Started, TaskLearned
 from dpcl_core.learning import Group
 from dpcl_core.methods import axes, references
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.public_sizes import source_sizes
+from dpcl_core.methods.common.public_sizes import of_spec, source_sizes
 from dpcl_core.methods.noise_forecast import forecast
-from dpcl_core.privacy import group, noise_forecast
+from dpcl_core.privacy import gaussian, group, noise_forecast, partition
+from dpcl_core.privacy.budget import list_budget, training_budget
+from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.stream import Examples, OpenStream, Table, TaskStream
 from dpcl_core.spec import Cell, RunSpec
@@ -100,6 +105,10 @@ def run(
 def opened(spec: RunSpec, *, device: str = "cpu") -> Generator[Event, None, Opened]:
     """Loads the data of a run, computes features and opens its streams; yields the events until then. Raises as `run`."""
     checks.check(spec)
+    # A person has several rows: learners get the budget of one row, and all that leaves here has the person's.
+    rows = datasets.card(spec.data.dataset).rows_per_unit
+    of_row = spec.model_copy(update={"privacy": group.for_a_row(spec.privacy, rows)})
+    _refuse_unbounded(spec, of_row, rows)
     yield Progress("data", 0, 1, None, f"loading {spec.data.dataset}")
     dataset = _occurring(spec, load.load(spec.data, undeclared=spec.labels == "dp-learned"))
     table = yield from _table(spec, dataset, device)
@@ -134,9 +143,7 @@ def opened(spec: RunSpec, *, device: str = "cpu") -> Generator[Event, None, Open
         undeclared=dataset.undeclared,
         counted=not datasets.card(spec.data.dataset).is_own,
     )
-    # A person has several rows: learners get the budget of one row, and all that leaves here has the person's.
-    rows = datasets.card(spec.data.dataset).rows_per_unit
-    spec = spec.model_copy(update={"privacy": group.for_a_row(spec.privacy, rows)})
+    spec = of_row
     tasks = [task for stream in streams.values() for task in stream.tasks]
     sizes = [int(context.task_size)] * len(tasks)  # nothing is counted in the user's own data
     if context.counted:
@@ -150,12 +157,39 @@ def opened(spec: RunSpec, *, device: str = "cpu") -> Generator[Event, None, Open
     return Opened(spec, table, streams, context, known)
 
 
+def _refuse_unbounded(asked: RunSpec, of_row: RunSpec, rows: int) -> None:
+    """Raises BadInput where all that a method will release has no bound for a person of several rows, if that is known."""
+    if rows == 1 or not methods.card(asked.method).is_one_release:
+        return
+    privacy, sizes = of_row.privacy, of_spec(asked)
+    for epsilon, of_one in zip(asked.privacy.epsilons, privacy.epsilons, strict=True):
+        if math.isinf(epsilon):
+            continue
+        ledger = Ledger(asked.privacy.delta, privacy.adjacency, sizes.recurrence, rows_per_unit=rows)
+        left, delta = training_budget(privacy, asked.labels, of_one)
+        release = dp.GaussianDpEvent(gaussian.sigma(left, delta, gaussian.SENSITIVITY[privacy.adjacency]))
+        names = partition.event(*list_budget(privacy, of_one, sizes.n_tasks), privacy.adjacency)
+        for task in range(sizes.n_tasks):
+            for event in (names, release) if asked.labels == "dp-learned" else (release,):
+                ledger.spend(event, task=task, what="planned")
+        if math.isinf(ledger.epsilon()):
+            no_bound = f"the releases of all tasks have no bound at delta = {ledger.delta:g}"
+            raise BadInput("privacy.epsilons", epsilon, f"must be smaller where a person has {rows} rows: {no_bound}")
+
+
 def _as_asked(events: Iterator[Event], asked: RunSpec, spec: RunSpec) -> Iterator[Event]:
-    """The events of the cells of `spec`, under the names that the same cells have in `asked`."""
+    """The events of the cells of `spec`, under the names that the same cells have in `asked`; so too a refused budget."""
     cells = dict(zip(spec.cells(), asked.cells(), strict=True))
-    for event in events:
-        cell = getattr(event, "cell", None)
-        yield event if cell is None else cast(Event, replace(cast(CellFinished, event), cell=cells[cell]))
+    try:
+        for event in events:
+            cell = getattr(event, "cell", None)
+            yield event if cell is None else cast(Event, replace(cast(CellFinished, event), cell=cells[cell]))
+    except BadInput as refused:
+        budgets = spec.privacy.epsilons
+        if refused.field == "privacy.epsilons" and refused.value in budgets:
+            value = asked.privacy.epsilons[budgets.index(refused.value)]
+            raise BadInput(refused.field, value, refused.allowed, refused.fix) from refused
+        raise
 
 
 def _with_untrained(

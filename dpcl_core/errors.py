@@ -69,6 +69,10 @@ class StoreUnusable(StoreTrouble):
     """A trouble that no waiting mends: the store is damaged, another program's, or refuses this user."""
 
 
+class StoreGone(StoreUnusable):
+    """The store's file was taken away while it was open: what is written reaches nobody."""
+
+
 class StoreUnknown(StoreTrouble):
     """The given store address is not a valid one: an input to change, not a failure of a store."""
 

@@ -71,7 +71,7 @@ def document(
     """The result of a run as one JSON document; `accuracy[k][i]` is on task i after task k, null if not evaluated.
 
     `score`: the measure, "accuracy" or "entity F1"; `budgets`: the meaning of the requested epsilons, bounds on the whole
-    release ("bound"), a publication's claim ("claimed") or bounds on the replay alone ("replay").
+    release ("bound"), a publication's claim ("claimed"), bounds on the replay alone ("replay") or on nothing ("none").
 
     `layer`: how the settings relate to the method's publication; null if its printed settings are not recorded.
 
@@ -286,6 +286,7 @@ def accuracy_text(events: Sequence[Event], spec: RunSpec) -> str:
         "bound": "",
         "claimed": "  (epsilon claimed, not verified)",
         "replay": "  (epsilon of the replay alone, head not private)",
+        "none": "  (epsilon only asked for, no bound)",
     }
     for epsilon, by_task in means.items():
         cells = "  ".join(f"{100 * fmean(values):5.1f}" if values else "    –" for _, values in sorted(by_task.items()))

@@ -20,7 +20,7 @@ from dpcl_core.attacks import catalog as attacks
 from dpcl_core.backbones import axes as public_axes
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.backbones import extractor
-from dpcl_core.checkpoints import Checkpoint, Keep, is_public
+from dpcl_core.checkpoints import Checkpoint, Keep, are_from_the_first_on, is_public
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.events import AuditNote, CellFinished, Event, Fact, JsonValue, TaskLearned
@@ -80,9 +80,11 @@ class Group:
         """The events of all tasks, and of the cells' ends. Those of tasks with a checkpoint are passed on from there.
 
         Nothing of a task leaves before its checkpoint is saved, but what is public: see `dpcl_core.checkpoints`. Raises
-        BadInput where the newest checkpoint has no way back.
+        BadInput where the newest checkpoint has no way back, or one before it is missing.
         """
         kept = () if self.keep is None else self.keep.of(self.place)
+        if not are_from_the_first_on(kept):
+            raise self._refusal("some of its checkpoints are missing, and noise must not be drawn twice")
         for checkpoint in kept:
             yield from checkpoint.events
         if kept and kept[-1].task == self.context.n_tasks - 1:

@@ -14,8 +14,14 @@ from dpcl_core import paths
 
 MASK = "***"
 _PASSWORD = re.compile(r"(://[^:/@\s]*:).*(?:@|%40)")  # up to the last @: a password may contain one
+# The same without `://`, as in an address that was mistyped. Times, and addresses of mail behind `mailto:`, are none.
+_BARE_PASSWORD = re.compile(r"(?<![\w.%+-])((?!mailto:|\d+:)[\w.%+-]+:)[^:@\s/]+@(?=[\w\[])")
+_SETTING = re.compile(r"(?i)(?<![?&;])\b(password\s*=\s*)('(?:\\.|[^'\\])*'|\S+)")  # as PostgreSQL's own programs write it
 _NAMES_A_SECRET = "pass|secret|key|token"
 _PARAMETER = re.compile(rf"(?i)([?&;][^=&;\s]*(?:{_NAMES_A_SECRET})[^=&;\s]*=)[^&;\s]*")  # of an address, behind the name
+_SHOWN = (
+    (_PASSWORD, rf"\1{MASK}@"), (_BARE_PASSWORD, rf"\1{MASK}@"), (_PARAMETER, rf"\1{MASK}"), (_SETTING, rf"\1{MASK}"),
+)  # fmt: skip
 _VARIABLE = re.compile(f"(?i){_NAMES_A_SECRET}|password")
 _STORE = "DPCL_STORE"
 _SHORTEST = 8  # of a variable's value: a shorter one is no secret worth the name, and may be a word of any text
@@ -25,7 +31,9 @@ def masked(text: str) -> str:
     """The text without passwords in addresses, parameters that are called secret, and this process's own secrets."""
     for secret in _own():
         text = text.replace(secret, MASK)
-    return _PARAMETER.sub(rf"\1{MASK}", _PASSWORD.sub(rf"\1{MASK}@", text))
+    for pattern, shown in _SHOWN:
+        text = pattern.sub(shown, text)
+    return text
 
 
 def is_secret(parameter: str) -> bool:
@@ -37,8 +45,10 @@ def _own() -> Iterator[str]:
     """The password of the store, and what is called secret in the environment and by logins, longest first."""
     named = [*os.environ.items(), *_of_logins()]
     found = {value for name, value in named if _VARIABLE.search(name) and len(value) >= _SHORTEST}
-    if address := re.search(r"://[^:/@\s]*:(.*)@", os.environ.get(_STORE, "")):
+    store = os.environ.get(_STORE, "")
+    if address := re.match(r"(?:[\w+.-]+:(?=/))?+/*+[^:/@\s]*:(.*)@", store):  # however many slashes it has
         found |= {address[1], unquote(address[1])}
+    found |= {setting[2].strip("'") for setting in _SETTING.finditer(store)}
     yield from sorted(filter(None, found), key=len, reverse=True)
 
 

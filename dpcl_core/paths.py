@@ -99,6 +99,16 @@ def inside(folder: Path, name: str, field: str) -> Path:
     return path
 
 
+def keep_names(folder: Path) -> None:
+    """Waits until the disk has the names in a folder, so that a power cut takes back no file that was just made in it."""
+    if os.name == "posix":  # Windows opens no folder, and keeps names by itself
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
 def read_file(path: Path, field: str, *, at_most: int = _LARGEST) -> bytes:
     """The content of a file that somebody names, of at most so many bytes.
 

@@ -10,14 +10,13 @@ import streamlit as st
 
 from dpcl_core import __version__
 from dpcl_core.backbones import catalog as backbones
-from dpcl_core.backbones import kept_files
 from dpcl_core.data import catalog as datasets
 from dpcl_core.lessons import glossary
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.runs import devices, visitors
 from dpcl_core.scenarios import catalog as scenarios
-from pages.parts.shell import citation, layout
+from pages.parts.shell import citation, kept, layout
 from pages.parts.shell.header import header
 from pages.parts.shell.text import plain
 
@@ -55,8 +54,9 @@ def _limits() -> None:
     st.markdown(f"**dpcl {__version__}** · Python {platform.python_version()} · " + " · ".join(_versions()))
     citation.button()
     _this_computer()
-    _kept()
-    if visitors.limits() is not None:
+    if visitors.limits() is None:
+        kept.draw()
+    else:
         st.page_link("pages/administration.py", label=":primary[Administration of this server →]")
 
 
@@ -67,18 +67,6 @@ def _this_computer() -> None:
     rest = f"; {missing} more can be added, see Train" if missing else ""
     st.header("This computer", anchor=False)
     st.markdown(f"This computer trains on {device}. Datasets ready to use: {', '.join(ready)}{rest}.")
-
-
-def _kept() -> None:
-    """Draws what is kept on this computer to save time, with a button for each kind that deletes it."""
-    st.header("Kept on this computer", anchor=False)
-    st.caption("To save time. What is deleted here is fetched or computed again when a run needs it; runs stay.")
-    for kept in kept_files.listed():
-        words, button = st.columns([4, 1], vertical_alignment="center")
-        words.markdown(f"**{plain(kept.title)}** {kept.size / 1e6:,.1f} MB")
-        if button.button(f"Delete {kept.name}", key=f"clean-{kept.name}", disabled=not kept.size):
-            kept.clean()
-            st.rerun()
 
 
 def _cards(

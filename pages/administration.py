@@ -1,4 +1,4 @@
-"""Page for the administrator of a shared server: who uses how much, and what can be stopped or deleted."""
+"""Page for the administrator of a shared server: who uses how much, what can be stopped or deleted, and what is kept."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import streamlit as st
 from dpcl_core.figures.picture import counted
 from dpcl_core.runs import visitors
 from dpcl_core.runs.run import Run
-from pages.parts.shell import layout, state
+from pages.parts.shell import kept, layout, state
 from pages.parts.shell.header import header
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def page() -> None:
         _ask()
         return
     _watched(limits)
+    kept.draw()
 
 
 def _ask() -> None:

@@ -255,7 +255,7 @@ def _curves(results: dict[str, Result], chosen: float) -> None:
 
 
 def _dashed(results: dict[str, Result], chosen: float) -> str:
-    words = {"bound": "", "claimed": ", or ε only claimed", "replay": ", or ε of the replay alone"}
+    words = {"bound": "", "claimed": ", or ε only claimed", "replay": ", or ε of the replay alone", "none": ""}
     kinds = dict.fromkeys(_standings(results).values()) if math.isfinite(chosen) else ()
     return "".join(words[kind] for kind in kinds)
 
@@ -280,9 +280,20 @@ def _needed(view: View, results: dict[str, Result]) -> int | None:
     """Draws the ε that a wanted accuracy needs, for each run; returns the wanted accuracy."""
     if warning := pairs.different_tests({letter: result.spec for letter, result in results.items()}):
         st.warning(plain(warning))
-    runs = {letter: needed.Budgets(result.finals, result.standing) for letter, result in results.items()}
-    score, colours = _score(results), _colours(results)
-    return needed.panel(view, runs, colours=colours, provenance=_provenance(results), score=score)
+    bounded = {letter: result for letter, result in results.items() if result.standing != "none"}
+    if unbounded := [letter for letter in results if letter not in bounded]:
+        st.info(f"{' and '.join(unbounded)}: {needed.NO_BOUND}")
+    if not bounded:
+        return None
+    runs = {letter: _budgets(result) for letter, result in bounded.items()}
+    colours = [colour for letter, colour in zip(results, _colours(results), strict=True) if letter in bounded]
+    return needed.panel(view, runs, colours=colours, provenance=_provenance(bounded), score=_score(bounded))
+
+
+def _budgets(result: Result) -> needed.Budgets:
+    """A run's scores by ε, with what its ledger accounts for where its ε are bounds."""
+    accounted = {epsilon: given.epsilon for epsilon, given in result.guarantees.items()}
+    return needed.Budgets(result.finals, result.standing, accounted=accounted if result.standing == "bound" else {})
 
 
 def _pair(view: View, results: dict[str, Result]) -> dict[str, object]:
@@ -304,13 +315,16 @@ def _pair(view: View, results: dict[str, Result]) -> dict[str, object]:
         st.warning(f"{plain(refusal)} No difference is drawn.")
         return {"first": first, "second": second}
     one, other = (_finals(curves.mean_so_far(result.accuracy)) for result in pair.values())
-    picture = pictures.kept(difference.paired_difference)(one, other, names=(first, second), dark=style.is_dark())
+    n_tested = min((n for result in pair.values() if (n := result.references.n_tested) is not None), default=None)
+    picture = pictures.kept(difference.paired_difference)(
+        one, other, names=(first, second), n_tested=n_tested, dark=style.is_dark()
+    )
     table = one.merge(other, on=["epsilon", "seed"], suffixes=(f"_{first}", f"_{second}"))
     show(
         picture, _provenance(pair), key="difference", title=f"{first} minus {second}, final {_score(pair)}",
         note="ticks: single seeds; dot and bar: mean and 95 % interval", table=table,
     )  # fmt: skip
-    verdicts = difference.paired(one, other, (first, second))
+    verdicts = difference.paired(one, other, (first, second), n_tested=n_tested)
     for epsilon, verdict in sorted(verdicts.items()) if len(verdicts) > 1 else ():
         st.markdown(f"- ε = {epsilon_text(epsilon)}: {verdict.sentence}")
     return {"first": first, "second": second}

@@ -240,7 +240,7 @@ def _needed(view: View, states: dict[str, State]) -> int | None:
 
     sources = {name: one.source for name, one in states.items() if one.source.labels != "data"}
     if not sources:
-        st.info("The list of labels is read from the data: no ε bounds that, so none is enough.")
+        st.info(needed.NO_BOUND)
         return None
     runs = {name: needed.Budgets(source.finals, is_exact=source.is_exact) for name, source in sources.items()}
     colours = [theme.colour_of_series(index, style.is_dark()) for index, name in enumerate(states) if name in sources]

@@ -223,7 +223,10 @@ def _epsilons(run: Run) -> str:
     spec = run.readable_spec
     if spec is None:
         return "?"
-    words = {"bound": "", "claimed": " (claimed, not verified)", "replay": " (replay alone, head not private)"}
+    words = {
+        "bound": "", "claimed": " (claimed, not verified)", "replay": " (replay alone, head not private)",
+        "none": " (asked for, no bound)",
+    }  # fmt: skip
     is_finite = any(map(math.isfinite, spec.privacy.epsilons))
     return epsilons_text(spec.privacy.epsilons) + (words[methods.standing(spec)] if is_finite else "")
 
@@ -254,9 +257,7 @@ def _data(run: Run) -> str:
 
 
 def _seconds(run: Run) -> float | None:
-    if run.started is None:
-        return None
-    return (run.finished if run.finished is not None else time.time()) - run.started
+    return run.seconds_taken(time.time())
 
 
 def _actions(picked: list[Run]) -> None:

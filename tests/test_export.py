@@ -111,7 +111,7 @@ def test_text_and_figures_never_give_the_claim_alone(files: dict[str, bytes]) ->
     text = files["privacy.txt"].decode()
     assert "Asked for epsilon 0.5, which is claimed and not verified; accounted: no bound." in text
     assert "No bound: an audit proved at least 5.6." in text
-    assert "Audit: ε ≥ 5.6 at 95% confidence, 1,000 releases a side" in text
+    assert "Audit: ε ≥ 5.6 at 95 % confidence, 1,000 releases a side" in text
     assert "Claimed by part: ε1: epsilon 0.125" in text
     for name in ("accuracy.html", "forgetting.html", "tradeoff.html", "accuracy.svg", "forgetting.svg", "tradeoff.svg"):
         assert "claimed ε = 0.5, ∞, not verified" in files[name].decode(), name

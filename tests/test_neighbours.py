@@ -23,6 +23,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.scenarios import preview
 from dpcl_core.spec import RunSpec
+from tests.data.making import write
 from tests.scenarios.test_preview import data_dir  # noqa: F401
 from tests.support import outside
 from tests.support.doors import DOORS, SINGLE, TOGETHER, Change
@@ -182,6 +183,33 @@ def test_through_every_method_the_terminal_and_all_files_are_the_same(
     assert 0 <= references["chance"] <= 1
     assert references["ceiling"] is None, "a person's own data have none"
     assert (references["untrained"] is not None) == (door[0] == "text"), "the other doors here have no pretrained network"
+
+
+# Of 35 to 44 tokens, more than `checks.check` keeps free after a text.
+_LONG_NAMES = (
+    "topic number 0: zoology, botany, mycology, bacteriology and veterinary pharmacology",
+    "topic number 1: jurisprudence, notarial deeds, arbitration and extradition law",
+    "topic number 2: metallurgy, galvanisation, electroplating and powder technology",
+    "topic number 3: ethnomusicology, choreography, puppetry and scenography",
+)
+
+
+@pytest.mark.parametrize("method", ["lm-seqft", "pecl"])
+def test_a_text_that_would_not_fit_is_refused_whether_somebody_has_one_or_not(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The length of private texts decides nothing: the setting, the tasks' names and the public labels do."""
+    rows = [(f"text number {row} of many", _LONG_NAMES[row % 4]) for row in range(120)]
+    long = [("word " * 20_000, _LONG_NAMES[1])]
+    found = []
+    for place, (train, test) in enumerate(((rows, rows[:40]), (rows[:-1] + long, rows[:40]), (rows, rows[:39] + long))):
+        monkeypatch.setenv("DPCL_DATA", str(tmp_path / str(place)))
+        for split, part in (("train", train), ("test", test)):
+            write(tmp_path / str(place) / "mine", split, text=[text for text, _ in part], label=[name for _, name in part])
+        with pytest.raises(BadInput, match=r"^params\.length = 216: must be at most 2\d\d: a text with its") as refused:
+            list(engine.run(spec(method, {"params": {**_LM, "length": 216}}, "text")))
+        found.append(str(refused.value))
+    assert len(set(found)) == 1, found
 
 
 @pytest.mark.parametrize("method", METHODS)

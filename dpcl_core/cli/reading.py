@@ -199,13 +199,15 @@ def account(options: argparse.Namespace) -> int:
 
 def app(options: argparse.Namespace) -> int:
     """Serves the app until stopped; its theme and limits come from the Streamlit configuration beside it."""
-    from dpcl_core.runs import visitors
+    from dpcl_core.runs import database, visitors
 
     environment = dict(os.environ)
     if options.shared is not None:
         environment[visitors.VARIABLE] = options.shared
     if (limits := environment.get(visitors.VARIABLE)) is not None:
         visitors.read(limits)  # refuses wrong ones here, before anybody visits
+    if url := environment.get("DPCL_STORE"):
+        database.absolute(url)  # the same
     _check_can_listen(options.address, options.port)
     command = [sys.executable, "-m", "streamlit", "run", str(paths.app_file())]
     command += [f"--server.address={options.address}", f"--server.port={options.port}"]

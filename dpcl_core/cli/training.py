@@ -71,7 +71,12 @@ def resume(options: argparse.Namespace) -> int:
     store = waiting.unlocked(lambda: checked_store(options.store))
     run = store.get(options.run_id)
     if run.is_over and run.status != "finished":
-        waiting.unlocked(lambda: resumption.resume(store, run.id))
+        try:
+            waiting.unlocked(lambda: resumption.resume(store, run.id))
+        except BadInput:
+            run = store.get(run.id)  # somebody else may have resumed it since
+            if run.is_over and run.status != "finished":
+                raise
     if run.status != "finished":
         on_device(run.device)
         say_if_nobody_has(store, run.device)

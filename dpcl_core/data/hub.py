@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import http.client
 import os
 import shutil
 import threading
@@ -92,7 +93,7 @@ def _answers(_period: int) -> bool:
 
 def _ask(answer: list[bool]) -> None:
     address = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, http.client.HTTPException):
         with suppress(urllib.error.HTTPError):  # an error status is an answer, too
             urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=_PROBE_SECONDS).close()
         answer.append(True)

@@ -17,7 +17,7 @@ from scipy.special import stdtrit
 from dpcl_core.events import References
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture, capital, counted, epsilon_label, epsilon_phrase, run_label
-from dpcl_core.figures.statistics import MIN_SEEDS, interval
+from dpcl_core.figures.statistics import MIN_SEEDS, PRINTED, interval, points_text
 from dpcl_core.privacy.statement import Standing, at_least
 
 _LEVEL = 0.05
@@ -224,16 +224,19 @@ def _scores(table: pd.DataFrame, name: str, epsilon: float) -> dict[int, float]:
 
 
 def _difference(first: Mapping[int, float], second: Mapping[int, float], n_compared: int) -> tuple[float, float, int] | None:
-    """Mean of first - second in points, the half width of its interval, and the shared seeds; None with fewer than three."""
+    """Mean of first - second in points, the half width of its interval, and the shared seeds; None with fewer than three.
+
+    The interval is never narrower than the sentence can print (`statistics`).
+    """
     points = [100 * (first[seed] - second[seed]) for seed in sorted(first.keys() & second.keys())]
     if len(points) < MIN_SEEDS:
         return None
     factor = float(stdtrit(len(points) - 1, 1 - _LEVEL / (2 * n_compared)))
-    return fmean(points), factor * stdev(points) / math.sqrt(len(points)), len(points)
+    return fmean(points), max(PRINTED, factor * stdev(points) / math.sqrt(len(points))), len(points)
 
 
 def _points(mean: float, half: float) -> str:
-    return f"{abs(mean):.1f} points [{abs(mean) - half:.1f}, {abs(mean) + half:.1f}]"
+    return f"{abs(mean):.1f} points [{points_text(abs(mean) - half)}, {abs(mean) + half:.1f}]"
 
 
 def _lost(values: Mapping[int, float]) -> str:

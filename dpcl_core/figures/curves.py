@@ -37,7 +37,8 @@ class _Curve:
 
     @property
     def dash(self) -> str:
-        return theme.DASHES[self.labels] if self.standing == "bound" else theme.CLAIMED_DASH
+        # Lists read from the data, which nothing bounds, have dots of their own.
+        return theme.DASHES[self.labels] if self.standing in ("bound", "none") else theme.CLAIMED_DASH
 
 
 def accuracy_over_tasks(

@@ -12,21 +12,25 @@ from dpcl_core.figures.picture import Picture, capital, epsilon_label, epsilon_p
 from dpcl_core.figures.statistics import Verdict, verdict
 
 
-def paired(first: pd.DataFrame, second: pd.DataFrame, names: tuple[str, str]) -> dict[float, Verdict]:
+def paired(
+    first: pd.DataFrame, second: pd.DataFrame, names: tuple[str, str], *, n_tested: float | None = None
+) -> dict[float, Verdict]:
     """The verdict at every shared budget, over the shared seeds.
 
-    Columns of both: epsilon, seed, value (in [0, 1]; larger is better).
+    Columns of both: epsilon, seed, value (in [0, 1]; larger is better). `n_tested`: test examples behind each value.
     """
     by_epsilon = _differences(first, second).groupby("epsilon")["points"]
-    return {float(epsilon): verdict(points.tolist(), *names) for epsilon, points in by_epsilon}
+    return {float(epsilon): verdict(points.tolist(), *names, n_tested=n_tested) for epsilon, points in by_epsilon}
 
 
-def paired_difference(first: pd.DataFrame, second: pd.DataFrame, *, names: tuple[str, str], dark: bool = False) -> Picture:
+def paired_difference(
+    first: pd.DataFrame, second: pd.DataFrame, *, names: tuple[str, str], n_tested: float | None = None, dark: bool = False
+) -> Picture:
     """Difference first - second in points at every shared budget: single seeds as faint dots, mean with 95 % interval.
 
-    Columns of both: epsilon, seed, value (in [0, 1]; larger is better).
+    Columns of both: epsilon, seed, value (in [0, 1]; larger is better). `n_tested`: test examples behind each value.
     """
-    verdicts = paired(first, second, names)
+    verdicts = paired(first, second, names, n_tested=n_tested)
     if not verdicts:
         return theme.nothing(f"{names[0]} and {names[1]} share no budget and seed, so no pair can be formed.", dark, 160)
     differences = _differences(first, second)

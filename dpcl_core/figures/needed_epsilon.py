@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture, counted, epsilon_label, epsilon_text
 from dpcl_core.figures.statistics import MIN_SEEDS, interval
-from dpcl_core.privacy.statement import Standing
+from dpcl_core.privacy.statement import Standing, shown
 
 _HEIGHT = 380
 _FEW_POINTS = 32  # measured budgets get a mark and a tick up to this number, as many as a run has
 _TICKS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _HIGH, _NAME_GAP = 0.9, 7.0  # above this the level's name goes below it; percentage points between names
 _PADDING = 0.08  # decades left free at both ends
+_SAME = 1e-9  # scores whose difference is rounding: the mean of 0.04, 0.05 and 0.06 is a little less than 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +28,17 @@ class Needed:
     """The budget that a wanted score needs, from measured budgets (ascending, all finite) with their scores.
 
     A larger budget can only help but for luck, so means and the ends of their 95 % intervals over seeds are first made
-    monotone in ε (isotonic regression, equal weights). `reached`: the smallest measured budget whose mean reaches the score,
-    None if none does. `crossing`: where the curve of means crosses it, interpolated on log ε between neighbouring budgets;
-    `low`, `high`: the same for the upper and lower ends of the intervals, None with fewer than three seeds. Nothing is
-    extrapolated: 0 is "at the smallest budget already", inf "not even at the largest".
+    monotone in ε (isotonic regression, equal weights): `measured` are the means as they are, `means` the curve. `reached`:
+    the smallest measured budget at which the curve reaches the score, None if none does; the mean measured there reaches it
+    too, for the first of those that share a mean is never below it. `crossing`: where the curve crosses the score,
+    interpolated on log ε between neighbouring budgets; `low`, `high`: the same for the upper and lower ends of the
+    intervals, None with fewer than three seeds. Nothing is extrapolated: 0 is "at the smallest budget already", inf "not
+    even at the largest".
     """
 
     wanted: float
     budgets: tuple[float, ...]
+    measured: tuple[float, ...]
     means: tuple[float, ...]
     ends: tuple[tuple[float, ...], tuple[float, ...]] | None
     n_seeds: int
@@ -42,6 +46,17 @@ class Needed:
     crossing: float
     low: float | None
     high: float | None
+
+    @property
+    def is_made_to_rise(self) -> bool:
+        """Whether the curve differs from what was measured."""
+        return any(abs(raw - mean) > _SAME for raw, mean in zip(self.measured, self.means, strict=True))
+
+    @property
+    def by_luck(self) -> int | None:
+        """The place of the first budget that reached the score alone, not on the curve: a larger one came out worse."""
+        place = next((place for place, raw in enumerate(self.measured) if raw >= self.wanted - _SAME), None)
+        return None if place is None or self.means[place] >= self.wanted - _SAME else place
 
 
 def needed(by_budget: Mapping[float, Sequence[float]], wanted: float) -> Needed | None:
@@ -57,10 +72,11 @@ def needed(by_budget: Mapping[float, Sequence[float]], wanted: float) -> Needed 
     return Needed(
         wanted=wanted,
         budgets=budgets,
+        measured=tuple(one.mean for one in found),
         means=tuple(means),
         ends=None if ends is None else (tuple(ends[0]), tuple(ends[1])),
         n_seeds=min(one.n for one in found),
-        reached=next((epsilon for epsilon, mean in zip(budgets, means, strict=True) if mean >= wanted), None),
+        reached=next((epsilon for epsilon, mean in zip(budgets, means, strict=True) if mean >= wanted - _SAME), None),
         crossing=_crossing(budgets, means, wanted),
         low=None if ends is None else _crossing(budgets, ends[1], wanted),
         high=None if ends is None else _crossing(budgets, ends[0], wanted),
@@ -79,25 +95,42 @@ def isotonic(values: Sequence[float]) -> NDArray[np.float64]:
     return np.repeat([mean for mean, _ in blocks], [count for _, count in blocks])
 
 
-def sentence(answer: Needed, *, score: str = "accuracy", standing: Standing = "bound", is_exact: bool = False) -> str:
-    """The answer in words. `is_exact`: the budgets were computed one close to the next, so that hardly a gap is left."""
+def sentence(
+    answer: Needed, *, score: str = "accuracy", standing: Standing = "bound", is_exact: bool = False,
+    accounted: Mapping[float, float] | None = None,
+) -> str:  # fmt: skip
+    """The answer in words. `is_exact`: the budgets were computed one close to the next, so that hardly a gap is left.
+
+    `accounted`: what the ledger adds up to, by requested budget; it is named where it is another number.
+    """
     wanted, tried = f"{100 * answer.wanted:g} % {score}", "computed" if is_exact else "measured"
     labels = [epsilon_label(epsilon, standing) for epsilon in answer.budgets]
+    spent = {epsilon: shown(total) for epsilon, total in (accounted or {}).items() if shown(total) != shown(epsilon)}
+    notes = [f"accounted ε = {spent[epsilon]}" if epsilon in spent else "" for epsilon in answer.budgets]
     if answer.crossing == 0:
-        first = f"{labels[0]} ({_percent(answer.means[0])})"
+        first = f"{labels[0]} ({_listed(notes[0], _at(answer, 0, tried))})"
         text = f"The smallest budget {tried}, {first}, already reaches {wanted}; whether less would do is open"
     elif answer.reached is None:
-        text = f"No budget {tried} reaches {wanted}: {labels[-1]} gives {_percent(answer.means[-1])}"
+        note = f" ({notes[-1]})" if notes[-1] else ""
+        text = f"No budget {tried} reaches {wanted}: {labels[-1]}{note} gives {_at(answer, -1, tried)}"
     elif is_exact:
         text = f"{wanted} needs about ε = {_rough(answer.crossing)}, computed for budgets less than 5 % apart"
     else:
         place = answer.budgets.index(answer.reached)
         between = f"{epsilon_text(answer.budgets[place - 1])} and {epsilon_text(answer.reached)}"
         text = (
-            f"The smallest budget measured that reaches {wanted} is {labels[place]} ({_percent(answer.means[place])}); "
-            f"interpolated on log ε between {between}, about {_rough(answer.crossing)} would do"
+            f"The smallest budget measured that reaches {wanted} is {labels[place]} "
+            f"({_listed(notes[place], _at(answer, place, tried))}); interpolated on log ε between {between}, "
+            f"{'asking for ' if any(notes) else ''}about {_rough(answer.crossing)} would do"
         )
-    return f"{text}. {_uncertainty(answer)}"
+    if answer.is_made_to_rise:
+        text = f"On a curve made to rise with ε, {text[0].lower()}{text[1:]}"
+    parts = [f"{text}.", _uncertainty(answer)]
+    if answer.by_luck is not None:
+        measured = _percent(answer.measured[answer.by_luck], answer.wanted)
+        early = f"{labels[answer.by_luck]} ({_listed(notes[answer.by_luck], measured)})"
+        parts.append(f"Taken alone, {early} reaches it, but a larger ε came out worse.")
+    return " ".join(parts)
 
 
 def figure(
@@ -193,12 +226,12 @@ def _uncertainty(answer: Needed) -> str:
 
 def _crossing(budgets: Sequence[float], rising: Sequence[float] | NDArray[np.float64], wanted: float) -> float:
     """Where a non-decreasing curve reaches `wanted`, linear in log ε; 0 at the first budget already, inf at none."""
-    place = int(np.searchsorted(np.asarray(rising), wanted, side="left"))
+    place = int(np.searchsorted(np.asarray(rising), wanted - _SAME, side="left"))
     if place == 0:
         return 0.0
     if place == len(budgets):
         return math.inf
-    share = (wanted - rising[place - 1]) / (rising[place] - rising[place - 1])
+    share = min(1.0, (wanted - rising[place - 1]) / (rising[place] - rising[place - 1]))
     return float(budgets[place - 1] * (budgets[place] / budgets[place - 1]) ** share)
 
 
@@ -207,5 +240,19 @@ def _rough(epsilon: float) -> str:
     return f"{epsilon:.2g}"
 
 
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f} %"
+def _listed(note: str, score: str) -> str:
+    return f"{note}; {score}" if note else score
+
+
+def _at(answer: Needed, place: int, tried: str) -> str:
+    """The score of a budget on the curve, and the one that was measured (or computed: `tried`) where that is another."""
+    mean, raw = (_percent(values[place], answer.wanted) for values in (answer.means, answer.measured))
+    return mean if mean == raw else f"{mean}, {tried}: {raw}"
+
+
+def _percent(value: float, wanted: float) -> str:
+    """With one decimal place, or as many as tell it from the wanted score."""
+    text, places = "", 1
+    while not text or (abs(value - wanted) > _SAME and float(text) == round(100 * wanted, places)):
+        text, places = f"{100 * value:.{places}f}", places + 1
+    return f"{text} %"

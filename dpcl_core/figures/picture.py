@@ -159,7 +159,10 @@ class Provenance:
             return f"claimed {label}, not verified"
         if kinds == {"replay"}:
             return f"replay {label}, head not private"
+        if kinds == {"none"}:
+            return f"asked {label}, no bound"
         label += ", for some runs a claim, not verified" if "claimed" in kinds else ""
+        label += ", for some runs only asked for, no bound" if "none" in kinds else ""
         return label + (", for some runs the replay's alone, head not private" if "replay" in kinds else "")
 
 
@@ -171,16 +174,21 @@ def epsilon_text(epsilon: float) -> str:
 
 
 def epsilon_label(epsilon: float, standing: Standing = "bound") -> str:
-    """The name of a line: "ε = 1", "claimed ε = 1" where no ledger supports it, "replay ε = 1, total ∞", or "no noise"."""
+    """The name of a line: "ε = 1", "claimed ε = 1" where no ledger supports it, "replay ε = 1, total ∞", or "no noise".
+
+    "asked ε = 1, total ∞" where nothing bounds what is released.
+    """
     if math.isinf(epsilon):
         return "no noise"
     label = f"ε = {epsilon_text(epsilon)}"
-    return {"bound": label, "claimed": f"claimed {label}", "replay": f"replay {label}, total ∞"}[standing]
+    names = {"claimed": f"claimed {label}", "replay": f"replay {label}, total ∞", "none": f"asked {label}, total ∞"}
+    return names.get(standing, label)
 
 
 def run_label(name: str, standing: Standing) -> str:
     """The name of a run among others, marked where its budget does not bound all releases."""
-    return {"bound": name, "claimed": f"{name} (claimed)", "replay": f"{name} (replay alone)"}[standing]
+    marks = {"bound": "", "claimed": " (claimed)", "replay": " (replay alone)", "none": " (no bound)"}
+    return f"{name}{marks[standing]}"
 
 
 def epsilon_phrase(epsilon: float, standing: Standing = "bound") -> str:

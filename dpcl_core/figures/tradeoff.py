@@ -19,10 +19,15 @@ from dpcl_core.spec import LabelSetting
 
 _HEIGHT = 440
 _BAR = 0.12  # decades that a hatched bar takes
-_HATCHED = {"claimed": "ε only claimed, not verified", "replay": "ε of the replay alone, head not private"}
+_HATCHED = {
+    "claimed": "ε only claimed, not verified",
+    "replay": "ε of the replay alone, head not private",
+    "none": "ε only asked for, no bound",
+}
 _NO_BOUND = {
     "claimed": "A claimed ε is no bound and is not comparable with one.",
     "replay": "An ε of the replay alone is no bound on the whole: the head is not private. It is not comparable with one.",
+    "none": "An ε that is only asked for bounds nothing. It is not comparable with one that is a bound.",
 }
 _GAP = 0.45  # decades between the largest budget and the column without noise
 

@@ -9,6 +9,7 @@ from typing import cast
 
 import numpy as np
 
+from dpcl_core import paths
 from dpcl_core.errors import BadInput
 from dpcl_core.flower import participant, wire
 from dpcl_core.flower.participant import SPENT, Participant
@@ -54,13 +55,15 @@ def _answer(part: Participant, folder: Path, question: Question) -> Record:
 
 
 def _spend(folder: Path, question: Question) -> None:
-    """Remembers the question, before its answer leaves. Raises BadInput for one that was answered before."""
+    """Remembers the question, before its answer leaves, and through a power cut. Raises BadInput for one answered before."""
     (folder / SPENT).mkdir(exist_ok=True)
     try:
         os.close(os.open(folder / SPENT / f"{question.task}-{question.round}", os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError as error:
         name = f"round {question.round} of task {question.task}"
         raise BadInput("question", name, "must be new: it was answered before, and each answer spends budget") from error
+    for changed in (folder / SPENT, folder):
+        paths.keep_names(changed)
 
 
 def _n_answered(folder: Path) -> int:

@@ -83,10 +83,12 @@ def is_nominal(name: str) -> bool:
 
 
 def standing(spec: RunSpec) -> Standing:
-    """Whether a run's budgets bound everything released, bound the replay alone, or are only claimed by a publication."""
+    """Whether a run's budgets bound all that is released, the replay alone or nothing, or are a publication's claim."""
     if is_nominal(spec.method):
         return "claimed"
-    return "replay" if spec.method in CARDS and CARDS[spec.method].is_for_the_replay(spec.params) else "bound"
+    if spec.method in CARDS and CARDS[spec.method].is_for_the_replay(spec.params):
+        return "replay"
+    return "none" if spec.labels == "data" else "bound"
 
 
 def layer(spec: RunSpec) -> Layer | None:

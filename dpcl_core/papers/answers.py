@@ -29,7 +29,7 @@ MEANINGS = (
     ("Audited", "ε is at least this, shown by an attack; a dash means none was made."),
 )
 RECORD = "references.json"
-_MEANING = {"bound": "accounted", "claimed": "only claimed", "replay": "of the replay alone"}
+_MEANING = {"bound": "accounted", "claimed": "only claimed", "replay": "of the replay alone", "none": "asked for, no bound"}
 
 
 def scores(found: Mapping[str, Measured], titles: Mapping[str, str], metric: str = "AA") -> pd.DataFrame:
@@ -132,10 +132,10 @@ def no_ceiling(spec: RunSpec) -> str:
     refused = ceilings.refused(spec)
     if refused is None:
         return ""
-    reached, floor = (f"{100 * value:.1f} %" for value in refused)
+    reached, higher = (f"{100 * value:.1f} %" for value in refused)
     return (
         f"No ceiling is known: the recorded run that learns all tasks at once without noise ends at {reached}, though "
-        f"{floor} is reached here without learning them at once. So it did not learn what can be learned."
+        f"the records of the same tasks reach {higher}. So it did not learn what can be learned."
     )
 
 

@@ -2,7 +2,8 @@
 
 Found among the records of the papers and the finished runs of a store, or carried out on demand. It is a benchmark's number:
 without noise it protects no one, so a person's own data have none. A run that ends below the untrained network, or below a
-recorded run without noise on the same tasks, failed to learn: it is no ceiling.
+recorded run on the same tasks, failed to learn: it is no ceiling. Noise may be luck, so a recorded run with noise counts
+only where the 95 % interval over its seeds is above.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dpcl_core import checks
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished
+from dpcl_core.figures.statistics import interval
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.papers import measured
@@ -78,11 +80,11 @@ def known(spec: RunSpec, finished: Iterable[CellFinished] = (), store: Store | N
     except BadInput:
         return None
     best = _best(spec, wanted, finished, store)
-    return best if best is not None and best >= _floor(spec, wanted) else None
+    return best if best is not None and _higher(spec, wanted, best) is None else None
 
 
 def refused(spec: RunSpec) -> tuple[float, float] | None:
-    """What the best recorded run of all tasks at once reaches, and the higher score that shows it is no ceiling, in [0, 1].
+    """What the best recorded run of all tasks at once reaches, and a higher score that shows it is no ceiling, in [0, 1].
 
     None where no such run is recorded, or where it is a ceiling.
     """
@@ -90,8 +92,9 @@ def refused(spec: RunSpec) -> tuple[float, float] | None:
         wanted = settings(spec)
     except BadInput:
         return None
-    best, floor = _best(spec, wanted, (), None), _floor(spec, wanted)
-    return None if best is None or best >= floor else (best, floor)
+    best = _best(spec, wanted, (), None)
+    higher = None if best is None else _higher(spec, wanted, best)
+    return None if best is None or higher is None else (best, higher)
 
 
 def is_tried(spec: RunSpec, store: Store) -> bool:
@@ -134,20 +137,29 @@ def _best(spec: RunSpec, wanted: RunSpec, finished: Iterable[CellFinished], stor
     return max((value for value in found if value is not None), default=None)
 
 
-def _floor(spec: RunSpec, wanted: RunSpec) -> float:
-    """The best recorded score without noise on the same data and tasks, of any method or of no training; 0 without any."""
-    same = [
-        run
-        for run in measured.all_recorded()
-        if run.spec.data == wanted.data and tested_on(run.spec) in (tested_on(spec), tested_on(wanted))
-    ]
-    reached = [_mean({Cell(model.epsilon, model.seed): model.metrics for model in run.models}) for run in same]
-    return max((value for value in (*reached, *(run.untrained for run in same)) if value is not None), default=0.0)
+def _higher(spec: RunSpec, wanted: RunSpec, best: float) -> float | None:
+    """The highest recorded score above `best` on the same data and tasks, of any method or of no training; None without any.
+
+    With noise, the whole interval over seeds must be above `best`.
+    """
+    reached: list[float | None] = []
+    for run in measured.all_recorded():
+        if run.spec.data != wanted.data or tested_on(run.spec) not in (tested_on(spec), tested_on(wanted)):
+            continue
+        reached += [run.untrained, _mean({Cell(model.epsilon, model.seed): model.metrics for model in run.models})]
+        for epsilon in filter(math.isfinite, {model.epsilon for model in run.models}):
+            values = list(run.by_seed(epsilon, "AA").values())
+            known = interval(values) if values else None
+            if known is not None and known.low is not None and known.low > best:
+                reached.append(known.mean)
+    return max((value for value in reached if value is not None and value > best), default=None)
 
 
 def _fits(spec: RunSpec, wanted: RunSpec) -> bool:
     """Whether a run learns the same tasks at once with the same method; training settings and order may differ."""
     if (spec.method, spec.data, spec.public_labels) != (wanted.method, wanted.data, wanted.public_labels):
+        return False
+    if spec.params.is_task_given != wanted.params.is_task_given:
         return False
     card = methods.card(spec.method)
     if card.trains_on != "all" and any(getattr(spec.params, name) != value for name, value in card.at_once.items()):

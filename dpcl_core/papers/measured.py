@@ -116,7 +116,7 @@ class Measured:
 def of_run(run: Run, events: Iterable[Event]) -> Measured:
     """The results of a stored run that has ended, from its events; unfinished models are left out."""
     spec, title, models = run.spec, run.spec.data.dataset, list[Model]()
-    started, finished = run.started or run.created, run.finished or run.created
+    finished = run.finished or run.created
     last: dict[Cell, Mapping[str, float]] = {}
     ends: dict[Cell, dict[str, float | None]] = {}
     matrices: dict[Cell, list[Sequence[float | None]]] = {}
@@ -143,7 +143,7 @@ def of_run(run: Run, events: Iterable[Event]) -> Measured:
                 Model(cell.epsilon, cell.seed, bound.epsilon, values, by_rule, ways_out(bound), curves, audited)
             )
     date = time.strftime("%Y-%m-%d", time.localtime(finished))
-    seconds = finished - started
+    seconds = run.seconds_taken(finished) or 0.0
     return Measured(spec, title, date, seconds, devices.bare(run.device), run.id, tuple(models), untrained=untrained)
 
 

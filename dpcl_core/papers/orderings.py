@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
-from dpcl_core.figures.statistics import Interval, interval
+from dpcl_core.figures.statistics import Interval, interval, widened
 from dpcl_core.papers import effects
 from dpcl_core.papers.measured import Measured
 
@@ -90,11 +90,11 @@ def unpaired(ordering: Ordering, runs: Mapping[str, Measured]) -> Interval | Non
 def _state(kind: Literal["higher", "alike"], difference: Interval) -> State:
     if difference.low is None or difference.high is None:
         return "cannot tell"
-    if kind == "higher":
-        return "found" if difference.low > 0 else "not found" if difference.high < 0 else "cannot tell"
-    if difference.low >= -ALIKE_POINTS and difference.high <= ALIKE_POINTS:
+    if kind == "alike" and difference.low >= -ALIKE_POINTS and difference.high <= ALIKE_POINTS:
         return "found"  # even where zero is left out: a difference, but one too small to matter
-    return "not found" if difference.low > 0 or difference.high < 0 else "cannot tell"
+    if abs(difference.mean) <= widened(difference).half_width:
+        return "cannot tell"
+    return "found" if kind == "higher" and difference.mean > 0 else "not found"
 
 
 def _only_guesses(side: Side, metric: str, run: Measured, chance: float | None) -> bool:

@@ -94,7 +94,7 @@ class Audited:
         accounted = shown(self.accounted) if math.isfinite(self.accounted) else "no bound"
         line = (
             f"claimed epsilon {shown(self.claimed)}, accounted {accounted}, audited at least {least:.2f} "
-            f"({100 * self.confidence:g}% confidence, {self.trials} {self.unit}): {self.attack}"
+            f"({100 * self.confidence:g} % confidence, {self.trials} {self.unit}): {self.attack}"
         )
         if self.exceeds:
             return f"ERROR, audited above accounted: {line}"

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dpcl_core.privacy.accounting import LABELS_CHANGED, LabelListDpEvent
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise
+from dpcl_core.spec import Adjacency
 
 ONE = 1 << 64  # probability 1: probabilities are multiples of 2^-64, the resolution of one random word
 _EXACT = 60  # binary places of e^epsilon in the recursion
@@ -38,18 +39,24 @@ def released(
 
     `people_of`: the tasks whose people the records may come from.
     """
-    changed = LABELS_CHANGED[ledger.adjacency]
     names, counts = np.unique(labels.astype(np.int64, copy=False), return_counts=True)
     ledger.spend(
-        LabelListDpEvent(epsilon / changed, delta / changed),
+        event(epsilon, delta, ledger.adjacency),
         task=task,
         what=f"list of labels, each named where enough people have it, epsilon {epsilon:.3g}, delta {delta:.2g}",
         people_of=tuple(people_of),
     )
+    changed = LABELS_CHANGED[ledger.adjacency]
     chance = chances(epsilon / changed, delta / changed, int(counts.max(initial=0)))
     drawn = noise.words(int(names.max(initial=-1)) + 1)[names]  # one per label, whichever others occur
     named = zip(names.tolist(), counts.tolist(), drawn.tolist(), strict=True)
     return tuple(name for name, count, word in named if word < chance[count])
+
+
+def event(epsilon: float, delta: float, adjacency: Adjacency) -> LabelListDpEvent:
+    """What the release of such a list costs."""
+    changed = LABELS_CHANGED[adjacency]
+    return LabelListDpEvent(epsilon / changed, delta / changed)
 
 
 def chances(epsilon: float, delta: float, largest: int) -> list[int]:

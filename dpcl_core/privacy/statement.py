@@ -103,8 +103,9 @@ class Words:
 
 
 Kind = Literal["proved", "nominal", "none"]
-# What a budget is: a bound on all releases, a publication's claim, or a bound on the replay where the head has none.
-Standing = Literal["bound", "claimed", "replay"]
+# What a budget is: a bound on all releases, a publication's claim, a bound on the replay where the head has none, or nothing
+# but a wish ("none"), because the lists of labels are read from the data.
+Standing = Literal["bound", "claimed", "replay", "none"]
 
 
 def kind(given: Guarantee) -> Kind:
@@ -305,8 +306,12 @@ def standing(given: Guarantee) -> Standing:
     """The kind of guarantee that the requested budget of a release has."""
     if is_nominal(given):
         return "claimed"
-    replay = ways_out(given).get("replay", 0.0)
-    return "replay" if not given.is_private and 0 < replay < math.inf else "bound"
+    if given.is_private:
+        return "bound"
+    if 0 < ways_out(given).get("replay", 0.0) < math.inf:
+        return "replay"
+    asked = given.claimed_epsilon
+    return "none" if asked is not None and math.isfinite(asked) else "bound"
 
 
 def words(given: Guarantee) -> Words:
@@ -359,7 +364,7 @@ def _with_claim(unbounded: Words, given: Guarantee, channels: str) -> Words:
     if given.audit is not None:
         least = f"{math.floor(10 * given.audit.lower_bound) / 10:g}"  # a lower bound is rounded down
         audited = (
-            f"Audit: ε ≥ {least} at {given.audit.confidence:.0%} confidence, {given.audit.trials:,} releases a side "
+            f"Audit: ε ≥ {least} at {100 * given.audit.confidence:g} % confidence, {given.audit.trials:,} releases a side "
             f"({given.audit.attack}). The attacker {given.audit.adversary}."
         )
         proof = f"an audit proved at least {least}."

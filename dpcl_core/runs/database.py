@@ -12,7 +12,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from dpcl_core.errors import StoreLocked, StoreTrouble, StoreUnknown, StoreUnusable
+from dpcl_core.errors import StoreGone, StoreLocked, StoreTrouble, StoreUnknown, StoreUnusable
 from dpcl_core.masking import MASK, is_secret, masked
 from dpcl_core.runs import layout, tables
 
@@ -76,12 +76,14 @@ def _settings(where: URL) -> dict[str, str | int]:
 
     Text is UTF-8, also from a database without an encoding, as a server with locale C makes it: it would give bytes.
     A wait lasts as long as for a locked file, also where nothing answers any more. A process that sleeps in the middle of a
-    transaction, as on a laptop that was shut, gives up its locks after a while.
+    transaction, as on a laptop that was shut, gives up its locks after a while. A commit waits for the server's disk,
+    also where this role's or this database's usual setting is another one.
     """
     milliseconds = 1000 * BUSY_SECONDS
     limits = f"-c lock_timeout={milliseconds} -c idle_in_transaction_session_timeout={2 * milliseconds}"
     settings: dict[str, str | int] = {
-        "client_encoding": "utf8", "connect_timeout": BUSY_SECONDS, "tcp_user_timeout": milliseconds, "options": limits,
+        "client_encoding": "utf8", "connect_timeout": BUSY_SECONDS, "tcp_user_timeout": milliseconds,
+        "options": f"{limits} -c synchronous_commit=on",
     }  # fmt: skip
     return {name: value for name, value in settings.items() if name not in where.query}
 
@@ -92,6 +94,27 @@ def absolute(url: str) -> str:
     if where.get_backend_name() == "sqlite":
         where = where.set(database=str(Path(str(where.database)).absolute()))
     return where.render_as_string(hide_password=False)
+
+
+def file_of(engine: Engine) -> tuple[int, int] | None:
+    """Device and number of the file to which a store's path leads now; None for a store on a server."""
+    if engine.dialect.name != "sqlite":
+        return None
+    found = Path(str(engine.url.database)).stat()
+    return found.st_dev, found.st_ino
+
+
+def check_in_place(engine: Engine, opened: tuple[int, int] | None) -> None:
+    """Raises StoreGone where a store's path no longer leads to the file that was opened; SQLite writes on into that one."""
+    try:
+        is_in_place = file_of(engine) == opened
+    except FileNotFoundError:
+        is_in_place = False
+    except OSError:
+        return  # a folder that does not answer just now: nothing is known
+    if not is_in_place:
+        remedy = "put it back, or end all programs that use it and start anew"
+        raise StoreGone(f"store {masked(str(engine.url))}: its file was deleted, moved or replaced while in use: {remedy}")
 
 
 def trouble(error: Exception, url: str) -> StoreTrouble:
@@ -124,10 +147,14 @@ def _checked(url: str) -> URL:
     allowed = "must be sqlite:///PATH or postgresql://USER@HOST/NAME"
     try:
         where = make_url(url)
+    except (ArgumentError, ValueError):  # nobody can say which part of it is a password
+        unread = f"store: the address, in DPCL_STORE or --store, {allowed}; it is not shown here, as it may hold a password"
+        raise StoreUnknown(unread) from None  # the cause contains it
+    try:
         if where.drivername == "postgresql":
             where = where.set(drivername="postgresql+psycopg")  # the driver of the extra; SQLAlchemy would take an older one
         where.get_dialect()
-    except (ArgumentError, NoSuchModuleError, ValueError):
+    except (ArgumentError, NoSuchModuleError):
         raise StoreUnknown(f"store {masked(url)}: {allowed}") from None  # the cause contains the password
     except ImportError as error:
         raise StoreUnusable(f"store {masked(url)}: needs the Python package {error.name}, which is not installed") from error
@@ -142,12 +169,17 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: ConnectionPoolEntry
     connection.isolation_level = None  # `_begin_sqlite` begins transactions, not the driver
     connection.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000}")
     connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA synchronous = NORMAL")  # with WAL a killed process loses nothing; only a power cut can
+    connection.execute("PRAGMA fullfsync = ON")  # on macOS fsync alone leaves a power cut what the disk has not written yet
     if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
         connection.execute("PRAGMA journal_mode = WAL")
 
 
 def _begin_sqlite(connection: Connection) -> None:
     # A writer takes its lock at once: a lock taken halfway through cannot wait and fails instead.
-    writes = connection.get_execution_options().get("writes", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    options = connection.get_execution_options()
+    if options.get("writes", False):
+        # FULL: a commit waits until the disk has it, and all commits before it. NORMAL outlasts a killed process alone.
+        connection.exec_driver_sql(f"PRAGMA synchronous = {'FULL' if options.get('durable', True) else 'NORMAL'}")
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    else:
+        connection.exec_driver_sql("BEGIN")

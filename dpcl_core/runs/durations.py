@@ -16,7 +16,7 @@ Durations = list[tuple[int, float]]  # number of cells and seconds of each finis
 
 # Made once, as the queries of `store` are.
 _PAST = (
-    select(runs.c.workload, runs.c.device, runs.c.n_cells, runs.c.finished - runs.c.started)
+    select(runs.c.workload, runs.c.device, runs.c.n_cells, runs.c.seconds)
     .where(
         runs.c.status == "finished", runs.c.workload.in_(bindparam("workloads", expanding=True)),
         runs.c.id.not_in(select(splits.c.run_id)),

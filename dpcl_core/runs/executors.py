@@ -18,11 +18,14 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from sqlalchemy import make_url
 
 from dpcl_core import packages, paths
+from dpcl_core.data.atomic import replacing
 from dpcl_core.errors import BadInput, DataMissing, unknown
 from dpcl_core.masking import masked
 from dpcl_core.runs import devices, machines, mover
@@ -116,6 +119,11 @@ def work(url: str, machine: str | None = None) -> None:
 
     threading.Thread(target=watch, name="store away", daemon=True).start()
     mover.move(lambda: LocalExecutor(store), over, after_each=look)
+
+
+def work_at(address: Path) -> None:
+    """`work` on the store whose address is in this file."""
+    work(address.read_text(encoding="utf-8"))
 
 
 def _machine(run: Run) -> str:
@@ -228,9 +236,19 @@ class SlurmExecutor(_Cluster):
     def _started(self, place: str) -> Any:
         import submitit
 
-        jobs = submitit.AutoExecutor(folder=paths.home() / "slurm", cluster=self.cluster)
+        folder = paths.home() / "slurm"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)  # also one that an earlier version made: its jobs hold the store's address, and so a password
+        jobs = submitit.AutoExecutor(folder=folder, cluster=self.cluster)
         jobs.update_parameters(timeout_min=_SLURM_MINUTES, name="dpcl", nodes=1, tasks_per_node=1)
-        return jobs.submit(work, self.store.url)
+        return jobs.submit(work_at, self._address_in(folder))
+
+    def _address_in(self, folder: Path) -> Path:
+        """The file of the store's address, which only its owner can read: submitit writes files that everybody can."""
+        address = folder / f"store-{sha256(masked(self.store.url).encode()).hexdigest()[:16]}"
+        with replacing(address) as file:
+            file.write(self.store.url.encode())
+        return address
 
     def _is_over(self, worker: Any) -> bool:
         return bool(worker.done())

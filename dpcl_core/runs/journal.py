@@ -46,8 +46,8 @@ class Journal:
 
     @property
     def holds_events(self) -> bool:
-        """Whether anything waits in the file."""
-        return self._size > len(self._first_line)
+        """Whether anything waits in the file, and the file is there."""
+        return self._size > len(self._first_line) and self._is_mine()
 
     def begin(self) -> None:
         """Makes the file, which is from now on the sign of life of this process."""
@@ -55,6 +55,7 @@ class Journal:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.write_bytes(b"")
             self._append(self._first_line)
+            paths.keep_names(self.path.parent)
 
     def beat(self) -> None:
         """Gives a sign of life, whether or not the store can take one."""

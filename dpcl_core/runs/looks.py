@@ -143,7 +143,7 @@ def _is_bounded(spec: RunSpec) -> bool:
     """Whether a run's budgets bound all that it releases, whatever the data are."""
     card = methods.CARDS[spec.method]
     is_proved = card.guarantee == "proved" and methods.standing(spec) == "bound"
-    return is_proved and spec.labels != "data" and spec.privacy.noise == "release"
+    return is_proved and spec.privacy.noise == "release"
 
 
 def _is_on(settings: object, names: Sequence[str]) -> bool:

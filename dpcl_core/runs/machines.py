@@ -25,7 +25,7 @@ def announce(store: Store) -> None:
     """Says that this machine looks after the queue of a store, and with which devices; says nothing while it is away."""
     name = devices.machine()
     said = {"devices": [device.name for device in devices.found()], "seen": database.now()}
-    with suppress(StoreTrouble), store.writing() as connection:  # also where another process of this machine was first
+    with suppress(StoreTrouble), store.writing(durable=False) as connection:  # also if another process here was first
         if connection.execute(update(machines).where(machines.c.name == name).values(**said)).rowcount == 0:
             connection.execute(insert(machines).values(name=name, **said))
 

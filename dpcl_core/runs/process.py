@@ -17,7 +17,7 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process, unique for all time: its machine (name and boot), its process id, and its start time.
+    """A process, unique for all time: its machine (name, boot and, on Linux, PID namespace), its process id, its start time.
 
     `ticks`: start time in hundredths of a second, since boot on Linux, since 1970 elsewhere; compare for equality only.
     None where the system does not give it: then the process cannot be checked or ended from outside.
@@ -39,7 +39,7 @@ def of(pid: int) -> Process:
 
 
 def is_alive(process: Process) -> bool | None:
-    """Whether the process is still running; None where this is unknown (another machine, no start times)."""
+    """Whether the process is still running; None where this is unknown (another machine or container, no start times)."""
     if process.machine != _machine() or process.ticks is None:
         return None
     return _ticks(process.pid) == process.ticks
@@ -84,8 +84,9 @@ def _ticks(pid: int) -> int | None:
 
 @cache
 def _machine() -> str:
-    try:
+    boot = namespace = ""
+    with suppress(OSError):
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        boot = ""
-    return f"{socket.gethostname()} {boot}".strip()
+    with suppress(OSError):  # two containers may have one host name, and the same process ids for different processes
+        namespace = os.readlink(_PROC / "self/ns/pid")
+    return " ".join(filter(None, [socket.gethostname(), boot, namespace]))

@@ -1,7 +1,7 @@
 """The queues: what is put at their end, and their order, fair between visitors, for each of them first come, first served.
 
 Next is the oldest run of whoever had the fewest runs started within the last hour. Where nobody owns a run, as on one's own
-computer, that is the oldest run of all.
+computer, that is the oldest run of all. A part of a run takes its turn as its owner's run, though nobody owns it otherwise.
 """
 
 from __future__ import annotations
@@ -17,19 +17,27 @@ from sqlalchemy import Connection, Row, func, insert, select
 from dpcl_core.errors import BadInput
 from dpcl_core.runs import devices, durations, locks, visitors
 from dpcl_core.runs.run import Split
-from dpcl_core.runs.tables import ACTIVE, runs, set_runs, splits
+from dpcl_core.runs.tables import ACTIVE, runs, set_runs, shards, splits
 from dpcl_core.runs.visitors import Visitor
 from dpcl_core.spec import RunSpec
 
 RECENT_SECONDS = 3600.0
 _Waiting = Row[str, str, str | None, str | None]
 
+_whole = runs.alias("whole")  # of a part
+_with_wholes = runs.outerjoin(shards, shards.c.id == runs.c.id).outerjoin(_whole, _whole.c.id == shards.c.run_id)
+_owner = func.coalesce(_whole.c.owner, runs.c.owner).label("owner")
+_WAITING = (
+    select(runs.c.id, runs.c.device, _owner, set_runs.c.set_id)
+    .select_from(_with_wholes.outerjoin(set_runs, set_runs.c.run_id == runs.c.id))
+    .where(runs.c.status == "queued").order_by(runs.c.number)
+)  # fmt: skip
+
 
 def in_order(connection: Connection) -> dict[str, list[_Waiting]]:
     """The waiting runs of each device, in the order in which they would start if nothing were added."""
-    query = select(runs.c.id, runs.c.device, runs.c.owner, set_runs.c.set_id).select_from(runs.outerjoin(set_runs))
     by_owner: dict[str, dict[str | None, list[_Waiting]]] = defaultdict(lambda: defaultdict(list))
-    for row in connection.execute(query.where(runs.c.status == "queued").order_by(runs.c.number)):
+    for row in connection.execute(_WAITING):
         by_owner[row.device][row.owner].append(row)
     has_several = any(len(of_device) > 1 for of_device in by_owner.values())
     n_recent = _n_recent(connection) if has_several else {}
@@ -39,8 +47,8 @@ def in_order(connection: Connection) -> dict[str, list[_Waiting]]:
 def _n_recent(connection: Connection) -> dict[str | None, int]:
     """How many runs of each owner were started lately."""
     recent = runs.c.started > time.time() - RECENT_SECONDS
-    rows = connection.execute(select(runs.c.owner, func.count().label("n")).where(recent).group_by(runs.c.owner))
-    return {row.owner: row.n for row in rows}
+    query = select(_owner, func.count().label("n")).select_from(_with_wholes).where(recent).group_by(_owner)
+    return {row.owner: row.n for row in connection.execute(query)}
 
 
 def _merged(by_owner: dict[str | None, list[_Waiting]], n_recent: dict[str | None, int]) -> list[_Waiting]:

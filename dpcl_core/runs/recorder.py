@@ -112,8 +112,8 @@ class Recorder:
         except StoreTrouble as trouble:
             if not self._journal.holds_events:
                 raise
-            kept = f"what the run gave is kept in {self._journal.path} and comes into the store when that is back"
-            raise StoreTrouble(f"{trouble}; {kept}") from trouble
+            kept = f"what it has not taken of this run is kept in {self._journal.path}"
+            raise type(trouble)(f"{trouble}; {kept} and comes into the store when that is back") from trouble
         finally:
             self._over.set()
             self._ended.set()

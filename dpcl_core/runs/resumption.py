@@ -10,16 +10,17 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import cast
 
 from safetensors import SafetensorError, deserialize
 from sqlalchemy import ColumnElement, Connection, Row, Text, and_, delete, func, insert, or_, select, update
 from sqlalchemy import cast as cast_in_store
 
-from dpcl_core.checkpoints import Checkpoint
+from dpcl_core.checkpoints import Checkpoint, are_from_the_first_on
 from dpcl_core.errors import BadInput, StoreUnusable
 from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Progress, Started, from_json, to_json
-from dpcl_core.runs import journal, locks, process, visitors
+from dpcl_core.runs import durations, journal, locks, process, visitors
 from dpcl_core.runs.patience import Patience
 from dpcl_core.runs.run import RESUMABLE, checked_id
 from dpcl_core.runs.store import Store
@@ -103,8 +104,9 @@ def resume(store: Store, run_id: str) -> None:
         why = _why_not(connection, checked_id(run_id))
         if why is None and store.visitor is not None:
             locks.take(connection, locks.QUEUE)
-            n_cells = connection.execute(select(runs.c.n_cells).where(runs.c.id == run_id)).scalar_one()
-            visitors.check(connection, store.visitor, n_cells, None)
+            run = connection.execute(select(runs).where(runs.c.id == run_id)).one()
+            past = durations.past(connection, {run.workload}).get((run.workload, run.device), [])
+            visitors.check(connection, store.visitor, run.n_cells, durations.estimate(past, run.n_cells))
         if why is not None or not _requeued(connection, run_id):
             raise BadInput("run", run_id, f"cannot be resumed: {why or 'another process was faster'}")
 
@@ -157,12 +159,18 @@ def _why_not(connection: Connection, run_id: str) -> str | None:
         saved = [_whole(row) for row in _rows(connection, of_run)]
     except StoreUnusable as damaged:
         return str(damaged)
-    newest = {checkpoint.group: checkpoint for checkpoint in saved}.values()
+    by_group = {group: list(of_group) for group, of_group in groupby(saved, lambda checkpoint: checkpoint.group)}
+    if not all(are_from_the_first_on(of_group) for of_group in by_group.values()):
+        return "some of its checkpoints are missing, and noise must not be drawn twice; Retry starts a new run"
+    newest = [of_group[-1] for of_group in by_group.values()]
     if any(one.document is None and not any(isinstance(event, CellFinished) for event in one.events) for one in newest):
         return "the state of its method was not kept, and its noise must not be drawn twice; Retry starts a new run"
     learned = select(events.c.seq).where(events.c.run_id == run_id, events.c.kind.in_(("TaskLearned", "CellFinished")))
     if not saved and connection.execute(learned.limit(1)).first() is not None:
         return "it has results but no checkpoints; Retry starts a new run"
+    over = select(shards.c.groups).join(runs, runs.c.id == shards.c.id).where(runs.c.status == "finished")
+    if any(by_group.keys().isdisjoint(groups) for groups in connection.scalars(over.where(shards.c.run_id == run_id))):
+        return "a part of it has finished, but its checkpoints are deleted; Retry starts a new run"
     return None
 
 
@@ -175,9 +183,9 @@ def _checkpoints_of(connection: Connection, run_id: str) -> tuple[ColumnElement[
 
 
 def _is_given_up(connection: Connection, run_id: str) -> bool:
-    """Whether a run has ended and is not to go on by itself; one whose process died may."""
-    status = connection.scalar(select(runs.c.status).where(runs.c.id == run_id))
-    return status in (None, "finished", "failed", "cancelled")
+    """Whether a run is deleted, or has ended and is not to go on by itself; one whose process died may."""
+    run = connection.execute(select(runs.c.status, runs.c.deleted).where(runs.c.id == run_id)).one_or_none()
+    return run is None or run.deleted is not None or run.status in ("finished", "failed", "cancelled")
 
 
 _Row = Row[int, int, str, str | None, bytes | None]

@@ -34,7 +34,8 @@ class Run:
     settings name something this program no longer has; `spec_trouble` then says so in one sentence and `raw_spec` still
     holds what was stored. `estimate_seconds`: total duration, estimated from past runs of the same workload; None when
     unknown or over. `process` carries the run out, or waits in a terminal to do so. `silent_seconds`: since the last
-    heartbeat, by the database's clock. `place_in_queue`: counts the waiting entries, from 1, a set of runs as one; None
+    heartbeat, by the database's clock. `started`: when its last process was; `seconds`: that those took which have ended,
+    None before the first has. `place_in_queue`: counts the waiting entries, from 1, a set of runs as one; None
     where it waits for no other entry. `owner`: digest of the token of the visitor of a shared server who started it.
     """
 
@@ -54,6 +55,7 @@ class Run:
     silent_seconds: float | None
     deleted: float | None
     owner: str | None
+    seconds: float | None
     place_in_queue: int | None
     error_kind: FailureKind | None
     error: str | None
@@ -67,6 +69,12 @@ class Run:
         if self.readable_spec is None:
             raise BadInput("run", self.id, self.spec_trouble or "its settings can no longer be read")
         return self.readable_spec
+
+    def seconds_taken(self, now: float) -> float | None:
+        """Seconds that its processes have taken by now (seconds since 1970), without waiting; None if it never started."""
+        if self.started is None:
+            return None
+        return (self.seconds or 0.0) + (now - self.started if self.status in ACTIVE else 0.0)
 
     @property
     def is_over(self) -> bool:

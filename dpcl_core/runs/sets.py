@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, func, insert, select, update
 
 from dpcl_core.errors import BadInput
-from dpcl_core.runs import tables
+from dpcl_core.runs import locks, tables
 from dpcl_core.runs.durations import workload_of
 from dpcl_core.runs.queue import enqueue
 from dpcl_core.runs.run import LONGEST_NAME, Run, Split, Status, checked_id, clean_name
@@ -103,6 +103,7 @@ class Sets:
         names = {label: clean_name(titles.get(label, f"{preset}: {label}")[:LONGEST_NAME]) for label in specs}
         ids: dict[str, str] = {}
         with self.store.writing() as connection:
+            locks.take(connection, locks.QUEUE)  # before it is asked: of two presses at once, the second finds the set
             if once and (same := self._under_way(connection, preset)) is not None:
                 return same
             for label, spec in specs.items():

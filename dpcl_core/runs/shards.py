@@ -62,10 +62,7 @@ class Shard:
 
 def of_run(store: Store, run_id: str) -> list[Shard]:
     """The parts of a run, in order; none for a run that is whole, or has not begun."""
-    columns = (
-        runs.c.status, runs.c.runs_on, runs.c.error_kind, runs.c.error, runs.c.error_log,
-        (runs.c.finished - runs.c.started).label("seconds"),
-    )  # fmt: skip
+    columns = (runs.c.status, runs.c.runs_on, runs.c.error_kind, runs.c.error, runs.c.error_log, runs.c.seconds)
     query = select(shards.c.id, shards.c.groups, *columns).join(runs, runs.c.id == shards.c.id)
     with store.reading() as connection:
         rows = connection.execute(query.where(shards.c.run_id == run_id).order_by(runs.c.number)).all()
@@ -177,13 +174,14 @@ class Waiting:
             time.sleep(_PAUSE_SECONDS)
 
     def _look(self, group: int, seen: int) -> tuple[Status, int, list[str]]:
-        """The run's state, how many checkpoints it has, and the events of the group's new ones."""
+        """The run's state, how many checkpoints it has, and the events of the group's new ones up to a gap."""
         of_run = checkpoints.c.run_id == self.run_id
-        new = select(cast(checkpoints.c.events, Text)).where(of_run, checkpoints.c.learner == group)
+        said = cast(checkpoints.c.events, Text).label("said")
+        new = select(checkpoints.c.task, said).where(of_run, checkpoints.c.learner == group)
         with self.store.reading() as connection:
             n_saved = connection.scalar(select(func.count()).select_from(checkpoints).where(of_run)) or 0
-            found = list(connection.scalars(new.where(checkpoints.c.task >= seen).order_by(checkpoints.c.task)))
-        return self.store.status(self.run_id), n_saved, found
+            rows = connection.execute(new.where(checkpoints.c.task >= seen).order_by(checkpoints.c.task)).all()
+        return self.store.status(self.run_id), n_saved, [row.said for task, row in enumerate(rows, seen) if row.task == task]
 
     def _check_parts(self) -> None:
         for shard in of_run(self.store, self.run_id):

@@ -16,12 +16,12 @@ from contextlib import contextmanager
 from copy import copy
 from typing import cast, get_args
 
-from sqlalchemy import Connection, Select, and_, bindparam, func, or_, select, update
+from sqlalchemy import Connection, Select, and_, bindparam, case, func, or_, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from dpcl_core import paths
 from dpcl_core.errors import BadInput
-from dpcl_core.events import CellFinished, Classifier, Event, from_json
+from dpcl_core.events import CellFinished, Classifier, Event, Progress, from_json
 from dpcl_core.runs import database, devices, durations, event_rows, queue, visitors
 from dpcl_core.runs.process import Process
 from dpcl_core.runs.run import End, Failure, Run, Split, Status, checked_id, clean_name, of_row
@@ -62,8 +62,10 @@ class Store:
 
     def __init__(self, url: str | None = None) -> None:
         self.url = database.absolute(url or os.environ.get("DPCL_STORE") or f"sqlite:///{paths.home() / 'store.sqlite'}")
+        self._file: tuple[int, int] | None = None
         with self._troubles():
             self._reads = database.open_database(self.url)
+            self._file = database.file_of(self._reads)
             self._writes = self._reads.execution_options(writes=True)
         self.visitor: Visitor | None = None
         self._sees: Callable[[str], bool] | None = None
@@ -183,7 +185,8 @@ class Store:
         """
         checked_id(run_id)
         if new_events:
-            with self.writing() if by is None else self.holding(run_id, by) as connection:
+            durable = not all(isinstance(event, Progress) for event in new_events)
+            with self.writing(durable=durable) if by is None else self.holding(run_id, by, durable=durable) as connection:
                 event_rows.append(connection, run_id, new_events, first)
 
     def last_number(self, run_id: str) -> int:
@@ -267,7 +270,7 @@ class Store:
         self._set(run_id, name=clean_name(name))
 
     def delete(self, run_id: str) -> None:
-        """Hides a run from the list until `restore`; a queued one is cancelled. Deletes its checkpoints.
+        """Hides a run from the list until `restore`; a queued one is cancelled. Deletes its checkpoints and stops its parts.
 
         Raises BadInput while it is under way.
         """
@@ -277,6 +280,7 @@ class Store:
             connection.execute(transition(run_id, ("queued",)).values(status="cancelled", finished=now))
             changed = connection.execute(transition(run_id, get_args(End)).values(deleted=now)).rowcount
             if changed:
+                stop_shards(connection, run_id)  # those of a run whose own process died go on
                 forget(connection, run_id)
         if not changed:
             raise BadInput("run", run_id, f"is {self.status(run_id)}: stop it before deleting it")
@@ -332,14 +336,15 @@ class Store:
     def wait(self, run_id: str, process: Process) -> bool:
         """Records that a process waits to carry out a queued run itself; valid for ten seconds, so call it again."""
         change = transition(run_id, ("queued",)).values(heartbeat=database.now(), **columns_of(process))
-        with self.writing() as connection:
+        with self.writing(durable=False) as connection:
             return applied(connection, change)
 
     def requeue(self, run: Run) -> bool:
         """Puts a run back for which no process was started: who claimed it has died, or lost the store just then."""
         change = transition(run.id, ("starting",)).where(runs.c.pid.is_(None), runs.c.heartbeat == run.heartbeat)
+        started = case((runs.c.seconds.is_(None), None), else_=runs.c.started)  # an earlier process stays a look at the data
         with self.writing() as connection:
-            return applied(connection, change.values(status="queued", started=None, heartbeat=None, runs_on=None))
+            return applied(connection, change.values(status="queued", started=started, heartbeat=None, runs_on=None))
 
     def leave_device(self, run_id: str) -> None:
         """Frees the device of a run whose own process from now on only waits for its parts."""
@@ -356,14 +361,14 @@ class Store:
         Raises BadInput for a run that this process no longer carries out.
         """
         change = update(runs).where(runs.c.id == checked_id(run_id)).values(heartbeat=database.now())
-        with self.holding(run_id, by) as connection:
+        with self.holding(run_id, by, durable=False) as connection:
             status: Status = connection.execute(change.returning(runs.c.status)).scalar_one()
         return status
 
     def is_prompt(self, run_id: str) -> bool:
         """Whether the store takes a write at once; to see that, a run's heartbeat is written over itself."""
         begun = time.monotonic()
-        with self.writing() as connection:
+        with self.writing(durable=False) as connection:
             connection.execute(update(runs).where(runs.c.id == checked_id(run_id)).values(heartbeat=runs.c.heartbeat))
         return time.monotonic() - begun < PROMPT_SECONDS
 
@@ -388,7 +393,8 @@ class Store:
         `if_lost`: what happens to a lost run in the same transaction.
         """
         status: End = "cancelled" if run.status == "stopping" else "lost"
-        change = end_update(run.id, status, failure if status == "lost" else None)
+        # A computer that was switched off took none of the time since.
+        change = end_update(run.id, status, failure if status == "lost" else None, alive_until=run.heartbeat)
         with self.writing() as connection:
             change = change.where(runs.c.status == run.status, runs.c.heartbeat == run.heartbeat)
             is_marked = applied(connection, change)
@@ -428,19 +434,24 @@ class Store:
             yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """A write transaction, committed whole or not at all; only for modules of `runs`."""
-        with self._troubles(), self._writes.begin() as connection:
-            yield connection
+    def writing(self, *, durable: bool = True) -> Iterator[Connection]:
+        """A write transaction, committed whole or not at all; only for modules of `runs`.
+
+        `durable`: a power cut just after it takes nothing back; False for what is said again a moment later.
+        """
+        with self._troubles():
+            with self._writes.execution_options(durable=durable).begin() as connection:
+                yield connection
+            database.check_in_place(self._reads, self._file)  # after the commit: one before it could be overtaken
 
     @contextmanager
-    def holding(self, run_id: str, by: Process, *also: Status) -> Iterator[Connection]:
+    def holding(self, run_id: str, by: Process, *also: Status, durable: bool = True) -> Iterator[Connection]:
         """A write transaction of the process that carries out a run: until it is over, no other can take the run.
 
         Raises BadInput where the run was given up, or taken by another process, because this one was thought dead: what it
         learned must not leave it, as the other learns the same. `also`: states allowed beside those under way.
         """
-        with self.writing() as connection:
+        with self.writing(durable=durable) as connection:
             if not is_carried_out(connection, run_id, by, *also):
                 raise BadInput("run", run_id, _TAKEN)
             yield connection
@@ -450,4 +461,6 @@ class Store:
         try:
             yield
         except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+            if self._file is not None:
+                database.check_in_place(self._reads, self._file)
             raise database.trouble(error, self.url) from error

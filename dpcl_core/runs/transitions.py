@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, Update, case, delete, select, update
+from sqlalchemy import Connection, Update, case, delete, func, select, update
 
 from dpcl_core.errors import BadInput
 from dpcl_core.runs.process import Process
@@ -38,14 +38,21 @@ def stop_shards(connection: Connection, run_id: str) -> None:
     connection.execute(change.where(runs.c.status.in_(("starting", "running"))).values(status="stopping"))
 
 
-def end_update(run_id: str, status: End, failure: Failure | None, before: Sequence[str] = ACTIVE) -> Update:
+def end_update(
+    run_id: str, status: End, failure: Failure | None, before: Sequence[str] = ACTIVE, *, alive_until: float | None = None
+) -> Update:
+    """The end of a run in one of the states `before`. `alive_until`: when its process was last seen, if not just now."""
+    now = time.time()
     # A run that is stopping may have been told why (`Store.stop_overrun`).
     is_told = (runs.c.status == "stopping") & (status == "cancelled")
     why: dict[str, object] = {name: case((is_told, runs.c[name]), else_=None) for name in ("error_kind", "error")}
     log = None
     if failure is not None:
         why, log = {"error_kind": failure.kind, "error": _storable(failure.sentence)}, _storable(failure.log)
-    return transition(run_id, before).values(status=status, finished=time.time(), error_log=log, **why)
+    last = now if alive_until is None else alive_until
+    took = case((runs.c.status.in_(ACTIVE) & (runs.c.started < last), last - runs.c.started), else_=0.0)
+    times = {"finished": now, "seconds": func.coalesce(runs.c.seconds, 0.0) + took}
+    return transition(run_id, before).values(status=status, error_log=log, **times, **why)
 
 
 def _storable(text: str) -> str:

@@ -92,7 +92,7 @@ def check_kept(connection: Connection, visitor: Visitor, more: int = 0) -> None:
 def overrun(run: Run, now: float) -> str | None:
     """Why a visitor's run has to stop at this time (seconds since 1970), as a sentence; None where it may go on."""
     most = None if run.owner is None else limits()  # nobody's runs have no limit, whatever the variable says
-    if most is None or run.started is None or now - run.started <= most.seconds:
+    if most is None or (run.seconds_taken(now) or 0.0) <= most.seconds:
         return None
     return f"It was stopped after {most.seconds} seconds, the most on this server: take fewer examples, budgets or seeds."
 

@@ -1,6 +1,9 @@
 """Carries out one run: python -m dpcl_core.runs.worker RUN_ID [--store URL]; the command line does so in its own process.
 
 With `--warm` in place of the id it loads the modules that runs need and waits for the app to send a run's id.
+
+SIGTERM, which a system sends at a shutdown, ends this process as a crash does, so that the run is resumed: a user's stop is
+a request in the store.
 """
 
 from __future__ import annotations
@@ -8,10 +11,7 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import os
-import signal
-import socket
 import sys
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
@@ -88,7 +88,6 @@ def main(arguments: Sequence[str] | None = None, *, engine: Engine | None = None
         patience = Patience()
         store = patience.outlast(lambda: Store(options.store))
         if patience.outlast(lambda: store.attach(run_id, process.me()) or store.claim(run_id, process.me())):
-            _stop_on_sigterm(store, run_id)
             carry_out(store, run_id, engine=engine, executor=LocalExecutor(store, worker))
     except (BadInput, StoreTrouble) as error:
         print(error, file=sys.stderr)
@@ -218,25 +217,6 @@ def _failure(error: BaseException) -> Failure:
         "internal": f"The program itself went wrong ({type(error).__name__}: {message}); the settings are kept.",
     }.get(kind, message)
     return Failure(kind, sentence, unforeseen.trace(error))
-
-
-def _stop_on_sigterm(store: Store, run_id: str) -> None:
-    """Makes SIGTERM a request to stop, handled even while the main thread is inside a long step."""
-    signals, wake = socket.socketpair()
-    wake.setblocking(False)
-    signal.signal(signal.SIGTERM, lambda number, frame: None)
-    signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
-
-    def listen() -> None:
-        with wake:  # kept open while this thread reads
-            while signals.recv(1) != bytes([signal.SIGTERM]):
-                pass
-            try:
-                store.request_stop(run_id)
-            except StoreTrouble:
-                os._exit(1)
-
-    threading.Thread(target=listen, name="sigterm", daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -11,13 +11,17 @@ import optuna
 from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
 
 from dpcl_core import checks, engine
+from dpcl_core.backbones import axes as public_axes
+from dpcl_core.backbones import catalog as backbones
+from dpcl_core.data import catalog as datasets
 from dpcl_core.data import load
 from dpcl_core.errors import BadInput, Diverged, failure_kind
 from dpcl_core.events import Event, Progress, Started
 from dpcl_core.methods import axes
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.public_sizes import of_spec
+from dpcl_core.privacy import group
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, Params, RunSpec
@@ -44,7 +48,15 @@ Prepare = Callable[[TuneSpec, str], Generator[Event, None, Prepared]]
 def prepared(tune: TuneSpec, device: str) -> Generator[Event, None, Prepared]:
     """Reads the tuning data and computes the method's inputs. Raises BadInput, DataMissing."""
     settings.check(tune)
-    spec = settings.searched(tune)
+    # Trials train as the run does: with the budget of one row, along as many public axes as the run takes.
+    privacy = group.for_a_row(tune.base.privacy, datasets.card(tune.base.data.dataset).rows_per_unit)
+    final = tune.base.model_copy(update={"privacy": privacy})
+    spec = settings.searched(tune).model_copy(update={"privacy": privacy})
+    n_axes = axes.numbers(final, of_spec(final))
+    if not n_axes:
+        spec = spec.model_copy(update={"data": spec.data.model_copy(update={"axes": 0})})
+    elif public_axes.public_part(backbones.card(spec.data.backbone), spec.data.dataset) is None:
+        n_axes = {}  # all of the network's axes were made from the proxy
     yield Progress("data", 0, 1, None, f"loading {spec.data.dataset}")
     dataset = load.load(spec.data)
     examples = chosen(tune, dataset)
@@ -52,9 +64,8 @@ def prepared(tune: TuneSpec, device: str) -> Generator[Event, None, Prepared]:
     settings.batch_bounds(sizes.n_tune)
     places = np.concatenate([examples.train, examples.held_out])
     inputs = yield from engine.inputs(spec, dataset.train.images.take(places), device)
-    facts = PublicSizes(n_people=sizes.n_tune, n_tasks=1, n_classes=len(dataset.classes))
-    if counts := axes.numbers(spec, facts):
-        inputs = inputs[:, : counts[spec.privacy.epsilons[0]]]
+    if n_axes and spec.params.inputs == "features":
+        inputs = inputs[:, : n_axes[privacy.epsilons[0]]]
     everything = Examples(inputs, dataset.train.labels[places])
     task = Task(
         index=0,
@@ -70,6 +81,7 @@ def prepared(tune: TuneSpec, device: str) -> Generator[Event, None, Prepared]:
         n_people=sizes.n_tune,
         n_tasks=1,
         device=device,
+        n_axes=n_axes,
     )
 
     def train(params: Params) -> Generator[Progress, None, float]:

@@ -62,4 +62,4 @@ def test_every_attack_names_what_its_attacker_sees_and_knows() -> None:
         assert not attack.adversary.endswith(".")
     sentence = audited(CLAIMED, "differencing", 100, 1e-5).sentence()
     assert sentence.startswith("claimed epsilon 0.5, accounted no bound, audited at least 3.2")
-    assert "95% confidence, 100 releases a side" in sentence
+    assert "95 % confidence, 100 releases a side" in sentence

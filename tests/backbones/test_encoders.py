@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -189,10 +192,37 @@ def test_texts_are_computed_once_whatever_set_they_come_in() -> None:
     assert file.stat().st_mode & 0o077 == 0
 
 
-def test_a_file_of_vectors_that_cannot_be_used_costs_a_warning_only() -> None:
+@pytest.mark.filterwarnings("error")
+def test_a_damaged_file_of_vectors_is_replaced() -> None:
     vector_cache.of_texts("encoder 1", 2, ["a"], spell)
     (file,) = paths.features_dir().glob("texts-*.sqlite")
     file.write_bytes(b"no database at all, but long enough to be looked at" * 20)
+    CALLS.clear()
+    for _ in range(2):
+        np.testing.assert_array_equal(vector_cache.of_texts("encoder 1", 2, ["a"], spell), [[1, 97]])
+    assert CALLS == [["a"]]
+    assert file.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("is_old", [True, False])
+def test_a_changed_vector_and_one_without_a_check_are_computed_again(is_old: bool) -> None:
+    vector_cache.of_texts("encoder 1", 2, ["a", "bb"], spell)
+    (place,) = paths.features_dir().glob("texts-*.sqlite")
+    changed = np.array([1, 97] if is_old else [1, 96], np.float32).tobytes()
+    with closing(sqlite3.connect(place)) as file, file:
+        change = "UPDATE vectors SET vector = CAST(? || substr(vector, ?) AS BLOB) WHERE text = ?"
+        file.execute(change, (changed, 100 if is_old else len(changed) + 1, sha256(b"a").digest()))
+    CALLS.clear()
+    for _ in range(2):
+        np.testing.assert_array_equal(vector_cache.of_texts("encoder 1", 2, ["a", "bb"], spell), [[1, 97], [2, 98]])
+    assert CALLS == [["a"]]
+
+
+def test_a_file_of_vectors_that_cannot_be_used_costs_a_warning_only() -> None:
+    vector_cache.of_texts("encoder 1", 2, ["a"], spell)
+    (file,) = paths.features_dir().glob("texts-*.sqlite")
+    file.unlink()
+    file.mkdir()
     with pytest.warns(UserWarning, match="could not be kept"):
         found = vector_cache.of_texts("encoder 1", 2, ["a"], spell)
     np.testing.assert_array_equal(found, [[1, 97]])

@@ -40,8 +40,8 @@ def refused(method: str, dataset: str, backbone: str) -> BadInput:
         (STAND_IN, "digits", "lm-tiny", "data.dataset", "must be a dataset of texts, such as .*; Stand-in trains"),
         (STAND_IN, "digits", "pixels", "data.dataset", "must be a dataset of texts"),
         (STAND_IN, "har-wisdm", "lm-tiny", "data.dataset", "must be a dataset of texts"),
-        (STAND_IN, "pii-synthetic", "pixels", "data.backbone", "must be a language model for Stand-in: lm-tiny or hf:NAME"),
-        (STAND_IN, "pii-synthetic", "vit-cifar100", "data.backbone", "must be a language model for Stand-in"),
+        (STAND_IN, "pii-synthetic", "pixels", "data.backbone", "must be .* Stand-in trains: lm-tiny, smollm2 or hf:NAME"),
+        (STAND_IN, "pii-synthetic", "vit-cifar100", "data.backbone", "must be a language model, which Stand-in trains"),
         (STAND_IN, "pii-synthetic", "hf:no such", "data.backbone", "must be hf:OWNER/NAME"),
         (
             STAND_IN,

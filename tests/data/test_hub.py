@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import http.client
 import threading
 import time
 import urllib.error
@@ -114,12 +115,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> None:
     hub._answers.cache_clear()
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
         (urllib.error.HTTPError("", 405, "", {}, None), True),  # type: ignore[arg-type]
         (urllib.error.URLError("no such host"), False),
         (TimeoutError(), False),
+        (http.client.BadStatusLine("SSH-2.0-nothing"), False),
     ],
 )
 def test_what_counts_as_an_answer(answer: Exception, expected: bool, asked: None, monkeypatch: pytest.MonkeyPatch) -> None:

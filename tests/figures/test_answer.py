@@ -38,10 +38,16 @@ def test_an_unclear_difference_is_not_called_one() -> None:
     assert "better" not in said
 
 
+def test_seeds_that_agree_by_luck_make_no_difference_that_prints_as_none() -> None:
+    """Differences 0.04, 0.04 and 0.05 points."""
+    said = answer.finding(table(a={1.0: [0.5, 0.6, 0.7]}, b={1.0: [0.5004, 0.6004, 0.7005]}))
+    assert said.endswith("accuracy; no difference from “b” can be told with 3 seeds.")
+
+
 def test_titles_with_commas_stay_whole_in_the_sentence() -> None:
     runs = table(**{"One, two": {1.0: [0.5] * 3}, "Three, four": {1.0: [0.6] * 3}, "Five": {1.0: [0.4, 0.5, 0.6]}})
     assert answer.finding(runs) == (
-        "At ε = 1, “One, two” ends at 50.0 % [50.0, 50.0] accuracy; better: “Three, four” by 10.0 points [10.0, 10.0]; no "
+        "At ε = 1, “One, two” ends at 50.0 % [50.0, 50.0] accuracy; better: “Three, four” by 10.0 points [9.9, 10.1]; no "
         "difference from “Five” can be told with 3 seeds (intervals that hold for all 2 comparisons at once)."
     )
 

@@ -132,6 +132,13 @@ def test_claimed_budgets_are_named_so_and_dashed_like_no_other_line() -> None:
         assert "claimed" not in make(accuracy(), n_tasks=4).finding
 
 
+def test_budgets_that_bound_nothing_are_named_so_and_keep_the_dots_of_their_lists() -> None:
+    picture = curves.accuracy_over_tasks(accuracy(epsilons=(0.5,)), n_tasks=4, labels="data", standing="none")
+    lines = {trace.name: trace.line.dash for trace in picture.figure.data if "lines" in trace.mode and not trace.fill}
+    assert lines == {"asked ε = 0.5, total ∞": "dot"}
+    assert "at asked ε = 0.5, total ∞ is" in picture.finding
+
+
 def test_a_compared_run_with_a_claimed_budget_is_set_apart() -> None:
     runs = {"A": accuracy(epsilons=(0.5,)), "B": accuracy(epsilons=(0.5,))}
     for make in (curves.compared_over_tasks, curves.forgetting_compared):

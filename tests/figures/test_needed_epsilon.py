@@ -83,6 +83,57 @@ def test_the_sentence_names_the_interpolation_and_the_seeds() -> None:
     assert sentence(answer, is_exact=True).startswith("60 % accuracy needs about ε = 1.4, computed for ")
 
 
+def test_a_mean_that_only_rounding_keeps_from_the_wanted_score_reaches_it() -> None:
+    for percent in range(1, 100):
+        for apart in range(min(percent, 100 - percent) + 1):
+            seeds = [(percent - apart) / 100, percent / 100, (percent + apart) / 100]
+            answer = needed({1.0: [0.0, 0.0, 0.0], 8.0: seeds}, percent / 100)
+            assert answer is not None
+            assert (answer.reached, answer.crossing) == (8.0, pytest.approx(8.0))
+
+
+@pytest.mark.parametrize(("mean", "shown"), [(0.2896, "28.96"), (0.28996, "28.996"), (0.2894, "28.9"), (0.2904, "29.04")])
+def test_a_near_miss_never_prints_as_the_wanted_score(mean: float, shown: str) -> None:
+    answer = needed({1.0: [0.1], 8.0: [mean]}, 0.29)
+    assert answer is not None
+    said = sentence(answer)
+    assert f"{shown} %" in said
+    assert said.startswith("No budget measured reaches 29 %") == (mean < 0.29)
+
+
+def test_the_sentence_tells_a_curve_made_to_rise_from_what_was_measured() -> None:
+    fell = {0.5: [0.2, 0.2, 0.21], 1.0: [0.45, 0.45, 0.46], 8.0: [0.35, 0.35, 0.36]}
+    missed, reached = needed(fell, 0.42), needed(fell, 0.39)
+    assert missed is not None
+    assert reached is not None
+    assert sentence(missed) == (
+        "On a curve made to rise with ε, no budget measured reaches 42 % accuracy: ε = 8 gives 40.3 %, measured: 35.3 %. "
+        "Nor does the upper end of the 95 % interval of 3 seeds. "
+        "Taken alone, ε = 1 (45.3 %) reaches it, but a larger ε came out worse."
+    )
+    assert sentence(reached).startswith(
+        "On a curve made to rise with ε, the smallest budget measured that reaches 39 % accuracy is ε = 1 (40.3 %, "
+        "measured: 45.3 %); interpolated on log ε between 0.5 and 1, about 0.95 would do. "
+    )
+    assert "Taken alone" not in sentence(reached)
+
+
+def test_the_sentence_says_what_was_accounted_where_that_is_not_what_was_asked_for() -> None:
+    reached, missed, least = (needed(RISING, wanted) for wanted in (0.6, 0.99, 0.25))
+    assert reached is not None
+    assert missed is not None
+    assert least is not None
+    accounted = {0.5: 1.19, 1.0: 0.9999999, 2.0: 4.8123, 8.0: 19.8276}
+    assert sentence(reached, accounted=accounted).startswith(
+        "The smallest budget measured that reaches 60 % accuracy is ε = 2 (accounted ε = 4.82; 70.0 %); interpolated on "
+        "log ε between 1 and 2, asking for about 1.4 would do. "
+    )
+    assert "ε = 8 (accounted ε = 19.9) gives 85.0 %" in sentence(missed, accounted=accounted)
+    assert "measured, ε = 0.5 (accounted ε = 1.19; 30.0 %), already" in sentence(least, accounted=accounted)
+    as_asked = {epsilon: epsilon * (1 - 1e-9) for epsilon in RISING}
+    assert sentence(reached, accounted=as_asked) == sentence(reached)
+
+
 def test_the_figure_marks_each_crossing_and_its_range() -> None:
     answers = {"A": needed(RISING, 0.6), "B": needed({epsilon: values[:1] for epsilon, values in RISING.items()}, 0.6)}
     known = {name: answer for name, answer in answers.items() if answer is not None}

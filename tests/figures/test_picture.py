@@ -46,3 +46,6 @@ def test_claimed_budgets_are_called_claims_wherever_numbers_come_from() -> None:
     assert "ε = 0.5, ∞, for some runs the replay's alone, head not private" in mixed
     assert epsilon_label(0.5, "replay") == "replay ε = 0.5, total ∞"
     assert epsilon_phrase(math.inf, "claimed") == "without noise"
+    assert "asked ε = 0.5, ∞, no bound" in replace(SOURCE, standings=("none",)).line()
+    assert "ε = 0.5, ∞, for some runs only asked for, no bound" in replace(SOURCE, standings=("none", "bound")).line()
+    assert epsilon_label(0.5, "none") == "asked ε = 0.5, total ∞"

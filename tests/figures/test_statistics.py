@@ -72,3 +72,37 @@ def test_too_few_seeds_claim_nothing() -> None:
 def test_no_difference_at_all_and_a_hopeless_one() -> None:
     assert "agree exactly" in verdict([0.0, 0.0, 0.0], "A", "B").sentence
     assert "more than 1,000 seeds" in verdict([10.0, -10.0, 0.001], "A", "B").sentence
+
+
+def test_a_spread_of_zero_is_no_certainty() -> None:
+    """The interval reaches what is printed to both sides, or a test example where their number is known."""
+    assert verdict([1.0, 1.0, 1.0], "A", "B").sentence == "A is better than B by 1.0 points (0.9 to 1.1), 3 seeds."
+    found = verdict([1.0, 1.0, 1.0], "A", "B", n_tested=200)
+    assert found.sentence == "A is better than B by 1.0 points (0.5 to 1.5), 3 seeds."
+    assert (found.interval.low, found.interval.high) == (0.5, 1.5)
+    assert verdict([1.0, 1.0, 1.0], "A", "B", n_tested=1e6).interval.half_width == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("differences", [[0.04, 0.04, 0.05], [-0.04, -0.04, -0.05], [0.1, 0.1, 0.1]])
+def test_a_difference_that_prints_as_none_is_not_better(differences: list[float]) -> None:
+    found = verdict(differences, "A", "B")
+    assert not found.is_clear
+    assert found.sentence.startswith("Cannot tell: the difference lies between ")
+    assert found.sentence.endswith("; a difference of 0.1 points or less cannot be told with any number of seeds.")
+
+
+def test_one_test_example_is_no_difference() -> None:
+    found = verdict([100 / 450] * 5, "A", "B", n_tested=450)
+    assert not found.is_clear
+    assert found.sentence.endswith("a difference of 0.22 points or less cannot be told with any number of seeds.")
+
+
+def test_an_interval_that_leaves_out_zero_does_not_print_it() -> None:
+    half = interval([0.0, 1.0, 2.0]).half_width
+    found = verdict([half - 0.98, half + 0.02, half + 1.02], "A", "B")
+    assert found.is_clear
+    assert f"({0.02:g} to " in found.sentence
+
+
+def test_rounding_is_no_difference() -> None:
+    assert "agree exactly" in verdict([1e-14, 0.0, -1e-14], "A", "B").sentence

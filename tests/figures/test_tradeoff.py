@@ -56,6 +56,18 @@ def test_an_unfinished_run_is_left_out_by_name() -> None:
     assert picture.figure.data[0].line.color == "#222222"
 
 
+def test_budgets_that_bound_nothing_are_on_no_line() -> None:
+    picture = tradeoff.trade_off(
+        {"A": accuracy(), "B": accuracy()}, colours=["#0072b2", "#d55e00"], labels=["prior", "data"], standings={"B": "none"}
+    )
+    bars = [trace.name for trace in picture.figure.data if trace.type == "bar" and trace.yaxis == "y"]
+    assert bars == ["B (no bound)"]
+    joined = [trace.name for trace in picture.figure.data if trace.type == "scatter" and "lines" in trace.mode]
+    assert set(joined) == {"A"}
+    assert "from asked ε = 0.5 to 8 (total ∞)" in picture.finding
+    assert picture.finding.endswith("It is not comparable with one that is a bound.")
+
+
 def test_claimed_budgets_are_hatched_bars_that_no_line_joins() -> None:
     picture = tradeoff.trade_off(
         {"A": accuracy(), "B": accuracy(), "C": accuracy()},

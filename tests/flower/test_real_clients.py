@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -316,6 +317,17 @@ def test_in_a_release_each_question_is_answered_once_and_noise_is_fresh(method: 
     releases = [[to_json(event) for event in events if isinstance(event, Classifier)] for events in (first, second)]
     assert len(releases[0]) == len(OF.tasks)
     assert all(one != other for one, other in zip(*releases, strict=True))
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="this system does not tell which file a handle is of")
+def test_the_disk_has_that_a_question_was_answered_before_the_answer_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut then lets nobody ask it again."""
+    synced: list[Path] = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(Path(os.readlink(f"/proc/self/fd/{handle}"))))
+    client._spend(tmp_path, Question(0, 0, 1, np.zeros(0)))
+    assert synced == [tmp_path / participant.SPENT, tmp_path]
 
 
 def question(record: Record, **changes: object) -> Record:

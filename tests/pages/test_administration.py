@@ -46,6 +46,17 @@ def test_nothing_is_shown_without_the_key(open_page: Open, visited: Store) -> No
     assert stat.S_IMODE(paths.administrator_key().stat().st_mode) == 0o600
 
 
+def test_what_is_kept_is_shown_and_deleted_by_the_administrator_alone(open_page: Open, visited: Store) -> None:
+    """Sizes depend on the texts of everybody's runs, and every run of the server reads these files."""
+    about = open_page("about").segmented_control(key="about-views").set_value("Limits, version, citation").run()
+    assert "This computer" in words(about)
+    assert "Kept on this computer" not in words(about)
+    assert not [button for button in about.button if button.label.startswith("Delete")]
+    page = open_page("administration")
+    assert "Kept on this computer" not in words(page)
+    assert "Kept on this computer" in words(opened(page))
+
+
 def test_a_server_for_one_has_no_administrator(open_page: Open, store: Store) -> None:
     page = open_page("administration")
     assert "not shared" in page.info[0].value

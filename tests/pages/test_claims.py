@@ -35,7 +35,7 @@ def test_the_train_page_says_claim_and_audit_beside_the_run(open_page: Open, run
     assert not page.exception
     said = words(page)
     assert BANNER in said
-    assert "Audit: ε ≥ 5.6 at 95% confidence, 1,000 releases a side (differencing the memory)." in said
+    assert "Audit: ε ≥ 5.6 at 95 % confidence, 1,000 releases a side (differencing the memory)." in said
     assert "The attacker sees the noisy records and knows one of them." in said
     assert "<b>Why</b> One noise vector is shared by all records." in said
     assert "claimed ε = 0.5, ∞, not verified" in said, "under the figures"
@@ -86,6 +86,7 @@ def test_a_comparison_with_a_bound_is_warned_of_and_drawn_apart(
         (("replay", "replay"), None),
         (("bound", "claimed"), "The ε of B is a claim"),
         (("replay", "bound"), "The ε of A covers the replay only: the head is not private"),
+        (("bound", "none"), "The ε of B is only what was asked for: labels read from the data have no bound."),
     ],
 )
 def test_promises_are_unequal_only_where_they_are(kinds: tuple[Standing, Standing], said: str | None) -> None:

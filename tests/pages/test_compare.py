@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
+from dataclasses import replace
 from urllib.parse import parse_qsl
 
-from dpcl_core.events import References
+from dpcl_core.events import CellFinished, References
 from dpcl_core.papers import ceilings
 from dpcl_core.runs.store import Store
 from pages.parts.comparison import pairs
@@ -115,6 +117,29 @@ def test_a_wanted_accuracy_gives_an_epsilon_for_every_run(open_page: Open, store
     assert "B: The smallest budget measured" in said
     page.number_input[0].set_value(100).run()
     assert "A: No budget measured reaches 100 % accuracy" in words(page)
+
+
+def test_no_epsilon_is_enough_for_labels_read_from_the_data(open_page: Open, store: Store) -> None:
+    first, second = _filled(store), _filled(store, labels="data")
+    both = words(open_page("compare", v="1", r=f"{first},{second}", want="20"))
+    assert "B: The list of labels is read from the data: no ε bounds that" in both
+    assert both.count("The smallest budget measured") == 1
+    assert "The ε of B is only what was asked for" in both
+    page = open_page("compare", v="1", r=second, want="20")
+    assert not page.exception
+    assert "A: The list of labels is read from the data" in words(page)
+    assert "The smallest budget measured" not in words(page)
+
+
+def test_a_needed_epsilon_comes_with_what_the_ledger_accounts_for(open_page: Open, store: Store) -> None:
+    spec = replay.a_spec()
+    said = [
+        replace(event, guarantee=replace(event.guarantee, epsilon=2.5 * event.guarantee.epsilon))
+        if isinstance(event, CellFinished) else event
+        for event in replay.recorded(spec)
+    ]  # fmt: skip
+    page = open_page("compare", v="1", r=replay.fill(store, spec, said), want="20")
+    assert re.search(r"The smallest budget measured, ε = 1 .accounted ε = 2\.5; ", words(page).replace("\\", ""))
 
 
 def test_levels_are_drawn_where_all_runs_share_them() -> None:

@@ -111,7 +111,7 @@ def test_an_attack_is_played_at_a_press_and_gives_its_bound_with_confidence(open
     page.button(key=f"list-audit-{attack}").click().run()
     assert not page.exception
     said = words(page)
-    assert "more than the claimed 1 (95% confidence," in said
+    assert "more than the claimed 1 (95 % confidence," in said
     assert all(f"**{one.title}.** The attacker {one.adversary}." in said for name, one in ATTACKS.items() if name != "lists")
 
 

@@ -58,7 +58,7 @@ def test_an_audit_is_played_at_a_press_and_gives_its_bound_with_confidence(open_
     page.button(key=f"audit-{attack}").click().run()
     assert not page.exception
     said = words(page)
-    bound = "Audited: **ε is at least 5.60**, more than is claimed (95% confidence, 1,000 releases a side, δ = 1e-05)."
+    bound = "Audited: **ε is at least 5.60**, more than is claimed (95 % confidence, 1,000 releases a side, δ = 1e-05)."
     assert bound in said
     assert all(f"**{attack.title}.** The attacker {attack.adversary}." in said for attack in ATTACKS.values())
     assert "Audited: " not in words(page.number_input[4].set_value(1.0).run()), "other numbers, another game"

@@ -77,7 +77,7 @@ def test_an_attack_is_played_at_a_press_and_gives_its_bound_with_confidence(open
     page.button(key=f"token-audit-{attack}").click().run()
     assert not page.exception
     said = words(page)
-    assert "more than the nominal 1 (95% confidence," in said
+    assert "more than the nominal 1 (95 % confidence," in said
     assert all(f"**{one.title}.** The attacker {one.adversary}." in said for one in ATTACKS.values())
     page.number_input(key=next(box.key for box in page.number_input if "t_epsilon" in str(box.key))).set_value(2.0).run()
     assert "Audited: " not in words(page), "other numbers, another game"

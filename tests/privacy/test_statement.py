@@ -23,6 +23,7 @@ from dpcl_core.privacy.statement import (
     odds_bound,
     shown,
     spent,
+    standing,
     three_numbers,
     ways_out,
     words,
@@ -142,6 +143,8 @@ def test_labels_from_the_data_are_not_dp_whatever_epsilon_was_asked_for() -> Non
     assert said.banner.startswith("Not DP.")
     assert "labels" in said.banner
     assert said.covered == ()
+    assert (standing(given), standing(made()), standing(made(math.inf, labels="data"))) == ("none", "bound", "bound")
+    assert [methods.standing(checks.parse({"labels": setting})) for setting in ("data", "prior")] == ["none", "bound"]
 
 
 def test_no_noise_is_not_dp() -> None:
@@ -179,7 +182,7 @@ def test_a_claim_is_never_said_without_not_verified_and_what_the_audit_proved() 
     assert said.banner == "Claimed ε = 0.5 (Theorem 2 of Lai et al., not verified). No bound: an audit proved at least 6.9."
     assert said.headline.startswith("Claimed ε = 0.5 (Theorem 2 of Lai et al., not verified). Not differentially private")
     assert said.audited is not None
-    assert "ε ≥ 6.9 at 95% confidence, 3,000 releases a side (differencing the memory)" in said.audited
+    assert "ε ≥ 6.9 at 95 % confidence, 3,000 releases a side (differencing the memory)" in said.audited
     assert "The attacker knows one record." in said.audited
     assert said.odds == "No bound: an attacker may be right every time."
     assert said.caveats[0] == SHARED

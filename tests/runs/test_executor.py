@@ -12,7 +12,8 @@ import time
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import update
+from safetensors import numpy as safetensors
+from sqlalchemy import insert, update
 
 from dpcl_core.errors import StoreTrouble
 from dpcl_core.events import CellFinished, TaskLearned
@@ -74,12 +75,23 @@ def test_a_stop_takes_effect_in_a_step_that_never_ends(store, behaviour):
     assert len([e for _, e in store.events_after(run_id) if isinstance(e, TaskLearned)]) == 5
 
 
-def test_a_worker_told_to_end_by_the_system_cancels_its_run_even_in_a_long_step(store):
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_worker_told_to_end_by_the_system_leaves_its_run_to_the_next_one_unless_a_user_stopped_it(store, is_stopped):
+    """As a system does that shuts down: the user has asked for nothing, and the run goes on after its checkpoint."""
     run_id = store.create(replay.a_spec())
-    runner(store, "asleep").submit(run_id)
+    app = runner(store, "asleep")
+    app.submit(run_id)
     until(lambda: store.status(run_id) == "running")
-    os.kill(store.get(run_id).process.pid, signal.SIGTERM)
-    until(lambda: store.status(run_id) == "cancelled")
+    worker = store.get(run_id).process
+    with store.writing() as connection:
+        saved = {"run_id": run_id, "learner": 0, "task": 0, "events": [], "document": "{}", "arrays": safetensors.save({})}
+        connection.execute(insert(tables.checkpoints).values(saved))
+    if is_stopped:
+        store.request_stop(run_id)
+    os.kill(worker.pid, signal.SIGTERM)
+    until(lambda: not process.is_alive(worker))
+    app.check()
+    assert store.status(run_id) == ("cancelled" if is_stopped else "queued")
 
 
 @both_if_slow

@@ -28,6 +28,7 @@ IN_POSTGRESQL = (
     ("BLOB", "BYTEA"),
     (" WITHOUT ROWID", ""),
     ("number INTEGER NOT NULL,\n    id", "number SERIAL NOT NULL,\n    id"),  # of runs; those of trials are given
+    ("DROP INDEX", "ALTER TABLE runs ALTER COLUMN device TYPE VARCHAR(60); DROP INDEX"),  # SQLite has no limit there
 )
 
 
@@ -49,8 +50,8 @@ def an_old_store(home: Path, number: int) -> str:
             connection.execute(text("INSERT INTO dpcl_layout (version) VALUES (:number)"), {"number": number})
         connection.execute(
             text(
-                "INSERT INTO runs (id, name, spec, digest, workload, n_cells, device, status, created)"
-                " VALUES (:id, 'Old', :spec, :digest, 'w', 1, 'cpu', 'finished', 1.0)"
+                "INSERT INTO runs (id, name, spec, digest, workload, n_cells, device, status, created, started, finished)"
+                " VALUES (:id, 'Old', :spec, :digest, 'w', 1, 'cpu', 'finished', 1.0, 2.0, 5.0)"
             ),
             {"id": run_id, "spec": spec.model_dump_json(), "digest": spec.digest()},
         )
@@ -59,11 +60,11 @@ def an_old_store(home: Path, number: int) -> str:
 
 
 @both
-@pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 6])
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 6, 7])
 def test_an_earlier_layout_is_migrated_and_its_runs_are_kept(home, number):
     run_id = an_old_store(home, number)
     store = Store()
-    assert [(run.id, run.name) for run in store.list_runs()] == [(run_id, "Old")]
+    assert [(run.id, run.name, run.seconds) for run in store.list_runs()] == [(run_id, "Old", 3.0)]
     assert store.create(replay.a_spec()) in {run.id for run in Store().list_runs()}
     assert _differences(home) == []
 

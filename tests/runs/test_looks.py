@@ -13,7 +13,7 @@ from dpcl_core.data import catalog, files, intake, marks, outline
 from dpcl_core.data.intake import Asked
 from dpcl_core.data.schema import Columns
 from dpcl_core.privacy import statement
-from dpcl_core.runs import looks, purge, tables
+from dpcl_core.runs import looks, purge, resumption, tables
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.studies import Studies
@@ -41,6 +41,25 @@ def launched(store: Store, spec: RunSpec) -> str:
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(f"sqlite:///{tmp_path / 'store.sqlite'}")
+
+
+def test_a_launched_run_stays_a_look_that_is_resumed_and_then_not_started(store: Store) -> None:
+    """An app has claimed it and dies before it has started a process; the run is stopped while it waits again."""
+    run_id = store.create(own())
+    assert store.claim(run_id)
+    store.end(run_id, "cancelled")
+    looked = looks.of(store, "own:mine")
+    never = store.create(own())
+    for _ in range(2):
+        resumption.resume(store, run_id)
+        assert store.claim(run_id)
+        assert store.requeue(store.get(run_id))
+        store.request_stop(run_id)
+    assert store.claim(never)
+    assert store.requeue(store.get(never))
+    assert looks.of(store, "own:mine") == looked
+    assert looked is not None
+    assert looked.runs == 1
 
 
 @both

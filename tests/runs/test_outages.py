@@ -9,14 +9,14 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from sqlalchemy import select, update
 from sqlalchemy.dialects import postgresql
 
-from dpcl_core.errors import StoreTrouble, StoreUnknown
+from dpcl_core.errors import StoreGone, StoreTrouble, StoreUnknown
 from dpcl_core.events import Classifier, Event, Progress
 from dpcl_core.runs import database, journal, process, recorder, worker
 from dpcl_core.runs.executor import LocalExecutor
@@ -137,6 +137,41 @@ def test_a_write_whose_answer_is_lost_is_not_written_twice(hasty, monkeypatch):
     assert hasty.classifiers(run_id) == said[-1:]
 
 
+@pytest.mark.parametrize("is_new_there", [False, True])
+def test_a_run_whose_stores_file_is_taken_away_keeps_its_journal_and_says_so(hasty, home, is_new_there):
+    """SQLite itself goes on in the file that nobody finds any more, as if all were well."""
+    run_id, said = claimed(hasty), replay.recorded(replay.a_spec())
+    (home / "away").mkdir()
+
+    def engine(spec: RunSpec, device: str) -> Iterator[Event]:
+        yield from said[:10]
+        until(lambda: said[9] in hasty.events(run_id) and hasty.status(run_id) == "running")
+        for file in home.glob("store.sqlite*"):
+            file.rename(home / "away" / file.name)
+        if is_new_there:
+            Store()
+        yield from said[10:]
+
+    with pytest.raises(StoreGone) as caught:
+        worker.carry_out(hasty, run_id, engine=engine)
+    assert str(caught.value) == (
+        f"store sqlite:///{home}/store.sqlite: its file was deleted, moved or replaced while in use: put it back, or end "
+        "all programs that use it and start anew; what it has not taken of this run is kept in "
+        f"{home}/journals/{run_id}.jsonl and comes into the store when that is back"
+    )
+    for executor in (LocalExecutor(hasty), LocalExecutor(Store())):  # which have the file without a name, and a new one
+        with suppress(StoreGone):
+            executor.check()
+    assert journal.needed_since(run_id) is not None
+    for file in (home / "away").iterdir():
+        file.replace(home / file.name)
+    again = Store()
+    LocalExecutor(again).check()
+    assert again.status(run_id) == "finished"
+    assert without_progress(again.events(run_id)) == without_progress(said)
+    assert journal.needed_since(run_id) is None
+
+
 def test_a_store_that_stays_away_gets_the_end_of_a_run_later(hasty, home):
     run_id, said = claimed(hasty), replay.recorded(replay.a_spec())
 
@@ -188,6 +223,17 @@ def test_the_journal_of_a_dead_process_is_taken_in_once(store, end):
         assert store.classifiers(run_id) == said[-1:]
         assert len(store.results([run_id])[run_id]) == 9
         assert journal.last_beat(run_id) is None
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="this system does not tell which file a handle is of")
+def test_the_disk_has_a_journal_and_its_name_when_it_says_so(store, monkeypatch):
+    synced: list[Path] = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(Path(os.readlink(f"/proc/self/fd/{handle}"))))
+    mine = Journal(claimed(store))
+    mine.begin()
+    assert synced == [mine.path, mine.path.parent]
+    assert mine.keep(1, replay.recorded(replay.a_spec())[:1])
+    assert synced[2:] == [mine.path]
 
 
 @both

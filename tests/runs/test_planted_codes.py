@@ -53,7 +53,7 @@ def test_the_last_word_on_every_model_counts() -> None:
     assert (first.claimed, first.accounted, first.lower_bound, first.trials) == (2.0, 1.9, 0.4, 59)
     assert (second.accounted, second.lower_bound) == (math.inf, 0)
     assert first.sentence().startswith(
-        "claimed epsilon 2, accounted 1.9, audited at least 0.40 (95% confidence, 59 planted codes)"
+        "claimed epsilon 2, accounted 1.9, audited at least 0.40 (95 % confidence, 59 planted codes)"
     )
     assert "accounted no bound, audited at least 0.00" in second.sentence()
     assert first.document()["unit"] == "planted codes"

@@ -53,6 +53,25 @@ def test_nothing_is_known_and_nothing_done_about_another_machine(child):
     assert child.poll() is None
 
 
+def test_nothing_is_known_about_another_container_with_the_same_host_name(child, tmp_path, monkeypatch):
+    """Its processes have numbers of their own, so that one of them looks dead from here; its heartbeat decides."""
+    for name in ("sys/kernel/random", "self/ns", str(child.pid)):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("sys/kernel/random/boot_id", f"{child.pid}/stat"):
+        (tmp_path / name).write_text((process._PROC / name).read_text())
+    (tmp_path / "self/ns/pid").symlink_to("pid:[1]")
+    process._machine.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(process, "_PROC", tmp_path)
+        there = process.of(child.pid)
+        assert process.is_alive(there) is True
+        process._machine.cache_clear()
+    assert process.is_alive(there) is None
+    process.end(there)
+    time.sleep(0.2)
+    assert child.poll() is None
+
+
 def test_another_system_is_asked_in_another_way(child, monkeypatch):
     """Where there is no /proc and no handle of a process: macOS and Windows."""
     monkeypatch.setattr(process, "_PROC", process._PROC / "absent")

@@ -270,6 +270,23 @@ def test_resume_goes_on_with_a_run_that_was_killed_just_now(store, capsys):
     assert (document["run_id"], document["status"], len(document["cells"])) == (run_id, "finished", 2)
 
 
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_resume_follows_a_run_that_another_process_resumes_at_the_same_time(store, capsys, monkeypatch, has_ended):
+    run_id, real = lost_after(store, seeded(), 2), resumption.resume
+
+    def second(store: Store, run_id: str) -> None:
+        monkeypatch.setattr(resumption, "resume", real)
+        real(store, run_id)  # the other process is faster
+        if has_ended:
+            assert worker.run_here(store, run_id).status == "finished"
+        real(store, run_id)
+
+    monkeypatch.setattr(resumption, "resume", second)
+    assert main(["resume", run_id, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["run_id"], document["status"], len(document["cells"])) == (run_id, "finished", 2)
+
+
 # One that keeps sums, one that trains a network; the others take longer to start, not to go on.
 FAMILIES = quick(1, ("cosine", "dp-agem", "lm-seqft", "label-means"))
 

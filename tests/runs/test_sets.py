@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from itertools import pairwise
 
 import pytest
 
 from dpcl_core.errors import BadInput
 from dpcl_core.runs import purge
+from dpcl_core.runs import sets as sets_module
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.sets import Sets
 from dpcl_core.runs.store import Store
 from tests.support import replay, stand_in
 from tests.support.postgres import both, both_if_slow
 from tests.support.together import together
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 pytestmark = both_if_slow
 
@@ -72,6 +74,42 @@ def test_the_second_press_of_two_finds_the_set_of_the_first(store):
     again = sets.create("a question", SPECS, once=True)
     assert again != first, "a set that is over can be started again"
     assert sets.create("a question", SPECS) not in (first, again), "a command asks for another one"
+
+
+@pytest.mark.databases("postgresql")
+def test_of_two_presses_at_once_the_second_waits_and_finds_the_set_of_the_first(store, monkeypatch):
+    """Where the database has many writers at once."""
+    made, begun, may_end = dict[int, str](), threading.Event(), threading.Event()
+    enqueue = sets_module.enqueue
+
+    def held_up(connection, spec, **rest):
+        run_id = enqueue(connection, spec, **rest)
+        begun.set()
+        assert may_end.wait(PATIENCE_SECONDS)
+        return run_id
+
+    def press(number: int) -> None:
+        made[number] = Sets(store).create("a question", SPECS, once=True)
+
+    monkeypatch.setattr(sets_module, "enqueue", held_up)
+    presses = [threading.Thread(target=press, args=(number,)) for number in range(2)]
+    presses[0].start()
+    assert begun.wait(PATIENCE_SECONDS)
+    presses[1].start()
+    try:
+        until(lambda: n_who_wait_for_a_lock(store) == 1)
+    finally:
+        may_end.set()
+        for each in presses:
+            each.join()
+    assert made[0] == made[1]
+    assert len(store.list_runs()) == len(SPECS)
+
+
+def n_who_wait_for_a_lock(store: Store) -> int:
+    waiting = "SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database AND d.datname = current_database()"
+    with store.reading() as connection:
+        return int(connection.exec_driver_sql(f"{waiting} WHERE locktype = 'advisory' AND NOT granted").scalar_one())
 
 
 @both

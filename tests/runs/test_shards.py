@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+import pickle
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from dpcl_core import engine, export
+from dpcl_core.checkpoints import Checkpoint, Memory
 from dpcl_core.errors import BadInput, Diverged
 from dpcl_core.events import Event, to_json
 from dpcl_core.methods import catalog as methods
@@ -247,6 +252,94 @@ def test_a_part_cannot_save_once_the_run_is_over(store, spec):
         return True
 
     assert worker.carry_out(store, run_id, executor=InProcess(store, ends)) == "cancelled"
+
+
+def lost_with_a_part(store: Store, spec: RunSpec, n_tasks: int) -> tuple[str, shards.Part, Sequence[Checkpoint]]:
+    """A run whose own process died while its first part, of one group, goes on: it has saved so many of these."""
+    memory = Memory()
+    list(engine.run(spec, keep=memory))
+    run_id = begun(store, spec, 3)
+    shards.Waiting(store, run_id, Split(3, "local"), InProcess(store), Patience()).begin(3, spec.scenario.tasks)
+    assert store.mark_failed(store.get(run_id), Failure("worker-died", "gone", ""))
+    first = shards.of_run(store, run_id)[0].id
+    assert store.claim(first, process.me())
+    part = shards.part_of(store, first, Patience())
+    assert part is not None
+    for checkpoint in memory.saved[0][:n_tasks]:
+        part.save(checkpoint)
+    return run_id, part, memory.saved[0]
+
+
+def test_a_deleted_run_stops_its_parts_and_they_save_nothing_for_it(store, spec):
+    run_id, part, learned = lost_with_a_part(store, spec, 1)
+    store.delete(run_id)
+    assert [shard.status for shard in shards.of_run(store, run_id)] == ["stopping", "cancelled", "cancelled"]
+    with pytest.raises(BadInput, match="is over"):
+        part.save(learned[1])
+
+
+def test_a_run_is_not_resumed_after_a_checkpoint_that_is_missing(store, spec):
+    """Deleted and restored, while a part of it was in the middle of a step: the part saves the next task."""
+    run_id, part, learned = lost_with_a_part(store, spec, 1)
+    store.delete(run_id)
+    store.restore(run_id)
+    part.save(learned[1])
+    store.end(shards.of_run(store, run_id)[0].id, "cancelled")
+    why = "some of its checkpoints are missing, and noise must not be drawn twice; Retry starts a new run"
+    assert resumption.why_not(store, run_id) == why
+    with pytest.raises(BadInput, match="some of its checkpoints are missing"):
+        list(engine.run(spec, keep=Memory({0: [learned[1]]})))
+
+
+def test_a_run_is_not_resumed_whose_part_has_finished_and_was_deleted(store, spec):
+    """Nobody would learn this part again: the run would wait for it for ever."""
+    run_id, _, _ = lost_with_a_part(store, spec, spec.scenario.tasks)
+    store.end(shards.of_run(store, run_id)[0].id, "finished")
+    store.delete(run_id)
+    store.restore(run_id)
+    assert "a part of it has finished, but its checkpoints are deleted" in (resumption.why_not(store, run_id) or "")
+
+
+def test_a_run_passes_on_no_task_of_a_part_before_the_one_that_is_missing(store, spec):
+    run_id, part, learned = lost_with_a_part(store, spec, 0)
+    part.save(learned[1])
+    waiting = shards.Waiting(store, run_id, Split(3, "local"), InProcess(store), Patience())
+    assert waiting._look(0, 0)[2] == []
+    part.save(learned[0])
+    assert len(waiting._look(0, 0)[2]) == 2
+
+
+class Jobs:
+    """submitit, whose files everybody can read: a job is pickled, and carried out only when a test asks for it."""
+
+    def __init__(self, folder: Path, cluster: str) -> None:
+        self.folder = folder
+
+    def update_parameters(self, **asked: object) -> None:
+        pass
+
+    def submit(self, act: Callable[..., None], *given: object) -> Callable[[], None]:
+        self.folder.mkdir(exist_ok=True)
+        (self.folder / "1_submitted.pkl").write_bytes(pickle.dumps((act, given)))
+        return lambda: act(*given)
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_slurms_jobs_show_the_stores_password_to_nobody_else(home, monkeypatch, is_there):
+    worked: list[str] = []
+    url, folder = "postgresql+psycopg://runs:hunter22@127.0.0.1:1/dpcl", home / "slurm"
+    monkeypatch.setitem(sys.modules, "submitit", SimpleNamespace(AutoExecutor=Jobs))
+    monkeypatch.setattr(executors, "work", worked.append)
+    if is_there:
+        folder.mkdir()
+        folder.chmod(0o755)  # as an earlier version has left it
+    for number in range(2):
+        job = executors.SlurmExecutor(SimpleNamespace(url=url))._started(f"job {number}")
+    assert folder.stat().st_mode & 0o777 == 0o700
+    having = [path for path in folder.iterdir() if b"hunter22" in path.read_bytes()]
+    assert [path.stat().st_mode & 0o777 for path in having] == [0o600]
+    job()
+    assert worked == [url]
 
 
 def test_an_executor_that_is_not_to_be_had_is_one_sentence(store, monkeypatch):

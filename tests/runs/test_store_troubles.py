@@ -13,10 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection, event
 
-from dpcl_core.errors import StoreTrouble
-from dpcl_core.events import Note
-from dpcl_core.runs import database, layout, process
+from dpcl_core import cli
+from dpcl_core.checkpoints import Checkpoint
+from dpcl_core.errors import StoreTrouble, StoreUnknown
+from dpcl_core.events import Note, Progress
+from dpcl_core.runs import database, layout, process, resumption
 from dpcl_core.runs.store import Store
 from tests.support import replay
 from tests.support.full_disk import no_room
@@ -28,7 +31,6 @@ from tests.support.together import together
     [
         ("mysql://host/name", "must be sqlite:///PATH or postgresql"),
         ("bogus://x", "must be sqlite:///PATH or postgresql"),
-        ("just/a/path", "must be sqlite:///PATH or postgresql"),
         ("sqlite://", "a store in memory is seen by one process alone"),
         ("sqlite:////dev/null/x/store.sqlite", "its folder cannot be made"),
         ("sqlite:////proc/store.sqlite", "cannot be opened"),
@@ -46,7 +48,6 @@ def test_an_impossible_store_is_refused_in_one_sentence(url, says):
     [
         "postgresql+psycopg://someone:secret@127.0.0.1:1/runs",
         "postgresql://someone:secret@127.0.0.1:1/runs",
-        "postgresql://someone:secret@127.0.0.1:port/runs",
         "postgresql://someone:se@cret/secret@127.0.0.1:54 32/runs",
         "gopher://someone:secret@127.0.0.1/runs",
         "gopher://someone:secret@127.0.0.1/runs?sslpassword=secret&user=x&Password=secret",
@@ -59,6 +60,34 @@ def test_a_password_is_never_printed(url):
         Store(url)
     assert "someone:***@127.0.0.1" in str(caught.value)
     assert "secret" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "just/a/path",
+        "host=db password=secret dbname=runs",
+        "someone:secret@127.0.0.1/runs",
+        "//someone:secret@127.0.0.1/runs",
+        "postgresql:/someone:secret@127.0.0.1/runs",
+        "postgresql://someone:secret",
+        "postgresql://someone:secret@127.0.0.1:port/runs",
+    ],
+)
+def test_an_address_that_cannot_be_read_is_not_repeated(url, monkeypatch, capsys):
+    """By no command, nor by the page that a server would show to every visitor."""
+    with pytest.raises(StoreUnknown) as caught:
+        Store(url)
+    assert str(caught.value) == (
+        "store: the address, in DPCL_STORE or --store, must be sqlite:///PATH or postgresql://USER@HOST/NAME; "
+        "it is not shown here, as it may hold a password"
+    )
+    assert url not in "".join(traceback.format_exception(caught.value))
+    monkeypatch.setenv("DPCL_STORE", url)
+    monkeypatch.setattr(os, "execve", lambda *_: pytest.fail("it started"))
+    for command in (["show", "0123456789ab"], ["app", "--no-browser"]):
+        assert cli.main(command) == 2
+        assert capsys.readouterr() == ("", f"{caught.value}\n")
 
 
 def test_a_database_without_an_encoding_keeps_every_letter(server, home):
@@ -209,6 +238,39 @@ def test_many_who_write_at_once_wait_their_turn(store):
     together(write, 4)
     assert failed == []
     assert [len(store.events_after(run_id)) for run_id in ids] == [150] * 4
+
+
+def test_what_a_power_cut_must_not_take_back_is_on_the_disk_when_it_is_said(store, home):
+    """A checkpoint above all: its noise would be drawn again for what has left, and charged once."""
+    run_id = store.create(replay.a_spec())
+    assert store.claim(run_id, process.me())
+    said: list[object] = []
+
+    @event.listens_for(store._reads, "commit")
+    def committed(connection: Connection) -> None:
+        said.append({1: "normal", 2: "full"}[connection.exec_driver_sql("PRAGMA synchronous").scalar_one()])
+
+    resumption.Stored(store, run_id).save(Checkpoint(0, 0, (), None, None))
+    store.heartbeat(run_id, process.me())
+    store.append(run_id, [Progress("training", 1, 2, None, "training")])
+    store.append(run_id, [Note("info", "x")])
+    store.end(run_id, "finished", by=process.me())
+    assert said == ["full", "normal", "normal", "full", "full"]
+
+
+def test_a_commit_waits_for_the_disk_whatever_is_usual_on_the_server(server, home):
+    url = server.create("hasty", like="empty_store")
+    try:
+        hasty = Store(url)
+        with hasty.writing() as connection:
+            connection.exec_driver_sql("ALTER DATABASE hasty SET synchronous_commit = off")
+        again = Store(url)
+        with again.reading() as connection:
+            assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
+        for each in (hasty, again):
+            each._reads.dispose()
+    finally:
+        server.drop("hasty")
 
 
 def test_the_store_writes_ahead_and_keeps_its_references(store, home):

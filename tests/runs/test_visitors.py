@@ -13,11 +13,11 @@ from sqlalchemy import func, select, update
 from dpcl_core import cli, paths
 from dpcl_core.data import own
 from dpcl_core.errors import BadInput
-from dpcl_core.runs import looks, process, queue, resumption, tables, visitors
+from dpcl_core.runs import looks, process, queue, resumption, shards, tables, visitors
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.executor import Supervisor
 from dpcl_core.runs.purge import empty_trash
-from dpcl_core.runs.run import Failure, Run
+from dpcl_core.runs.run import Failure, Run, Split
 from dpcl_core.runs.sets import Sets
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.studies import Studies
@@ -148,6 +148,45 @@ def test_a_run_that_takes_longer_than_allowed_is_stopped_and_says_why(store, mon
         resumption.resume(store, run_id)
 
 
+def test_a_run_that_is_stopped_and_resumed_keeps_the_seconds_that_it_has_taken(store, monkeypatch):
+    monkeypatch.setenv(visitors.VARIABLE, "seconds=25000")
+    anna = visiting(store, "anna", seconds=25_000)
+    run_id = anna.create(SPEC)
+    for _ in range(2):
+        _began(store, run_id, 9000)
+        assert visitors.overrun(store.get(run_id), time.time()) is None
+        assert store.end(run_id, "cancelled")
+        resumption.resume(anna, run_id)
+        anna.request_stop(run_id)  # waiting takes nothing
+        resumption.resume(anna, run_id)
+    _began(store, run_id, 9000)
+    assert visitors.overrun(store.get(run_id), time.time()) is not None
+    store.end(run_id, "finished")
+    assert store.get(run_id).seconds_taken(time.time()) == pytest.approx(27_000, abs=1000)
+    assert store.estimate_seconds(SPEC) == pytest.approx(27_000, abs=1000)
+    with pytest.raises(BadInput, match="estimated seconds = 27"):
+        anna.create(SPEC)
+
+
+def test_a_run_that_would_take_too_long_is_not_resumed(store):
+    anna = visiting(store, "anna", seconds=20)
+    run_id = anna.create(SPEC)
+    anna.request_stop(run_id)
+    _took(store, 30.0)
+    with pytest.raises(BadInput, match="estimated seconds = 30: must be at most 20"):
+        resumption.resume(anna, run_id)
+
+
+def test_a_run_takes_no_time_while_its_computer_is_off(store):
+    run_id = store.create(SPEC)
+    _began(store, run_id, 9000)
+    with store.writing() as connection:
+        change = update(tables.runs).where(tables.runs.c.id == run_id)
+        connection.execute(change.values(heartbeat=tables.runs.c.started + 60))
+    assert store.mark_failed(store.get(run_id), Failure("worker-died", "gone", ""))
+    assert store.get(run_id).seconds_taken(time.time()) == pytest.approx(60)
+
+
 def test_only_who_started_a_run_changes_it(store):
     anna, bert = visiting(store, "anna"), visiting(store, "bert")
     mine, nobodys = anna.create(SPEC), store.create(SPEC)
@@ -248,6 +287,29 @@ def test_nobody_gets_two_places_more_than_another_who_waits(store, owners: Seque
         assert mine == [run_id for run_id in made if run_id in mine]  # first come, first served
 
 
+def test_parts_take_their_turns_as_runs_of_whoever_started_the_whole(store):
+    """And count nowhere else as that visitor's: the places, the list and the trash have the whole run alone."""
+    names = dict[str, str]()
+    for name in ("anna", "bert", "a terminal"):
+        own = store if name == "a terminal" else visiting(store, name, places=2)
+        whole = own.create(SPEC, split=Split(3, "local", "cpu"))
+        assert store.claim(whole, process.me())
+        shards._put_into_queue(store, whole, [[0], [1], [2]], "cpu")
+        store.leave_device(whole)
+        names |= {shard.id: name for shard in shards.of_run(store, whole)}
+    names[visiting(store, "carl").create(SPEC)] = "carl"  # who has had no run, and is next
+    with store.reading() as connection:
+        order = [names[row.id] for row in queue.in_order(connection)["cpu"]]
+        assert queue._n_recent(connection) == {"anna": 1, "bert": 1, None: 1}
+    assert order == ["carl", *["anna", "bert", "a terminal"] * 3]
+    visiting(store, "anna", places=2).create(SPEC)
+    part = next(iter(names))
+    assert {run.owner for run in store.list_runs()} == {"anna", "bert", "carl", None}
+    assert len(store.list_runs()) == 5
+    with pytest.raises(BadInput, match="was not started by you"):
+        visiting(store, "anna").request_stop(part)
+
+
 def test_where_nobody_owns_a_run_the_oldest_is_next(store):
     ids = [store.create(SPEC) for _ in range(3)]
     store.claim(ids[0])
@@ -301,8 +363,15 @@ def _finished(store: Store, spec=SPEC) -> str:
     return replay.fill(store, spec, replay.recorded(spec))
 
 
+def _began(store: Store, run_id: str, seconds: float) -> None:
+    """Claims a run, as if that were so many seconds ago."""
+    assert store.claim(run_id, process.me())
+    with store.writing() as connection:
+        change = update(tables.runs).where(tables.runs.c.id == run_id)
+        connection.execute(change.values(started=tables.runs.c.started - seconds))
+
+
 def _took(store: Store, seconds: float) -> None:
     run_id = _finished(store)
     with store.writing() as connection:
-        values = {"started": 1000.0, "finished": 1000.0 + seconds}
-        connection.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(**values))
+        connection.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(seconds=seconds))

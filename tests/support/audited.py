@@ -38,10 +38,10 @@ def fill(store: Store, run_id: str, status: str, *results: Audited, failure: Fai
         audits.add(audit_id, each)
     values: dict[str, object] = {"status": status}
     if status != "queued":
-        values |= {"started": time.time() - 9, "heartbeat": time.time(), "finished": time.time()}
+        values |= {"started": time.time() - 9, "heartbeat": time.time(), "finished": time.time(), "seconds": 9.0}
     if status in ACTIVE:
         mine = process.me()
-        values |= {"finished": None, "machine": mine.machine, "pid": mine.pid, "ticks": mine.ticks}
+        values |= {"finished": None, "seconds": None, "machine": mine.machine, "pid": mine.pid, "ticks": mine.ticks}
     if failure is not None:
         values |= {"error_kind": failure.kind, "error": failure.sentence, "error_log": failure.log}
     with store.writing() as connection:  # no run passes through these states in such order by itself

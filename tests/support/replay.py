@@ -96,7 +96,7 @@ def fill(
         mine = process.me()
         values |= {"machine": mine.machine, "pid": mine.pid, "ticks": mine.ticks, "runs_on": devices.here(device)}
     elif status != "queued":
-        values |= {"finished": now}
+        values |= {"finished": now, "seconds": 10.0}
     if status in ("failed", "lost"):
         told = failure or a_failure("worker-died" if status == "lost" else "diverged")
         values |= {"error_kind": told.kind, "error": told.sentence, "error_log": told.log}

@@ -15,11 +15,11 @@ from dpcl_core.data.texts import TOKEN
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.language import evaluation, public_log_likelihoods, public_text, token_log_likelihoods
-from dpcl_core.methods.language.cards.network_params import LanguageParams
+from dpcl_core.methods.language.cards.network_params import SHORTEST, LanguageParams
 from dpcl_core.methods.language.forks import Forks
 from dpcl_core.methods.language.gradients import TextLoss
 from dpcl_core.methods.language.losses import task_loss
-from dpcl_core.methods.language.prompts import Answer, Prompted, answer_ids, prompted
+from dpcl_core.methods.language.prompts import FIRST, Answer, Prompted, answer_ids, prompted, template
 from dpcl_core.methods.language.scoring import Planes, planes
 from dpcl_core.methods.language.training_inputs import TrainingInputs, without_tokens
 from dpcl_core.privacy.embeddings import noisy_embeddings
@@ -62,8 +62,28 @@ class AdaptedModel:
         """The training texts whose label is in the label space."""
         return task.train.take(np.flatnonzero(in_label_space(task.train.labels, self.space(task))))
 
+    def _refuse_length(self, task: Task) -> None:
+        """Raises BadInput if the longest possible text of the task would not fit into the model's context.
+
+        `params.length`, the task's name and its label space decide, and no text: a refusal says nothing about those at hand.
+        """
+        names = [answer_ids(self._tokenizer, self.context.classes[label]) for label in self.space(task)]
+        around = FIRST + len(self._tokenizer.encode(template(task.name))[0]) + max(map(len, names), default=0)
+        context, length = self.net.context, self.params.length
+        if context is None or around + length <= context:
+            return
+        if (most := context - around) < SHORTEST:
+            allowed = f"looks back on {context} tokens, and the task's name with its longest label alone has {around}"
+            raise BadInput("data.backbone", self.spec.data.backbone, allowed)
+        allowed = f"must be at most {most}: a text with its task's name and label may have {context} tokens in this model"
+        raise BadInput("params.length", length, allowed, {"params.length": most})
+
     def open_forks(self, task: Task) -> None:
-        """Makes the task's labels a choice, if answers are read so; its prior comes from public texts."""
+        """Makes the task's labels a choice, if answers are read so; its prior comes from public texts.
+
+        Raises BadInput where a text of `params.length` tokens would not fit; methods call this before they read any text.
+        """
+        self._refuse_length(task)
         if self.forks is None or task.name in self.forks:
             return
         names = {label: answer_ids(self._tokenizer, self.context.classes[label]) for label in self.space(task)}
@@ -80,25 +100,16 @@ class AdaptedModel:
         return [(tokens, [0] * len(tokens)) for tokens in names]
 
     def prompted(self, inputs: Planes, labels: NDArray[np.int64], name: str) -> Prompted:
-        """Texts with the prompts and answers of the task of this name, to which `open_forks` must have been called.
-
-        Raises BadInput if they do not fit into the model's context.
-        """
+        """Texts with the prompts and answers of the task of this name, to which `open_forks` must have been called."""
         answers = None
         if self.forks is not None and name in self.forks and self.params.loss == "answer":
             answers = self.forks.answers(name)
-        texts = prompted(self._tokenizer, inputs, labels, self.context.classes, name, answers)
-        longest, needed, length = self.net.context, texts.ids.shape[1], self.params.length
-        if longest is not None and needed > longest:
-            most = length - (needed - longest)
-            allowed = f"must be at most {most}: with its prompt and answer a text may have {longest} tokens in this model"
-            raise BadInput("params.length", length, allowed)
-        return texts
+        return prompted(self._tokenizer, inputs, labels, self.context.classes, name, answers)
 
     def answers(self, task: Task) -> NDArray[np.float32]:
         """Scores [n, classes] of the test texts, read without noise; -inf for labels outside the task's label space."""
+        self.open_forks(task)
         if self.forks is not None:
-            self.open_forks(task)
             return evaluation.choice_scores(
                 self.net,
                 self._tokenizer,

@@ -168,6 +168,6 @@ def attacks(
             verdict = "more" if least > result.claimed else "no more"
             st.markdown(
                 f"Audited: **ε is at least {least:.2f}**, {verdict} than {than(result)} "
-                f"({result.confidence:.0%} confidence, {result.trials:,} releases a side, δ = {result.delta:g})."
+                f"({100 * result.confidence:g} % confidence, {result.trials:,} releases a side, δ = {result.delta:g})."
                 + more(game.name, result)
             )

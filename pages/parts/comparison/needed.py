@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 import streamlit as st
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 TITLE = "Which ε do I need?"
 FIELD = link.Field("wanted", "want", "wanted accuracy in percent", link.Maybe(link.Whole(1, 100)), None)
+NO_BOUND = "The list of labels is read from the data: no ε bounds that, so none is enough."
 _NO_BUDGET = "None of these runs has a finite ε, so there is nothing to choose from."
 _HOW = """The line is the mean over seeds, made to rise with ε: where a larger ε came out worse by luck, neighbours share
 their mean. The diamond is where it meets the wanted accuracy, the bar through it what the 95 % intervals over seeds allow.
@@ -26,11 +27,15 @@ Nothing is extrapolated beyond the budgets tried. On your own data, choosing ε 
 
 @dataclass(frozen=True)
 class Budgets:
-    """Final scores of one run in [0, 1], by ε and seed, and what its ε are. `is_exact`: computed for budgets 5 % apart."""
+    """Final scores of one run in [0, 1], by ε and seed, and what its ε are. `is_exact`: computed for budgets 5 % apart.
+
+    `accounted`: what the ledger adds up to, by requested ε; empty where it is as requested.
+    """
 
     finals: Mapping[float, Sequence[float]]
     standing: Standing = "bound"
     is_exact: bool = False
+    accounted: Mapping[float, float] = field(default_factory=dict)
 
 
 def panel(
@@ -55,8 +60,10 @@ def panel(
     found = {name: needed_epsilon.needed(run.finals, wanted / 100) for name, run in runs.items()}
     answers = {name: answer for name, answer in found.items() if answer is not None}
     sentences = [
-        needed_epsilon.sentence(answer, score=score, standing=runs[name].standing, is_exact=runs[name].is_exact)
-        for name, answer in answers.items()
+        needed_epsilon.sentence(
+            answer, score=score, standing=run.standing, is_exact=run.is_exact, accounted=run.accounted
+        )
+        for run, answer in ((runs[name], answer) for name, answer in answers.items())
     ]
     chosen = [colour for name, colour in zip(runs, colours, strict=True) if name in answers]
     picture = needed_epsilon.figure(answers, sentences, colours=chosen, score=score, dark=style.is_dark())

@@ -57,10 +57,12 @@ def comparable(runs: Mapping[str, RunSpec]) -> tuple[str, str] | None:
 
 
 def unequal_promises(standings: Mapping[str, Standing]) -> str | None:
-    """A warning if the ε of the runs have different standings (proved, claimed, replay only); else None."""
+    """A warning if the ε of the runs have different standings (proved, claimed, replay only, none); else None."""
     if len(set(standings.values())) < 2:
         return None
-    claimed, of_replay = ([name for name, kind in standings.items() if kind == wanted] for wanted in ("claimed", "replay"))
+    claimed, of_replay, unbounded = (
+        [name for name, kind in standings.items() if kind == wanted] for wanted in ("claimed", "replay", "none")
+    )
     sentences = []
     if claimed:
         one = len(claimed) == 1
@@ -71,6 +73,10 @@ def unequal_promises(standings: Mapping[str, Standing]) -> str | None:
     if of_replay:
         sentences.append(
             f"The ε of {' and '.join(of_replay)} covers the replay only: the head is not private, and the run has no bound."
+        )
+    if unbounded:
+        sentences.append(
+            f"The ε of {' and '.join(unbounded)} is only what was asked for: labels read from the data have no bound."
         )
     return " ".join(sentences)
 

@@ -87,8 +87,8 @@ def of(run: Run, events: Sequence[Event], now: float, before: Look | None = None
         when = f" at {time.strftime('%H:%M:%S', time.localtime(at))}" if at is not None else ""
         detail = "Its worker process has ended. Results so far are kept; Retry starts the run again with the same settings."
         return StatusLine("Lost", run.error or f"The computer stopped this run{when}.", detail, "bad")
-    took = f"took {span(run.finished - run.started)}" if run.finished is not None and run.started is not None else ""
-    return StatusLine("Finished", "Finished", took, "good")
+    taken = run.seconds_taken(now)
+    return StatusLine("Finished", "Finished", "" if taken is None else f"took {span(taken)}", "good")
 
 
 def of_turn(
@@ -196,9 +196,13 @@ def _fraction(run: Run, events: Sequence[Event]) -> float:
 
 def _left(run: Run, fraction: float, now: float, before: Look | None, *, is_stage: bool) -> Left | None:
     """The seconds left of a stage, or of the whole run; close to those of the last look at the same."""
-    if run.started is None:
+    taken = run.seconds_taken(now)
+    if run.started is None or taken is None:
         return None
-    fresh = progress_estimate.seconds_left(fraction, now - run.started, None if is_stage else run.estimate_seconds)
+    if is_stage:  # every process that goes on with the run begins it anew
+        fresh = progress_estimate.seconds_left(fraction, now - run.started)
+    else:
+        fresh = progress_estimate.seconds_left(fraction, taken, run.estimate_seconds)
     if fresh is None or before is None or before.line.left is None or before.line.is_stage is not is_stage:
         return fresh
     return progress_estimate.steady(fresh, before.line.left, now - before.at)
@@ -219,7 +223,8 @@ def _doing(events: Sequence[Event]) -> str:
 
 
 def _since(run: Run, now: float) -> str:
-    return f"{span(now - run.started)} so far" if run.started is not None else "starting now"
+    taken = run.seconds_taken(now)
+    return "starting now" if taken is None else f"{span(taken)} so far"
 
 
 def between(low: float, high: float) -> str:

@@ -101,7 +101,7 @@ def words(audit: Audit, now: float) -> status_line.StatusLine:
     run, done, budgets = audit.turn, len(audit.results), audit.turn.spec.privacy.epsilons
     fraction = done / len(budgets)
     kept = f"{done} of {len(budgets)} budgets were audited" if done else "nothing was proved yet"
-    elapsed = (run.finished or now) - run.started if run.started is not None else 0.0
+    elapsed = run.seconds_taken(now) or 0.0
     left = progress_estimate.seconds_left(fraction, elapsed, run.estimate_seconds)
     when = f"{status_line.between(*left)} left" if left is not None else f"{span(elapsed)} so far"
     doing = f"a training with planted data {epsilon_phrase(budgets[min(done, len(budgets) - 1)])}"

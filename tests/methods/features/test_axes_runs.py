@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import pytest
 
 from dpcl_core import checks, engine
 from dpcl_core.backbones import catalog
-from dpcl_core.events import Event, TaskLearned
+from dpcl_core.events import Event, Progress, TaskLearned
 from dpcl_core.methods import axes, noise_forecast
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common import public_sizes
-from dpcl_core.methods.common.learner import Learner
+from dpcl_core.methods.common.learner import Learner, PublicContext
+from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import RunSpec
 from dpcl_core.tuning import search
 from dpcl_core.tuning.settings import TuneSpec
@@ -76,10 +78,20 @@ def test_without_axes_features_are_as_the_network_gives_them(learners: list[Lear
 
 
 @is_here
-def test_tuning_trains_on_as_many_axes_as_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = spec("peft-ensemble").model_copy(update={"privacy": spec().privacy.model_copy(update={"epsilons": (1.0,)})})
-    seen: list[int] = []
-    monkeypatch.setattr(search, "_accuracy", lambda spec, context, task: seen.append(task.train.inputs.shape[1]) or iter(()))
+@pytest.mark.parametrize("adapter", ["head", "film"])
+def test_tuning_trains_on_as_many_axes_as_the_run_it_is_for(adapter: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The examples of a trial are of a fifth of the classes: their number over all classes would give fewer axes."""
+    raw = spec("peft-ensemble").model_dump() | {"scenario": {"kind": "class-incremental", "tasks": 5}}
+    run = checks.parse({**raw, "privacy": {"epsilons": [8.0]}, "params": {"adapter": adapter}})
+    (n_axes,) = axes.numbers(run, public_sizes.of_spec(run)).values()
+    assert axes.FEWEST < n_axes < axes.MOST, "the test needs a number between the rule's ends"
+    seen: list[tuple[PublicContext, int]] = []
+
+    def accuracy(spec: RunSpec, context: PublicContext, task: Task) -> Iterator[Progress]:
+        seen.append((context, task.train.inputs.shape[1]))
+        return iter(())
+
+    monkeypatch.setattr(search, "_accuracy", accuracy)
     steps = search.prepared(TuneSpec(base=run, n_trials=1, on="private"), "cpu")
     try:
         while True:
@@ -87,8 +99,9 @@ def test_tuning_trains_on_as_many_axes_as_a_run(monkeypatch: pytest.MonkeyPatch)
     except StopIteration as ended:
         ready = ended.value
     list(ready.train(run.params))
-    facts = public_sizes.PublicSizes(n_people=ready.sizes.n_tune, n_tasks=1, n_classes=10)
-    assert seen == [axes.by_rule(run, 1.0, facts)]
+    ((context, width),) = seen
+    assert context.n_axes == {8.0: n_axes}, "what adapters go by"
+    assert width == (n_axes if adapter == "head" else 3), "maps of 96 pixels have three places on a side"
 
 
 def test_forecast_counts_the_axes_that_are_taken() -> None:

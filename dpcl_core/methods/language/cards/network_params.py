@@ -24,13 +24,14 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 # Bounded so that noise of its square, divided by a large batch, still has a grid in single precision (`privacy.rounded`).
 Length = Annotated[float, Field(ge=1e-9, le=1e6, allow_inf_nan=False)]
 LabelShare = Annotated[float, Field(ge=0, le=0.99, allow_inf_nan=False)]
+SHORTEST = 4  # the least `length`, in tokens
 
 
 class LanguageParams(Params):
     """Settings of every method that trains a language model's low-rank adapters (LoRA, Hu et al. 2022) on texts."""
 
     length: int = Field(
-        64, ge=4, le=1024, title="Text length in tokens",
+        64, ge=SHORTEST, le=1024, title="Text length in tokens",
         description="Tokens kept of each text; what comes after is cut off."
     )
     epochs: int = Field(3, ge=1, le=1000, description="Passes over a task, on average where batches are drawn at random.")
