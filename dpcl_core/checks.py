@@ -114,12 +114,7 @@ def check(spec: RunSpec) -> None:
         )
         raise BadInput("data.dataset", dataset.name, allowed, {"data.dataset": dataset.files_of})
     _check_accounted(spec.privacy, dataset.rows_per_unit)
-    if missing := lacking(method.packages):
-        raise DataMissing("method", spec.method, missing)
-    if missing := datasets.available(dataset):
-        raise DataMissing("data.dataset", spec.data.dataset, missing)
-    if missing := backbones.available(backbone):
-        raise DataMissing("data.backbone", spec.data.backbone, missing)
+    check_here(spec)
     facts = datasets.facts_of(spec.data)
     n_tasks = scenarios.check(spec.scenario, facts.n_classes, facts.sources)
     n_people = facts.n_train
@@ -139,6 +134,16 @@ def check(spec: RunSpec) -> None:
         )
     if facts.classes is not None:
         public_classes(spec, spec.scenario.label_names(facts.classes))
+
+
+def check_here(spec: RunSpec) -> None:
+    """Checks that packages, data and weights are on this computer. Raises DataMissing. Opens no file."""
+    if missing := lacking(methods.card(spec.method).packages):
+        raise DataMissing("method", spec.method, missing)
+    if missing := datasets.available(datasets.card(spec.data.dataset)):
+        raise DataMissing("data.dataset", spec.data.dataset, missing)
+    if missing := backbones.available(backbones.card(spec.data.backbone)):
+        raise DataMissing("data.backbone", spec.data.backbone, missing)
 
 
 def _check_accounted(privacy: PrivacySpec, rows: int) -> None:

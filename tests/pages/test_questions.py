@@ -11,6 +11,8 @@ import pytest
 import streamlit as st
 
 from dpcl_core import presets
+from dpcl_core.backbones import catalog as backbones
+from dpcl_core.data import catalog as datasets
 from dpcl_core.elements.element import Element
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import questions
@@ -175,6 +177,57 @@ def test_a_question_without_a_result_says_what_start_will_do(open_page: Open) ->
     assert not page.exception
     assert "nothing has been measured yet" in words(page)
     assert "queues 4 runs" in words(page).replace("*", "")
+
+
+def test_the_runs_are_listed_in_the_order_of_the_queue_and_can_be_told_apart(
+    open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.schedule", lambda self: None)
+    monkeypatch.setattr(questions, "results", lambda name, store: {})
+    monkeypatch.setattr(questions, "cheapest_first", lambda runs, store, device: dict(sorted(runs.items(), reverse=True)))
+    page, titles = open_page("questions", question="blurry-digits"), questions.titles("blurry-digits")
+    listed = "; ".join(titles[label] for label in sorted(titles, reverse=True))
+    assert f"the cheapest first: {listed}. This trains" in words(page)
+    page.button(key="start-set").click().run()
+    whole = Sets(store).newest("blurry-digits")
+    assert whole is not None
+    assert list(whole.runs) == sorted(titles, reverse=True)
+
+
+def _without(monkeypatch: pytest.MonkeyPatch, *lacking: str) -> None:
+    """This computer lacks these networks, and has all others with all data."""
+    monkeypatch.setattr(datasets, "available", lambda card: None)
+    monkeypatch.setattr(backbones, "available", lambda card: f"put {card.name}" if card.name in lacking else None)
+
+
+def test_what_start_lacks_is_said_before_and_a_smaller_form_is_offered(
+    open_page: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full, bundled = "paper-split-cifar-100", "paper-split-cifar-100-bundled"
+    (network,) = {spec.data.backbone for spec in questions.specs(full).values()}
+    _without(monkeypatch, network)
+    page = open_page("questions", question=full)
+    assert not page.exception
+    assert page.button(key="start-set").disabled
+    assert f"Network for the features = “{backbones.card(network).title}”" in words(page)
+    (smaller,) = [one.proto for one in page.get("page_link") if "can start here" in one.proto.label]
+    assert parse_qs(smaller.query_string)["question"] == [bundled]
+    assert not open_page("questions", question=bundled).button(key="start-set").disabled
+
+
+def test_no_form_is_offered_that_lacks_something_too(open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    forms = questions.of_preset("paper-split-cifar-100").forms.values()
+    _without(monkeypatch, *(spec.data.backbone for form in forms for spec in questions.specs(form.name).values()))
+    page = open_page("questions", question="paper-split-cifar-100")
+    assert not any("can start here" in one.proto.label for one in page.get("page_link"))
+
+
+def test_a_refused_start_speaks_as_the_form_does(open_page: Open, pressable: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    (network,) = {spec.data.backbone for spec in questions.specs("paper-split-cifar-100-small").values()}
+    page = open_page("questions")
+    _without(monkeypatch, network)
+    page.button(key="start-paper-split-cifar-100-small").click().run()
+    assert f"Network for the features = “{backbones.card(network).title}”" in words(page)
 
 
 def test_the_only_run_of_a_method_has_its_title() -> None:
