@@ -16,7 +16,7 @@ from scipy.special import stdtrit
 
 from dpcl_core.events import References
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Picture, capital, counted, epsilon_label, epsilon_phrase, run_label
+from dpcl_core.figures.picture import Picture, capital, counted, epsilon_label, epsilon_phrase, minus, run_label
 from dpcl_core.figures.statistics import MIN_SEEDS, interval
 from dpcl_core.privacy.statement import Standing, at_least
 
@@ -233,16 +233,20 @@ def _difference(first: Mapping[int, float], second: Mapping[int, float], n_compa
 
 
 def _points(mean: float, half: float) -> str:
-    return f"{abs(mean):.1f} points [{abs(mean) - half:.1f}, {abs(mean) + half:.1f}]"
+    return f"{abs(mean):.1f} points {_range(abs(mean) - half, abs(mean) + half)}"
 
 
 def _lost(values: Mapping[int, float]) -> str:
     known = interval([100 * value for value in values.values()])
-    bounds = "" if known.low is None or known.high is None else f" [{known.low:.1f}, {known.high:.1f}]"
-    return f"{known.mean:.1f} points{bounds}"
+    bounds = "" if known.low is None or known.high is None else f" {_range(known.low, known.high)}"
+    return f"{minus(f'{known.mean:.1f}')} points{bounds}"
+
+
+def _range(low: float, high: float) -> str:
+    return minus(f"[{low:.1f}, {high:.1f}]")
 
 
 def _level(values: Mapping[int, float]) -> str:
     known = interval([100 * value for value in values.values()])
-    bounds = "" if known.low is None or known.high is None else f" [{max(0.0, known.low):.1f}, {min(100.0, known.high):.1f}]"
+    bounds = "" if known.low is None or known.high is None else f" {_range(max(0.0, known.low), min(100.0, known.high))}"
     return f"{known.mean:.1f} %{bounds}"

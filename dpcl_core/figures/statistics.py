@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from dpcl_core.figures.picture import counted
+from dpcl_core.figures.picture import counted, minus
 
 MIN_SEEDS = 3  # with fewer an interval is almost meaningless: draw the dots instead
 _MAX_SEEDS = 1000
@@ -68,7 +68,7 @@ def verdict(differences: Sequence[float], first: str, second: str) -> Verdict:
         return Verdict(mean, True, f"{better} is better than {worse} by {size}, {seeds}.")
     spread = float(np.std(differences, ddof=1))
     needed = next((n for n in range(mean.n + 1, _MAX_SEEDS + 1) if _half_width(spread, n) < abs(mean.mean)), None)
-    range_text = f"the difference lies between {mean.low:+.1f} and {mean.high:+.1f} points"
+    range_text = f"the difference lies between {minus(f'{mean.low:+.1f}')} and {minus(f'{mean.high:+.1f}')} points"
     advice = f"about {needed} seeds needed" if needed is not None else f"more than {_MAX_SEEDS:,} seeds would be needed"
     return Verdict(mean, False, f"Cannot tell yet: {range_text} ({seeds}); {advice}.")
 
