@@ -112,10 +112,12 @@ def test_no_line_of_a_reference_runs_through_a_name() -> None:
 
 def test_names_of_references_above_all_rows_do_not_collide() -> None:
     """On a phone, 30 points are narrower than the two names; a line of text is 12 of a row's 40 pixels high."""
-    drawn = answer.picture(table(a={1.0: [0.3] * 3}), references=References(0.2, ceiling=0.5)).figure
-    chance, ceiling = (note for note in drawn.layout.annotations if note.xref != "paper")
-    assert (chance.text, ceiling.text) == ("chance 20 %", "at once, no noise 50 %")
-    assert ceiling.y - chance.y >= 12 / 40
+    known = References(0.2, 0.3, ceiling=0.5)
+    drawn = answer.picture(table(a={1.0: [0.3] * 3}), references=known).figure
+    chance, untrained, ceiling = (note for note in drawn.layout.annotations if note.xref != "paper")
+    assert (chance.text, untrained.text, ceiling.text) == ("chance 20 %", "untrained 30 %", "at once, no noise 50 %")
+    assert chance.y > 1, "above the name of the first row, where it is seen however long the picture is"
+    assert min(ceiling.y - untrained.y, untrained.y - chance.y) >= 12 / 40
     assert ceiling.y < drawn.layout.yaxis.range[1]
 
 
