@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from dpcl_core.privacy.statement import Standing
     from dpcl_core.runs.run import Run
 
-MOST = 6
 LETTERS = "ABCDEF"
 _GROUPS = 6  # groups with a button
 HELP = f"""Pick up to six runs, or press a group: runs tested on the same stream, or with a tag in common. {run_search.HELP}
@@ -37,7 +36,7 @@ counts only if its 95 % interval excludes zero. Looking at many runs and keeping
 on your own data, that spends privacy too."""
 CODEC = link.Codec(
     [
-        link.Field("runs", "r", "runs", link.Many(link.Text(12), MOST), ()),
+        link.Field("runs", "r", "runs", link.Many(link.Text(12), pairs.MOST), ()),
         link.Field("focus", "f", "budget", link.Maybe(link.BUDGET), None),
         link.Field("first", "a", "first of the pair", link.Maybe(link.Choice(tuple(LETTERS))), None),
         link.Field("second", "b", "second of the pair", link.Maybe(link.Choice(tuple(LETTERS))), None),
@@ -52,8 +51,9 @@ def page() -> None:
     """The page."""
     state.store()
     view = View("compare", lambda _: CODEC)
-    runs = _finished()
-    start, missing = _initial_runs(view, runs)
+    stored = {run.id: run for run in state.store().list_runs()}
+    runs = {run_id: run for run_id, run in stored.items() if pairs.has_result(run)}  # newest first
+    start, missing = _initial_runs(view, runs, stored)
     place = heading("Compare", "Which is better, and is it real?", notices=[*view.read.notices, *missing])
     if not runs:
         _nothing_yet()
@@ -62,7 +62,7 @@ def page() -> None:
     st.session_state.setdefault(view.key("runs"), start)
     picked = st.multiselect(
         "Runs", _offered(view, runs), format_func=lambda run_id: _display_name(runs[run_id]), key=view.key("runs"),
-        max_selections=MOST, placeholder="Pick up to six finished runs",
+        max_selections=pairs.MOST, placeholder="Pick up to six finished runs",
     )  # fmt: skip
     results = {LETTERS[i]: stored_results.of(state.store().get(run_id)) for i, run_id in enumerate(picked)}
     nothing = {"focus": None, "first": None, "second": None, "wanted": None}
@@ -77,30 +77,29 @@ def page() -> None:
     actions(place, is_shared=True, help_text=HELP, view=view)
 
 
-def _finished() -> dict[str, Run]:
-    """The readable finished runs by id, newest first."""
-    runs = state.store().list_runs()
-    return {run.id: run for run in runs if run.status == "finished" and run.readable_spec is not None}
-
-
 def _display_name(run: Run) -> str:
     return f"{run.name} · {run.id[:4]} · {time.strftime('%d %b %H:%M', time.localtime(run.created))}"
 
 
-def _initial_runs(view: View, runs: dict[str, Run]) -> tuple[list[str], list[str]]:
-    """The initial runs, and a notice for each run of the link that the store does not have.
+def _initial_runs(view: View, runs: dict[str, Run], stored: dict[str, Run]) -> tuple[list[str], list[str]]:
+    """The initial runs, and a notice for each run of the link that cannot be compared, or that the store does not have.
 
     Those of the link, else the newest two that can be compared, else the newest. A ceiling is trained to be read beside its
     run, so only a link or a visitor opens one here.
     """
     linked = cast("tuple[str, ...]", view["runs"])
-    missing = [f"The link names run {run_id}, which this store does not have." for run_id in linked if run_id not in runs]
+    missing = [_not_offered(run_id, stored.get(run_id)) for run_id in linked if run_id not in runs]
     start = list(dict.fromkeys(run_id for run_id in linked if run_id in runs))
     if not start and not linked:
         offered = {run_id: run.spec for run_id, run in runs.items() if not ceilings.is_one(run.spec)}
         pair = pairs.comparable(offered)
         start = list(pair) if pair is not None else list(offered or runs)[:1]
     return start, missing
+
+
+def _not_offered(run_id: str, run: Run | None) -> str:
+    """A sentence on why this run of the link cannot be compared."""
+    return pairs.no_result(run) if run is not None else f"The link names run {run_id}, which this store does not have."
 
 
 def _partner(run: Run) -> None:
@@ -112,7 +111,7 @@ def _partner(run: Run) -> None:
 
 def _offered(view: View, runs: dict[str, Run]) -> list[str]:
     """The runs to pick from, by a search; a button for each group puts its newest runs into the picker."""
-    if len(runs) <= MOST:
+    if len(runs) <= pairs.MOST:
         return list(runs)
     key, put = view.key("runs"), st.session_state.__setitem__
     with st.container(key="compare-search", horizontal=True, vertical_alignment="bottom", gap="small"):
@@ -121,7 +120,7 @@ def _offered(view: View, runs: dict[str, Run]) -> list[str]:
             help=run_search.HELP,
         )  # fmt: skip
         for name, ids in list(run_search.groups(list(runs.values())).items())[:_GROUPS]:
-            st.button(plain(f"{name} · {len(ids)}"), key=f"{key}-{name}", on_click=put, args=(key, ids[:MOST]))
+            st.button(plain(f"{name} · {len(ids)}"), key=f"{key}-{name}", on_click=put, args=(key, ids[: pairs.MOST]))
     shown = [run.id for run in run_search.matching(runs.values(), text, state.store())]
     kept = cast("list[str]", st.session_state[key])
     return [run_id for run_id in runs if run_id in shown or run_id in kept]

@@ -9,6 +9,7 @@ import streamlit as st
 
 from dpcl_core import presets
 from dpcl_core.data import catalog as datasets
+from dpcl_core.errors import DataMissing
 from dpcl_core.figures.picture import counted
 from dpcl_core.papers import answers, ceilings, questions, tables
 from dpcl_core.papers.measured import Measured
@@ -18,7 +19,7 @@ from pages.parts.shell import figure_card, layout, link, state, stored_results, 
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
-from pages.parts.training import run_panel
+from pages.parts.training import run_panel, wording
 
 if TYPE_CHECKING:
     from dpcl_core.runs.sets import Set
@@ -46,7 +47,7 @@ def page() -> None:
         about = presets.about(str(name))
         place = heading(about.title, about.question, notices=view.read.notices)
         _links(view, about.name, by)
-        _answer(about.name)
+        _answer(view, about.name, by)
     view.commit({"question": name, "by": by}, CODEC)
     actions(place, is_shared=True, help_text=HELP)
 
@@ -61,7 +62,7 @@ def _links(view: View, name: str, by: str) -> None:
                 st.page_link("pages/questions.py", label=label, query_params=view.linked(target))
 
 
-def _answer(name: str) -> None:
+def _answer(view: View, name: str, by: str) -> None:
     """Draws the state of the runs, then the answer: from the runs of this computer, else from records."""
     if refused := st.session_state.pop("refused", None):
         st.error(plain(refused))
@@ -69,7 +70,10 @@ def _answer(name: str) -> None:
     if newest is not None and not newest.is_over:
         _watch(newest.id)
     else:
-        _start_card(name, newest)
+        missing = starting.lacking(name)
+        _start_card(name, newest, can_start=missing is None)
+        if missing is not None:
+            _instead(view, name, by, missing)
         if newest is not None and (moved := _moved(newest)) is not None:
             asked = presets.about(name).asks_about_forgetting
             spec, titles = next(iter(questions.specs(name).values())), questions.titles(name)
@@ -85,7 +89,20 @@ def _answer(name: str) -> None:
     _details(name, found, newest)
 
 
-def _start_card(name: str, newest: Set | None) -> None:
+def _instead(view: View, name: str, by: str, missing: DataMissing) -> None:
+    """States what the runs lack on this computer, and leads to the largest of the smaller forms that lacks nothing."""
+    st.warning(plain(f"These runs cannot start here. {wording.in_words(missing)}."))
+    forms = list(questions.of_preset(name).forms.items())
+    smaller = forms[: [form.name for _, form in forms].index(name)]
+    for size, form in reversed(smaller):
+        if starting.lacking(form.name) is None:
+            label = f":primary[The same, {gallery.FORMS[size]}, can start here →]"
+            target = view.linked({"v": "1", "question": form.name, "by": by})
+            st.page_link("pages/questions.py", label=label, query_params=target)
+            return
+
+
+def _start_card(name: str, newest: Set | None, *, can_start: bool) -> None:
     runs = questions.specs(name)
     with layout.card("status"), st.container(key="status-line", horizontal=True, vertical_alignment="center", gap="small"):
         text = starting.takes(questions.duration(name, state.store()))
@@ -96,7 +113,8 @@ def _start_card(name: str, newest: Set | None) -> None:
         verb, again = ("Run", " again") if newest is not None else ("Start", "")
         label = f"{verb} it{again}" if len(runs) == 1 else f"{verb} all {len(runs)} runs{again}"
         st.page_link("pages/train.py", label="Change its settings", query_params={"v": "1", "question": name})
-        st.button(label, key="start-set", type="primary", on_click=run_panel.attempt(lambda: starting.start(name)))
+        press = run_panel.attempt(lambda: starting.start(name))
+        st.button(label, key="start-set", type="primary", disabled=not can_start, on_click=press)
 
 
 def _moved(whole: Set) -> tuple[str, Result] | None:
@@ -108,14 +126,15 @@ def _moved(whole: Set) -> tuple[str, Result] | None:
 
 def _promise(name: str) -> None:
     """Draws what Start will do, for a question that has no result yet."""
-    runs, titles = questions.specs(name), questions.titles(name)
+    runs = questions.specs(name)
     n_models = sum(spec.n_cells for spec in runs.values())
     what = f"{len(runs)} runs, one after another, the cheapest first: " if len(runs) > 1 else "one run: "
+    listed = "; ".join(starting.in_order(name))  # names have commas of their own
     data = ", ".join(dict.fromkeys(datasets.card(spec.data.dataset).title for spec in runs.values()))
     models = f"{n_models} model{'s' if n_models > 1 else ''} on {data}."
     with layout.card("answer"):
         st.markdown("**The answer**: nothing has been measured yet.")
-        st.markdown(f"**Start** queues {plain(what + ', '.join(titles.values()))}. This trains {plain(models)}")
+        st.markdown(f"**Start** queues {plain(what + listed)}. This trains {plain(models)}")
         st.caption("The picture grows as they finish. You may close this page.")
 
 

@@ -17,6 +17,7 @@ from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.figures.picture import epsilons_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.results import method_title
+from pages.parts.comparison import pairs
 from pages.parts.shell import link, pickers, run_search, state, status_line
 from pages.parts.shell.header import header
 from pages.parts.shell.text import plain
@@ -265,9 +266,15 @@ def _actions(picked: list[Run]) -> None:
         st.caption("Tick a run to open, stop, resume, repeat, rename or delete it; tick several to compare them.")
         return
     if len(picked) > 1:
-        ids = ",".join(run.id for run in picked[:6])
-        with st.container(key="runs-actions", horizontal=True, gap="small"):
-            st.page_link("pages/compare.py", label=f"Compare these {min(6, len(picked))}", query_params={"v": "1", "r": ids})
+        finished = [run.id for run in picked if pairs.has_result(run)][: pairs.MOST]
+        with st.container(key="runs-actions", horizontal=True, vertical_alignment="center", gap="small"):
+            if len(finished) > 1:
+                all_have = all(map(pairs.has_result, picked))
+                some = f"these {len(finished)}" if all_have else f"the {len(finished)} finished"
+                query = {"v": "1", "r": ",".join(finished)}
+                st.page_link("pages/compare.py", label=f"Compare {some}", query_params=query)
+            else:
+                st.caption("Only finished runs can be compared: tick two of them.", width="content")
             if all(map(state.store().may_change, picked)):
                 st.button(f"Delete these {len(picked)}", key="delete-many", on_click=lambda: _delete(picked))
         return

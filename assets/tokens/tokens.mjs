@@ -1,6 +1,7 @@
 // A text whose words are shaded by PeCL's score: a pressed word unfolds its arithmetic, sliders move the shades at once, an own
 // sentence is scored here. Appended to drag/replay.mjs, language.mjs and sensitivity.mjs; fed by dpcl_core/elements/tokens.py.
 
+const MOST = 600; // characters of an own text that are scored
 const short = (value) => (value === Infinity ? "∞" : String(Number(value.toPrecision(3))));
 
 export default function element({ data, parentElement, setStateValue }) {
@@ -16,7 +17,9 @@ function begin(parentElement) {
   memories.set(parentElement, memory);
   find("typed").addEventListener("keydown", (event) => event.stopPropagation()); // letters are shortcuts of the page around
   find("typed").addEventListener("input", () => {
-    memory.own = find("typed").value;
+    const typed = [...find("typed").value];
+    memory.own = typed.slice(0, MOST).join("");
+    find("long").textContent = typed.length > MOST ? filled(memory.data.words.long, { most: MOST, all: typed.length }) : "";
     read(memory);
   });
   for (const [name, dial] of [["theta", "threshold"], ["upper", "upper"]]) {
@@ -164,6 +167,7 @@ function drawsOf(memory, i) {
 
 function arithmetic(memory) {
   const { rows, words, found, data, dials } = memory, word = words[memory.chosen], host = memory.find("word");
+  host.hidden = !word;
   if (!word) return host.replaceChildren();
   const of = (name) => word.tokens.map((i) => (found[i][name] === null ? "no noise" : short(found[i][name])));
   const lines = [

@@ -33,6 +33,7 @@ WORDS = {
     "own": "Your sentence",
     "start": "My name is Anna and I flew from Basel to Paris.",
     "empty": "Type a sentence: its words are scored as you type.",
+    "long": "Only the first {most} of {all} characters are scored.",
     "marked": "With θ = {theta}, {personal} personal words count as sensitive, and so do {other} others.",
     "unmarked": "With θ = {theta}, {all} words count as sensitive (bold).",
     "p": "Probability P, given the words before",

@@ -16,7 +16,7 @@ from scipy.special import stdtrit
 
 from dpcl_core.events import References
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Picture, capital, counted, epsilon_label, epsilon_phrase, run_label
+from dpcl_core.figures.picture import Picture, capital, counted, epsilon_label, epsilon_phrase, minus, run_label
 from dpcl_core.figures.statistics import MIN_SEEDS, PRINTED, interval, points_text
 from dpcl_core.privacy.statement import Standing, at_least
 
@@ -117,18 +117,17 @@ def picture(
     for height, name in zip(heights, names, strict=True):  # above its marks: beside them a narrow screen has no room
         place = {"xref": "paper", "x": 0, "xanchor": "left", "y": height + 0.2, "yanchor": "bottom", "align": "left"}
         written.append({"text": name, "showarrow": False, "font": {"color": soft, "size": 12}, **place})
-    above = [name for name, _, is_below in levels if not is_below]  # one above the other: side by side they may collide
-    for name, level, is_below in levels:
-        height, side = heights[-1] - 0.75 if is_below else _height(above.index(name)), "right" if level >= 0.5 else "left"
-        place = {"x": 100 * level, "xanchor": side, "y": height, "yanchor": "middle"}
+    for number, (name, level) in enumerate(levels):  # one above the other: side by side they may collide
+        side = "right" if level >= 0.5 else "left"
+        place = {"x": 100 * level, "xanchor": side, "y": _height(number), "yanchor": "middle"}
         text = f"{name} {100 * level:.0f} %"
         written.append({"text": text, "showarrow": False, "font": {"color": soft, "size": 11.5}, **place})
-    top = _height(max(0, len(above) - 1))
+    top = _height(max(0, len(levels) - 1))
     drawn = theme.figure(
-        dark, height=round(110 + 40 * (len(rows) + top - _height(0))),
+        dark, height=round(94 + 40 * (len(rows) + top - _height(0))),
         margin={"l": 12, "r": 16, "t": 16, "b": 44}, annotations=written,
         xaxis={**theme.percent_axis(title=f"final {score}"), "tickangle": 0},
-        yaxis={"tickvals": heights, "showticklabels": False, "zeroline": False, "range": [heights[-1] - 1, top + 0.1]},
+        yaxis={"tickvals": heights, "showticklabels": False, "zeroline": False, "range": [heights[-1] - 0.6, top + 0.1]},
     )  # fmt: skip
     for ((run, epsilon), group), height, name in zip(rows, heights, names, strict=True):
         values, colour = (100 * group["value"]).tolist(), theme.colour_of_epsilon(float(epsilon), dark)
@@ -144,18 +143,17 @@ def picture(
                 error_x={"type": "data", "array": [known.half_width], "color": colour, "thickness": 2},
             )
         )  # fmt: skip
-    for _, level, _ in levels:
+    for _, level in levels:
         drawn.add_trace(_reference(100 * level, heights, dark))
     return Picture(drawn, finding(table, score=score, standings=standings, forgetting=forgetting))
 
 
-def _levels(references: References | None) -> list[tuple[str, float, bool]]:
-    """The references that are known, in [0, 1], each with its name and whether that stands below all rows."""
+def _levels(references: References | None) -> list[tuple[str, float]]:
+    """The references that are known, in [0, 1], each with its name."""
     if references is None:
         return []
-    known = [("chance", references.chance, False), ("untrained", references.untrained, True)]
-    known.append(("at once, no noise", references.ceiling, False))
-    return [(name, level, is_below) for name, level, is_below in known if level is not None]
+    known = [("chance", references.chance), ("untrained", references.untrained), ("at once, no noise", references.ceiling)]
+    return [(name, level) for name, level in known if level is not None]
 
 
 def _height(place: int) -> float:
@@ -241,11 +239,15 @@ def _points(mean: float, half: float) -> str:
 
 def _lost(values: Mapping[int, float]) -> str:
     known = interval([100 * value for value in values.values()])
-    bounds = "" if known.low is None or known.high is None else f" [{known.low:.1f}, {known.high:.1f}]"
-    return f"{known.mean:.1f} points{bounds}"
+    bounds = "" if known.low is None or known.high is None else f" {_range(known.low, known.high)}"
+    return f"{minus(f'{known.mean:.1f}')} points{bounds}"
+
+
+def _range(low: float, high: float) -> str:
+    return minus(f"[{low:.1f}, {high:.1f}]")
 
 
 def _level(values: Mapping[int, float]) -> str:
     known = interval([100 * value for value in values.values()])
-    bounds = "" if known.low is None or known.high is None else f" [{max(0.0, known.low):.1f}, {min(100.0, known.high):.1f}]"
+    bounds = "" if known.low is None or known.high is None else f" {_range(max(0.0, known.low), min(100.0, known.high))}"
     return f"{known.mean:.1f} %{bounds}"

@@ -201,6 +201,11 @@ def epsilons_text(values: Sequence[float]) -> str:
     return ", ".join(epsilon_text(value) for value in sorted(values))
 
 
+def minus(number: str) -> str:
+    """A formatted number with the minus sign that print has, not a hyphen."""
+    return number.replace("-", "−")
+
+
 def counted(n: int, noun: str) -> str:
     """A number of things in words: "1 seed", "5 seeds"."""
     return f"{n} {noun}{'s' if n != 1 else ''}"

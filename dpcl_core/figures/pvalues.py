@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Picture
+from dpcl_core.figures.picture import Picture, minus
 from dpcl_core.figures.t_tests import PValue
 
 _LEVELS = (0.05, 0.01)
@@ -54,7 +54,7 @@ def p_value_curve(results: Sequence[PValue], *, names: tuple[str, str], dark: bo
         [one.n_tasks for one in results], drawn, "", colour, "%{x} tasks: p = %{y:.2g}, %{text}", size=6,
         mode="lines+markers" if len(results) <= 30 else "lines",
     )  # fmt: skip
-    figure.add_trace(line.update(text=[f"{100 * one.difference:+.1f} points" for one in results], connectgaps=False))
+    figure.add_trace(line.update(text=[minus(f"{100 * one.difference:+.1f} points") for one in results], connectgaps=False))
     finding = _finding(tests, len(results), names)
     return Picture(figure, f"{finding} {missing}" if reasons else finding)
 

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from dpcl_core.events import References
 from dpcl_core.figures import placement, theme
-from dpcl_core.figures.picture import BREAK, Picture, bold, capital, counted, epsilon_label, epsilon_phrase
+from dpcl_core.figures.picture import BREAK, Picture, bold, capital, counted, epsilon_label, epsilon_phrase, minus
 
 _ROW = 24  # pixels
 _LEFT = 76  # pixels of the margin for budgets, above which the names begin: a phone has no room for them beside the marks
@@ -169,6 +169,7 @@ def _finding(rows: pd.DataFrame, what: str) -> str:
     budget = epsilon_phrase(float(widest["epsilon"]), "claimed" if widest["is_nominal"] else "bound")
     return (
         f"Ours are lower in {int((gaps < 0).sum())} and higher in {int((gaps > 0).sum())} of {counted(len(pairs), 'pair')}; "
-        f"the difference is {gaps.mean():+.1f} points on average, at most {gaps[widest.name]:+.1f} "
+        f"the difference is {minus(f'{gaps.mean():+.1f}')} points on average, at most "
+        f"{minus(f'{gaps[widest.name]:+.1f}')} "
         f"({widest['name']}, {budget})."
     )

@@ -8,7 +8,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Picture, capital, counted, epsilon_phrase
+from dpcl_core.figures.picture import Picture, capital, counted, epsilon_phrase, minus
 from dpcl_core.metrics import right_after_learning
 from dpcl_core.privacy.statement import Standing
 
@@ -61,12 +61,12 @@ def by_seed(
         go.Scatter(
             x=100 * means, y=[titles[name] for name in names], mode="markers+text", name="mean",
             marker={"symbol": "line-ns", "size": 20, "line": {"color": inks.text, "width": 3}},
-            text=[f"{100 * value:.1f}" for value in means], textposition="top center", textfont={"color": inks.text},
+            text=[minus(f"{100 * value:.1f}") for value in means], textposition="top center", textfont={"color": inks.text},
             hovertemplate="mean: %{x:.1f}<extra></extra>",
         )
     )  # fmt: skip
     seeds = counted(rows["seed"].nunique(), "seed")
-    values_text = ", ".join(f"{titles[name]} {100 * value:.1f}" for name, value in means.items())
+    values_text = ", ".join(f"{titles[name]} {minus(f'{100 * value:.1f}')}" for name, value in means.items())
     printed = [f"{titles[kind]} {', '.join(f'{value:g}' for value in values)}" for kind, values in (published or {}).items()]
     finding = f"{capital(epsilon_phrase(epsilon, standing))}, mean of {seeds}: {values_text} points."
     if "BWT" in means:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import stdtrit
 
-from dpcl_core.figures.picture import counted
+from dpcl_core.figures.picture import counted, minus
 
 MIN_SEEDS = 3  # with fewer an interval is almost meaningless: draw the dots instead
 PRINTED = 0.1  # points: the last decimal place of a difference in a sentence
@@ -90,7 +90,8 @@ def verdict(differences: Sequence[float], first: str, second: str, *, n_tested: 
     if size - mean.half_width > _SAME:
         between = f"{points_text(size - mean.half_width)} to {points_text(size + mean.half_width)}"
         return Verdict(mean, True, f"{better} is better than {worse} by {points_text(size)} points ({between}), {seeds}.")
-    range_text = f"the difference lies between {mean.low:+.1f} and {mean.high:+.1f} points ({seeds})"
+    low, high = (minus(f"{end:+.1f}") for end in (mean.low, mean.high))
+    range_text = f"the difference lies between {low} and {high} points ({seeds})"
     if mean.half_width <= least + _SAME:
         little = f"a difference of {least:.2g} points or less cannot be told with any number of seeds"
         return Verdict(mean, False, f"Cannot tell: {range_text}; {little}.")

@@ -8,7 +8,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import BREAK, Picture
+from dpcl_core.figures.picture import BREAK, Picture, minus
 
 _CHANCE = 0.5
 _UNLIKELY_END = "from the unlikely end"
@@ -168,7 +168,7 @@ def exposure_history(table: pd.DataFrame) -> str:
 
 def _nats(value: float) -> str:
     """Two digits, with a true minus."""
-    return f"{value:.2f}".replace("-", "−")
+    return minus(f"{value:.2f}")
 
 
 def _early_and_late(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

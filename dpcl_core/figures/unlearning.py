@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Picture
+from dpcl_core.figures.picture import Picture, minus
 
 
 def token_weights(
@@ -93,4 +93,4 @@ def _figure(dark: bool, *, x: str, y: str, height: int) -> go.Figure:
 
 def _signed(value: float) -> str:
     """A weight with two digits, a true minus, and no minus before a zero."""
-    return f"{value:.2f}".replace("-", "−") if abs(value) >= 0.005 else "0"
+    return minus(f"{value:.2f}") if abs(value) >= 0.005 else "0"

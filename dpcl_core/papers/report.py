@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dpcl_core import checks, presets
 from dpcl_core.errors import BadInput
 from dpcl_core.events import JsonValue, plain_number
-from dpcl_core.figures.picture import epsilon_label
+from dpcl_core.figures.picture import epsilon_label, minus
 from dpcl_core.figures.statistics import Interval
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import answers, comparison, p_values
@@ -106,7 +106,7 @@ def interval_text(difference: Interval | None) -> str:
         return ""
     low, high = difference.low, difference.high
     span = f" ({low:+.1f} to {high:+.1f})" if low is not None and high is not None else ""
-    return f"{difference.mean:+.1f}{span} points"
+    return minus(f"{difference.mean:+.1f}{span} points")
 
 
 def _sentence(verdict: Judged) -> str:
@@ -129,7 +129,7 @@ def _table(rows: Sequence[Row], specs: Mapping[str, RunSpec]) -> list[str]:
     lines = [f"{'':<{width}}  {'':<{wide}}  {'':<10}  {'published':>13}  {'ours':>13}  difference"]
     for row, budget in zip(rows, budgets, strict=True):
         what = f"{row.name:<{width}}  {budget:<{wide}}  {comparison.quantity(row.metric, specs.values()):<10}"
-        gap = f"{row.difference:+.1f}" if row.difference is not None else ""
+        gap = minus(f"{row.difference:+.1f}") if row.difference is not None else ""
         budgets_spent = ", ".join(f"{name} ε = {shown(epsilon)}" for name, epsilon in row.channel_epsilons.items())
         lines.append(f"{what}  {printed_text(row):>13}  {ours_text(row):>13}  {gap:>10}  {budgets_spent}".rstrip())
         lines += [f"{'':<{width}}  note: {remark}" for remark in row.remarks]
@@ -142,14 +142,14 @@ def printed_text(row: Row) -> str:
         return "–"
     std = row.printed.percent_std
     value = row.printed.printed if row.printed.percent == row.printed.value else f"{row.printed.percent:.4g}"
-    return value if std is None else f"{value} ± {std:.2f}"
+    return minus(value if std is None else f"{value} ± {std:.2f}")
 
 
 def ours_text(row: Row) -> str:
     """Our mean and standard deviation, in percent; a dash where no run is finished."""
     if row.ours is None:
         return "–"
-    return f"{row.ours.mean:.1f}" if row.ours.std is None else f"{row.ours.mean:.1f} ± {row.ours.std:.1f}"
+    return minus(f"{row.ours.mean:.1f}" if row.ours.std is None else f"{row.ours.mean:.1f} ± {row.ours.std:.1f}")
 
 
 def _changed(spec: RunSpec, sets: Sequence[str]) -> RunSpec:

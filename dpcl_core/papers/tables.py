@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dpcl_core import machine
-from dpcl_core.figures.picture import capital, counted
+from dpcl_core.figures.picture import capital, counted, minus
 from dpcl_core.papers import comparison, orderings, p_values, report, verdicts
 from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.measured import Measured
@@ -72,7 +72,7 @@ def numbers(rows: Sequence[Row]) -> tuple[list[dict[str, str]], list[str]]:
             "ε": ("∞" if math.isinf(row.epsilon) else f"{row.epsilon:g}") + (", claimed" if row.is_nominal else ""),
             "published": report.printed_text(row),
             "ours": report.ours_text(row),
-            "difference": f"{row.difference:+.1f}" if row.difference is not None else "",
+            "difference": minus(f"{row.difference:+.1f}") if row.difference is not None else "",
             "layer of ours": row.layer,
             **({_CHANNEL_EPSILONS: " · ".join(map(shown, row.channel_epsilons.values()))} if has_channels else {}),
             "note": ", ".join(str(notes.index(remark) + 1) for remark in row.remarks),
@@ -125,7 +125,7 @@ def _claim(
         "claim": ordering.statement,
         "at": report.budgets_of(verdict),
         "our difference": report.range_text(verdict) if verdict.difference is not None else "",
-        "published": f"{printed:+.1f} points" if printed is not None else "",
+        "published": minus(f"{printed:+.1f} points") if printed is not None else "",
     }
     bound = p_values.printed(paper, experiment, ordering)
     if bound is not None:

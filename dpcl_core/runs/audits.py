@@ -54,7 +54,8 @@ class Audits:
         """
         run = self.store.get(run_id)
         if (refused := refusal(run.spec)) is not None:
-            raise BadInput("method", run.spec.method, f"{refused[0]}; this audits it: {refused[1]}")
+            why, command = refused
+            raise BadInput("method", run.spec.method, why if command is None else f"{why}; this audits it: {command}")
         workload = sha256(f"audit {workload_of(run.spec)}".encode()).hexdigest()[:16]
         name, n_cells = f"audit of {run.name}"[:LONGEST_NAME], len(run.spec.privacy.epsilons)
         with self.store.writing() as connection:
@@ -98,10 +99,15 @@ class Audits:
                 connection.execute(update(tables.audits).where(this_audit).values(results=[*results, document]))
 
 
-def refusal(spec: RunSpec) -> tuple[str, str] | None:
-    """The reason why these settings cannot be audited in one training, and the command that audits them; None: they can."""
+def refusal(spec: RunSpec) -> tuple[str, str | None] | None:
+    """The reason why these settings cannot be audited in one training; None: they can.
+
+    With it the command that audits them, if they claim anything to audit.
+    """
     why = auditable.refusal(spec)
-    return None if why is None else (why, checks.command_line(spec, "audit"))
+    if why is None:
+        return None
+    return why, None if auditable.adds_no_noise(spec) else checks.command_line(spec, "audit")
 
 
 def _read(documents: Sequence[Mapping[str, JsonValue]]) -> tuple[Audited, ...]:

@@ -74,7 +74,7 @@ class Set:
         for state in ("failed", "lost", "cancelled"):
             if counts[state]:
                 labels = [label for label, run in kept.items() if run.status == state]
-                named = ", ".join((titles or {}).get(label, label) for label in labels)
+                named = "; ".join((titles or {}).get(label, label) for label in labels)  # titles have commas
                 parts.append(f"{counts[state]} {state} ({named})" if state != "cancelled" else f"{counts[state]} cancelled")
         if n_deleted := len(self.runs) - len(kept):
             parts.append(f"{n_deleted} deleted")

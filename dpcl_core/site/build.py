@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from dpcl_core.errors import BadInput
 from dpcl_core.site import explorables, published, runs
-from dpcl_core.site.page import MARK, Page, written
+from dpcl_core.site.page import MARK, Page, contents, written
 
 # In the menu's order; one line each. A function gives a page, or several of which the first is in the menu.
 PAGES: tuple[Callable[[], Page | Iterable[Page]], ...] = (
@@ -28,7 +29,8 @@ def pages() -> list[Page]:
     for make in PAGES:
         one = make()
         made += [one] if isinstance(one, Page) else one
-    return made
+    start, *others = made
+    return [replace(start, body=start.body + contents(others)), *others]
 
 
 def build(folder: Path) -> list[Path]:

@@ -70,6 +70,16 @@ def written(page: Page, menu: Sequence[Page]) -> str:
 """
 
 
+def contents(pages: Sequence[Page]) -> str:
+    """Links to all pages that the menu lacks: a fold for each page of the menu that others are under."""
+    folds = []
+    for one in pages:
+        below = [each for each in pages if each.under == one.file]
+        links = (f'<li><a class="touch" href="{each.file}">{escape(each.title)}</a></li>' for each in (one, *below))
+        folds.append(folded(one.menu, f'<ul class="row">{"".join(links)}</ul>') if below else "")
+    return f'<nav aria-label="Contents"><h2>All pages</h2>{"".join(folds)}</nav>'
+
+
 def _current(one: Page, page: Page) -> str:
     return ' aria-current="page"' if one.file == page.file else ' aria-current="true"' if one.file == page.under else ""
 

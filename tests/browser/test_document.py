@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from pages.parts.shell import document
-from tests.browser.conftest import App, ready
+from tests.browser.conftest import PATIENCE_MS, App, Visit, ready
 
 pytestmark = pytest.mark.browser
 
@@ -48,6 +50,24 @@ def test_the_server_is_where_the_page_is(browser: Browser, path: str, page_path:
     told = page.evaluate("window.__streamlit ?? null")
     assert told == (None if server is None else {"BACKEND_BASE_URL": f"http://dpcl.test{server}"})
     page.close()
+
+
+def test_one_back_undoes_one_link(app: App, visit: Visit) -> None:
+    """Train writes its whole view into the address: no entry of its own, and none at the address of the page before."""
+    question, train = f"{app.url}/questions?v=1&question=digits-cosine", re.compile(r"/train\?.*&e=")
+    page = visit(question)
+    heading = page.get_by_role("heading", level=1)
+    asked = heading.inner_text()
+    for name, url in (("Change its settings", train), ("Its answer", question)):
+        page.get_by_role("link", name=name).click()
+        expect(page).to_have_url(url, timeout=PATIENCE_MS)
+        ready(page)
+    for url, title in ((train, "Train"), (question, asked)):
+        page.go_back()
+        expect(page).to_have_url(url, timeout=PATIENCE_MS)
+        expect(heading).to_have_text(title, timeout=PATIENCE_MS)
+        ready(page)
+        expect(page.get_by_text("The link also has")).to_have_count(0)
 
 
 @pytest.mark.parametrize("path", ["/runs", "/nowhere"])

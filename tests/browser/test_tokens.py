@@ -89,6 +89,21 @@ def test_a_word_unfolds_by_keyboard_and_the_game_is_played(app: App, visit: Visi
     expect(page.locator(".tk-next")).to_be_focused()
 
 
+def test_an_own_text_that_is_too_long_or_empty_is_answered(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/tokens?sh=own")
+    area, said, word = page.get_by_role("textbox", name="Your sentence"), page.locator(".tk-long"), page.locator(".tk-word")
+    area.fill("a " * 400)
+    expect(said).to_have_text("Only the first 600 of 800 characters are scored.", timeout=PATIENCE_MS)
+    expect(page.locator(".tk-text [role=button]")).to_have_count(300)
+    expect(word).to_be_visible()
+    area.fill("")
+    expect(page.locator(".tk-finding")).to_contain_text("Type a sentence")
+    expect(said).to_be_empty()
+    expect(word).to_be_hidden()
+    area.fill("Anna flew")
+    expect(word).to_be_visible()
+
+
 def test_own_sentence_on_a_phone_is_scored_in_the_browser_in_its_own_direction(app: App, visit: Visit) -> None:
     page = visit(f"{app.url}/tokens?sh=own", width=390, dark=True)
     area = page.get_by_role("textbox", name="Your sentence")

@@ -7,7 +7,9 @@ import math
 import pandas as pd
 
 from dpcl_core.events import References
-from dpcl_core.figures import answer
+from dpcl_core.figures import answer, statistics
+from dpcl_core.figures.statistics import Interval
+from dpcl_core.papers import report
 
 
 def table(**runs: dict[float, list[float]]) -> pd.DataFrame:
@@ -77,7 +79,7 @@ def test_what_was_forgotten_is_told_at_the_budgets_of_the_finding() -> None:
         "2.0 points [2.0, 2.0] without noise."
     )
     several = table(a={1.0: [0.1] * 3}, b={1.0: [-0.01], 2.0: [0.3]})
-    assert answer.forgotten(several).endswith("at ε = 1: “a” 10.0 points [10.0, 10.0], “b” -1.0 points.")
+    assert answer.forgotten(several).endswith("at ε = 1: “a” 10.0 points [10.0, 10.0], “b” −1.0 points.")
     assert answer.forgotten(several.iloc[:0]) == ""
 
 
@@ -116,8 +118,20 @@ def test_no_line_of_a_reference_runs_through_a_name() -> None:
 
 def test_names_of_references_above_all_rows_do_not_collide() -> None:
     """On a phone, 30 points are narrower than the two names; a line of text is 12 of a row's 40 pixels high."""
-    drawn = answer.picture(table(a={1.0: [0.3] * 3}), references=References(0.2, ceiling=0.5)).figure
-    chance, ceiling = (note for note in drawn.layout.annotations if note.xref != "paper")
-    assert (chance.text, ceiling.text) == ("chance 20 %", "at once, no noise 50 %")
-    assert ceiling.y - chance.y >= 12 / 40
+    known = References(0.2, 0.3, ceiling=0.5)
+    drawn = answer.picture(table(a={1.0: [0.3] * 3}), references=known).figure
+    chance, untrained, ceiling = (note for note in drawn.layout.annotations if note.xref != "paper")
+    assert (chance.text, untrained.text, ceiling.text) == ("chance 20 %", "untrained 30 %", "at once, no noise 50 %")
+    assert chance.y > 1, "above the name of the first row, where it is seen however long the picture is"
+    assert min(ceiling.y - untrained.y, untrained.y - chance.y) >= 12 / 40
     assert ceiling.y < drawn.layout.yaxis.range[1]
+
+
+def test_numbers_below_zero_have_a_minus_sign() -> None:
+    """What was lost over three seeds, with an interval that reaches below zero, and a paper's negative difference."""
+    several = table(a={1.0: [0.0, 0.03, -0.01]}, b={1.0: [0.1, 0.1, 0.1]})
+    said = answer.forgotten(several)
+    assert "[−" in said
+    assert "-" not in said
+    assert report.interval_text(Interval(-1.25, -2.0, -0.5, 5)) == "−1.2 (−2.0 to −0.5) points"
+    assert "the difference lies between −" in statistics.verdict([-3.0, 1.0, 0.5], "A", "B").sentence

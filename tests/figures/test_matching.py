@@ -86,7 +86,7 @@ def test_scores_have_a_dot_a_seed_and_the_printed_value_as_a_tick() -> None:
     picture = scores.by_seed(table, epsilon=4.0, n_tasks=5, published={"AA": [62.1], "FWT": [1.0]})
     drawn = {trace.name: [round(float(x), 6) for x in trace.x] for trace in picture.figure.data}
     assert drawn == {"published": [62.1], "AA": [60.0, 70.0], "BWT": [-5.0, -5.0], "mean": [65.0, -5.0]}
-    said = "At ε = 4, mean of 2 seeds: average accuracy 65.0, backward transfer -5.0 points."
+    said = "At ε = 4, mean of 2 seeds: average accuracy 65.0, backward transfer −5.0 points."
     implied = "Right after learning a task: 69.0, which is AA − BWT (T − 1) / T."
     assert picture.finding.startswith(f"{said} {implied} Published: average accuracy 62.1")
     assert "when the first model has learned all its tasks" in scores.by_seed(table, epsilon=8.0, n_tasks=5).finding

@@ -37,8 +37,8 @@ def test_pairs_are_joined_and_the_finding_counts_them() -> None:
     assert [y for _, y in _points(picture, "ours")][:2] == [y for _, y in _points(picture, "published")]
     assert sum(trace.mode == "lines" for trace in picture.figure.data) == 2
     assert picture.finding == (
-        "Ours are lower in 1 and higher in 1 of 2 pairs; the difference is -3.0 points on average, "
-        "at most -10.0 (A, at ε = 1)."
+        "Ours are lower in 1 and higher in 1 of 2 pairs; the difference is −3.0 points on average, "
+        "at most −10.0 (A, at ε = 1)."
     )
     titles = [note.text for note in picture.figure.layout.annotations]
     assert "<b>A</b>" in titles

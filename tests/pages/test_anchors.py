@@ -132,8 +132,8 @@ def test_settings_left_in_the_browser_are_taken_over_and_others_are_not() -> Non
 @pytest.mark.parametrize(
     ("query", "notice"),
     [
-        ({"m": "banana"}, "The link asks for anchors m = banana; using 50 instead."),
-        ({"sh": "magic"}, "The link asks for lists = magic; using play instead."),
+        ({"m": "banana"}, "The link asks for anchors m = banana: must be a whole number from"),
+        ({"sh": "magic"}, "The link asks for lists = magic: must be one of play, "),
         ({"d": "33"}, None),  # between two lengths: the nearer one
         ({"run": "nosuchrun"}, "run = nosuchrun"),
     ],

@@ -8,6 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core import checks
+from dpcl_core.attacks import auditable
 from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.run import Failure
@@ -88,6 +89,18 @@ def test_a_run_that_cannot_be_audited_so_says_why_and_what_audits_it(open_page: 
     (fold,) = [each for each in page.expander if each.label == "A command audits its settings"]  # it is long
     assert fold.code[0].value.startswith("python -m dpcl_core audit --set ")
     assert next(button for button in page.button if button.label == "Audit this run").disabled
+
+
+def test_a_run_without_noise_has_nothing_to_audit(open_page: Open, store: Store) -> None:
+    """Whatever the method: none of the reasons that speak of its noise is given, and no command."""
+    raw = {"method": "l2dp-ml", "data": {"dataset": "digits"}, "seeds": [0]}
+    noisy, spec = (checks.parse({**raw, "privacy": {"epsilons": [epsilon]}}) for epsilon in (1.0, math.inf))
+    assert "share one draw of noise" in (auditable.refusal(noisy) or "")
+    page = open_page("train", v="1", run=replay.fill(store, spec, replay.recorded(spec)))
+    said = words(page)
+    assert "adds no noise" in said
+    assert "share one draw of noise" not in said
+    assert not [each for each in page.expander if each.label == "A command audits its settings"]
 
 
 def test_the_numbers_are_told_as_one_would_say_them() -> None:

@@ -12,6 +12,7 @@ from dpcl_core.privacy.statement import Standing
 from dpcl_core.runs.store import Store
 from pages import runs as runs_page
 from pages.parts.comparison import pairs
+from pages.parts.shell import status_line
 from tests.pages.conftest import Open, words
 from tests.support import replay
 
@@ -56,6 +57,17 @@ def test_a_run_under_way_says_that_no_bound_holds(open_page: Open, store: Store)
     assert "Every run of it is audited." in said
     assert "ε only claimed, no bound" in said
     assert "accounted so far" not in said
+
+
+def test_a_run_without_noise_claims_nothing_while_it_runs(open_page: Open, store: Store) -> None:
+    spec = replay.a_spec(epsilons=(math.inf,)).model_copy(update={"method": SPEC.method})
+    events = [event for event in replay.claimed(replay.recorded(spec)) if type(event).__name__ != "CellFinished"]
+    run_id = replay.fill(store, spec, events, status="running")
+    run = store.get(run_id)
+    assert "no noise" in status_line.of(run, events, run.started or 0.0).detail
+    assert "claimed" not in status_line.of(run, events, run.started or 0.0).detail
+    said = words(open_page("train", run=run_id))
+    assert "No noise is added: no privacy." in said
 
 
 def test_the_list_of_runs_calls_the_budgets_claims(store: Store, run_id: str) -> None:

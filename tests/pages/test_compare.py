@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 
 from dpcl_core.events import CellFinished, References
 from dpcl_core.papers import ceilings
+from dpcl_core.runs.run import Status
 from dpcl_core.runs.store import Store
 from pages.parts.comparison import pairs
 from pages.parts.training import train_form
@@ -16,6 +17,10 @@ from tests.pages.conftest import Open, words
 from tests.support import replay
 
 SPEC = replay.a_spec()
+STATES: dict[Status, str] = {
+    "cancelled": "was cancelled", "failed": "failed", "lost": "was lost", "queued": "is still queued",
+    "running": "has not finished yet",
+}  # fmt: skip
 
 
 def _filled(store: Store, **more: object) -> str:
@@ -66,6 +71,17 @@ def test_unknown_runs_of_a_link_are_named(open_page: Open, store: Store) -> None
     page = open_page("compare", v="1", r=f"{first},0123456789ab")
     assert not page.exception
     assert any("0123456789ab, which this store does not have" in w.value.replace("\\", "") for w in page.warning)
+    assert page.multiselect[0].value == [first]
+
+
+def test_a_run_of_a_link_that_has_not_finished_is_not_called_missing(open_page: Open, store: Store) -> None:
+    first = _filled(store)
+    ended = {state: replay.fill(store, SPEC, [], status=state, name=state) for state in STATES}
+    page = open_page("compare", v="1", r=",".join([first, *ended.values()]))
+    said = " ".join(warning.value for warning in page.warning)
+    assert "this store does not have" not in said
+    for state, words_of_it in STATES.items():
+        assert f"Run “{state}” {words_of_it}; only finished runs can be compared." in said
     assert page.multiselect[0].value == [first]
 
 

@@ -229,9 +229,20 @@ def test_a_teachers_link_hides_and_starts_afresh(open_page: Open) -> None:
     [
         ({"l": "magic"}, f"The link asks for lesson = magic; lessons are 1 to {len(text.NAMES)}, and this is the first."),
         ({"s": "8"}, "The link asks for step 8; this lesson has 6. Showing the last one."),
-        ({"d3": "9"}, "The link asks for steps done = 9; that is left out."),
-        ({"e3": "banana"}, "The link asks for Privacy budget ε = banana; using 2 instead."),
-        ({"hide": "colour"}, "The link asks for hidden controls = colour; that is left out."),
+        (
+            {"d3": "9"},
+            "The link asks for steps done = 9: must be at most 6 values between commas, each a whole number from 1 to 6; "
+            "that is left out.",
+        ),
+        (
+            {"e3": "banana"},
+            "The link asks for Privacy budget ε = banana: must be a number from 0.1 to 16; using 2 instead.",
+        ),
+        (
+            {"hide": "colour"},
+            "The link asks for hidden controls = colour: must be at most 32 values between commas, each one of anchors, "
+            "by-heart, clip, delta, epsilon, kept, mix, noise and 10 others; that is left out.",
+        ),
         ({"p3": "4"}, None),  # a fourth choice where there are three: no prediction
     ],
 )

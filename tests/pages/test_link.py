@@ -78,20 +78,43 @@ def test_any_text_gives_a_value_and_a_notice_for_each_that_was_not_taken(raw: di
 @pytest.mark.parametrize(
     ("key", "text", "notice"),
     [
-        ("e", "banana", "The link asks for ε = banana; using 1 instead."),
-        ("e", "0", "The link asks for ε = 0; using 1 instead."),
-        ("e", "-1", "The link asks for ε = -1; using 1 instead."),
-        ("e", "nan", "The link asks for ε = nan; using 1 instead."),
-        ("es", "1,,8", "The link asks for budgets = 1,,8; using 1,8 instead."),
-        ("t", "101", "The link asks for tasks = 101; using 5 instead."),
-        ("t", "٣", "The link asks for tasks = ٣; using 5 instead."),
-        ("l", "secret", "The link asks for label list = secret; using prior-const instead."),
-        ("h", "yes", "The link asks for hidden = yes; using 0 instead."),
+        ("e", "banana", "The link asks for ε = banana: must be a number above 0, or inf; using 1 instead."),
+        ("e", "0", "The link asks for ε = 0: must be a number above 0, or inf; using 1 instead."),
+        ("e", "-1", "The link asks for ε = -1: must be a number above 0, or inf; using 1 instead."),
+        ("e", "nan", "The link asks for ε = nan: must be a number above 0, or inf; using 1 instead."),
+        (
+            "es", "1,,8",
+            "The link asks for budgets = 1,,8: must be at most 32 values between commas, each a number above 0, or inf; "
+            "using 1,8 instead.",
+        ),
+        ("t", "101", "The link asks for tasks = 101: must be a whole number from 1 to 100; using 5 instead."),
+        ("t", "٣", "The link asks for tasks = ٣: must be a whole number from 1 to 100; using 5 instead."),
+        ("n", "0", "The link asks for size = 0: must be a whole number from 1 to 1,000,000; that is left out."),
+        ("l", "secret", "The link asks for label list = secret: must be one of data, prior, prior-const; "
+         "using prior-const instead."),
+        ("h", "yes", "The link asks for hidden = yes: must be 0 or 1; using 0 instead."),
+        ("q", "x" * 101, f"The link asks for name = {'x' * 37}...: must be a text of at most 100 characters; "
+         "that is left out."),
         ("v", "9", "The link has version 9; this app reads version 1 and uses what it can."),
     ],
 )
 def test_broken_values_give_their_notice(key: str, text: str, notice: str) -> None:
     assert CODEC.read({key: text}).notices == (notice,)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (link.Choice(tuple("abcdefghij")), "one of a, b, c, d, e, f, g, h and 2 others"),
+        (link.Number(0.0, 1e3), "a number from 0 to 1000"),
+        (link.Number(0.5, math.inf), "a number of at least 0.5"),
+        (link.Number(-link.UNBOUNDED, 3), "a number of at most 3"),
+        (link.Number(-link.UNBOUNDED, link.UNBOUNDED), "a number"),
+        (object(), ""),
+    ],
+)
+def test_what_is_allowed_is_said_in_words(kind: object, said: str) -> None:
+    assert link.allowed(kind) == said
 
 
 def test_unknown_keys_are_reported_and_kept() -> None:
@@ -123,6 +146,7 @@ def test_a_word_is_read_like_the_short_key_and_never_written() -> None:
     assert codec.read({"step": "3", "s": "4"}).values == {"step": 4}
     assert codec.read({"step": "3"}).notices == ()
     assert codec.write(codec.read({"step": "3"}).values) == {"v": "1", "s": "3"}
-    assert codec.read({"step": "x"}).notices == ("The link asks for step = x; using 1 instead.",)
+    (notice,) = codec.read({"step": "x"}).notices
+    assert notice == "The link asks for step = x: must be a whole number from 1 to 9; using 1 instead."
     with pytest.raises(ValueError, match="share a link key"):
         Codec([Field("a", "step", "a", link.Flag(), False), Field("b", "x", "b", link.Flag(), False, word="step")])

@@ -145,8 +145,8 @@ def test_broken_links_are_answered(open_page: Open) -> None:
     page = open_page("playground", e="banana", t="3", zz="1")
     assert not page.exception
     said = words(page)
-    assert "The link asks for ε = banana; using 1 instead." in said
-    assert "The link asks for tasks = 3; using 5 instead." in said
+    assert "The link asks for ε = banana: must be " in said
+    assert "The link asks for tasks = 3: must be one of 2, 5, 10; using 5 instead." in said
     assert "zz" in said
     gone = open_page("playground", run="0123456789ab")
     assert "Showing the digits instead." in words(gone)

@@ -112,6 +112,21 @@ def test_the_run_of_a_link_that_is_deleted_is_not_called_missing(open_page: Open
     assert not page.warning
 
 
+def test_only_finished_runs_are_counted_and_compared(open_page: Open, store: Store) -> None:
+    replay.fill(store, SPEC, ALL, status="cancelled")
+    older, newer = (replay.fill(store, SPEC, ALL) for _ in range(2))
+
+    def compares(page: AppTest) -> dict[str, str]:
+        links = (link.proto for link in page.get("page_link"))
+        return {link.label: link.query_string for link in links if link.label.startswith("Compare")}
+
+    page = _tick(open_page("runs"), 0, 1)
+    assert list(compares(page)) == ["Compare these 2"]
+    assert compares(_tick(page, 0, 1, 2)) == {"Compare the 2 finished": f"v=1&r={newer}%2C{older}"}
+    assert not compares(_tick(page, 1, 2))
+    assert "Only finished runs can be compared" in words(page)
+
+
 def test_retry_queues_the_same_settings(open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.submit", lambda self, run_id: None)
     replay.fill(store, SPEC, [], status="failed")

@@ -141,8 +141,8 @@ def test_settings_travel_in_the_link(open_page: Open) -> None:
 @pytest.mark.parametrize(
     ("query", "notice"),
     [
-        ({"l": "magic"}, "The link asks for layer = magic; using score instead."),
-        ({"a": "2"}, "The link asks for α = 2; that is left out."),
+        ({"l": "magic"}, "The link asks for layer = magic: must be one of score1, score, "),
+        ({"a": "2"}, "The link asks for α = 2: must be a number from 0 to 1; that is left out."),
         ({"run": "nobody"}, "run = nobody: "),
         ({"n": "900"}, None),
     ],

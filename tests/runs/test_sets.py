@@ -147,7 +147,7 @@ def test_a_run_that_crashes_leaves_the_others_and_the_set_says_so(store):
     until(lambda: app.schedule() or sets.get(set_id).is_over)
     ended = sets.get(set_id)
     assert [run.status for run in ended.runs.values()] == ["lost", "lost"]
-    assert ended.line() == "0 of 2 runs finished, 2 lost (first, second)"
+    assert ended.line() == "0 of 2 runs finished, 2 lost (first; second)"
     mixed = sets.create("q", SPECS)
     for (_, run), end in zip(sets.get(mixed).runs.items(), ("finished", "failed", "finished"), strict=True):
         assert store.claim(run.id)

@@ -105,6 +105,7 @@ def test_every_link_leads_to_a_page_and_every_page_is_reached_from_the_index(tex
         reached |= new
     assert reached == set(texts)
     assert {"budget.html", "words.html", "clients.html", "runs.html", "published.html"} <= set(read["index.html"].links)
+    assert set(texts) <= set(read["index.html"].links), "at once, not through others alone"
 
 
 def test_nothing_is_loaded_and_no_page_is_large(built: Path, texts: dict[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
@@ -9,7 +10,7 @@ import streamlit as st
 
 from dpcl_core.events import Guarantee
 from dpcl_core.figures.picture import epsilon_label
-from dpcl_core.spec import LabelSetting, NoiseSource
+from dpcl_core.spec import LabelSetting, PrivacySpec
 from pages.parts.shell import layout, state
 from pages.parts.shell.text import plain
 
@@ -90,8 +91,11 @@ def _first_two(texts: tuple[str, ...]) -> str:
     return " · ".join(texts[:2]) + more
 
 
-def pending(labels: LabelSetting, noise: NoiseSource, method: str, *, is_over: bool) -> None:
+def pending(labels: LabelSetting, privacy: PrivacySpec, method: str, *, is_over: bool) -> None:
     """Draws the bar before a model is finished: the full statement needs the whole ledger, some facts do not."""
+    if all(map(math.isinf, privacy.epsilons)):
+        not_dp("No noise is added: no privacy.")
+        return
     if reason := no_bound_reason(method):
         not_dp(reason)
         return
@@ -101,7 +105,7 @@ def pending(labels: LabelSetting, noise: NoiseSource, method: str, *, is_over: b
     text = "The statement appears when the first model is finished; it is computed from the ledger."
     if is_over:
         text = "No model was finished, so no protection is stated. What was released before the end has spent its ε."
-    if noise == "seeded":
+    if privacy.noise == "seeded":
         text += " <b>Seeded noise: for teaching only.</b>"
     _bar(f'<div class="bar-cell not">{text}</div>')
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 from dpcl_core.events import References
 from dpcl_core.figures.picture import epsilons_text
@@ -13,8 +14,25 @@ from dpcl_core.privacy.statement import Standing
 from dpcl_core.spec import LABELS, RunSpec
 from pages.parts.shell import fields
 
+if TYPE_CHECKING:
+    from dpcl_core.runs.run import Run
+
+MOST = 6  # runs side by side
 _ALIKE = 5e-4  # levels that print alike
 _MAX_LISTED = 3  # differing settings that fit on one line
+
+
+def has_result(run: Run) -> bool:
+    """Whether a run can be compared: it has finished, and its settings can be read."""
+    return run.status == "finished" and run.readable_spec is not None
+
+
+def no_result(run: Run) -> str:
+    """Why a run has none, as a sentence."""
+    if run.status == "finished":
+        return f"The settings of run “{run.name}” can no longer be read, so it cannot be compared."
+    so_far = {"cancelled": "was cancelled", "failed": "failed", "lost": "was lost", "queued": "is still queued"}
+    return f"Run “{run.name}” {so_far.get(run.status, 'has not finished yet')}; only finished runs can be compared."
 
 
 def different_tests(specs: Mapping[str, RunSpec]) -> str | None:

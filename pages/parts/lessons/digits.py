@@ -6,6 +6,7 @@ import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 
+from dpcl_core.figures.picture import minus
 from dpcl_core.lessons import digits as game
 from dpcl_core.lessons import duel
 from dpcl_core.lessons.digits import Way
@@ -28,7 +29,7 @@ def two_prints(stage: Stage) -> int:
     for name, released in zip(("With her", "Without her"), prints, strict=True):
         places = game.smallest(released, N_SHOWN)
         counts = released[places] / game.spacing(game.person())[places]
-        rows = [(f"{value:+.17f}", f"{count:,.4f}") for value, count in zip(released[places], counts, strict=True)]
+        rows = [(minus(f"{value:+.17f}"), f"{count:,.4f}") for value, count in zip(released[places], counts, strict=True)]
         table(("printed", "in steps of her number's grid"), rows, names=0, title=name)
     st.caption(f"Without her, this is print number {n_prints}: the first with such a number.")
     return 1
@@ -53,7 +54,8 @@ def rounded(stage: Stage) -> int:
         released = game.releases(is_in, epsilon, 1, "rounded")[0]
         places = game.smallest(released, N_SHOWN)
         steps = game.steps_of(released[places], epsilon)
-        rows = [(f"{value:+.12f}", f"{count:+,.0f}") for value, count in zip(released[places], steps, strict=True)]
+        pairs = zip(released[places], steps, strict=True)
+        rows = [(minus(f"{value:+.12f}"), minus(f"{count:+,.0f}")) for value, count in pairs]
         table(("printed", "in steps of the public grid"), rows, names=0, title=name)
     return 0 if proven > epsilon else 1
 

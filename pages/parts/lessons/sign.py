@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from dpcl_core.figures import unlearning
-from dpcl_core.figures.picture import Provenance
+from dpcl_core.figures.picture import Provenance, minus
 from dpcl_core.lessons import sign as game
 from dpcl_core.lessons.sign import Course, Form, Record, Variant
 from pages.parts.lessons.stage import Stage
@@ -32,7 +32,7 @@ def one_step(stage: Stage) -> int:
     before = game.probability(score)
     after = {form: game.after_a_step(form, score, strength) for form in FORMS}
     table(("", "weight of its cross-entropy", "chance before", "chance after"), (
-        (game.FORMS[form], f"{_pull(form, score, strength):.2f}".replace("-", "−"), _chance(before),
+        (game.FORMS[form], minus(f"{_pull(form, score, strength):.2f}"), _chance(before),
          f"**{_chance(after[form])}**")
         for form in FORMS
     ))  # fmt: skip

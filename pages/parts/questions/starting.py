@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpcl_core import checks
+from dpcl_core.errors import DataMissing
 from dpcl_core.figures.picture import span
 from dpcl_core.papers import questions
 from dpcl_core.papers.questions import Duration
+from dpcl_core.runs import devices
 from pages.parts.rooms import membership
 from pages.parts.shell import state
 from pages.parts.shell.text import capital
@@ -25,8 +27,6 @@ def sets() -> Sets:
 
 def start(name: str) -> None:
     """Queues all runs of the preset as one entry. Raises BadInput if one of them cannot be carried out here."""
-    from dpcl_core.runs import devices
-
     runs, device = questions.specs(name), devices.default()
     for spec in runs.values():
         checks.check(spec)
@@ -34,6 +34,23 @@ def start(name: str) -> None:
     set_id = sets().create(name, cheap, device=device, once=True, titles=titles)
     membership.share(run.id for run in sets().get(set_id).runs.values())
     state.executor().schedule()
+
+
+def lacking(name: str) -> DataMissing | None:
+    """The first of the packages, data and networks of a preset's runs that is not on this computer; None if all are."""
+    alike = {(spec.method, spec.data.dataset, spec.data.backbone): spec for spec in questions.specs(name).values()}
+    for spec in alike.values():
+        try:
+            checks.check_here(spec)
+        except DataMissing as missing:
+            return missing
+    return None
+
+
+def in_order(name: str) -> list[str]:
+    """The readers' names of a preset's runs in the order in which Start queues them."""
+    titles = questions.titles(name)
+    return [titles[label] for label in questions.cheapest_first(questions.specs(name), state.store(), devices.default())]
 
 
 def takes(duration: Duration) -> str:

@@ -1,7 +1,8 @@
 """The document that a browser gets first: the framework's own, with what a browser would otherwise have to find out.
 
 It has the page's title, so that a tab and the preview of a link name it before any script runs; the server's address, for
-which the framework would ask first at the page's own address; the scripts that every page needs soon; and the app's style.
+which the framework would ask first at the page's own address; the scripts that every page needs soon; the app's style;
+and a history of one entry for each act of the visitor.
 """
 
 from __future__ import annotations
@@ -38,6 +39,21 @@ _ADDRESS: Final = """<script>
 })();
 </script>
 """
+# The framework adds an entry to the history for every address that a page writes: one for a link, one more for the view that
+# the page behind it begins with. Here whatever follows one act of the visitor is one entry, so that Back undoes one act.
+_HISTORY: Final = """<script>
+(() => {
+  const push = history.pushState, replace = history.replaceState;
+  let acted = false;
+  for (const kind of ["pointerdown", "keydown", "click", "input"]) addEventListener(kind, () => { acted = true; }, true);
+  addEventListener("popstate", () => { acted = false; }, true);
+  history.pushState = (...entry) => {
+    (acted ? push : replace).apply(history, entry);
+    acted = false;
+  };
+})();
+</script>
+"""
 
 
 def title(page: str) -> str:
@@ -64,7 +80,7 @@ def of_page(path: str, called: str) -> str:
     preloads = "".join(f'<link rel="modulepreload" crossorigin href="{each}">\n' for each in scripts)
     text = text.replace("<title>Streamlit</title>", f"<title>{escape(called)}</title>")
     text = re.sub("<noscript>.*?</noscript>", f"<noscript>{WITHOUT_SCRIPTS}</noscript>", text, flags=re.DOTALL)
-    text = text.replace("</head>", f"{preloads}{_ADDRESS % json.dumps(path)}</head>")
+    text = text.replace("</head>", f"{preloads}{_ADDRESS % json.dumps(path)}{_HISTORY}</head>")
     # After the framework's rules, which are in the head, and before a page's own, such as those of the presenter's size.
     return text.replace("<body>", f"<body>{style.in_document()}")
 

@@ -14,7 +14,6 @@ from pages.parts.shell.text import capital
 Sort = Literal["whole", "number", "choice", "flag", "text", "texts", "wholes"]
 Schema = dict[str, object]
 _MOST = 10**6
-_HUGE = 1e300
 
 
 _OPTIONS = {  # the names of options that do not read as words
@@ -45,7 +44,9 @@ class Setting:
         """The codec kind of the setting in a link."""
         kinds: dict[Sort, object] = {
             "whole": link.Whole(int(self.low or 0), int(self.high if self.high is not None else _MOST)),
-            "number": link.Number(-_HUGE if self.low is None else self.low, _HUGE if self.high is None else self.high),
+            "number": link.Number(
+                -link.UNBOUNDED if self.low is None else self.low, link.UNBOUNDED if self.high is None else self.high
+            ),
             "choice": link.Choice(self.options),
             "flag": link.Flag(),
             "text": link.Text(),

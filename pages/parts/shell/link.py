@@ -18,6 +18,8 @@ from dpcl_core.errors import BadInput
 VERSION = "1"
 LARGE = "large"  # key of the presenter's size, which every page's link may have
 MAX_LENGTH = 2000
+UNBOUNDED = 1e300  # a bound so far away is none
+_LISTED = 8  # names that a notice lists
 T = TypeVar("T")
 
 
@@ -138,6 +140,36 @@ class Maybe(Generic[T]):
         return "-" if value is None else self.kind.write(value)
 
 
+def allowed(kind: object) -> str:
+    """What a kind allows, in words; empty for a kind of a page's own."""
+    match kind:
+        case Text(length):
+            return f"a text of at most {length} characters"
+        case Choice(options):
+            others = f" and {len(options) - _LISTED} others" if len(options) > _LISTED else ""
+            return f"one of {', '.join(options[:_LISTED])}{others}"
+        case Flag():
+            return "0 or 1"
+        case Whole(low, high):
+            return f"a whole number from {low:,} to {high:,}"
+        case Number(low, high):
+            return _range(low, high)
+        case Many(each, most):
+            return f"at most {most} values between commas, each {words}" if (words := allowed(each)) else ""
+        case Maybe(one):
+            return allowed(one)
+    return ""
+
+
+def _range(low: float, high: float) -> str:
+    if low == BUDGET.low:
+        return "a number above 0" + (", or inf" if math.isinf(high) else f", at most {high:g}")
+    least, most = (f"{bound:g}" if abs(bound) < UNBOUNDED else "" for bound in (low, high))
+    if least and most:
+        return f"a number from {least} to {most}"
+    return f"a number of at least {least}" if least else f"a number of at most {most}" if most else "a number"
+
+
 @dataclass(frozen=True)
 class Field(Generic[T]):
     """One field of a link: its name in code, its short key, its title for readers, and its default.
@@ -216,7 +248,8 @@ class Codec:
                 except (ValueError, OverflowError):
                     text = _short(raw) or "nothing"
                     values[field.name] = field.default if field.invalid is None else field.invalid[0]
-                    notices.append(f"The link asks for {field.title} = {text}; {field.instead()}.")
+                    must = f": must be {words}" if (words := allowed(field.kind)) else ""
+                    notices.append(f"The link asks for {field.title} = {text}{must}; {field.instead()}.")
         unknown = {key: text for key, text in parameters.items() if key not in self._keys}
         if unknown:
             names = ", ".join(_short(key) for key in sorted(unknown))

@@ -165,7 +165,10 @@ def _which_training(run: Run, events: Sequence[Event], n_tasks: int) -> str:
 def _spent(run: Run, events: Sequence[Event]) -> str:
     from dpcl_core.privacy.statement import shown
 
-    if run.readable_spec is not None and methods.is_nominal(run.readable_spec.method):
+    spec = run.readable_spec
+    if spec is not None and all(map(math.isinf, spec.privacy.epsilons)):
+        return "no noise"
+    if spec is not None and methods.is_nominal(spec.method):
         return "ε only claimed, no bound"
     spent = [event.epsilon for event in events if isinstance(event, TaskLearned) and math.isfinite(event.cell.epsilon)]
     return f"largest ε accounted so far {shown(max(spent))}" if spent else ""

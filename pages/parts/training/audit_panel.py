@@ -87,8 +87,9 @@ def _draw(run: Run, spec: RunSpec, run_audits: list[Audit], *, always: bool) -> 
             st.error(plain(message))
         if refused is not None:
             st.markdown(plain(f"{capital(methods.card(spec.method).title)} {refused[0]}."))
-            with st.expander("A command audits its settings", key="audit-command"):
-                st.code(refused[1], language=None, wrap_lines=True)
+            if refused[1] is not None:
+                with st.expander("A command audits its settings", key="audit-command"):
+                    st.code(refused[1], language=None, wrap_lines=True)
         elif always and not any(audit.results for audit in run_audits):
             st.caption(WHAT)
         if run_audits:

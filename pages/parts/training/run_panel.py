@@ -22,6 +22,7 @@ from pages.parts.shell import layout, state, status_line, style
 from pages.parts.shell.figure_card import show
 from pages.parts.shell.text import capital, plain
 from pages.parts.tokens import run_figures
+from pages.parts.training import wording
 
 if TYPE_CHECKING:
     from dpcl_core.runs.run import Run
@@ -79,7 +80,7 @@ def bar(result: Result, chosen: float | None, *, is_over: bool) -> None:
     if result.guarantees:
         privacy_bar.privacy_bar(result.guarantees, chosen=chosen, more=False)
     else:
-        privacy_bar.pending(result.spec.labels, result.spec.privacy.noise, result.spec.method, is_over=is_over)
+        privacy_bar.pending(result.spec.labels, result.spec.privacy, result.spec.method, is_over=is_over)
     privacy_bar.looks(result.spec.data.dataset)
 
 
@@ -303,7 +304,7 @@ def attempt(action: Callable[[], None]) -> Callable[[], None]:
         try:
             action()
         except (BadInput, StoreTrouble) as refused:
-            st.session_state["refused"] = str(refused)
+            st.session_state["refused"] = wording.in_words(refused) if isinstance(refused, BadInput) else str(refused)
 
     return callback
 
