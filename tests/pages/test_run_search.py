@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dpcl_core.runs.sets import Sets
 from dpcl_core.runs.store import Store
-from pages.compare import MOST
+from pages.parts.comparison.pairs import MOST
 from pages.parts.shell import run_search
 from tests.pages.conftest import Open
 from tests.support import replay

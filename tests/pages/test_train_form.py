@@ -213,7 +213,7 @@ def test_delta_above_one_over_people_is_refused(open_page: Open) -> None:
 @pytest.mark.parametrize(
     ("query", "notice"),
     [
-        ({"e": "banana"}, "The link asks for ε = banana; using 1,8 instead."),
+        ({"e": "banana"}, "The link asks for ε = banana: must be at most "),
         ({"d": "nonsense"}, "The link asks for dataset = nonsense; using digits instead."),
         ({"run": "nonsense"}, "Showing an example instead."),
         ({"run": "0123456789ab"}, "Showing an example instead."),

@@ -30,15 +30,18 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[], Mapping[str, str]]]]] = {
 }
 
 
-def in_words(refused: BadInput, values: Mapping[str, object]) -> str:
-    """The refusal's sentence as the form with these values speaks: its field's label, and options by their titles."""
+def in_words(refused: BadInput, values: Mapping[str, object] | None = None) -> str:
+    """The refusal's sentence as the form speaks: its field's label, and options by their titles.
+
+    `values`: of the form, whose method and stream have fields of their own; None outside it.
+    """
     label = _label(refused.field, values)
     if label == refused.field:
         return str(refused)
     titles = {name: card.title for name, card in methods.CARDS.items() if "-" in name}
     if refused.field in _FIELDS:
         titles |= _FIELDS[refused.field][1]()
-    setting = train_form.setting_of(refused.field, values)
+    setting = _setting(refused.field, values)
     options = {} if setting is None else {name: fields.option_title(name) for name in setting.options}  # read as words, too
     value = str(refused).removeprefix(f"{refused.field} = ").partition(f": {refused.allowed}")[0]
     listed = _WORD.sub(lambda word: _titled(word[2] or word[1], titles if word[2] else titles | options), refused.allowed)
@@ -46,11 +49,15 @@ def in_words(refused: BadInput, values: Mapping[str, object]) -> str:
     return f"{label} = {_titled(value, titles | options)}: {said}"
 
 
-def _label(key: str, values: Mapping[str, object]) -> str:
+def _setting(key: str, values: Mapping[str, object] | None) -> fields.Setting | None:
+    return None if values is None else train_form.setting_of(key, values)
+
+
+def _label(key: str, values: Mapping[str, object] | None) -> str:
     """The label of a setting's field on the form with these values; the key itself where it has none."""
     if key in _FIELDS:
         return _FIELDS[key][0]
-    setting = train_form.setting_of(key, values)
+    setting = _setting(key, values)
     return key if setting is None else setting.title
 
 
