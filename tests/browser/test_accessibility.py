@@ -44,6 +44,7 @@ SMALL = """() => {
     }
     return found;
 }"""
+SCROLLED = "(document.querySelector('[data-testid=stMain]') ?? document.scrollingElement)"
 WIDTH = "Math.max(document.documentElement.scrollWidth, document.querySelector('[data-testid=stMain]').scrollWidth)"
 
 # Every page of the app, and what else has a face of its own; {0} and {1} are finished runs.
@@ -80,9 +81,13 @@ def screens(app: App, browser: Browser) -> Iterator[Screens]:
 
 
 def amiss(page: Page) -> set[str]:
-    """What axe-core and the look at drawn text say of the page as it stands: rule, element, and what is wrong."""
-    found = set(page.evaluate(DRAWN_TEXT))
-    for violation in AXE.run(page, options=OPTIONS).response["violations"]:
+    """What axe-core and the look at drawn text say of the page at its end: rule, element, and what is wrong."""
+    while True:
+        to_the_end(page)
+        found, violations = set(page.evaluate(DRAWN_TEXT)), AXE.run(page, options=OPTIONS).response["violations"]
+        if page.evaluate(f"{SCROLLED}.scrollHeight - {SCROLLED}.scrollTop - {SCROLLED}.clientHeight < 2"):
+            break  # else it has grown meanwhile, and the bar of Start has covered what it does not cover at the end
+    for violation in violations:
         rule = violation["id"]
         for node in violation["nodes"]:
             own = STREAMLITS.get(rule)
@@ -103,7 +108,7 @@ def unfold(page: Page) -> None:
 
 def to_the_end(page: Page) -> None:
     """Scrolls down, where the bar of Start has a place of its own; higher up it covers a part of whatever is behind it."""
-    page.locator("[data-testid=stMain]").evaluate("main => main.scrollTo({ top: main.scrollHeight, behavior: 'instant' })")
+    page.evaluate(f"{SCROLLED}.scrollTo({{ top: {SCROLLED}.scrollHeight, behavior: 'instant' }})")
 
 
 def opened(page: Page, where: str) -> set[str]:
@@ -112,7 +117,6 @@ def opened(page: Page, where: str) -> set[str]:
     page.add_style_tag(content="[data-stale=true] { opacity: 1 !important; }")  # what is redrawn is pale for a moment
     ready(page)
     unfold(page)
-    to_the_end(page)
     return amiss(page)
 
 

@@ -19,7 +19,7 @@ WORDS = """() => {
     const walk = node => {
         for (const child of node.childNodes) {
             if (child.nodeType === 3) text += ' ' + child.textContent;
-            else if (child.nodeType === 1 && !child.matches('style, script')) {
+            else if (child.nodeType === 1 && !child.matches('style, script, details:not([open]) > :not(summary)')) {
                 if (child.shadowRoot) walk(child.shadowRoot);
                 walk(child);
             }
