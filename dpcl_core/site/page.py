@@ -71,13 +71,13 @@ def written(page: Page, menu: Sequence[Page]) -> str:
 
 
 def contents(pages: Sequence[Page]) -> str:
-    """Links to all pages that the menu lacks: a fold for each page of the menu that others are under."""
-    folds = []
+    """Links to all pages that the menu lacks, in one fold: below each page of the menu those that are under it."""
+    lists = []
     for one in pages:
         below = [each for each in pages if each.under == one.file]
-        links = (f'<li><a class="touch" href="{each.file}">{escape(each.title)}</a></li>' for each in (one, *below))
-        folds.append(folded(one.menu, f'<ul class="row">{"".join(links)}</ul>') if below else "")
-    return f'<nav aria-label="Contents"><h2>All pages</h2>{"".join(folds)}</nav>'
+        links = "".join(f'<li><a class="touch" href="{each.file}">{escape(each.title)}</a></li>' for each in (one, *below))
+        lists += [f'<h2>{escape(one.menu)}</h2><ul class="row">{links}</ul>'] if below else []
+    return f'<nav aria-label="Contents">{folded("All pages", "".join(lists))}</nav>'
 
 
 def _current(one: Page, page: Page) -> str:
