@@ -125,16 +125,16 @@ def _moved(whole: Set) -> tuple[str, Result] | None:
 
 
 def _promise(name: str) -> None:
-    """Draws what Start will do, for a question that has no result yet."""
+    """Draws what is to be run, for a question that has no result yet."""
     runs = questions.specs(name)
     n_models = sum(spec.n_cells for spec in runs.values())
-    what = f"{len(runs)} runs, one after another, the cheapest first: " if len(runs) > 1 else "one run: "
+    what = f"{len(runs)} runs, the cheapest first: " if len(runs) > 1 else "one run: "
     listed = "; ".join(starting.in_order(name))  # names have commas of their own
     data = ", ".join(dict.fromkeys(datasets.card(spec.data.dataset).title for spec in runs.values()))
     models = f"{n_models} model{'s' if n_models > 1 else ''} on {data}."
     with layout.card("answer"):
         st.markdown("**The answer**: nothing has been measured yet.")
-        st.markdown(f"**Start** queues {plain(what + listed)}. This trains {plain(models)}")
+        st.markdown(f"**To measure it**: {plain(what + listed)}. In all {plain(models)}")
         st.caption("The picture grows as they finish. You may close this page.")
 
 

@@ -176,7 +176,7 @@ def test_a_question_without_a_result_says_what_start_will_do(open_page: Open) ->
     page = open_page("questions", question="blurry-digits")
     assert not page.exception
     assert "nothing has been measured yet" in words(page)
-    assert "queues 4 runs" in words(page).replace("*", "")
+    assert "To measure it: 4 runs" in words(page).replace("*", "")
 
 
 def test_the_runs_are_listed_in_the_order_of_the_queue_and_can_be_told_apart(
@@ -187,7 +187,7 @@ def test_the_runs_are_listed_in_the_order_of_the_queue_and_can_be_told_apart(
     monkeypatch.setattr(questions, "cheapest_first", lambda runs, store, device: dict(sorted(runs.items(), reverse=True)))
     page, titles = open_page("questions", question="blurry-digits"), questions.titles("blurry-digits")
     listed = "; ".join(titles[label] for label in sorted(titles, reverse=True))
-    assert f"the cheapest first: {listed}. This trains" in words(page)
+    assert f"the cheapest first: {listed}. In all" in words(page)
     page.button(key="start-set").click().run()
     whole = Sets(store).newest("blurry-digits")
     assert whole is not None

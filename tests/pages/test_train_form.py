@@ -418,3 +418,11 @@ def test_folded_settings_are_those_of_the_link_and_stay_when_the_fold_is_closed(
     page = unfolded(page, "more", is_open=False)
     assert "n" not in page.query_params
     assert [box.value for box in page.radio if box.label == "Noise"] == ["release"]
+
+
+def test_without_noise_alone_the_form_claims_no_epsilon_whatever_the_method_does(open_page: Open) -> None:
+    for method in ("l2dp-ml", "cosine"):
+        said = words(open_page("train", v="1", m=method, d="digits", e="inf"))
+        assert "No noise is added: no privacy." in said
+        assert "claimed by its paper" not in said
+    assert "claimed by its paper" in words(open_page("train", v="1", m="l2dp-ml", d="digits", e="1,inf"))

@@ -14,6 +14,7 @@ from dpcl_core.spec import LabelSetting, PrivacySpec
 from pages.parts.shell import layout, state
 from pages.parts.shell.text import plain
 
+NO_NOISE = "No noise is added: no privacy."
 _PROTECTED, _NOT_DP = "What is protected", "Not differentially private"
 
 
@@ -94,7 +95,7 @@ def _first_two(texts: tuple[str, ...]) -> str:
 def pending(labels: LabelSetting, privacy: PrivacySpec, method: str, *, is_over: bool) -> None:
     """Draws the bar before a model is finished: the full statement needs the whole ledger, some facts do not."""
     if all(map(math.isinf, privacy.epsilons)):
-        not_dp("No noise is added: no privacy.")
+        not_dp(NO_NOISE)
         return
     if reason := no_bound_reason(method):
         not_dp(reason)

@@ -254,7 +254,8 @@ def _epsilons(view: View, method: str, *, repeats_examples: bool) -> tuple[float
     others = [e for e in start if e not in EPSILONS]
     text = st.session_state.get(view.key("exact"), " ".join(map(link.BUDGET.write, others)))
     chosen = tuple(sorted({*picked, *_numbers(str(text))}))
-    reason = privacy_bar.no_bound_reason(method)
+    is_without_noise = bool(chosen) and all(map(math.isinf, chosen))
+    reason = privacy_bar.NO_NOISE if is_without_noise else privacy_bar.no_bound_reason(method)
     promise = "" if reason else _SAME_EXAMPLES if repeats_examples else _promise(chosen)
     with box:
         st.caption(f"← stronger privacy · higher accuracy →\n\n{promise}")
