@@ -73,7 +73,9 @@ def check(spec: RunSpec) -> None:
         able = [card.name for card in methods.CARDS.values() if card.guarantee == "proved" and _protects_people(card)]
         what = "protects clients" if spec.scenario.n_users is not None else "claims nothing of several rows of one person"
         allowed = f"{what}, and the data have a column of people: take {', '.join(able)}, with tasks of a single holder"
-        raise BadInput("method", spec.method, allowed, {"method": able[0], "scenario": {"kind": "class-incremental"}})
+        # The settings of the method before are not those of another one.
+        fix = {"method": able[0], "params": {}, "scenario": {"kind": "class-incremental"}}
+        raise BadInput("method", spec.method, allowed, fix)
     if spec.labels not in method.labels:
         allowed = f"{method.title} takes {', '.join(method.labels)}"
         raise BadInput("labels", spec.labels, allowed, {"labels": method.labels[0]})

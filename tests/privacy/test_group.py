@@ -144,6 +144,15 @@ def test_methods_that_cannot_protect_a_person_say_which_can(data_dir: Path) -> N
         assert methods.card(str(refused.value.fix["method"])).guarantee == "proved"
 
 
+def test_the_way_out_leaves_the_other_methods_settings_behind(data_dir: Path) -> None:  # noqa: F811
+    """The stay-behind of one method would be unknown to another, and nothing would be left to press."""
+    hospital(data_dir / "mine", 1)
+    raw = json.loads(spec("l2dp-ml", params={"batch_size": 20, "head": "shared"}).model_dump_json())
+    mended = checks.parse(checks.changed(raw, checks.repair(raw)))
+    checks.check(mended)
+    assert mended.method == "cosine"
+
+
 @pytest.mark.parametrize(("size", "epsilon"), [(3, 4.0), (10, 1.0)])
 def test_a_person_stays_within_epsilon_at_the_smallest_delta_of_a_row(size: int, epsilon: float) -> None:
     delta = group.smallest_delta(epsilon, size)
