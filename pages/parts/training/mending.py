@@ -15,7 +15,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.scenarios import catalog as scenarios
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
-from pages.parts.training import label_form, train_form
+from pages.parts.training import label_form, settings_form, train_form
 
 
 def button(view: View, values: train_form.Values) -> None:
@@ -51,7 +51,7 @@ def _chosen(changes: Mapping[str, object]) -> train_form.Values:
 
 def _word(key: str, value: object, mended: train_form.Values) -> str:
     """A change as the form with the mended values says it; empty for a value left out, which goes with another change."""
-    if setting := train_form.setting_of(key, mended):
+    if setting := settings_form.setting_of(key, mended):
         return f"an empty “{setting.title}”" if value is None else f"“{setting.title}” = {setting.shown(value)}"
     if value is None:
         return ""

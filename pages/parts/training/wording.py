@@ -12,7 +12,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.scenarios import catalog as scenarios
 from pages.parts.shell import fields
-from pages.parts.training import label_form, train_form
+from pages.parts.training import label_form, settings_form
 
 # A name, in a list of options between quotes; no part of a path, of a file's name or of own:NAME.
 _WORD: Final = re.compile(r"'([\w-]+)'|(?<![\w/\\.:-])([\w-]+)(?![\w/\\-]|\.\w)")
@@ -50,7 +50,7 @@ def in_words(refused: BadInput, values: Mapping[str, object] | None = None) -> s
 
 
 def _setting(key: str, values: Mapping[str, object] | None) -> fields.Setting | None:
-    return None if values is None else train_form.setting_of(key, values)
+    return None if values is None else settings_form.setting_of(key, values)
 
 
 def _label(key: str, values: Mapping[str, object] | None) -> str:
