@@ -44,6 +44,7 @@ SMALL = """() => {
     }
     return found;
 }"""
+REDRAWN = ":is([data-stale=true], [data-testid=stExpander] summary, [data-testid=stTab])"  # is pale for a moment
 SCROLLED = "(document.querySelector('[data-testid=stMain]') ?? document.scrollingElement)"
 WIDTH = "Math.max(document.documentElement.scrollWidth, document.querySelector('[data-testid=stMain]').scrollWidth)"
 
@@ -114,7 +115,7 @@ def to_the_end(page: Page) -> None:
 def opened(page: Page, where: str) -> set[str]:
     """Opens a place with all its folds; what is amiss with it."""
     page.goto(where)
-    page.add_style_tag(content="[data-stale=true] { opacity: 1 !important; }")  # what is redrawn is pale for a moment
+    page.add_style_tag(content=f"{REDRAWN} {{ opacity: 1 !important; }}")
     ready(page)
     unfold(page)
     return amiss(page)
