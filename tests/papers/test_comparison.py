@@ -19,7 +19,7 @@ from dpcl_core.spec import RunSpec
 from tests.papers.making import run
 
 PAPER = PAPERS["tobaben"]
-CIFAR, _, IMAGENET, FIVE, BLURRY, _ = PAPER.experiments
+CIFAR, _, _, IMAGENET, FIVE, BLURRY, _ = PAPER.experiments
 
 
 def _spec(name: str, label: str) -> RunSpec:
