@@ -78,6 +78,22 @@ def test_a_question_under_way_cannot_be_started_twice(open_page: Open, store: St
     assert cards["blurry-digits"]["start"]["name"] == "blurry-digits"
 
 
+def test_a_card_without_its_data_or_network_has_no_start_and_says_what_is_lacking(
+    open_page: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    photos, texts = "paper-split-cifar-100-small", "ag-news-cslr"
+    (network,) = {spec.data.backbone for spec in questions.specs(photos).values()}
+    monkeypatch.setattr(datasets, "available", lambda card: "put it there" if card.name == "ag_news" else None)
+    monkeypatch.setattr(backbones, "available", lambda card: "put it there" if card.name == network else None)
+    (drawn,) = [json.loads(one.proto.bytes) for one in open_page("questions").get("bidi_component")]
+    cards = {one["forms"][0]["name"]: one for group in drawn["groups"] for one in group["cards"]}
+    assert cards[texts]["forms"][0]["said"].endswith("Its data are not on this computer: AG News.")
+    title = backbones.card(network).title
+    assert cards[photos]["forms"][0]["said"].endswith(f"Its network is not on this computer: {title}.")
+    assert cards[texts]["start"] is cards[photos]["start"] is None
+    assert cards[NAME]["start"]["name"] == NAME
+
+
 def test_records_answer_a_question_that_never_ran_here(open_page: Open) -> None:
     page = open_page("questions", question="cifar100-cosine")
     assert not page.exception

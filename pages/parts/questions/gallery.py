@@ -9,7 +9,10 @@ from typing import Final
 import streamlit as st
 
 from dpcl_core import presets
+from dpcl_core.backbones import catalog as backbones
+from dpcl_core.data import catalog as datasets
 from dpcl_core.elements.element import GALLERY
+from dpcl_core.errors import DataMissing
 from dpcl_core.papers import questions
 from dpcl_core.papers.questions import Duration, Question
 from pages.parts.questions import starting
@@ -84,17 +87,31 @@ def _card(
     running: Mapping[str, int],
 ) -> dict[str, object]:  # fmt: skip
     forms = []
+    smallest = question.smallest.name
+    missing = starting.lacking(smallest)
     for size, form in question.forms.items():
         here, recorded = answered[form.name]
         known = "Under way" if form.name in running else _known(here, recorded, len(questions.specs(form.name)))
         is_only = len(question.forms) == 1
         title = "" if is_only else f"{capital(FORMS[size])}. "
         said = f"{title}{starting.takes(durations[form.name])} {known}."
+        if missing is not None and form.name == smallest:
+            said += f" {_lacked(missing)}"
         label = "Open" if is_only else f"Open ({FORMS[size]})"
         forms.append({"label": label, "name": form.name, "query": f"?v=1&question={form.name}&by={by}", "said": said})
-    name = question.smallest.name
-    start = None if name in running else {"label": "Start", "name": name}
+    start = None if missing is not None or smallest in running else {"label": "Start", "name": smallest}
     return {"title": question.title, "text": question.text, "forms": forms, "start": start}
+
+
+def _lacked(missing: DataMissing) -> str:
+    """What a question lacks on this computer, in one sentence; its own page says how to get it."""
+    match missing.field:
+        case "data.dataset":
+            return f"Its data are not on this computer: {datasets.card(str(missing.value)).title}."
+        case "data.backbone":
+            return f"Its network is not on this computer: {backbones.card(str(missing.value)).title}."
+        case _:
+            return "It needs packages that are not on this computer."
 
 
 def _known(here: int, recorded: int, total: int) -> str:
