@@ -32,6 +32,7 @@ from dpcl_core.methods.common.evaluation import evaluated, untrained
 from dpcl_core.methods.common.learner import Learner, Prefetching, PublicContext, Surveying
 from dpcl_core.privacy import ledger_state
 from dpcl_core.privacy.joint_release import joint_release
+from dpcl_core.privacy.labels import spend_on_read_list
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.statement import guarantee
 from dpcl_core.privacy.written import written
@@ -101,6 +102,8 @@ class Group:
         for step in range(len(kept), len(rounds)):
             if isinstance(learner, Prefetching):
                 learner.prefetch(rounds[step : step + 2])
+            if self.spec.labels == "prior" and self.spec.scenario.reads_lists:  # a learner takes its task's list as public
+                spend_on_read_list(standing.ledgers.values(), task=step)
             held: list[Event] = []
             for event in observer.events(learner.learn(rounds[step], standing.ledgers)):
                 if is_public(event):

@@ -92,6 +92,11 @@ class ScenarioSpec(Spec):
         return False
 
     @property
+    def reads_lists(self) -> bool:
+        """Whether a task's own list of labels is read off its training examples, and so is not public."""
+        return False
+
+    @property
     def n_users(self) -> int | None:
         """Public number of clients that hold the training examples; None if the data have no clients."""
         return None
@@ -291,6 +296,11 @@ class RunSpec(Spec):
     def n_cells(self) -> int:
         """The number of models of the run."""
         return len(self.privacy.epsilons) * len(self.seeds)
+
+    @property
+    def reads_labels(self) -> bool:
+        """Whether lists of labels are read from the training examples without noise: no bound holds then."""
+        return self.labels == "data" or (self.labels == "prior" and self.scenario.reads_lists)
 
     def digest(self) -> str:
         """The SHA-256 digest of the settings (16 hexadecimal digits), the same on any machine."""

@@ -88,7 +88,7 @@ def standing(spec: RunSpec) -> Standing:
         return "claimed"
     if spec.method in CARDS and CARDS[spec.method].is_for_the_replay(spec.params):
         return "replay"
-    return "none" if spec.labels == "data" else "bound"
+    return "none" if spec.reads_labels else "bound"
 
 
 def layer(spec: RunSpec) -> Layer | None:

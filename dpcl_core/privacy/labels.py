@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import dp_accounting as dp
 import numpy as np
@@ -15,6 +15,8 @@ from dpcl_core.privacy.budget import list_budget
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import noise_of
 from dpcl_core.spec import Cell, LabelSetting, PrivacySpec, RunSpec
+
+LIST_READ = "list of labels read from the data"
 
 
 def label_space(
@@ -29,17 +31,25 @@ def label_space(
 ) -> tuple[int, ...]:
     """The labels of the classifier released at a task, ascending, where one list serves all ledgers.
 
-    "prior": the task's own public list; "prior-const": one public list for all tasks (both restricted to `public`).
-    Any other: the labels that occur in `labels` [n], read without noise. If one person is the only one with a label, the
-    list reveals that person with certainty, so every ledger gets an entry without a bound (Prop. 4.6).
+    "prior": the task's own public list (or a list that the scenario has read, with its entry in the ledgers already);
+    "prior-const": one public list for all tasks (both restricted to `public`). Any other: the labels that occur in `labels`
+    [n], read without noise.
     """
     if setting == "prior":
         return tuple(sorted(set(prior) & set(public)))
     if setting == "prior-const":
         return tuple(sorted(public))
-    for ledger in ledgers:
-        ledger.spend(dp.NonPrivateDpEvent(), task=task, what="list of labels read from the data", people_of=people_of)
+    spend_on_read_list(ledgers, task=task, people_of=people_of)
     return tuple(int(label) for label in np.unique(labels))
+
+
+def spend_on_read_list(ledgers: Iterable[Ledger], *, task: int, people_of: tuple[int, ...] | None = None) -> None:
+    """Writes into every ledger that a list of labels was read from the data.
+
+    If one person is the only one with a label, the list reveals that person with certainty: no bound (Prop. 4.6).
+    """
+    for ledger in ledgers:
+        ledger.spend(dp.NonPrivateDpEvent(), task=task, what=LIST_READ, people_of=people_of)
 
 
 def in_label_space(labels: NDArray[np.int64], space: Sequence[int]) -> NDArray[np.bool_]:

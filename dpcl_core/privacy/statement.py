@@ -158,7 +158,7 @@ def guarantee(
     )
     n_models, scope = spec.n_cells, _SCOPE_OF_ONE if _is_joint(ledger) else _SCOPE
     assumptions = [
-        *([_LABELS[spec.labels].format(**words_of)] if spec.labels != "data" else []),
+        *([] if spec.reads_labels else [_LABELS[spec.labels].format(**words_of)]),
         *(assumed or [_RULE.format(**words_of)]),
         f"the number of {protected.several} is public, and so is {_NETWORK[spec.params.inputs]}",
         *([] if spec.data.dataset.startswith("own:") else [_COUNTED]),
@@ -241,9 +241,10 @@ def _reads_other_tasks(ledger: Ledger) -> bool:
 
 def _is_joint(ledger: Ledger) -> bool:
     """Whether all tasks are learned together after the last one, and nothing but lists of labels is released before."""
-    from dpcl_core.privacy.accounting import LabelListDpEvent  # loads the accountants
+    from dpcl_core.privacy.accounting import LabelListDpEvent  # loads the accountants, as the next line does
+    from dpcl_core.privacy.labels import LIST_READ
 
-    trained = [entry for entry in ledger.entries if not isinstance(entry.event, LabelListDpEvent)]
+    trained = [e for e in ledger.entries if not isinstance(e.event, LabelListDpEvent) and e.what != LIST_READ]
     return _reads_other_tasks(ledger) and len({entry.task for entry in trained}) == 1
 
 
@@ -251,7 +252,7 @@ def _caveats(
     spec: RunSpec, cell: Cell, epsilon: float, n_people: int, protected: Protected, notes: Sequence[str]
 ) -> tuple[str, ...]:
     caveats: list[str] = []
-    if spec.labels == "data":
+    if spec.reads_labels:
         caveats.append(LIST_FROM_DATA)
     if math.isinf(cell.epsilon):
         caveats.append("No noise was added: this is the result without differential privacy.")

@@ -25,10 +25,6 @@ BY_COIN = (
     "which task an example is in is a public function of that example alone: the home of its label, or a coin of its own "
     "bytes"
 )
-ORACLE = (
-    "a task's own list of labels, where one is used, is read off its training examples as if it had been public beforehand "
-    "(oracle prior): that reading is not differentially private, and no epsilon covers it"
-)
 
 
 def n_tasks(settings: Blurry, n_classes: int, sources: tuple[str, ...] = ()) -> int:
@@ -72,8 +68,7 @@ def open_stream(settings: Blurry, table: Table, seed: int) -> TaskStream:
         _task(settings, table, index, rows=np.flatnonzero(task_of == index), home=np.flatnonzero(home == index))
         for index in range(settings.tasks)
     )
-    assumed = (BY_COIN, ORACLE) if settings.task_prior == "occurring" else (BY_COIN,)
-    return TaskStream(tasks, table.classes, recurrence="once", assumed=assumed)
+    return TaskStream(tasks, table.classes, recurrence="once", assumed=(BY_COIN,))
 
 
 def _evenly(n_tasks: int) -> Cut:
@@ -93,7 +88,7 @@ def _anywhere(n_tasks: int, seed: int) -> Cut:
 def _task(settings: Blurry, table: Table, index: int, *, rows: NDArray[np.int64], home: NDArray[np.int64]) -> Task:
     train = table.train.take(rows)  # in file order: the position in a task carries no information
     test = table.test.take(np.flatnonzero(np.isin(table.test.labels, home)))
-    prior = np.unique(train.labels) if settings.task_prior == "occurring" else home
+    prior = np.unique(train.labels) if settings.reads_lists else home
     return Task(index, f"task {index + 1}", train, test, prior=tuple(prior.tolist()))
 
 

@@ -97,8 +97,13 @@ class Blurry(ScenarioSpec):
     task_prior: Literal["home", "occurring"] = Field(
         "home",
         description="List of labels of a task, where each task has its own. home: the classes at home there, a public map; "
-        "other examples that strayed in are dropped. occurring: oracle prior, the labels that really occur, as if known.",
+        "other examples that strayed in are dropped. occurring: oracle prior, the labels that really occur, read off the "
+        "training examples: no bound holds then.",
     )
+
+    @property
+    def reads_lists(self) -> bool:
+        return self.task_prior == "occurring"
 
     @property
     def by_coin(self) -> bool:

@@ -120,8 +120,8 @@ class Table:
 class Task:
     """One task of a stream. Everything but `train` (and `test`, a public benchmark) is public.
 
-    `prior` is the public label set of the task under task-wise priors (ascending class indices); `task_id` is set only
-    where the scenario gives the model each test example's task.
+    `prior` is the public label set of the task under task-wise priors (ascending class indices), private where the scenario
+    `reads_lists`; `task_id` is set only where the scenario gives the model each test example's task.
     """
 
     index: int

@@ -125,9 +125,8 @@ def test_home_priors_are_a_map_that_no_record_changes(
     assert sorted(label for prior in priors[0] for label in prior) == list(range(7))
 
 
-def test_oracle_priors_say_so() -> None:
-    stream = blurry.open_stream(IBlurry(tasks=2, task_prior="occurring"), balanced(4, 10), 0)
-    assert stream.assumed == (blurry.BY_COIN, blurry.ORACLE)
+def test_only_oracle_priors_read_lists_of_labels() -> None:
+    assert [IBlurry(task_prior=prior).reads_lists for prior in ("home", "occurring")] == [False, True]
 
 
 def test_random_cuts_give_tasks_of_many_sizes_with_the_right_mean() -> None:

@@ -10,7 +10,7 @@ import streamlit as st
 
 from dpcl_core.events import Guarantee
 from dpcl_core.figures.picture import epsilon_label
-from dpcl_core.spec import LabelSetting, PrivacySpec
+from dpcl_core.spec import RunSpec
 from pages.parts.shell import layout, state
 from pages.parts.shell.text import plain
 
@@ -92,21 +92,21 @@ def _first_two(texts: tuple[str, ...]) -> str:
     return " · ".join(texts[:2]) + more
 
 
-def pending(labels: LabelSetting, privacy: PrivacySpec, method: str, *, is_over: bool) -> None:
+def pending(spec: RunSpec, *, is_over: bool) -> None:
     """Draws the bar before a model is finished: the full statement needs the whole ledger, some facts do not."""
-    if all(map(math.isinf, privacy.epsilons)):
+    if all(map(math.isinf, spec.privacy.epsilons)):
         not_dp(NO_NOISE)
         return
-    if reason := no_bound_reason(method):
+    if reason := no_bound_reason(spec.method):
         not_dp(reason)
         return
-    if labels == "data":
+    if spec.reads_labels:
         not_dp("The list of labels is read from the data: no bound holds, whatever ε is.")
         return
     text = "The statement appears when the first model is finished; it is computed from the ledger."
     if is_over:
         text = "No model was finished, so no protection is stated. What was released before the end has spent its ε."
-    if privacy.noise == "seeded":
+    if spec.privacy.noise == "seeded":
         text += " <b>Seeded noise: for teaching only.</b>"
     _bar(f'<div class="bar-cell not">{text}</div>')
 

@@ -27,8 +27,11 @@ LABELS = {
 }
 
 
-def setting(view: View, card: MethodCard) -> str:
-    """Draws the choice of the list's origin, among those the method allows; returns it."""
+def setting(view: View, card: MethodCard, *, reads_lists: bool) -> str:
+    """Draws the choice of the list's origin, among those the method allows; returns it.
+
+    `reads_lists`: whether the stream reads each task's list from its examples.
+    """
     labels, linked = [name for name in LABELS if name in card.labels], str(view["labels"])
     chosen = st.radio(
         "Label list", labels, labels.index(linked) if linked in labels else 0,
@@ -38,7 +41,7 @@ def setting(view: View, card: MethodCard) -> str:
     )  # fmt: skip
     if linked not in labels:
         st.caption(f"{card.title} does not go with “{LABELS[linked][0]}”.")
-    if chosen == "data":
+    if chosen == "data" or (chosen == "prior" and reads_lists):
         privacy_bar.not_dp("Labels from the data: no bound holds, whatever ε is. For contrast only.")
     return str(chosen)
 

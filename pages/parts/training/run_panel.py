@@ -80,7 +80,7 @@ def bar(result: Result, chosen: float | None, *, is_over: bool) -> None:
     if result.guarantees:
         privacy_bar.privacy_bar(result.guarantees, chosen=chosen, more=False)
     else:
-        privacy_bar.pending(result.spec.labels, result.spec.privacy, result.spec.method, is_over=is_over)
+        privacy_bar.pending(result.spec, is_over=is_over)
     privacy_bar.looks(result.spec.data.dataset)
 
 

@@ -199,7 +199,8 @@ def form(view: View) -> Values:
     values["method"] = pickers.select(view, "method", "Method", {name: one.title for name, one in methods.CARDS.items()})
     values |= settings_form.draw_method(view, str(values["method"]))
     values |= network_form.draw(view, _typed, str(values["dataset"]))
-    values["labels"] = label_form.setting(view, methods.CARDS[str(values["method"])])
+    reads_lists = values.get("s.task_prior") == "occurring"
+    values["labels"] = label_form.setting(view, methods.CARDS[str(values["method"])], reads_lists=reads_lists)
     values["epsilons"] = _epsilons(view, str(values["method"]), repeats_examples=_repeats_examples(values))
     values["seeds"] = _seeds(view)
     values |= _more(view, values)
