@@ -7,7 +7,8 @@ error, titles, sizes, progress, previews, notes, statements, stored runs, every 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
@@ -24,6 +25,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.scenarios import preview
 from dpcl_core.spec import RunSpec
 from tests.data.making import write
+from tests.data.test_images import in_lab, long_transparency
 from tests.scenarios.test_preview import data_dir  # noqa: F401
 from tests.support import outside
 from tests.support.doors import DOORS, SINGLE, TOGETHER, Change
@@ -153,6 +155,30 @@ def compared(door: Door, setting: str, change: Change, root: Path, patch: pytest
     for one in (D, change):
         lies(door, one, root, patch)
         found.append(said(run_of(door[0], setting)))
+    assert_same(found[1], found[0])
+
+
+def odd_pictures(folder: Path) -> None:
+    (folder / "train" / "c1" / "odd.png").write_bytes(long_transparency())
+    (folder / "train" / "c1" / "odd.tif").write_bytes(in_lab())
+
+
+TREACHEROUS: Mapping[str, tuple[Door, Callable[[Path], None]]] = {
+    "pictures that fail in conversion": (("image", "folder"), odd_pictures),
+}
+
+
+@pytest.mark.parametrize("name", TREACHEROUS)
+def test_rows_that_once_broke_their_reader_change_nothing_outside_the_releases(
+    name: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+) -> None:
+    door, add = TREACHEROUS[name]
+    found = []
+    for change in (None, add):
+        lies(door, D, tmp_path, monkeypatch)
+        if change is not None:
+            change(Path(os.environ["DPCL_DATA"]) / "mine")
+        found.append(said(run_of(door[0], "prior-const")))
     assert_same(found[1], found[0])
 
 

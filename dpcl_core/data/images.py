@@ -118,7 +118,10 @@ class Images:
             image = open_image(self.content[row], self._origin(row))
         mode = "L" if n_channels == 1 else "RGB"
         if image.mode != mode:
-            image = image.convert(mode)
+            try:
+                image = image.convert(mode)
+            except ValueError as error:  # LAB has no way to grey
+                raise BadInput(self._origin(row), f"mode {image.mode}", "must be grey or RGB") from error
         if size is not None and image.size != (size, size):
             image = image.resize((size, size), _FILTERS[interpolation])
         return np.asarray(image, dtype=np.uint8).reshape(image.height, image.width, n_channels)
@@ -136,6 +139,7 @@ def open_image(encoded: bytes, field: str) -> Image.Image:
             if max(image.size) > MAX_SIDE:
                 raise BadInput(field, f"{image.width}x{image.height} pixels", f"must be at most {MAX_SIDE}x{MAX_SIDE}")
             image.load()
+            return _plain(image, field)
     except (BadInput, MemoryError):
         raise
     except Image.DecompressionBombError as error:
@@ -143,6 +147,10 @@ def open_image(encoded: bytes, field: str) -> Image.Image:
     except Exception as error:  # Pillow's decoders raise many kinds of error, all with the same meaning for the user
         allowed = "must be an image file that can be decoded (PNG, JPEG, WebP, BMP, GIF, TIFF or PPM)"
         raise BadInput(field, f"{len(encoded)} bytes", allowed) from error
+
+
+def _plain(image: Image.Image, field: str) -> Image.Image:
+    """The image with 8 bits a channel and no transparency. Raises BadInput, or what Pillow raises for an odd file."""
     if image.mode.startswith("I;16"):  # Pillow would clip 16 bits to white instead of scaling them
         return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     if image.mode in ("I", "F"):

@@ -6,6 +6,7 @@ import io
 import struct
 import warnings
 import zlib
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -26,12 +27,17 @@ def encoded(pixels: np.ndarray, kind: str = "PNG") -> bytes:
 
 def header_only(width: int, height: int) -> bytes:
     """A PNG that announces a size and holds one byte of it: what a decompression bomb looks like from outside."""
-
-    def chunk(kind: bytes, content: bytes) -> bytes:
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-
     head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"\0")) + chunk(b"IEND", b"")
+    return png((b"IHDR", head), (b"IDAT", zlib.compress(b"\0")), (b"IEND", b""))
+
+
+def png(*chunks: tuple[bytes, bytes]) -> bytes:
+    """A PNG of these chunks, each a kind and its content, with their checksums."""
+    packed = (
+        struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        for kind, content in chunks
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(packed)
 
 
 @pytest.mark.parametrize("kind", ["PNG", "WEBP", "BMP"])
@@ -131,6 +137,32 @@ def test_transparent_pixels_are_white_whatever_lies_under_them() -> None:
     file = io.BytesIO()
     Image.fromarray(np.array([[[9, 9, 9, 0], [10, 20, 30, 255]]], dtype=np.uint8)).save(file, "PNG")
     assert np.asarray(open_image(file.getvalue(), "image 0"))[0].tolist() == [[255, 255, 255], [10, 20, 30]]
+
+
+def long_transparency() -> bytes:
+    """A PNG of 256 colours with transparency for 300: Pillow loads it, and fails only when it converts it."""
+    head, colours = struct.pack(">IIBBBBB", 16, 16, 8, 3, 0, 0, 0), (b"PLTE", b"\1\2\3" * 256)
+    rows = zlib.compress((b"\0" + b"\1" * 16) * 16)
+    return png((b"IHDR", head), colours, (b"tRNS", b"\xff" * 299 + b"\0"), (b"IDAT", rows), (b"IEND", b""))
+
+
+def in_lab() -> bytes:
+    """A TIFF in the colour space LAB, which Pillow does not convert to grey."""
+    file = io.BytesIO()
+    Image.new("LAB", (16, 16)).save(file, "TIFF")
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(("odd", "channels"), [(long_transparency(), 1), (long_transparency(), 3), (in_lab(), 1)])
+@pytest.mark.parametrize("size", [None, 8])
+def test_a_picture_that_fails_in_conversion_is_refused_and_a_private_one_black(
+    odd: bytes, channels: Literal[1, 3], size: int | None
+) -> None:
+    shape = (16, 16, channels)
+    with pytest.raises(BadInput, match="image 0"):
+        next(Images([odd], shape).batches(size, channels, 4))
+    (found,) = Images([picture(9, (16, 16)), odd], shape, is_private=True).batches(size, channels, 4)
+    assert [np.unique(one).tolist() for one in found] == [[9], [0]]
 
 
 def test_images_of_several_sizes_need_a_size() -> None:
