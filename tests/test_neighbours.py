@@ -163,8 +163,15 @@ def odd_pictures(folder: Path) -> None:
     (folder / "train" / "c1" / "odd.tif").write_bytes(in_lab())
 
 
+def deep_lines(folder: Path) -> None:
+    with (folder / "train.jsonl").open("a", encoding="utf-8") as file:
+        for depth in (40, 60, *range(300, 1100), 100_000):
+            file.write(f'{{"size": "7", "colour": "red", "note": {"[" * depth}{"]" * depth}, "label": "c1"}}\n')
+
+
 TREACHEROUS: Mapping[str, tuple[Door, Callable[[Path], None]]] = {
     "pictures that fail in conversion": (("image", "folder"), odd_pictures),
+    "lines of JSON nested at all depths": (TABLE, deep_lines),
 }
 
 

@@ -11,6 +11,7 @@ import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import Literal
 
@@ -35,6 +36,8 @@ MAX_COLUMNS = 4096
 MAX_BYTES = 4 * 2**30
 MAX_ROWS = 50_000_000
 MAX_VALUES = 2**32  # bytes of a parquet file's columns when unpacked
+_MAX_DEPTH = 50  # of brackets in a line of JSON
+_JSON_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"')
 _DECIMAL_COMMA = r"^\s*([-+]?\d+),(\d+)\s*$"
 _ROW = re.compile(r"Row #\d+: Expected \d+ columns, got \d+")
 _NO_PARQUET = "must be a parquet file; this one is damaged or of another kind"
@@ -392,7 +395,8 @@ def _json_lines(content: bytes, shown: str, is_private: bool) -> pa.Table:
         raise BadInput(shown, problem, 'must have a JSON object on each line, such as {"text": "...", "label": "..."}')
     for line, one in enumerate(objects, start=1):
         if one is None and not is_private:
-            raise BadInput(f"{shown} line {line}", "no JSON object", "must be one JSON object, in UTF-8")
+            allowed = f"must be one JSON object, in UTF-8, nested at most {_MAX_DEPTH} deep"
+            raise BadInput(f"{shown} line {line}", "no JSON object", allowed)
     names = list(objects[0])
     _check_names(names, shown)
     rows = [one for one in objects if one is not None]
@@ -406,10 +410,22 @@ def _objects(content: bytes) -> Iterator[dict[str, object] | None]:
             continue
         try:
             # Numbers stay as they are written: one of thousands of digits is no integer of Python.
-            one = json.loads(line.decode("utf-8"), parse_int=str, parse_float=str, parse_constant=str)
-        except (ValueError, RecursionError):
+            text = "null" if _is_deep(line) else line.decode("utf-8")
+            one = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
+        except ValueError:
             one = None
         yield one if isinstance(one, dict) else None
+
+
+def _is_deep(line: bytes) -> bool:
+    """Whether brackets are nested deeper than `_MAX_DEPTH`, those within strings apart.
+
+    Python reads and writes JSON recursively: how deep it gets depends on who calls, but which rows count must not.
+    """
+    if line.count(b"[") + line.count(b"{") <= _MAX_DEPTH:
+        return False
+    steps = [1 if one in b"[{" else -1 for one in re.findall(rb"[\[\]{}]", _JSON_STRING.sub(b"", line))]
+    return max(accumulate(steps), default=0) > _MAX_DEPTH
 
 
 def _cell(value: object) -> str | None:

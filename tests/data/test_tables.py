@@ -81,6 +81,21 @@ def test_every_form_of_a_table_gives_the_same_values(suffix: str, data_dir: Path
     assert found.classes == ("a", "b")
 
 
+@pytest.mark.parametrize("frames", [0, 600])
+def test_which_lines_of_json_count_does_not_depend_on_who_reads_them(frames: int, data_dir: Path) -> None:
+    """Nested to 50 is a row, deeper is none; brackets in a text are text."""
+    nested = [f'{{"note": {"[" * depth}{"]" * depth}, "label": "a"}}' for depth in (49, 50, 300, 900, 964, 100_000)]
+    texts = [json.dumps({"note": note, "label": "a"}) for note in ("[" * 1000, '\\"' + "{[" * 500, "[1] " * 400)]
+    put(data_dir / "mine", "test.jsonl", '{"note": "x", "label": "a"}\n{"note": "y", "label": "b"}\n')
+    lines = ['{"note": "x", "label": "b"}', *nested, *texts, '{"note": ' + "[" * 80]
+    put(data_dir / "mine", "train.jsonl", "\n".join(lines))
+
+    def deeper(frames: int) -> int:
+        return deeper(frames - 1) if frames else len(read()[0].train)
+
+    assert deeper(frames) == 1 + 1 + len(texts)
+
+
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=1, max_size=20))
 def test_squashing_is_bounded_and_of_each_number_alone(numbers: Sequence[float]) -> None:
     column = np.array(numbers)
