@@ -17,17 +17,20 @@ def work(options: argparse.Namespace) -> int:
     from dpcl_core.runs.run import Run
 
     store = waiting.opened(options.store)
-    over, open_runs, ended = threading.Event(), dict[str, Run](), list[Run]()
+    over, open_runs, ended = threading.Event(), dict[str, Run](), dict[str, str]()
 
     def look() -> None:
         now = {run.id: run for run in store.unfinished()}
         for run in now.values():
             if run.status != "queued" and (run.id not in open_runs or open_runs[run.id].status == "queued"):
                 say(f"run {run.id} ({run.name}): started on {run.runs_on or run.device}")
-        for run_id in open_runs.keys() - now.keys():
-            run = store.get(run_id)
-            ended.append(run)
-            say(f"run {run.id} ({run.name}): {run.status}" + (f", {run.error}" if run.error else ""))
+        gone = [run_id for run_id in open_runs if run_id not in now]
+        there = store.present(gone) if gone else {}
+        for run_id in gone:
+            last = there.get(run_id)  # none: its data were deleted, and it with them
+            ended[run_id] = "deleted" if last is None else last.status
+            why = f", {last.error}" if last is not None and last.error else ""
+            say(f"run {run_id} ({open_runs[run_id].name}): {ended[run_id]}{why}")
         open_runs.clear()
         open_runs.update(now)
         if options.once and not now:
@@ -40,5 +43,5 @@ def work(options: argparse.Namespace) -> int:
     if any(run.status != "queued" for run in open_runs.values()):
         say("stopped; the run under way goes on")
     if options.json:
-        print_json([{"run_id": run.id, "status": run.status} for run in ended])
-    return 0 if all(run.status in ("finished", "cancelled") for run in ended) else 1
+        print_json([{"run_id": run_id, "status": status} for run_id, status in ended.items()])
+    return 0 if set(ended.values()) <= {"finished", "cancelled", "deleted"} else 1

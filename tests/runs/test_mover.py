@@ -12,7 +12,7 @@ from sqlalchemy.exc import OperationalError
 
 from dpcl_core import cli
 from dpcl_core.errors import StoreTrouble, StoreUnusable
-from dpcl_core.runs import database, devices, mover, patience
+from dpcl_core.runs import database, devices, mover, patience, purge
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.patience import Patience
 from dpcl_core.runs.store import Store
@@ -105,6 +105,27 @@ def _started_as(behaviour: str):
 def test_work_ends_at_once_where_nothing_waits(store, capsys):
     assert cli.main(["work", "--once"]) == 0
     assert capsys.readouterr().out == ""
+
+
+def test_a_waiting_run_that_is_deleted_with_its_data_is_reported_once_and_work_goes_on(store, monkeypatch, capsys):
+    spec = replay.a_spec()
+    on_own = spec.model_copy(update={"data": spec.data.model_copy(update={"dataset": "own:visits"})})
+    run_id = store.create(on_own, name="mine", device="elsewhere/cpu")
+    looks = []
+
+    def looked(_executor: LocalExecutor) -> None:
+        looks.append("look")
+        if len(looks) == 2:
+            purge.purge(store, "own:visits")
+        if len(looks) > 4:
+            pytest.fail("it looks on for ever")
+
+    monkeypatch.setattr(mover, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(LocalExecutor, "schedule", looked)
+    assert cli.main(["work", "--once", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) == [{"run_id": run_id, "status": "deleted"}]
+    assert err == f"run {run_id} (mine): deleted\n"
 
 
 def test_work_says_at_once_what_no_waiting_mends(home, monkeypatch, capsys):
