@@ -89,12 +89,19 @@ class Audits:
         return [self.get(audit_id) for audit_id in ids]
 
     def add(self, audit_id: str, result: Audited) -> None:
-        """Stores the result at one budget, once if called again; only the process that carries out the audit calls this."""
+        """Stores the result at one budget, once if called again; only the process that carries out the audit calls this.
+
+        Raises BadInput for an unknown audit, and where it or its run was deleted for good.
+        """
         this_audit = tables.audits.c.id == checked_id(audit_id)
+        gone = tables.runs.c.id.in_((tables.audits.c.id, tables.audits.c.run_id)) & tables.runs.c.emptied.is_not(None)
         with self.store.writing() as connection:
-            results = connection.scalar(select(tables.audits.c.results).where(this_audit))
+            # Locked: whoever empties the trash just now comes before or after.
+            results = connection.scalar(select(tables.audits.c.results).where(this_audit).with_for_update())
             if results is None:
                 raise BadInput("audit", audit_id, "no such audit in this store")
+            if connection.scalar(select(tables.runs.c.id).join(tables.audits, gone).where(this_audit).limit(1)) is not None:
+                raise BadInput("audit", audit_id, "it or its run was deleted for good")
             if (document := result.document()) not in results:
                 connection.execute(update(tables.audits).where(this_audit).values(results=[*results, document]))
 

@@ -16,12 +16,14 @@ from dpcl_core.runs.tables import ACTIVE, checkpoints, resumptions, runs, shards
 def is_carried_out(connection: Connection, run_id: str, by: Process, *also: Status) -> bool:
     """Whether this process carries out a run, which is under way or in one of the states `also`; locks it to the end.
 
-    Raises BadInput for an unknown run.
+    Nobody does once it is deleted for good: its results must not come back. Raises BadInput for an unknown run.
     """
-    query = select(runs.c.status, runs.c.machine, runs.c.pid, runs.c.ticks).where(runs.c.id == checked_id(run_id))
-    row = connection.execute(query.with_for_update()).one_or_none()
+    columns = (runs.c.status, runs.c.emptied, runs.c.machine, runs.c.pid, runs.c.ticks)
+    row = connection.execute(select(*columns).where(runs.c.id == checked_id(run_id)).with_for_update()).one_or_none()
     if row is None:
         raise BadInput("run", run_id, "no such run in this store")
+    if row.emptied is not None:
+        return False
     return row.status in (*ACTIVE, *also) and Process(row.machine, row.pid, row.ticks) == by
 
 

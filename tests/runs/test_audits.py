@@ -103,3 +103,17 @@ def test_an_audit_that_is_deleted_for_good_is_not_listed(store: Store, run_id: s
     store.delete(gone)
     purge.empty_trash(store)
     assert [audit.turn.id for audit in Audits(store).of_run(run_id)] == [stays]
+
+
+@both
+def test_an_audit_under_way_adds_nothing_to_a_run_that_is_deleted_for_good(store: Store, run_id: str) -> None:
+    audits = Audits(store)
+    audit_id = audits.create(run_id)
+    audits.add(audit_id, audited.result(1.0))
+    store.delete(run_id)
+    audits.add(audit_id, audited.result(2.0))  # from the trash it may be restored
+    assert len(audits.get(audit_id).results) == 2
+    purge.empty_trash(store)
+    with pytest.raises(BadInput, match="it or its run was deleted for good"):
+        audits.add(audit_id, audited.result(math.inf))
+    assert audits.get(audit_id).results == ()

@@ -22,7 +22,7 @@ from dpcl_core.runs import database, journal, process, recorder, worker
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.journal import Journal
 from dpcl_core.runs.patience import Patience
-from dpcl_core.runs.purge import purge
+from dpcl_core.runs.purge import empty_trash, purge
 from dpcl_core.runs.run import Failure
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.subprocess_start import log_file
@@ -289,6 +289,23 @@ def test_what_is_deleted_for_good_leaves_no_file_behind(store):
     purge(store, "digits")
     assert journal.last_beat(run_id) is None
     assert not log_file(run_id).exists()
+
+
+@both
+def test_a_late_journal_brings_no_results_back_that_were_deleted_for_good(store):
+    """The machine that holds it was away while its run counted as lost."""
+    run_id = claimed(store)
+    store.end(run_id, "lost", Failure("worker-died", "gone", ""))
+    store.delete(run_id)
+    assert empty_trash(store) == 1
+    mine = Journal(run_id)
+    mine.begin()
+    assert mine.keep(1, replay.recorded(replay.a_spec()))
+    assert mine.keep_end("finished", None)
+    LocalExecutor(store).check()
+    assert not journal.take_in(store, run_id)
+    assert (store.status(run_id), store.events(run_id), store.results([run_id])) == ("lost", (), {run_id: []})
+    assert journal.last_beat(run_id) is None, "nobody will want it"
 
 
 def test_a_journal_that_finds_no_room_for_a_line_keeps_those_before(store):
