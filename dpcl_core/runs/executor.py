@@ -100,8 +100,10 @@ class Supervisor:
             if [run for run in unfinished if run.status in ACTIVE and self._is_given_up(run)]:
                 unfinished = self.store.unfinished()
             for run in unfinished:
-                if run.status in ("starting", "running") and (why := visitors.overrun(run, time.time())) is not None:
-                    self.store.stop_overrun(run.id, why)
+                if run.status in ("starting", "running"):
+                    why = visitors.overrun(run, time.time(), self.store.seconds_before)
+                    if why is not None:
+                        self.store.stop_overrun(run.id, why)
         except StoreTrouble:
             self._signs.clear()  # nobody could give a sign of life: silence counts from the end of the outage
             raise

@@ -114,6 +114,11 @@ class Store:
             with self.reading() as connection:
                 visitors.check_kept(connection, self.visitor, more)
 
+    def seconds_before(self, run_id: str) -> float:
+        """Seconds that count towards a visitor's limit beside a run's own: of its tuning's other turns."""
+        with self.reading() as connection:
+            return visitors.seconds_before(connection, run_id)
+
     def retry(self, run_id: str) -> str:
         """A new run of the same settings, name and device, at the end of the queue; gives its id."""
         before = self.get(run_id)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import Connection, Row, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from dpcl_core.errors import BadInput
@@ -33,8 +33,9 @@ class Study:
 
     @property
     def is_resumable(self) -> bool:
-        """Whether it ended before all its trials."""
-        return self.turn.is_over and len(self.trials) < self.tune.n_trials
+        """Whether it ended before all its trials, and not because it took longer than its server allows."""
+        is_overrun = self.turn.status == "cancelled" and self.turn.error_kind is not None
+        return self.turn.is_over and not is_overrun and len(self.trials) < self.tune.n_trials
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,8 @@ class Studies:
     def resume(self, study_id: str, *, device: str | None = None) -> str:
         """Queues a tuning again to continue after its last trial; gives the id of the new run.
 
-        Raises BadInput if it is under way or has all its trials. `device`: None for the one it had.
+        Raises BadInput if it is under way, has all its trials, or took longer than its server allows. `device`: None for the
+        one it had.
         """
         self.store.check_mine(study_id)
         study = self.get(study_id)
@@ -62,12 +64,12 @@ class Studies:
             raise BadInput("tuning", study_id, f"has all its {study.tune.n_trials} trials")
         with self.store.writing() as connection:
             locks.take(connection, locks.QUEUE)  # of two who resume it at once, the second finds it queued
-            turns = select(tables.turns.c.run_id).where(tables.turns.c.study_id == study_id)
-            open_turns = select(func.count()).where(
-                tables.runs.c.id.in_(turns), tables.runs.c.status.in_(("queued", *tables.ACTIVE))
-            )
-            if connection.scalar(open_turns):
+            is_turn = tables.runs.c.id.in_(select(tables.turns.c.run_id).where(tables.turns.c.study_id == study_id))
+            states = connection.execute(select(tables.runs.c.status, tables.runs.c.error_kind).where(is_turn)).all()
+            if any(state.status in ("queued", *tables.ACTIVE) for state in states):
                 raise BadInput("tuning", study_id, "is under way: stop it before resuming it")
+            if any(state.status == "cancelled" and state.error_kind is not None for state in states):
+                raise BadInput("tuning", study_id, "took longer than its server allows; start a new one with fewer trials")
             left = study.tune.n_trials - len(study.trials)
             run_id = _enqueue_turn(connection, study.tune, left, device or study.turn.device, self.store.visitor)
             connection.execute(insert(tables.turns).values(run_id=run_id, study_id=study_id))

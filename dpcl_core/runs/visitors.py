@@ -6,6 +6,7 @@ A server is shared where `DPCL_SHARED` says so (`dpcl app --shared`); elsewhere 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from sqlalchemy import Connection, Text, cast, func, literal, select
 
 from dpcl_core.data import own
 from dpcl_core.errors import BadInput, unknown
-from dpcl_core.runs.tables import ACTIVE, checkpoints, classifiers, events, runs
+from dpcl_core.runs.tables import ACTIVE, checkpoints, classifiers, events, runs, turns
 
 if TYPE_CHECKING:
     from dpcl_core.runs.run import Run
@@ -89,12 +90,23 @@ def check_kept(connection: Connection, visitor: Visitor, more: int = 0) -> None:
         raise BadInput("megabytes you keep", f"{kept / 1e6:.1f}", f"must be at most {most} on this server: {mend}")
 
 
-def overrun(run: Run, now: float) -> str | None:
-    """Why a visitor's run has to stop at this time (seconds since 1970), as a sentence; None where it may go on."""
+def overrun(run: Run, now: float, before: Callable[[str], float]) -> str | None:
+    """Why a visitor's run has to stop at this time (seconds since 1970), as a sentence; None where it may go on.
+
+    `before`: gives the seconds that count beside its own, from its id (`seconds_before`).
+    """
     most = None if run.owner is None else limits()  # nobody's runs have no limit, whatever the variable says
-    if most is None or (run.seconds_taken(now) or 0.0) <= most.seconds:
+    if most is None or (run.seconds_taken(now) or 0.0) + before(run.id) <= most.seconds:
         return None
     return f"It was stopped after {most.seconds} seconds, the most on this server: take fewer examples, budgets or seeds."
+
+
+def seconds_before(connection: Connection, run_id: str) -> float:
+    """What the other turns of a run's tuning took, each a run of its own in the queue; 0 for any other run."""
+    mine, other = turns.alias("mine"), turns.alias("other")
+    of_tuning = select(other.c.run_id).join(mine, mine.c.study_id == other.c.study_id).where(mine.c.run_id == run_id)
+    took = select(func.sum(runs.c.seconds)).where(runs.c.id.in_(of_tuning), runs.c.id != run_id)
+    return float(connection.scalar(took) or 0.0)
 
 
 def stored_bytes(connection: Connection, owner: str) -> int:

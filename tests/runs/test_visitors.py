@@ -154,18 +154,41 @@ def test_a_run_that_is_stopped_and_resumed_keeps_the_seconds_that_it_has_taken(s
     run_id = anna.create(SPEC)
     for _ in range(2):
         _began(store, run_id, 9000)
-        assert visitors.overrun(store.get(run_id), time.time()) is None
+        assert visitors.overrun(store.get(run_id), time.time(), store.seconds_before) is None
         assert store.end(run_id, "cancelled")
         resumption.resume(anna, run_id)
         anna.request_stop(run_id)  # waiting takes nothing
         resumption.resume(anna, run_id)
     _began(store, run_id, 9000)
-    assert visitors.overrun(store.get(run_id), time.time()) is not None
+    assert visitors.overrun(store.get(run_id), time.time(), store.seconds_before) is not None
     store.end(run_id, "finished")
     assert store.get(run_id).seconds_taken(time.time()) == pytest.approx(27_000, abs=1000)
     assert store.estimate_seconds(SPEC) == pytest.approx(27_000, abs=1000)
     with pytest.raises(BadInput, match="estimated seconds = 27"):
         anna.create(SPEC)
+
+
+def test_all_turns_of_a_tuning_count_and_one_that_took_too_long_is_not_resumed(store, monkeypatch):
+    monkeypatch.setenv(visitors.VARIABLE, "seconds=25000")
+    studies = Studies(visiting(store, "anna", seconds=25_000))
+    turn = study_id = studies.create(tuned.a_tuning())
+    for _ in range(2):
+        _began(store, turn, 9000)
+        Supervisor(store).check()
+        assert store.status(turn) == "starting"
+        store.end(turn, "cancelled")
+        turn = studies.resume(study_id)
+    _began(store, turn, 9000)
+    Supervisor(store).check()
+    assert store.status(turn) == "stopping"
+    store.end(turn, "cancelled")
+    assert not studies.get(study_id).is_resumable
+    with pytest.raises(BadInput, match="took longer than its server allows; start a new one with fewer trials"):
+        studies.resume(study_id)
+    other = studies.create(tuned.a_tuning())
+    _began(store, other, 9000)
+    Supervisor(store).check()
+    assert store.status(other) == "starting", "its seconds are its own"
 
 
 def test_a_run_that_would_take_too_long_is_not_resumed(store):
