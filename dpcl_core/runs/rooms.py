@@ -229,8 +229,8 @@ class Rooms:
         with self.store.writing() as connection:
             room = _owned(connection, code, token)
             if run_id is not None:
-                of_room = select(room_runs.c.run_id).where(room_runs.c.room == room, room_runs.c.run_id == run_id)
-                if connection.scalar(of_room) is None:
+                of_room = select(room_runs.c.run_id).join(runs).where(room_runs.c.room == room, room_runs.c.run_id == run_id)
+                if connection.scalar(of_room.where(runs.c.deleted.is_(None))) is None:
                     raise BadInput("run", run_id, "must be a run of this room")
             connection.execute(update(rooms).where(rooms.c.code == room).values(shown_run=run_id))
 
@@ -243,12 +243,14 @@ class Rooms:
             of_poll = select(votes).where(votes.c.room == row.code, votes.c.poll == ("" if poll is None else poll.id))
             choices = {one.token: one.choice for one in connection.execute(of_poll)}
             listed = select(room_runs.c.run_id, room_runs.c.name, runs.c.spec).join(runs).where(room_runs.c.room == row.code)
-            of_room = connection.execute(listed.order_by(runs.c.number)).all()
+            of_room = connection.execute(listed.where(runs.c.deleted.is_(None)).order_by(runs.c.number)).all()
         shared = [(one.run_id, one.name, str(json.loads(one.spec)["method"])) for one in of_room]
+        is_there = row.shown_run in (one.run_id for one in of_room)  # it may be deleted, or gone with who left
+        shown = row.shown_run if is_there else None
         return Room(
             code=row.code, title=row.title, owner=row.owner, ends=row.ends, names=names, poll=poll, choices=choices,
             runs={run_id: name for run_id, name, _ in shared}, points=self._points(shared),
-            shown=row.shown_run, curve=self._curve(row.shown_run),
+            shown=shown, curve=self._curve(shown),
         )  # fmt: skip
 
     def _poll(self, code: str, token: str, poll: Poll) -> None:

@@ -13,6 +13,7 @@ from dpcl_core.events import CellFinished, TaskLearned, of_kind
 from dpcl_core.lessons import text
 from dpcl_core.runs import rooms as module
 from dpcl_core.runs import tables
+from dpcl_core.runs.purge import empty_trash
 from dpcl_core.runs.rooms import Rooms, digest
 from tests.support import replay
 from tests.support.postgres import both, file_alone
@@ -100,6 +101,35 @@ def test_runs_become_points_at_their_mean_accuracy_and_one_is_shown_to_all(rooms
     assert {point["name"] for point in seen["points"]} == {name}
     last = max(event.task for event in of_kind(events, TaskLearned))
     assert (seen["shown"]["name"], len(seen["shown"]["curve"])) == (name, last + 1)
+
+
+def test_a_deleted_run_is_on_no_plot_and_shown_to_nobody_until_it_is_restored(rooms, code, store):
+    rooms.join(code, ANN)
+    kept, gone = (replay.fill(store, replay.a_spec(), replay.recorded(replay.a_spec())) for _ in range(2))
+    for run_id in (kept, gone):
+        rooms.add_run(code, ANN, run_id)
+    rooms.show(code, TEACHER, gone)
+    before = rooms.state(code)
+    store.delete(gone)
+    seen = rooms.state(code)
+    assert {point.run_id for point in seen.points} == set(seen.runs) == {kept}
+    assert (seen.shown, seen.curve, seen.as_seen_by(BEN)["shown"]) == (None, (), None)
+    with pytest.raises(BadInput, match="must be a run of this room"):
+        rooms.show(code, TEACHER, gone)
+    store.restore(gone)
+    assert rooms.state(code) == before
+    store.delete(gone)
+    empty_trash(store)
+    assert rooms.state(code) == seen
+
+
+def test_a_shown_run_goes_with_the_visitor_who_leaves(rooms, code, store):
+    rooms.join(code, ANN)
+    run_id = replay.fill(store, replay.a_spec(), replay.recorded(replay.a_spec()))
+    rooms.add_run(code, ANN, run_id)
+    rooms.show(code, TEACHER, run_id)
+    rooms.leave(code, ANN)
+    assert (rooms.state(code).points, rooms.state(code).shown) == ((), None)
 
 
 @pytest.mark.parametrize(
