@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, delete, or_, select, update
 
 from dpcl_core import unforeseen
+from dpcl_core.data import own
 from dpcl_core.errors import BadInput
 from dpcl_core.runs import journal, looks, tables
 from dpcl_core.runs.store import Store
@@ -24,8 +25,11 @@ def runs_on(store: Store, dataset: str) -> list[str]:
 def purge(store: Store, dataset: str) -> int:
     """Deletes every run on a dataset with all that is stored of it; gives their number.
 
-    How many looks they were is kept (`looks.keep`). Raises BadInput while one is under way.
+    How many looks they were is kept (`looks.keep`). Raises BadInput while one is under way, and for a visitor of a shared
+    server who did not bring the data: others may have runs on them.
     """
+    if store.visitor is not None and own.owner(dataset) != store.visitor.owner:
+        raise BadInput("data", dataset, "was not brought by you: only who did can delete it")
     with store.writing() as connection:
         ids = _on(connection, dataset)
         states = connection.execute(select(runs.c.id, runs.c.status).where(runs.c.id.in_(ids)).with_for_update())

@@ -145,6 +145,20 @@ def test_data_put_there_by_hand_are_not_changed_here(home: Path, open_page: Open
     assert "Change the schema" not in [one.label for one in open_page("data").button]
 
 
+def test_on_a_shared_server_nobody_deletes_the_computers_data(
+    kept: str, open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everybody uses data that were taken in from a terminal: deleting them would delete the runs of all."""
+    monkeypatch.setattr(ownership, "is_shared", lambda: True)
+    with intake.taken_in(paths.home() / "visits.csv", Asked(Columns(target="arm"))) as computers:
+        pass
+    keys = {one.key for one in open_page("data").button}
+    assert {f"edit-{kept}", f"edit-{computers}", "delete-visits"} <= keys
+    assert "delete-visits-2" not in keys
+    monkeypatch.setattr(ownership, "is_shared", lambda: False)
+    assert "delete-visits-2" in {one.key for one in open_page("data").button}
+
+
 def test_a_label_needs_more_rows_where_a_person_has_several(kept: str, open_page: Open) -> None:
     needed = []
     for rows in (1, 4):

@@ -6,12 +6,14 @@ import pytest
 from sqlalchemy import func, select
 from sqlalchemy.dialects import postgresql
 
+from dpcl_core.data import own
 from dpcl_core.errors import BadInput
 from dpcl_core.runs import purge, tables
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.process import me
 from dpcl_core.runs.rooms import Rooms
 from dpcl_core.runs.sets import Sets
+from dpcl_core.runs.visitors import Limits, Visitor
 from tests.support import replay
 from tests.support.postgres import both, both_if_slow
 
@@ -56,6 +58,21 @@ def test_a_run_under_way_keeps_all_of_them(store):
     with pytest.raises(BadInput, match="stop it first"):
         purge.purge(store, "own:visits")
     assert [run.id for run in store.unfinished()] == [first, run_id]
+
+
+def test_a_visitor_deletes_no_data_of_the_computer_or_of_another_visitor(store, tmp_path, monkeypatch):
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+    anna = store.as_visitor(Visitor("anna", Limits()))
+    for name, owner in (("visits", ""), ("his", "bert"), ("hers", "anna")):
+        folder = tmp_path / "data" / name
+        folder.mkdir(parents=True)
+        (folder / own.OWNER).write_text(owner, encoding="ascii")
+        store.create(_on(f"own:{name}"))
+    for name in ("own:visits", "own:his", "own:nobodys"):
+        with pytest.raises(BadInput, match=f"data = {name}: was not brought by you: only who did can delete it"):
+            purge.purge(anna, name)
+    assert purge.purge(anna, "own:hers") == 1
+    assert [purge.purge(store, name) for name in ("own:visits", "own:his")] == [1, 1]
 
 
 def test_postgresql_reads_the_settings_as_json():

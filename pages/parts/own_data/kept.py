@@ -72,7 +72,8 @@ def listing() -> None:
                 st.markdown(f"**{plain(name)}**", width="stretch")
                 _start(name)
                 st.button("Change the schema", key=f"edit-{name}", on_click=_edit, args=(name,))
-                _delete(name)
+                if ownership.may_delete(name):
+                    _delete(name)
             if said := schema.in_words(intake.kept(name)[1]):
                 st.caption(plain(said))
 

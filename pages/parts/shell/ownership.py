@@ -29,6 +29,11 @@ def is_mine(name: str) -> bool:
     return not name.startswith("own:") or not is_shared() or own.owner(name) in ("", visitor.digest())
 
 
+def may_delete(name: str) -> bool:
+    """Whether this visitor may delete data: on a server that others reach, the visitor's own and not the computer's."""
+    return not is_shared() or own.owner(name) == visitor.digest()
+
+
 def check(name: str) -> None:
     """Raises BadInput for data of another visitor, who has a link or guesses a name; the same where there are none."""
     if not is_mine(name):
