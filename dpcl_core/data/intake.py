@@ -37,7 +37,7 @@ MAX_BYTES = 4 * 2**30
 MAX_FILES = 200_000
 _ALIKE = {".ndjson": ".jsonl", ".tab": ".tsv", ".pq": ".parquet", ".data": ".csv"}
 SUFFIXES = (*TABLES, *_ALIKE, ".zip")
-_ORIGIN = ".origin"
+_ORIGIN = own.ORIGIN
 _KEPT = ("public.txt", "synthetic.txt")
 
 
@@ -111,8 +111,8 @@ def taken_in(path: Path, asked: Asked, owner: str = "", *, is_apart: bool = Fals
         with _trouble(path):
             folder = staged.rename(staged.parent / "kept" / name)
             (folder / _ORIGIN).write_text(origin, encoding="ascii")
-            (folder / own.OWNER).write_text(owner, encoding="ascii")
             marks.write(folder, known if of is None else known | marks.kept(of))
+            own.write_owner(folder, owner)
         with files.only_in(folder.parent):
             yield f"own:{name}"
         with _trouble(path):
@@ -170,16 +170,21 @@ def kept(name: str) -> tuple[Path, schema.Schema]:
 
 
 def was_taken_in(name: str) -> bool:
-    """Whether own:NAME is a copy that was taken in, and not a folder that somebody put there."""
-    return (_home_of(name) / _ORIGIN).is_file()
+    """Whether own:NAME is a copy that was taken in, whole or half deleted, and not a folder that somebody put there."""
+    return any((_home_of(name) / one).is_file() for one in (_ORIGIN, own.OWNER))
 
 
 def forget(name: str) -> None:
     """Deletes own:NAME, which was taken in. Raises BadInput where it cannot be deleted."""
     if not was_taken_in(name):
         raise BadInput("data", name, "was put on this computer by hand: delete its folder")
-    with _trouble(_home_of(name)):
-        shutil.rmtree(_home_of(name))
+    try:
+        is_whole = own.delete(_home_of(name))
+    except OSError as error:
+        raise BadInput("data", name, f"could not be deleted: {error.strerror or 'unknown error'}") from error
+    if not is_whole:
+        left = "is out of reach, but some of its files could not be deleted: that is tried again when the app next starts"
+        raise BadInput("data", name, left)
 
 
 def _home_of(name: str) -> Path:

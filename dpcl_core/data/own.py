@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import secrets
+import shutil
 from contextlib import suppress
+from os.path import samestat
 from pathlib import Path
 
 from dpcl_core import paths
@@ -10,32 +14,72 @@ from dpcl_core.data import catalog, files, header
 from dpcl_core.data.cards import CARDS
 from dpcl_core.errors import BadInput
 
-OWNER = ".owner"  # beside the data: a digest of the token of the visitor who took them in; empty: from a terminal
+# Beside data that were taken in, both of them: a digest of the token of the visitor who took them in, empty from a terminal;
+# and a digest of where they came from.
+OWNER, ORIGIN = ".owner", ".origin"
+_DELETED = ".deleted-"  # before the name of a folder that is being deleted, or was when its process died
 
 
 def owner(name: str) -> str | None:
-    """The digest of the owner's token of own:NAME; empty for data of the whole computer, None where there are none."""
+    """The digest of the owner's token of own:NAME; empty for data of the whole computer.
+
+    None where there are none, and where it cannot be told whose they are: such data are nobody's.
+    """
     for root in files.roots(catalog.card("own:any")):
         folder = root / name.removeprefix("own:")
         if folder.parent == root and folder.is_dir():
-            with suppress(OSError):
-                return (folder / OWNER).read_text(encoding="ascii")
-            return ""
+            return _owner(folder)
     return None
+
+
+def _owner(folder: Path) -> str | None:
+    with suppress(OSError, UnicodeDecodeError):
+        before = folder.stat()
+        try:
+            return (folder / OWNER).read_text(encoding="ascii")
+        except FileNotFoundError:
+            # Put there by hand, if it is still the same folder: one that is just being replaced has neither file.
+            is_by_hand = not (folder / ORIGIN).exists() and samestat(before, folder.stat())
+            return "" if is_by_hand else None
+    return None
+
+
+def write_owner(folder: Path, owner: str) -> None:
+    """Writes whose the data in a folder are, and waits until the disk has it: an empty file would give them to everybody.
+
+    Raises OSError.
+    """
+    with (folder / OWNER).open("w", encoding="ascii") as file:
+        file.write(owner)
+        file.flush()
+        os.fsync(file.fileno())
+    paths.keep_names(folder)
+
+
+def delete(folder: Path) -> bool:
+    """Deletes the folder of own data, which are gone at once and whole for everybody who asks for them.
+
+    False: some of its files could not be deleted; `sweep` tries again. Raises OSError where the folder cannot be touched.
+    """
+    gone = folder.with_name(f"{_DELETED}{secrets.token_hex(6)}")
+    folder.rename(gone)
+    shutil.rmtree(gone, ignore_errors=True)
+    return not gone.exists()
+
+
+def sweep() -> None:
+    """Deletes what is left of data whose deletion was broken off."""
+    for folder in _folders(paths.home() / "data"):
+        if folder.name.startswith(_DELETED):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def stored_bytes(owner: str) -> int:
     """How much the data of a visitor take up here, a file on its way in included."""
-    folders = [folder for folder in _folders(paths.home() / "data") if _is_of(folder, owner)]
+    folders = [folder for folder in _folders(paths.home() / "data") if _owner(folder) == owner]
     with suppress(OSError):  # one of them is being deleted
         return sum(path.lstat().st_size for root in (*folders, paths.uploads(owner)) for path in root.rglob("*"))
     return 0
-
-
-def _is_of(folder: Path, owner: str) -> bool:
-    with suppress(OSError, UnicodeDecodeError):
-        return (folder / OWNER).read_text(encoding="ascii") == owner
-    return False
 
 
 def names() -> list[str]:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
-from dpcl_core.data import own
+import pytest
+
+from dpcl_core import paths
+from dpcl_core.data import intake, own
+from dpcl_core.data.intake import Asked
+from dpcl_core.errors import BadInput
 from tests.data.making import picture, write, write_pair
 
 
@@ -29,3 +36,90 @@ def test_folders_that_can_be_read_are_listed_and_others_are_not(data_dir: Path, 
 def test_no_folder_of_data_is_no_trouble(data_dir: Path) -> None:
     data_dir.rmdir()
     assert own.names() == []
+
+
+@pytest.fixture
+def hers(data_dir: Path, tmp_path: Path) -> Path:
+    """The folder of data that a visitor has taken in."""
+    table = tmp_path / "visits.csv"
+    table.write_text("x,label\n" + "".join(f"{row},{'ab'[row % 2]}\n" for row in range(80)), encoding="utf-8")
+    with intake.taken_in(table, Asked(), "anna") as name:
+        pass
+    assert (name, own.owner(name)) == ("own:visits", "anna")
+    return paths.home() / "data" / "visits"
+
+
+@pytest.mark.parametrize("trouble", ["unlinked", "a folder", "no text"])
+def test_data_whose_owner_cannot_be_told_are_nobodys(trouble: str, hers: Path) -> None:
+    (hers / own.OWNER).unlink()
+    if trouble == "a folder":  # what cannot be read, whoever asks
+        (hers / own.OWNER).mkdir()
+    elif trouble == "no text":
+        (hers / own.OWNER).write_bytes(b"\xff")
+    assert own.owner("own:visits") is None
+    assert own.stored_bytes("") == 0, "nor the computer's"
+
+
+def test_data_put_there_by_hand_or_taken_in_from_a_terminal_are_everybodys(hers: Path, data_dir: Path) -> None:
+    write_pair(data_dir / "mine", [0, 1], [0, 1])
+    with intake.taken_in(hers.parents[2] / "visits.csv", Asked()) as name:
+        pass
+    assert (own.owner("own:mine"), own.owner(name), own.owner("own:none")) == ("", "", None)
+
+
+def test_the_disk_has_the_owner_before_the_data_have_their_name(data_dir: Path, tmp_path: Path, monkeypatch) -> None:
+    """A power cut could otherwise leave an empty file, which gives the data to everybody."""
+    synced = set[int]()
+    real = os.fsync
+
+    def fsync(file: int) -> None:
+        assert not (paths.home() / "data" / "visits").exists()
+        synced.add(os.fstat(file).st_ino)
+        real(file)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    (tmp_path / "visits.csv").write_text("x,label\n" + "1,a\n2,b\n" * 40, encoding="utf-8")
+    with intake.taken_in(tmp_path / "visits.csv", Asked(), "anna"):
+        pass
+    folder = paths.home() / "data" / "visits"
+    assert {(folder / own.OWNER).stat().st_ino, folder.stat().st_ino} <= synced
+
+
+def test_data_are_gone_at_once_and_what_is_left_of_them_is_swept_up(hers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that dies while it deletes leaves nothing under their name: half of them would be everybody's."""
+
+    def killed(folder: Path, **_: bool) -> None:
+        (folder / own.OWNER).unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            intake.forget("own:visits")
+    assert (own.names(), own.owner("own:visits"), intake.was_taken_in("own:visits")) == ([], None, False)
+    (left,) = hers.parent.iterdir()
+    assert (left / "visits.csv").exists()
+    own.sweep()
+    assert list(hers.parent.iterdir()) == []
+
+
+def test_a_deletion_that_fails_says_so(hers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", refused)
+        with pytest.raises(BadInput, match=r"^data = own:visits: could not be deleted: Permission denied$"):
+            intake.forget("own:visits")
+    assert own.owner("own:visits") == "anna"
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    with pytest.raises(BadInput, match="own:visits: is out of reach, but some of its files could not be deleted"):
+        intake.forget("own:visits")
+    assert own.names() == []
+
+
+@pytest.mark.parametrize("name", [own.OWNER, own.ORIGIN])
+def test_what_an_earlier_version_half_deleted_can_be_deleted(name: str, hers: Path) -> None:
+    (hers / name).unlink()
+    intake.forget("own:visits")
+    assert not hers.exists()

@@ -110,8 +110,14 @@ def test_many_runs_of_others_push_none_out_of_the_list(run_id: str, as_visitor, 
     assert [run.name for run in state.store().list_runs(1)] == ["of everybody"]
 
 
-def test_in_a_room_a_run_on_ones_own_data_stays_ones_own(run_id: str, as_visitor, store: Store) -> None:
+@pytest.mark.parametrize("is_owner_known", [True, False])
+def test_in_a_room_a_run_on_ones_own_data_stays_ones_own(
+    is_owner_known: bool, run_id: str, as_visitor, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     as_visitor(HERS)
+    if not is_owner_known:
+        monkeypatch.setattr(ownership, "is_shared", lambda: False)  # else the run is nobody's to put anywhere
+        (paths.home() / "data" / "salaries" / own.OWNER).write_bytes(b"\xff")
     rooms = Rooms(store)
     code = rooms.open("Monday", "teacher")
     rooms.join(code, HERS)

@@ -74,8 +74,16 @@ def listing() -> None:
                 st.button("Change the schema", key=f"edit-{name}", on_click=_edit, args=(name,))
                 if ownership.may_delete(name):
                     _delete(name)
-            if said := schema.in_words(intake.kept(name)[1]):
+            if said := _in_words(name):
                 st.caption(plain(said))
+
+
+def _in_words(name: str) -> str:
+    """The schema of kept data; what is wrong with it, which must not hide the others' buttons."""
+    try:
+        return schema.in_words(intake.kept(name)[1])
+    except BadInput as trouble:
+        return str(trouble)
 
 
 def _edit(name: str) -> None:

@@ -29,7 +29,8 @@ def share(run_ids: Iterable[str]) -> None:
     token = visitor.token()
     if (code := rooms().room_of(token)) is not None:
         for run_id in run_ids:
-            if own.owner(state.store().get(run_id).spec.data.dataset):
+            dataset = state.store().get(run_id).spec.data.dataset
+            if dataset.startswith("own:") and own.owner(dataset) != "":
                 continue
             with suppress(BadInput):  # the room has ended in this moment
                 rooms().add_run(code, token, run_id)
