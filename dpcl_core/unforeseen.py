@@ -6,6 +6,7 @@ import os
 import secrets
 import sys
 import traceback
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -41,9 +42,10 @@ def trace(error: BaseException) -> str:
 
 
 def forget() -> None:
-    """Deletes the log: what it quotes may be of data that are deleted."""
+    """Deletes the log, unless it is another user's: what it quotes may be of data that are deleted."""
     for path in (log_file(), _older()):
-        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            path.unlink()
 
 
 def _append(entry: str) -> None:

@@ -1,14 +1,15 @@
-"""Deletes runs for good: those of a dataset that its owner deletes, and those in the trash."""
+"""Deletes runs for good: those of a dataset that its owner deletes, with the data, and those in the trash."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 from sqlalchemy import Connection, delete, or_, select, update
 
 from dpcl_core import unforeseen
-from dpcl_core.data import own
+from dpcl_core.data import intake, own
 from dpcl_core.errors import BadInput
 from dpcl_core.runs import journal, looks, tables
 from dpcl_core.runs.store import Store
@@ -23,10 +24,10 @@ def runs_on(store: Store, dataset: str) -> list[str]:
 
 
 def purge(store: Store, dataset: str) -> int:
-    """Deletes every run on a dataset with all that is stored of it; gives their number.
+    """Deletes every run on a dataset with all that is stored of it, and data that were taken in; gives the number of runs.
 
-    How many looks they were is kept (`looks.keep`). Raises BadInput while one is under way, and for a visitor of a shared
-    server who did not bring the data: others may have runs on them.
+    How many looks they were is kept (`looks.keep`). Raises BadInput while one is under way, for data that cannot be deleted,
+    and for a visitor of a shared server who did not bring them: others may have runs on them.
     """
     if store.visitor is not None and own.owner(dataset) != store.visitor.owner:
         raise BadInput("data", dataset, "was not brought by you: only who did can delete it")
@@ -44,8 +45,12 @@ def purge(store: Store, dataset: str) -> int:
                 of_run = [runs.c.id]
             if of_run:
                 connection.execute(delete(table).where(or_(*(column.in_(ids) for column in of_run))))
-    _forget_files(ids)
-    unforeseen.forget()  # an error may quote the data
+    try:
+        if intake.was_taken_in(dataset):
+            intake.forget(dataset)
+    finally:
+        _forget_files(ids)
+        unforeseen.forget()  # an error may quote the data
     return len(ids)
 
 
@@ -69,10 +74,11 @@ def empty_trash(store: Store) -> int:
 
 
 def _forget_files(ids: Sequence[str]) -> None:
-    """Deletes what runs have written beside the store."""
+    """Deletes what runs have written beside the store, but for what belongs to another user of this computer."""
     for run_id in ids:
         journal.forget(run_id)
-        log_file(run_id).unlink(missing_ok=True)
+        with suppress(OSError):
+            log_file(run_id).unlink()
 
 
 def _on(connection: Connection, dataset: str) -> list[str]:

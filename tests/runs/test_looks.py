@@ -190,7 +190,6 @@ def test_deleting_and_bringing_the_same_rows_again_does_not_start_the_count_agai
         launched(store, own(name))
     before = looks.of(store, name)
     purge.purge(store, name)
-    intake.forget(name)
     again = taken_in(home / "other.csv")
     found = looks.of(store, again)
     assert before is not None
@@ -222,7 +221,6 @@ def test_nobody_learns_what_another_visitor_has_brought(home: Path, store: Store
     assert (n_runs(store, hers), n_runs(store, his)) == (1, 0)
     assert not marks.kept(hers) & marks.kept(his)
     purge.purge(store, hers)
-    intake.forget(hers)
     assert n_runs(store, his) == 0
     assert n_runs(store, taken_in(home / "a" / "again.csv", owner="a" * 64)) == 1
 

@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import func, select
 from sqlalchemy.dialects import postgresql
 
+from dpcl_core import unforeseen
 from dpcl_core.data import own
 from dpcl_core.errors import BadInput
 from dpcl_core.runs import purge, tables
@@ -13,6 +14,7 @@ from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.process import me
 from dpcl_core.runs.rooms import Rooms
 from dpcl_core.runs.sets import Sets
+from dpcl_core.runs.subprocess_start import log_file
 from dpcl_core.runs.visitors import Limits, Visitor
 from tests.support import replay
 from tests.support.postgres import both, both_if_slow
@@ -73,6 +75,33 @@ def test_a_visitor_deletes_no_data_of_the_computer_or_of_another_visitor(store, 
             purge.purge(anna, name)
     assert purge.purge(anna, "own:hers") == 1
     assert [purge.purge(store, name) for name in ("own:visits", "own:his")] == [1, 1]
+
+
+def test_logs_of_another_user_hold_up_neither_data_nor_trash(store, tmp_path, monkeypatch):
+    """As after `sudo dpcl run`: the data would otherwise stay for ever, whose runs are gone."""
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+    run_id, other = store.create(_on("own:visits")), store.create(_on("digits"))
+    folder = tmp_path / "data" / "visits"
+    folder.mkdir(parents=True)
+    (folder / own.ORIGIN).touch()
+    store.delete(other)
+    for path in (*map(log_file, (run_id, other)), unforeseen.log_file()):
+        path.mkdir(parents=True)  # which no more than another user's file can be unlinked
+    assert purge.purge(store, "own:visits") == 1
+    assert not folder.exists()
+    assert purge.empty_trash(store) == 1
+
+
+def test_logs_go_also_where_the_data_cannot_be_deleted(store, tmp_path, monkeypatch):
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+    run_id = store.create(_on("own:visits"))
+    for path in (tmp_path / "data" / "visits" / own.ORIGIN, log_file(run_id), unforeseen.log_file()):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    monkeypatch.setattr(own, "delete", lambda _: False)
+    with pytest.raises(BadInput, match="some of its files could not be deleted"):
+        purge.purge(store, "own:visits")
+    assert list((tmp_path / "logs").iterdir()) == []
 
 
 def test_postgresql_reads_the_settings_as_json():

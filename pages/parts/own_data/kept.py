@@ -116,7 +116,6 @@ def _delete(name: str) -> None:
         if st.button("Delete all of it", key=f"delete-{key}", type="primary"):
             try:
                 purge.purge(state.store(), name)
-                intake.forget(name)
             except BadInput as refused:
                 st.error(plain(str(refused)))
                 return
