@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from dpcl_core.backbones import kept_files
+from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import counted
 from dpcl_core.runs import visitors
 from dpcl_core.runs.run import Run
 from pages.parts.shell import kept, layout, state
 from pages.parts.shell.header import header
+from pages.parts.shell.text import plain
 
 if TYPE_CHECKING:
     from dpcl_core.runs.administration import Usage
@@ -64,7 +67,7 @@ def _watched(limits: visitors.Limits) -> None:
     with layout.card("administration-visitors"):
         st.header("Visitors", anchor=False)
         if not used:
-            st.caption("No visitor has started a run yet.")
+            st.caption("No visitor has started a run or brought data yet.")
         for one in used[:_MOST]:
             _visitor(one, limits)
         if len(used) > _MOST:
@@ -79,16 +82,37 @@ def _visitor(one: Usage, limits: visitors.Limits) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.markdown(
             f"**{_name(one.owner)}**: {one.waiting} waiting, {one.active} under way, {one.over} over, {one.trash} in the "
-            f"trash; {one.megabytes:.1f} of {limits.megabytes} MB; last start {_when(one.latest)}",
+            f"trash; {counted(one.datasets, 'dataset')}{' and an upload' * one.uploads}; {one.megabytes:.1f} of "
+            f"{limits.megabytes} MB; last start {'never' if one.latest is None else _when(one.latest)}",
             width="stretch",
         )
         if st.button("Stop all", key=f"stop-{one.owner}", disabled=not one.waiting + one.active):
             st.toast(f"{counted(administration.stop(store, one.owner), 'run')} asked to stop.")
-        with st.popover("Delete", disabled=not one.over + one.trash):
-            st.markdown("The results of all this visitor's runs that are over, for good?")
-            if st.button("Delete them", key=f"delete-{one.owner}", type="primary"):
-                deleted = administration.delete(store, visitors.Visitor(one.owner, limits))
-                st.toast(f"{counted(deleted, 'run')} deleted.")
+        has_runs, has_data = bool(one.over + one.trash), bool(one.datasets or one.uploads)
+        with st.popover("Delete", disabled=not (has_runs or has_data)):
+            if has_runs:
+                st.markdown("The results of all this visitor's runs that are over, for good?")
+                if st.button("Delete them", key=f"delete-{one.owner}", type="primary"):
+                    deleted = administration.delete(store, visitors.Visitor(one.owner, limits))
+                    st.toast(f"{counted(deleted, 'run')} deleted.")
+            if has_data:
+                st.markdown("All data that this visitor has brought, with every run on them, for good?")
+                if st.button("Delete the data", key=f"delete-data-{one.owner}", type="primary"):
+                    _delete_data(one.owner)
+
+
+def _delete_data(owner: str) -> None:
+    """Deletes a visitor's data, or says what is in the way."""
+    from dpcl_core.runs import administration
+
+    try:
+        deleted = administration.delete_data(state.whole_store(), owner)
+    except BadInput as refused:
+        st.error(plain(str(refused)))
+        return
+    for kind in kept_files.COMPUTED:
+        kept_files.clean(kind)
+    st.toast(f"{counted(deleted, 'dataset')} deleted.")
 
 
 def _runs(open_runs: list[Run]) -> None:

@@ -12,6 +12,8 @@ from dpcl_core import paths
 from dpcl_core.backbones import catalog, packaged
 from dpcl_core.errors import unknown
 
+COMPUTED = ("features", "states")  # from examples, those of people's own data included
+
 
 @dataclass(frozen=True, slots=True)
 class Kept:

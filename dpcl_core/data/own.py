@@ -74,6 +74,20 @@ def sweep() -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def of_visitors() -> dict[str, list[str]]:
+    """own:NAME of the data that each visitor has taken in here, by owner."""
+    found: dict[str, list[str]] = {}
+    for folder in _folders(paths.home() / "data"):
+        if not folder.name.startswith(".") and (whose := _owner(folder)):
+            found.setdefault(whose, []).append(f"own:{folder.name}")
+    return found
+
+
+def uploaders() -> list[str]:
+    """Who has files on their way in: the first letters of each owner, which `paths.uploads` takes for the whole."""
+    return [folder.name for folder in _folders(paths.home() / "uploads")]
+
+
 def stored_bytes(owner: str) -> int:
     """How much the data of a visitor take up here, a file on its way in included."""
     folders = [folder for folder in _folders(paths.home() / "data") if _owner(folder) == owner]

@@ -9,6 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from dpcl_core import paths
 from dpcl_core.cli import main
+from dpcl_core.data import own
 from dpcl_core.runs import administration, visitors
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.visitors import Limits, Visitor
@@ -76,6 +77,33 @@ def test_with_the_key_everybodys_runs_are_counted_stopped_and_deleted(open_page:
     assert (used["anna"].waiting, used["anna"].over) == (0, 2)
     assert (used["berta"].waiting, used["berta"].over, used["berta"].trash) == (1, 0, 0)
     assert used["anna"].megabytes > used["berta"].megabytes == 0
+
+
+def test_who_has_only_data_or_an_upload_is_listed_and_they_can_be_deleted(
+    open_page: Open, visited: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DPCL_DATA", raising=False)
+    dora, emil = "d" * 64, "e" * 64
+    for name, owner in (("hers", dora), ("hers-2", dora), ("the-computers", "")):
+        folder = paths.home() / "data" / name
+        folder.mkdir(parents=True)
+        (folder / own.OWNER).write_text(owner, encoding="ascii")
+        (folder / "train.csv").write_bytes(bytes(300_000))
+    for owner, n_bytes in ((dora, 100_000), (emil, 200_000)):
+        paths.uploads(owner).mkdir(parents=True)
+        (paths.uploads(owner) / "next.csv").write_bytes(bytes(n_bytes))
+    on_hers = SPEC.model_copy(update={"data": SPEC.data.model_copy(update={"dataset": "own:hers"})})
+    run_id = visited.create(on_hers)
+    page = opened(open_page("administration"))
+    assert "2 datasets and an upload; 0.7 of 500 MB; last start never" in words(page)
+    assert "0 datasets and an upload; 0.2 of 500 MB; last start never" in words(page)
+    page.button(key=f"delete-data-{dora}").click().run()
+    page.button(key=f"delete-data-{emil[:16]}").click().run()
+    assert not page.exception
+    assert not page.error
+    assert {one.owner for one in administration.usage(visited)} == {"anna", "berta"}
+    assert [path.name for path in (paths.home() / "data").iterdir()] == ["the-computers"]
+    assert visited.present([run_id]) == {}
 
 
 def test_the_terminal_prints_the_key(visited: Store, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,6 @@ from pages.parts.shell import layout, ownership, state
 from pages.parts.shell.text import plain
 from pages.parts.training import train_form
 
-COMPUTED = ("features", "states")
 STAYS = """The number of looks stays, with keyed digests of rows of the public test part: it goes on if the same rows come
 back under any name."""
 
@@ -119,6 +118,6 @@ def _delete(name: str) -> None:
             except BadInput as refused:
                 st.error(plain(str(refused)))
                 return
-            for kind in COMPUTED:
+            for kind in kept_files.COMPUTED:
                 kept_files.clean(kind)
             st.rerun()
