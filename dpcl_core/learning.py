@@ -22,6 +22,7 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.backbones import extractor
 from dpcl_core.checkpoints import Checkpoint, Keep, are_from_the_first_on, is_public
 from dpcl_core.data import catalog as datasets
+from dpcl_core.data import own
 from dpcl_core.errors import BadInput
 from dpcl_core.events import AuditNote, CellFinished, Event, Fact, JsonValue, TaskLearned
 from dpcl_core.explorers.catalog import Observer
@@ -237,7 +238,7 @@ class Group:
             if (wrote := document["program"]) != __version__:
                 raise self._refusal(f"version {wrote} of the program wrote its checkpoint, this is {__version__}")
             if document["data"] != self._data_digest:
-                raise self._refusal("its data have changed since it began")
+                raise self._refusal("its data have changed, or were written again, since it began")
             for cell, entries, rows in zip(self.cells, document["ledgers"], document["matrices"], strict=True):
                 ledger_state.refill(standing.ledgers[cell], entries)
                 standing.matrices[cell][:] = [tuple(row) for row in rows]
@@ -255,12 +256,19 @@ class Group:
 
     @cached_property
     def _data_digest(self) -> str:
-        """Digest of which rows are in which task, with which labels: places in a checkpoint mean these rows."""
-        digest = sha256()
+        """Digest of which rows are in which task, with which labels: places in a checkpoint mean these rows.
+
+        Rows by their keys, which are digests of their own bytes. Features are not in it: another processor rounds otherwise.
+        Nor is it the rows alone that are compared: own data that were written again are other data even where no row has
+        changed, so that a refusal says what somebody has done, and nothing about a row.
+        """
+        digest = sha256(json.dumps(own.written(self.spec.data.dataset)).encode())
         for tasks in self._rounds:
             for task in tasks.values():
                 rows = np.arange(len(task.train)) if task.train.rows is None else task.train.rows
+                keys = b"" if task.train.keys is None else task.train.keys.tobytes()
                 digest.update(np.array(task.train.table.shape).tobytes() + rows.tobytes() + task.train.labels.tobytes())
+                digest.update(keys)
         return digest.hexdigest()
 
 

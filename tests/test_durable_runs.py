@@ -7,6 +7,7 @@ nothing of it but what was saved.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -253,6 +254,37 @@ def test_a_checkpoint_of_other_data_or_another_program_is_refused(
     changed = json.dumps({**json.loads(checkpoint.document or ""), name: value})
     with pytest.raises(BadInput, match=why):
         list(engine.run(asked, keep=Memory({0: [replace(checkpoint, document=changed)]})))
+
+
+@pytest.mark.parametrize("is_hidden", [False, True])
+def test_a_run_on_own_data_that_were_written_again_is_not_resumed(
+    is_hidden: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is said whether or not a row has changed; where the time of writing is hidden, the rows' keys show it. No label
+    changes."""
+    monkeypatch.setenv("DPCL_DATA", str(tmp_path))
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    rows = [f"{row}.5,{row % 7},{'wxyz'[row % 4]}" for row in range(200)]
+    for part in ("train", "test"):
+        (folder / f"{part}.csv").write_text("\n".join(["a,b,label", *rows]), encoding="utf-8")
+    path = folder / "train.csv"
+    asked = checks.parse(
+        {
+            "method": "cosine", "labels": "prior-const", "data": {"dataset": "own:mine", "backbone": "pixels"},
+            "scenario": {"kind": "class-incremental", "tasks": 2}, "privacy": {"epsilons": [8.0], "noise": "seeded"},
+            "seeds": [0],
+        }
+    )  # fmt: skip
+    keep = Memory()
+    life(asked, Doomed(keep.saved, 0, is_durable=True))
+    assert any(isinstance(event, CellFinished) for event in engine.run(asked, keep=Memory({0: [*keep.saved[0]]})))
+    at = path.stat().st_mtime_ns
+    if is_hidden:
+        path.write_text("\n".join(["a,b,label", *(row.replace(".5", ".25") for row in rows)]), encoding="utf-8")
+    os.utime(path, ns=(at, at + (0 if is_hidden else 1)))
+    with pytest.raises(BadInput, match="its data have changed, or were written again, since it began"):
+        list(engine.run(asked, keep=keep))
 
 
 def test_no_checkpoint_has_an_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,8 @@
 
 What people have: a table with columns of their own names, pictures in a folder for each class (or a zip of that), sentences
 in CoNLL form, embeddings in NPZ. A copy of it is kept in the home as `own:NAME`, beside a schema of what was said of it.
-The name depends on where the file lies and on its schema, never on what it holds.
+The name depends on where the file lies, on its schema and on when it was last written, never on what it holds. A copy is
+never replaced: runs, their audits and those that are resumed read the rows that they began with.
 """
 
 from __future__ import annotations
@@ -90,21 +91,25 @@ def named(given: str, asked: Asked) -> Iterator[str]:
 def taken_in(path: Path, asked: Asked, owner: str = "", *, is_apart: bool = False, of: str | None = None) -> Iterator[str]:
     """Within this context the file or folder is own:NAME, a copy that is kept under this name at the end.
 
-    A copy taken in before from the same place with the same schema is replaced. Raises BadInput for what cannot be used,
-    with what to change; then, and after any error within the context, nothing is kept. `owner`: a digest of the token of the
-    visitor who asks. `is_apart`: neither the name nor the count of looks depends on what others have brought. `of`: the
-    own:NAME of which this is a copy with another schema.
+    A copy taken in before from the same place with the same schema stays, and is these data where nothing was written there
+    since; else the copy has the next number. Raises BadInput for what cannot be used, with what to change; then, and after
+    any error within the context, nothing is kept. `owner`: a digest of the token of the visitor who asks. `is_apart`:
+    neither the name nor the count of looks depends on what others have brought. `of`: the own:NAME of which this is a copy
+    with another schema.
     """
     from dpcl_core.data import marks, outline  # imported late, like pyarrow
 
     root = paths.home() / "data"
     with _trouble(path):
         root.mkdir(parents=True, exist_ok=True)
-    with _staged(path, asked, root) as staged:
-        origin = _origin(path, (staged / schema.NAME).read_text(encoding="utf-8"))
+    with _staged(path, asked, root) as (staged, written):
+        origin = _origin(path, (staged / schema.NAME).read_text(encoding="utf-8"), written)
         stem = staged.name if of is None else of.removeprefix("own:")
         stem = f"{stem}-{owner[:6]}" if is_apart and of is None else stem
-        name = next(free for free in _numbered(stem) if _is_free(free, root, origin))
+        name = next(one for one in _numbered(stem) if _is_free(one) or _is_same(root / one, origin, owner))
+        if not _is_free(name):
+            yield f"own:{name}"
+            return
         with files.only_in(staged.parent), _trouble(path):
             card = catalog.card(f"own:{staged.name}")
             known = marks.of(outline.outline(card, files.find(card)), owner if is_apart else "")
@@ -116,8 +121,6 @@ def taken_in(path: Path, asked: Asked, owner: str = "", *, is_apart: bool = Fals
         with files.only_in(folder.parent):
             yield f"own:{name}"
         with _trouble(path):
-            if (root / name).exists():
-                (root / name).rename(staged.parent / "replaced")
             folder.rename(root / name)
 
 
@@ -196,15 +199,15 @@ def looked_at(path: Path, asked: Asked) -> Iterator[str]:
     """Within this context the file or folder is own:NAME; nothing is kept. Raises BadInput as `take_in` does."""
     with (
         tempfile.TemporaryDirectory(prefix="dpcl-") as root,
-        _staged(path, asked, Path(root)) as folder,
+        _staged(path, asked, Path(root)) as (folder, _),
         files.only_in(folder.parent),
     ):
         yield f"own:{folder.name}"
 
 
 @contextmanager
-def _staged(path: Path, asked: Asked, root: Path) -> Iterator[Path]:
-    """A checked copy in a folder of its own below `root`, which is removed at the end."""
+def _staged(path: Path, asked: Asked, root: Path) -> Iterator[tuple[Path, int]]:
+    """A checked copy in a folder of its own below `root`, which is removed at the end; when its source was last written."""
     with _trouble(path):
         staging = Path(tempfile.mkdtemp(prefix=".taken-", dir=root))
     try:
@@ -212,11 +215,11 @@ def _staged(path: Path, asked: Asked, root: Path) -> Iterator[Path]:
         with _trouble(path):
             (staging / "kept").mkdir()
             folder.mkdir()
-            _copied(path, folder)
+            written = _copied(path, folder)
             _declare(path, folder, asked)
         with files.only_in(staging):
             _check(path, f"own:{folder.name}")
-        yield folder
+        yield folder, written
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
@@ -265,8 +268,8 @@ def _with_usual(fields: schema.Schema, folder: Path) -> schema.Schema:
     return fields if is_other else fields.model_copy(update={"columns": fields.columns.model_copy(update=usual)})
 
 
-def _copied(path: Path, folder: Path) -> None:
-    """Copies what can be data. Raises BadInput for what cannot."""
+def _copied(path: Path, folder: Path) -> int:
+    """Copies what can be data, and says when it was last written. Raises BadInput for what cannot."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
@@ -274,31 +277,44 @@ def _copied(path: Path, folder: Path) -> None:
     except (OSError, RuntimeError) as error:
         raise BadInput(FIELD, path.name, "must be a file or a folder that you can read") from error
     if stat.S_ISDIR(mode):
-        _copy_folder(path, folder)
-    elif not stat.S_ISREG(mode):
+        return _copy_folder(path, folder)
+    if not stat.S_ISREG(mode):
         raise BadInput(FIELD, path.name, "must be a file or a folder, not a pipe or a device")
-    elif path.suffix.lower() == ".zip":
+    if path.suffix.lower() == ".zip":
+        written = _last_written(path)
         _unzip(path, folder)
-    else:
-        suffix = _ALIKE.get(path.suffix.lower(), path.suffix.lower())
-        if suffix not in TABLES:
-            raise BadInput(FIELD, path.name, FORMS)
-        if path.stat().st_size > MAX_BYTES:
-            raise BadInput(FIELD, path.name, f"must have at most {MAX_BYTES:,} bytes")
-        shutil.copyfile(path, folder / f"{folder.name}{suffix}")
+        return written
+    suffix = _ALIKE.get(path.suffix.lower(), path.suffix.lower())
+    if suffix not in TABLES:
+        raise BadInput(FIELD, path.name, FORMS)
+    if path.stat().st_size > MAX_BYTES:
+        raise BadInput(FIELD, path.name, f"must have at most {MAX_BYTES:,} bytes")
+    return _copy(path, folder / f"{folder.name}{suffix}")
 
 
-def _copy_folder(path: Path, folder: Path) -> None:
+def _copy(one: Path, to: Path) -> int:
+    """Copies a file; when it was last written, asked before: what is written while it is copied counts as later."""
+    written = _last_written(one)
+    shutil.copyfile(one, to)
+    return written
+
+
+def _last_written(one: Path) -> int:
+    """When a file, or the list of files in a folder, was written, or put in the place of another: nanoseconds since 1970."""
+    about = one.stat()
+    return max(about.st_mtime_ns, about.st_ctime_ns)
+
+
+def _copy_folder(path: Path, folder: Path) -> int:
     """Copies tables, and pictures by class. Links are not followed: they may lead anywhere, or in a circle."""
+    written = _last_written(path)
     found = sorted(one for one in path.iterdir() if one.is_file() and not one.is_symlink())
     tables = [one for one in found if one.suffix in TABLES or one.name in _KEPT]
     if any(one.suffix in TABLES for one in tables):
         total = sum(one.stat().st_size for one in tables)
         if total > MAX_BYTES:
             raise BadInput(FIELD, path.name, f"must have at most {MAX_BYTES:,} bytes in all")
-        for one in tables:
-            shutil.copyfile(one, folder / one.name)
-        return
+        return max(written, *(_copy(one, folder / one.name) for one in tables))
     total = n_files = 0
     for one in _pictures(path, path):
         size = one.stat().st_size
@@ -306,9 +322,10 @@ def _copy_folder(path: Path, folder: Path) -> None:
         _refuse_more(path, total, n_files)
         to = folder / one.relative_to(path)
         to.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(one, to)
+        written = max(written, _last_written(one.parent), _copy(one, to))
     if not n_files:
         raise BadInput(FIELD, path.name, FORMS)
+    return written
 
 
 def _pictures(folder: Path, top: Path) -> Iterator[Path]:
@@ -389,21 +406,32 @@ def _numbered(name: str) -> Iterator[str]:
         number += 1
 
 
-def _origin(path: Path, said: str) -> str:
-    """Which place, and the schema of what lies there: a digest, so that no path is kept."""
-    return sha256(f"{path.resolve()}\n{said}".encode("utf-8", "surrogatepass")).hexdigest()
+def _origin(path: Path, said: str, written: int) -> str:
+    """Which place, the schema of what lies there, and when it was written: a digest, so that no path is kept.
+
+    Not what lies there: the name of the copy would tell neighbours apart.
+    """
+    return sha256(f"{path.resolve()}\n{written}\n{said}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _is_free(name: str, root: Path, origin: str) -> bool:
-    """Whether no other data have this name; those taken in before from the same place do not count."""
+def _is_free(name: str) -> bool:
+    """Whether no data have this name."""
+    return not _named(name) and name not in {card.folder for card in catalog.CARDS.values()}
+
+
+def _named(name: str) -> list[Path]:
+    """The folders of this name that may hold own data; the first one counts."""
     card = catalog.DatasetCard(f"own:{name}", name, "", "", "", 0, 0, 0)
-    taken = [other / name for other in files.roots(card) if (other / name).exists()]
-    if not taken:
-        return name not in {card.folder for card in catalog.CARDS.values()}
+    return [root / name for root in files.roots(card) if (root / name).exists()]
+
+
+def _is_same(folder: Path, origin: str, owner: str) -> bool:
+    """Whether this is a copy of the same, taken in by the same visitor."""
     try:
-        return taken == [root / name] and (root / name / _ORIGIN).read_text(encoding="ascii") == origin
-    except OSError:
+        said = [(folder / name).read_text(encoding="ascii") for name in (_ORIGIN, own.OWNER)]
+    except (OSError, UnicodeDecodeError):
         return False
+    return said == [origin, owner] and _named(folder.name) == [folder]
 
 
 @contextmanager

@@ -88,6 +88,19 @@ def uploaders() -> list[str]:
     return [folder.name for folder in _folders(paths.home() / "uploads")]
 
 
+def written(name: str) -> dict[str, int]:
+    """When each file of own:NAME was last written, in nanoseconds since 1970, by its place in the folder; else nothing.
+
+    That is what somebody has done, and is public. Whether the rows are others is not: it would differ between neighbours.
+    """
+    for root in files.roots(catalog.card("own:any")):
+        folder = root / name.removeprefix("own:")
+        if name.startswith("own:") and folder.is_dir():
+            found = (path for path in folder.rglob("[!.]*") if path.is_file())
+            return {path.relative_to(folder).as_posix(): path.stat().st_mtime_ns for path in sorted(found)}
+    return {}
+
+
 def stored_bytes(owner: str) -> int:
     """How much the data of a visitor take up here, a file on its way in included."""
     folders = [folder for folder in _folders(paths.home() / "data") if _owner(folder) == owner]

@@ -13,7 +13,7 @@ from dpcl_core import checks
 from dpcl_core.attacks import auditable
 from dpcl_core.errors import BadInput
 from dpcl_core.events import JsonValue
-from dpcl_core.runs import tables
+from dpcl_core.runs import same_rows, tables
 from dpcl_core.runs.durations import workload_of
 from dpcl_core.runs.queue import enqueue
 from dpcl_core.runs.run import LONGEST_NAME, Run, checked_id
@@ -50,12 +50,14 @@ class Audits:
     def create(self, run_id: str) -> str:
         """Puts an audit of a run at the end of the queue and gives its id.
 
-        Raises BadInput for an unknown run, unreadable settings, and a run that cannot be audited in one training.
+        Raises BadInput for an unknown run, unreadable settings, a run that cannot be audited in one training, and one whose
+        own data were written since.
         """
         run = self.store.get(run_id)
         if (refused := refusal(run.spec)) is not None:
             why, command = refused
             raise BadInput("method", run.spec.method, why if command is None else f"{why}; this audits it: {command}")
+        same_rows.check(run)
         workload = sha256(f"audit {workload_of(run.spec)}".encode()).hexdigest()[:16]
         name, n_cells = f"audit of {run.name}"[:LONGEST_NAME], len(run.spec.privacy.epsilons)
         with self.store.writing() as connection:

@@ -21,7 +21,7 @@ from dpcl_core.checkpoints import Division, Keep, Whole
 from dpcl_core.errors import BadInput, StoreTrouble, failure_kind
 from dpcl_core.events import Event
 from dpcl_core.masking import masked
-from dpcl_core.runs import auditor, devices, executors, process, resumption, shards, tuner, warm_worker
+from dpcl_core.runs import auditor, devices, executors, process, resumption, same_rows, shards, tuner, warm_worker
 from dpcl_core.runs.executor import WORKER, Executor, LocalExecutor
 from dpcl_core.runs.patience import Patience
 from dpcl_core.runs.recorder import Recorder
@@ -51,6 +51,7 @@ def _durable_engine(store: Store, run_id: str, patience: Patience, runner: Execu
     """The engine of a run, or of a part of one, that goes on after its checkpoints, if it has some."""
 
     def engine(spec: RunSpec, device: str) -> Iterator[Event]:
+        patience.outlast(lambda: same_rows.check_set(store, run_id))
         if (part := shards.part_of(store, run_id, patience)) is not None:
             stream = shards.without_results(real_engine(spec, device, part, part))
             return resumption.carried_on(store, run_id, stream, patience)

@@ -70,12 +70,39 @@ def test_every_form_is_taken_in(name: str, kind: Kind, data_dir: Path, tmp_path:
     assert card.kind == kind
     assert len(load(DataSpec(dataset="own:My-file")).test) > 0
     assert used(path) is None
-    assert stored() == ["My-file"], "the same file again takes its own place"
+    assert stored() == ["My-file"], "the same file again is the same data"
     other = tmp_path / "other" / path.name
     other.parent.mkdir()
     other.write_bytes(path.read_bytes())
     assert used(other) is None
     assert stored() == ["My-file", "My-file-2"], "another file of that name takes nobody's place"
+
+
+def test_a_file_that_was_written_again_is_other_data(data_dir: Path, tmp_path: Path) -> None:
+    """Even with the same bytes: its name must not say whether a row has changed."""
+    path, kept = tmp_path / "mine.csv", paths.home() / "data"
+    before = bad_files.GOOD["a.csv", "text"]
+    after = before.replace(b"number", b"NUMBER")
+    for content in (before, before, after):
+        path.write_bytes(content)
+        assert used(path) is None
+        assert used(path) is None
+    found = {name: next((kept / name).glob("*.csv")).read_bytes() for name in stored()}
+    assert found == {"mine": before, "mine-2": before, "mine-3": after}
+
+
+def test_a_picture_that_is_taken_out_makes_other_data(data_dir: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "photos"
+    for place in ("train/a", "train/b", "test/a", "test/b"):
+        (folder / place).mkdir(parents=True)
+        for row in range(2):
+            (folder / place / f"{row}.png").write_bytes(picture())
+    for _ in range(2):
+        assert used(folder) is None
+    assert stored() == ["photos"]
+    (folder / "train" / "a" / "0.png").unlink()
+    assert used(folder) is None
+    assert stored() == ["photos", "photos-2"]
 
 
 def test_columns_of_other_names_have_a_role_by_option(data_dir: Path, tmp_path: Path) -> None:

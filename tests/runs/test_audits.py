@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+import os
+from pathlib import Path
 
 import pytest
 
 from dpcl_core import checks, export
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy.lower_bound import Audited
-from dpcl_core.runs import auditor, process, purge, worker
+from dpcl_core.runs import auditor, process, purge, same_rows, worker
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.executor import LocalExecutor
+from dpcl_core.runs.sets import Sets
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from tests.support import audited, replay
@@ -88,6 +91,46 @@ def test_a_run_that_cannot_be_audited_so_is_refused_with_the_command_that_does_i
     with pytest.raises(BadInput, match=r"share one draw of noise.* this audits it: python -m dpcl_core audit --set "):
         Audits(store).create(store.create(shared))
     assert len(store.unfinished()) == 1
+
+
+def own_data(home: Path) -> RunSpec:
+    """Settings of a run on a folder that somebody put there, written long ago."""
+    file = home / "data" / "mine" / "train.csv"
+    file.parent.mkdir(parents=True)
+    file.write_text("a,label\n1,x\n", encoding="utf-8")
+    os.utime(file, (0, 0))
+    return SPEC.model_copy(update={"data": SPEC.data.model_copy(update={"dataset": "own:mine"})})
+
+
+def test_a_run_whose_data_were_written_since_is_not_audited(store: Store, home: Path, monkeypatch) -> None:
+    monkeypatch.delenv("DPCL_DATA", raising=False)
+    spec = own_data(home)
+    run_id = replay.fill(store, spec, replay.recorded(spec))
+    audit_id = Audits(store).create(run_id)
+    file = home / "data" / "mine" / "train.csv"
+    os.utime(file)
+    with pytest.raises(BadInput, match=f"own:mine: must be as run {run_id} read it, but was written again since"):
+        Audits(store).create(run_id)
+    assert store.claim(audit_id, process.me())
+    assert worker.carry_out(store, audit_id, engine=auditor.engine_of(store, audit_id, play=played)) == "failed"
+    assert "written again since" in str(store.get(audit_id).error), "also where they were written while it waited"
+
+
+def test_a_set_goes_no_further_on_data_that_were_written_since(store: Store, home: Path, monkeypatch) -> None:
+    monkeypatch.delenv("DPCL_DATA", raising=False)
+    spec = own_data(home)
+    other = spec.model_copy(update={"seeds": (1,)})
+    set_id = Sets(store).create("a question", {"a": spec, "b": other})
+    first, second = (run.id for run in Sets(store).get(set_id).runs.values())
+    same_rows.check_set(store, first)
+    assert store.claim(first, process.me())
+    store.end(first, "finished")
+    same_rows.check_set(store, second)
+    os.utime(home / "data" / "mine" / "train.csv", (1e10, 1e10))
+    same_rows.check_set(store, first)
+    assert store.claim(second, process.me())
+    assert worker.carry_out(store, second) == "failed"
+    assert f"must be as run {first} read it" in str(store.get(second).error)
 
 
 @pytest.mark.parametrize("run_id", ["nonsense", "0123456789ab"])
