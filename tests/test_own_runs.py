@@ -174,12 +174,15 @@ def test_data_of_ones_own_folder_run_by_name(data_dir: Path, capsys: pytest.Capt
     assert (status, "--target: is said of a file: give --data PATH, too" in err) == (2, True)
 
 
-def test_people_with_several_rows_differ_in_releases_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_people_with_several_rows_differ_in_releases_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """One person less, with all rows: the person's budget covers it, and nothing else shows it."""
     head, rows = ["who", "size", "label"], [[f"p{row % 60}", str(row), "ab"[row % 2]] for row in range(240)]
     found, leaves = [], person_in_training(head, rows)
     for left in (rows, [row for row in rows if row[0] != leaves]):
         write(Path("mine.csv"), [head, *left])  # type: ignore[list-item]
+        monkeypatch.setenv("DPCL_HOME", str(tmp_path / f"home of {len(left)}"))  # in one home the second has a number
         words = ("--data", "mine.csv", "--target", "label", "--person", "who", "--per-person", "2", *ONE)
         status, out, err = ran(*words, capsys=capsys)
         assert status == 0, err

@@ -14,7 +14,7 @@ import stat
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
@@ -26,6 +26,7 @@ from dpcl_core import paths
 from dpcl_core.data import catalog, files, own, schema
 from dpcl_core.data.files import PICTURES, TABLES
 from dpcl_core.data.folder import MAX_BYTES as MAX_PICTURE
+from dpcl_core.data.held import held
 from dpcl_core.errors import BadInput, DataMissing, first_of
 from dpcl_core.spec import DataSpec
 
@@ -39,6 +40,8 @@ MAX_FILES = 200_000
 _ALIKE = {".ndjson": ".jsonl", ".tab": ".tsv", ".pq": ".parquet", ".data": ".csv"}
 SUFFIXES = (*TABLES, *_ALIKE, ".zip")
 _ORIGIN = own.ORIGIN
+_LOCK = ".lock"  # in a copy on its way in: held while its process lives
+_STAGED = ".taken-"
 _KEPT = ("public.txt", "synthetic.txt")
 
 
@@ -102,19 +105,21 @@ def taken_in(path: Path, asked: Asked, owner: str = "", *, is_apart: bool = Fals
     root = paths.home() / "data"
     with _trouble(path):
         root.mkdir(parents=True, exist_ok=True)
-    with _staged(path, asked, root) as (staged, written):
+    with _on_its_way(path, root, owner) as staging, _staged(path, asked, staging) as (staged, written):
         origin = _origin(path, (staged / schema.NAME).read_text(encoding="utf-8"), written)
         stem = staged.name if of is None else of.removeprefix("own:")
         stem = f"{stem}-{owner[:6]}" if is_apart and of is None else stem
-        name = next(one for one in _numbered(stem) if _is_free(one) or _is_same(root / one, origin, owner))
-        if not _is_free(name):
-            yield f"own:{name}"
-            return
         with files.only_in(staged.parent), _trouble(path):
             card = catalog.card(f"own:{staged.name}")
             known = marks.of(outline.outline(card, files.find(card)), owner if is_apart else "")
+        with _trouble(path), _alone():  # of two at once, the second sees the name of the first
+            name = next(one for one in _numbered(stem) if _is_free(one, root) or _is_same(root / one, origin, owner))
+            is_new = _is_free(name, root)
+            folder = staged.rename(staged.parent / "kept" / name) if is_new else root / name
+        if not is_new:
+            yield f"own:{name}"
+            return
         with _trouble(path):
-            folder = staged.rename(staged.parent / "kept" / name)
             (folder / _ORIGIN).write_text(origin, encoding="ascii")
             marks.write(folder, known if of is None else known | marks.kept(of))
             own.write_owner(folder, owner)
@@ -206,22 +211,64 @@ def looked_at(path: Path, asked: Asked) -> Iterator[str]:
 
 
 @contextmanager
-def _staged(path: Path, asked: Asked, root: Path) -> Iterator[tuple[Path, int]]:
-    """A checked copy in a folder of its own below `root`, which is removed at the end; when its source was last written."""
+def _staged(path: Path, asked: Asked, staging: Path) -> Iterator[tuple[Path, int]]:
+    """A checked copy in a folder of its own below `staging`; when its source was last written."""
+    folder = staging / _slug(path)
     with _trouble(path):
-        staging = Path(tempfile.mkdtemp(prefix=".taken-", dir=root))
-    try:
-        folder = staging / _slug(path)
-        with _trouble(path):
-            (staging / "kept").mkdir()
-            folder.mkdir()
-            written = _copied(path, folder)
-            _declare(path, folder, asked)
-        with files.only_in(staging):
-            _check(path, f"own:{folder.name}")
-        yield folder, written
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        (staging / "kept").mkdir()
+        folder.mkdir()
+        written = _copied(path, folder)
+        _declare(path, folder, asked)
+    with files.only_in(staging):
+        _check(path, f"own:{folder.name}")
+    yield folder, written
+
+
+@contextmanager
+def _on_its_way(path: Path, root: Path, owner: str) -> Iterator[Path]:
+    """A folder for a copy on its way in, which counts for its owner and is removed at the end, or by `sweep`."""
+    with ExitStack() as lives:
+        with _trouble(path), _alone():
+            _sweep(root)
+            staging = Path(tempfile.mkdtemp(prefix=_STAGED, dir=root))
+            lives.enter_context(held(staging / _LOCK))
+        try:
+            with _trouble(path):
+                (staging / own.OWNER).write_text(owner, encoding="ascii")
+            yield staging
+        finally:
+            lives.close()
+            shutil.rmtree(staging, ignore_errors=True)
+
+
+def sweep() -> None:
+    """Removes what processes that died have left halfway: data they were deleting, and copies on their way in.
+
+    Leaves what it cannot remove.
+    """
+    own.sweep()
+    root = paths.home() / "data"
+    with suppress(OSError):
+        if any(root.glob(f"{_STAGED}*")):
+            with _alone():
+                _sweep(root)
+
+
+def _sweep(root: Path) -> None:
+    """`sweep`, while nobody else begins a copy: one of a living process holds its lock."""
+    for staging in root.glob(f"{_STAGED}*"):
+        with suppress(OSError):
+            with held(staging / _LOCK, wait=False) as is_dead:
+                pass
+            if is_dead:
+                shutil.rmtree(staging)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Within this context no other process chooses a name for own data, or begins or sweeps a copy."""
+    with held(paths.home() / "data.lock"):
+        yield
 
 
 def _check(path: Path, name: str) -> None:
@@ -414,9 +461,10 @@ def _origin(path: Path, said: str, written: int) -> str:
     return sha256(f"{path.resolve()}\n{written}\n{said}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _is_free(name: str) -> bool:
-    """Whether no data have this name."""
-    return not _named(name) and name not in {card.folder for card in catalog.CARDS.values()}
+def _is_free(name: str, root: Path) -> bool:
+    """Whether no data have this name, or are about to."""
+    is_taken = _named(name) or any(root.glob(f"{_STAGED}*/kept/{name}"))
+    return not is_taken and name not in {card.folder for card in catalog.CARDS.values()}
 
 
 def _named(name: str) -> list[Path]:

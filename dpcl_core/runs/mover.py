@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 from dpcl_core import unforeseen
-from dpcl_core.data import own
+from dpcl_core.data import intake
 from dpcl_core.errors import StoreTrouble
 from dpcl_core.runs.executor import Executor
 from dpcl_core.runs.patience import Patience
@@ -26,10 +26,10 @@ def move(
     """Looks after the queue until `over` is set: starts runs whose turn it is and ends those whose process is gone.
 
     A store that is away is tried again after pauses that grow, and `on_trouble` hears why, once; an unexpected error
-    is printed, and the next look follows. `after_each` is called after every look that succeeded. At first, what is left of
-    deleted data is swept up.
+    is printed, and the next look follows. `after_each` is called after every look that succeeded. Own data that a process
+    which died has left halfway are removed first.
     """
-    own.sweep()
+    intake.sweep()
     executor: Executor | None = None
     failures = 0
     while not over.is_set():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -103,6 +105,44 @@ def test_a_picture_that_is_taken_out_makes_other_data(data_dir: Path, tmp_path: 
     (folder / "train" / "a" / "0.png").unlink()
     assert used(folder) is None
     assert stored() == ["photos", "photos-2"]
+
+
+def test_two_files_of_one_name_at_once_have_two_names(data_dir: Path, tmp_path: Path) -> None:
+    """The second is taken in from beginning to end while the first is on its way."""
+    contents = [bad_files.GOOD["a.csv", "text"].replace(b"number", number) for number in (b"one", b"two")]
+    first, second = (tmp_path / number / "visits.csv" for number in ("one", "two"))
+    for path, content in zip((first, second), contents, strict=True):
+        path.parent.mkdir()
+        path.write_bytes(content)
+    with intake.taken_in(first, Asked()) as name, intake.taken_in(second, Asked()) as other:
+        assert (name, other) == ("own:visits", "own:visits-2")
+    kept = [(paths.home() / "data" / each.removeprefix("own:") / "visits.csv").read_bytes() for each in (name, other)]
+    assert kept == contents
+
+
+def test_what_a_dead_process_has_left_halfway_is_counted_and_removed(data_dir: Path, tmp_path: Path) -> None:
+    path, owner = tmp_path / "mine.csv", "a" * 64
+    path.write_bytes(bad_files.GOOD["a.csv", "text"])
+
+    def die_halfway() -> None:
+        code = (
+            "import os, sys, pathlib; from dpcl_core.data import intake\n"
+            "with intake.taken_in(pathlib.Path(sys.argv[1]), intake.Asked(), sys.argv[2]): os._exit(9)"
+        )
+        assert subprocess.run([sys.executable, "-c", code, str(path), owner], check=False).returncode == 9
+
+    die_halfway()
+    (left,) = stored()
+    assert own.stored_bytes(owner) > path.stat().st_size
+    with intake.taken_in(path, Asked()) as name:
+        assert left not in stored(), "removed before the next"
+        intake.sweep()
+        assert stored()[0].startswith("."), "not what is under way"
+        assert name == "own:mine"
+    die_halfway()
+    assert len(stored()) == 2
+    intake.sweep()
+    assert stored() == ["mine"]
 
 
 def test_columns_of_other_names_have_a_role_by_option(data_dir: Path, tmp_path: Path) -> None:

@@ -1,0 +1,38 @@
+"""A file that one process holds at a time. The system lets go of it when the process ends, however that happens."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+
+@contextmanager
+def held(path: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Within this context this process holds the file, which is made where there is none. Raises OSError.
+
+    False: it does not, because another one does and `wait` is not set, or because this file system holds no files.
+    """
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        yield _is_held(handle, wait=wait)
+    finally:
+        os.close(handle)
+
+
+def _is_held(handle: int, *, wait: bool) -> bool:
+    try:
+        if sys.platform == "win32":
+            msvcrt.locking(handle, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
