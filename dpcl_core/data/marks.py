@@ -7,14 +7,12 @@ their own, so that nobody learns from a count what somebody else has brought.
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpcl_core import paths
-from dpcl_core.data.atomic import replacing
+from dpcl_core import keys, paths
 
 if TYPE_CHECKING:
     from dpcl_core.data.outline import Outline
@@ -26,7 +24,10 @@ Marks = frozenset[str]
 
 
 def of(outlined: Outline, apart: str = "") -> Marks:
-    """The marks of a dataset. `apart`: a digest of the token of a visitor whose data are counted apart from all others'."""
+    """The marks of a dataset. `apart`: a digest of the token of a visitor whose data are counted apart from all others'.
+
+    Raises StoreTrouble where the key cannot be kept.
+    """
     key = blake2b(apart.encode(), key=_secret(), digest_size=32).digest()
     rows = outlined.test.keys()
     return frozenset(sorted({blake2b(row.tobytes(), key=key, digest_size=8).hexdigest() for row in rows})[:MOST])
@@ -56,10 +57,5 @@ def _read(folder: Path) -> Marks:
 
 
 def _secret() -> bytes:
-    """The key of this computer, made when it is first needed. Raises OSError."""
-    path = paths.home() / _SECRET
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as file:
-            file.write(os.urandom(32))
-    return path.read_bytes()
+    """The key of this computer, made when it is first needed. Raises StoreTrouble."""
+    return keys.kept(paths.home() / _SECRET, "the marks of own data")

@@ -183,6 +183,21 @@ def n_runs(store: Store, name: str) -> int:
     return found.runs
 
 
+def test_two_processes_that_begin_at_once_make_one_key_of_marks(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one makes it just after this one has seen that there is none."""
+    is_there, of_other = Path.exists, list[bytes]()
+
+    def late(path: Path) -> bool:
+        found = is_there(path)
+        if path.name == "secret" and not of_other:
+            of_other.append(b"")
+            of_other[0] = marks._secret()
+        return found
+
+    monkeypatch.setattr(Path, "exists", late)
+    assert marks._secret() == of_other[0] == (home / "secret").read_bytes()
+
+
 def test_deleting_and_bringing_the_same_rows_again_does_not_start_the_count_again(home: Path, store: Store) -> None:
     """Under any name, with another target, and with rows added or left out."""
     name = taken_in(home / "visits.csv")
