@@ -1,4 +1,4 @@
-"""Text without secrets: the one place that decides what is a secret and takes it out of messages, logs and pages."""
+"""Text without secrets and without what commands a terminal: the one place that decides what either is."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ _SHOWN = (
 )  # fmt: skip
 _VARIABLE = re.compile(f"(?i){_NAMES_A_SECRET}|password")
 _STORE = "DPCL_STORE"
+# Control characters but tab and line feed, those above ASCII, and those that turn the direction of writing.
+_COMMAND = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _SHORTEST = 8  # of a variable's value: a shorter one is no secret worth the name, and may be a word of any text
 
 
@@ -34,6 +36,14 @@ def masked(text: str) -> str:
     for pattern, shown in _SHOWN:
         text = pattern.sub(shown, text)
     return text
+
+
+def printable(text: str) -> str:
+    """The text with \\uXXXX, which in JSON is the same text, in the place of every character that commands a terminal.
+
+    Foreign files bring such characters along, which could rewrite what is on the screen.
+    """
+    return _COMMAND.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def is_secret(parameter: str) -> bool:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dpcl_core import paths
-from dpcl_core.masking import masked
+from dpcl_core.masking import masked, printable
 
 _LARGEST = 5_000_000  # bytes of the log; the one before it is kept beside it
 
@@ -37,8 +37,8 @@ def recorded(error: BaseException) -> str:
 
 
 def trace(error: BaseException) -> str:
-    """The traceback of an error without secrets."""
-    return masked("".join(traceback.format_exception(error)))
+    """The traceback of an error without secrets and without what commands a terminal, on which a log is read, too."""
+    return printable(masked("".join(traceback.format_exception(error))))
 
 
 def forget() -> None:

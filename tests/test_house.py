@@ -74,6 +74,14 @@ def test_families_do_not_know_each_other(family: str) -> None:
         assert not others, f"{path} imports {others} of another family"
 
 
+def test_commands_print_in_one_place() -> None:
+    """It takes out what commands a terminal."""
+    for path in (ROOT / "dpcl_core" / "cli").glob("*.py"):
+        calls = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
+        printed = [call for call in calls if ast.unparse(call.func) in ("print", "sys.stdout.write") and call.args]
+        assert not printed or path.name == "output.py", f"{path} prints by itself: use `put` or `say`"
+
+
 def test_pages_look_into_no_method() -> None:
     """They ask figures, runs, results, explorers and cards, whose types are `common.card` and `common.public_sizes`."""
     shared = {"dpcl_core.methods.common.card", "dpcl_core.methods.common.public_sizes"}

@@ -58,6 +58,24 @@ def test_an_unknown_event_ends_with_two(exported: Path, capsys: pytest.CaptureFi
     assert "cannot be checked: event 1 is not known: mechanism = quantum" in capsys.readouterr().out
 
 
+def test_a_forged_card_neither_commands_the_terminal_nor_adds_a_line(
+    exported: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forged = "\x1b]0;title\x07\u009b2J\u202e\nall numbers match"
+    document = json.loads(exported.read_text())
+    document["cells"][0]["parts"][forged] = 3.0
+    exported.write_text(json.dumps(document))
+    assert cli.main(["verify", str(exported)]) == 1
+    first, *others = capsys.readouterr().out.splitlines()
+    assert r"\u001b]0;title\u0007\u009b2J\u202e all numbers match: the events have no such part" in first
+    assert [line.split(", ")[0] for line in others] == ["epsilon asked 8", "epsilon asked inf", "This finds inconsistency"]
+    exported.write_text(json.dumps({**document, "version": forged}))
+    for arguments in (["verify", str(exported)], ["verify", str(exported), forged]):
+        assert cli.main(arguments) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert r"\u001b]0;title\u0007\u009b2J\u202e all numbers match" in line
+
+
 @pytest.mark.parametrize("content", [b"", b"no card", b"{}", b"\x89PNG"])
 def test_a_file_that_is_no_card_is_one_sentence(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "file"

@@ -25,23 +25,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _carried_out(arguments)
     except (BadInput, StoreTrouble) as error:
-        print(output.one_line(error) + _fix(error), file=sys.stderr)
+        output.say(output.one_line(error) + _fix(error))
         return 2 if error.kind in INPUT else 1
     except BrokenPipeError:
         output.give_up()
         sys.stderr.close()  # the reader closed the pipe (… | head): not an error
         return 0
     except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
+        output.say("stopped")
         return 1
     except Exception as error:
         if isinstance(error, OSError) and output.is_unwritable():
-            print(f"standard output: could not be written: {error.strerror}", file=sys.stderr)
+            output.say(f"standard output: could not be written: {error.strerror}")
             return 1
         # Nobody foresaw it.
         from dpcl_core import unforeseen
 
-        print(unforeseen.recorded(error), file=sys.stderr)
+        output.say(unforeseen.recorded(error))
         return 1
 
 

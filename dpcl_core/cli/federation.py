@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpcl_core import checks, packages
-from dpcl_core.cli.output import print_json, say
+from dpcl_core.cli.output import print_json, put, say
 from dpcl_core.cli.settings import spec_of
 from dpcl_core.errors import BadInput
 
@@ -40,8 +40,8 @@ def split(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"server": str(folders[0]), "clients": [str(folder) for folder in folders[1:]]})
     else:
-        print(f"{folders[0]}: settings, public facts and test examples")
-        print(f"{folders[1]} to {folders[-1].name}: each client's own examples and key, for it alone")
+        put(f"{folders[0]}: settings, public facts and test examples")
+        put(f"{folders[1]} to {folders[-1].name}: each client's own examples and key, for it alone")
     return 0
 
 
@@ -65,7 +65,7 @@ def server(options: argparse.Namespace) -> int:
         status = "finished" if reason is None else "failed"
         print_json(export.document(folder.resolve().parent.name, status, part.spec, events))
     elif reason is None:
-        print(export.text(events, part.spec), end="")
+        put(export.text(events, part.spec), end="")
     if reason is not None:
         say(reason)
     return 0 if reason is None else 1
@@ -85,7 +85,7 @@ def client(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"client": part.number, "status": "finished"})
     else:
-        print(f"client {part.number}: the server has ended the run")
+        put(f"client {part.number}: the server has ended the run")
     return 0
 
 

@@ -6,7 +6,7 @@ import argparse
 
 from dpcl_core import paths
 from dpcl_core.backbones import catalog, kept_files, packaged
-from dpcl_core.cli.output import print_json, say
+from dpcl_core.cli.output import print_json, put, say
 from dpcl_core.errors import unknown
 
 _PARTS = 10  # lines of progress a download
@@ -33,7 +33,7 @@ def fetch(options: argparse.Namespace) -> int:
         print_json(places)
     else:
         for name, place in places.items():
-            print(f"{name}: {place}")
+            put(f"{name}: {place}")
     return 0
 
 
@@ -47,7 +47,7 @@ def cache(options: argparse.Namespace) -> int:
         print_json([{"name": row.name, "bytes": row.size, "folder": str(row.place)} for row in rows])
     else:
         for row in rows:
-            print(f"{row.name:<10} {_shown(row.size):>10}  {row.place}")
+            put(f"{row.name:<10} {_shown(row.size):>10}  {row.place}")
     return 0
 
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from typing import TYPE_CHECKING
 
+from dpcl_core.masking import printable
+
 if TYPE_CHECKING:
     from dpcl_core.runs.store import Store
     from dpcl_core.runs.studies import Study
@@ -48,8 +50,13 @@ def give_up() -> None:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
+def put(text: str, *, end: str = "\n") -> None:
+    """Prints on standard output. All that commands print comes here or to `say`: no text of a file commands the terminal."""
+    print(printable(text), end=end)
+
+
 def print_json(document: object) -> None:
-    print(json.dumps(document, ensure_ascii=False, allow_nan=False))  # whole: half a document is none
+    put(json.dumps(document, ensure_ascii=False, allow_nan=False))  # whole: half a document is none
 
 
 @contextmanager
@@ -59,8 +66,9 @@ def results_alone() -> Iterator[None]:
         yield
 
 
-def one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+def one_line(said: object) -> str:
+    """The text of an error or another value, of which no part can pass for a line of its own."""
+    return " ".join(str(said).split())
 
 
 def print_study(study: Study, as_json: bool) -> None:
@@ -69,7 +77,7 @@ def print_study(study: Study, as_json: bool) -> None:
     if as_json:
         print_json(outcome.document(study.id, study.turn.status, study.tune, study.sizes, study.trials))
     else:
-        print(outcome.text(study.tune, study.sizes, study.trials), end="")
+        put(outcome.text(study.tune, study.sizes, study.trials), end="")
 
 
 def print_looks(store: Store, spec: RunSpec) -> None:
@@ -77,12 +85,12 @@ def print_looks(store: Store, spec: RunSpec) -> None:
     from dpcl_core.runs import looks
 
     if line := looks.sentence(store, spec.data.dataset):
-        print(line)
+        put(line)
 
 
 def say(line: str) -> None:
     """Prints a line on standard error; if its reader has closed the pipe (`... 2>&1 | head`), the command continues."""
     try:
-        print(line, file=sys.stderr, flush=True)
+        print(printable(line), file=sys.stderr, flush=True)
     except BrokenPipeError:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (later lines need an open file)

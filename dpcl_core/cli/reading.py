@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpcl_core import checks, paths
-from dpcl_core.cli.output import print_json, print_looks, print_study, say
+from dpcl_core.cli.output import one_line, print_json, print_looks, print_study, put, say
 from dpcl_core.cli.settings import asked_of
 from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.events import JsonValue, plain_number
@@ -36,7 +36,7 @@ def list_choices(options: argparse.Namespace) -> int:
         for row in rows:
             missing = f"  (not here: {row['missing']})" if row.get("missing") else ""
             layer = f"  [{row['layer']}]" if row.get("layer") else ""
-            print(f"{row['name']:<{width}}  {row['title']}{layer}{missing}")
+            put(f"{row['name']:<{width}}  {row['title']}{layer}{missing}")
     return 0
 
 
@@ -44,7 +44,7 @@ def check_data(options: argparse.Namespace) -> int:
     from dpcl_core.data import owner
 
     asked = asked_of(options)
-    print(owner.printed(options.data, asked, with_schema=options.write_schema, as_json=options.json), end="")
+    put(owner.printed(options.data, asked, with_schema=options.write_schema, as_json=options.json), end="")
     return 0
 
 
@@ -66,9 +66,9 @@ def show(options: argparse.Namespace) -> int:
     if options.json:
         print_json({**export.document_of(store, run), "error": run.error})
         return 0
-    print(f"{run.id}  {run.name}  {run.status}" + (f"  {run.error}" if run.error else ""))
-    print(checks.command_line(run.spec))
-    print(export.text(events, run.spec, ceilings.known(run.spec, store=store)), end="")
+    put(f"{run.id}  {run.name}  {run.status}" + (f"  {run.error}" if run.error else ""))
+    put(checks.command_line(run.spec))
+    put(export.text(events, run.spec, ceilings.known(run.spec, store=store)), end="")
     print_looks(store, run.spec)
     return 0
 
@@ -95,7 +95,7 @@ def list_runs(options: argparse.Namespace) -> int:
         return 0
     for run in runs:
         place = f"  on {run.runs_on}" if run.runs_on is not None and not run.is_over else ""
-        print(f"{run.id}  {run.status:<9}  {run.name}{place}")
+        put(f"{run.id}  {run.status:<9}  {run.name}{place}")
     return 0
 
 
@@ -115,7 +115,7 @@ def export(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"run_id": options.run_id, "files": sorted(files)})
     else:
-        print("\n".join(str(folder / name) for name in sorted(files)))
+        put("\n".join(str(folder / name) for name in sorted(files)))
     return 0
 
 
@@ -136,7 +136,7 @@ def predict(options: argparse.Namespace) -> int:
         return 0
     say(f"epsilon {made_by.cell.epsilon:g}, seed {made_by.cell.seed}, after task {made_by.task}")
     for one in found.predictions:
-        print(f"{one.name}  {one.label if one.label is not None else '(no class was released)'}")
+        put(f"{one_line(one.name)}  {one_line(one.label) if one.label is not None else '(no class was released)'}")
     return 0
 
 
@@ -148,7 +148,7 @@ def site(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"folder": str(folder), "files": [path.name for path in files]})
     else:
-        print(f"{len(files)} pages: open {folder / 'index.html'} in a browser, or put the folder on any web server")
+        put(f"{len(files)} pages: open {folder / 'index.html'} in a browser, or put the folder on any web server")
     return 0
 
 
@@ -160,7 +160,7 @@ def verify(options: argparse.Namespace) -> int:
     if options.json:
         print_json(card.checked_document(results))
     else:
-        print("\n".join([*map(card.sentence, results), card.CHECK_FINDS]))
+        put("\n".join([*map(one_line, map(card.sentence, results)), card.CHECK_FINDS]))
     return card.exit_status(results)
 
 
@@ -191,9 +191,9 @@ def account(options: argparse.Namespace) -> int:
     if options.json:
         print_json(document)
     else:
-        print("  ".join(f"{name} = {value}" for name, value in document.items() if name != "accountants"))
+        put("  ".join(f"{name} = {value}" for name, value in document.items() if name != "accountants"))
         if options.accountants:
-            print(accounts.sentence())
+            put(accounts.sentence())
     return 0
 
 
@@ -244,7 +244,7 @@ def administrator(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"key": key})
     else:
-        print(key)
+        put(key)
     return 0
 
 
@@ -252,5 +252,5 @@ def completion(parser: argparse.ArgumentParser, shell: str) -> int:
     """Prints the completion script of a shell."""
     import shtab
 
-    print(shtab.complete(parser, shell))
+    put(shtab.complete(parser, shell))
     return 0

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dpcl_core import checks, packages
-from dpcl_core.cli.output import print_json, print_looks, print_study, results_alone, say
+from dpcl_core.cli.output import print_json, print_looks, print_study, put, results_alone, say
 from dpcl_core.cli.settings import asked_of, spec_of, spec_of_stored
 from dpcl_core.errors import INPUT, BadInput, DataMissing
 from dpcl_core.events import Event, Note, Progress
@@ -92,7 +92,7 @@ def print_run(store: Store, run: Run, options: argparse.Namespace) -> int:
     if options.json:
         print_json(export.document_of(store, run))
     elif run.status == "finished":
-        print(export.text(store.events(run.id), run.spec, ceilings.known(run.spec, store=store)), end="")
+        put(export.text(store.events(run.id), run.spec, ceilings.known(run.spec, store=store)), end="")
         print_looks(store, run.spec)
     return exit_status(run)
 
@@ -105,7 +105,7 @@ def own_spec(options: argparse.Namespace) -> RunSpec:
 
     if options.spec is not None or options.preset is not None:
         raise BadInput("--data", options.data, "cannot be combined with a SPEC.toml or --preset: change settings with --set")
-    tell = say if options.json else print
+    tell = say if options.json else put
     with intake.named(options.data, asked_of(options)) as name:
         raw = own_runs.settings(name)
         if any(one.partition("=")[0].strip() == "scenario.kind" for one in options.set):
@@ -166,7 +166,7 @@ def print_set(ended: Set, store: Store, options: argparse.Namespace) -> int:
         for label, run in ended.runs.items():
             if run.status == "finished":
                 ceiling = ceilings.known(run.spec, store=store)
-                print(f"{label}\n{export.text(store.events(run.id), run.spec, ceiling)}")
+                put(f"{label}\n{export.text(store.events(run.id), run.spec, ceiling)}")
     say(ended.line())
     return max(exit_status(run) for run in ended.runs.values())
 
@@ -289,7 +289,7 @@ def reproduce(options: argparse.Namespace) -> int:
     if options.json:
         print_json(report.document(paper, size, planned, done))
     else:
-        print(report.text(paper, size, planned, done), end="")
+        put(report.text(paper, size, planned, done), end="")
     return status
 
 
@@ -370,7 +370,7 @@ def audit(options: argparse.Namespace) -> int:
         print_json({"spec": json.loads(spec.model_dump_json()), "audits": [result.document() for result in results]})
     else:
         for result in results:
-            print(result.sentence())
+            put(result.sentence())
     if not any(result.exceeds for result in results):
         return 0
     say(f"{spec.method} leaks more than its ledger accounts for: do not release it, and report this")

@@ -14,6 +14,7 @@ from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.files import PICTURES
 from dpcl_core.data.images import Images
 from dpcl_core.data.rows import PublicFacts, Rows
+from dpcl_core.data.schema import CONTROL
 from dpcl_core.errors import BadInput
 
 MAX_BYTES = 64 * 2**20  # more than 4096 x 4096 colour pixels take uncompressed
@@ -47,7 +48,7 @@ def listing(split: Path, card: DatasetCard) -> list[Entry]:
         if not _is_folder(outer):
             allowed = "only folders, one for each class, may lie here"
             listed.append(Entry(Path(outer.path), shown, "", BadInput(shown, outer.name, allowed)))
-        elif wrong := _leads_out(outer, split, shown):
+        elif wrong := _leads_out(outer, split, shown) or _misnamed(outer, shown):
             listed.append(Entry(Path(outer.path), shown, outer.name, wrong))
         else:
             for inner in _entries(Path(outer.path), split, card):
@@ -137,6 +138,12 @@ def _leads_out(entry: os.DirEntry[str], split: Path, shown: str) -> BadInput | N
     except (OSError, RuntimeError):
         return BadInput(shown, "links in a circle", "must lead to a file inside its folder")
     return BadInput(shown, "a link that leads out", "must stay inside its folder") if leads_out else None
+
+
+def _misnamed(folder: os.DirEntry[str], shown: str) -> BadInput | None:
+    """A label is written on one line, in folders as in tables."""
+    allowed = "must be a folder whose name, the label, is in one line"
+    return BadInput(shown, "a control character", allowed) if CONTROL.search(folder.name) else None
 
 
 def _unusable(image: os.DirEntry[str], shown: str) -> BadInput | None:

@@ -14,6 +14,7 @@ from dpcl_core.data import parquet
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.parquet import SOURCE_COLUMN
 from dpcl_core.data.rows import PublicFacts, Rows
+from dpcl_core.data.schema import CONTROL
 from dpcl_core.data.sheets import TIME, is_text
 from dpcl_core.errors import BadInput
 
@@ -21,7 +22,6 @@ LABEL_COLUMN = "label"
 COLUMNS = (LABEL_COLUMN, SOURCE_COLUMN, TIME)
 MAX_LETTERS = 200  # of a label or a source: both are shown
 _MONTH = re.compile(r"(\d{4})-(\d{2})(?:\D.*)?", re.DOTALL)
-_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # would break a line of a list, or cannot be written as UTF-8
 _NO_LABEL = "must hold a {}"
 
 
@@ -112,7 +112,7 @@ def _words(column: pa.ChunkedArray, name: str, shown: str, rows: NDArray[np.int6
     for row, word in zip(rows, words, strict=True):
         if not word:
             raise BadInput(f"{shown} row {row}, {name}", "nothing", _NO_LABEL.format(name))
-        if len(word) > MAX_LETTERS or _CONTROL.search(word):
+        if len(word) > MAX_LETTERS or CONTROL.search(word):
             shown_size = f"{len(word):,} characters" if len(word) > MAX_LETTERS else "a control character"
             allowed = f"must have at most {MAX_LETTERS} characters, in one line"
             raise BadInput(f"{shown} row {row}, {name}", shown_size, allowed)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from dpcl_core.data import files
 from dpcl_core.data.card import DatasetCard, Feature
@@ -18,17 +19,28 @@ from dpcl_core.spec import Spec
 
 NAME = "schema.toml"
 NO_HEADER = "(if it is a row of data: --no-header)"
+CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # would break a line of a list, or cannot be written as UTF-8
 _MAX_BYTES = 2**20
+
+
+def _in_one_line(name: str) -> str:
+    if CONTROL.search(name):
+        raise ValueError("must be in one line, without control characters")
+    return name
+
+
+_Name = Annotated[str, AfterValidator(_in_one_line)]
+_Word = Annotated[_Name, Field(min_length=1)]
 
 
 class Columns(Spec):
     """Which column of a table has which role; the others are its features."""
 
-    target: str | None = Field(None, description="The column to predict; its values are the labels.")
-    text: str | None = Field(None, description="The column of texts to learn from; no other column is a feature then.")
-    source: str | None = Field(None, description="The column that says where a row comes from, such as a site.")
-    person: str | None = Field(None, description="The column that names the person of a row, who is then protected.")
-    time: str | None = Field(None, description="The column of dates; rows of one month are one source.")
+    target: _Name | None = Field(None, description="The column to predict; its values are the labels.")
+    text: _Name | None = Field(None, description="The column of texts to learn from; no other column is a feature then.")
+    source: _Name | None = Field(None, description="The column that says where a row comes from, such as a site.")
+    person: _Name | None = Field(None, description="The column that names the person of a row, who is then protected.")
+    time: _Name | None = Field(None, description="The column of dates; rows of one month are one source.")
 
 
 class Declared(Spec):
@@ -36,7 +48,7 @@ class Declared(Spec):
 
     low: float | None = Field(None, allow_inf_nan=False, description="Smallest value; smaller ones count as this one.")
     high: float | None = Field(None, allow_inf_nan=False, description="Largest value; larger ones count as this one.")
-    categories: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(max_length=1000)] = Field(
+    categories: Annotated[tuple[_Word, ...], Field(max_length=1000)] = Field(
         (), description="The words that may occur; any other counts as one more category."
     )
     text: bool = Field(False, description="Words of no list, which are hashed.")
@@ -55,12 +67,12 @@ class Declared(Spec):
 class Schema(Spec):
     """The fields of `schema.toml`, all public; missing ones come from the test part."""
 
-    title: Annotated[str, Field(min_length=1, max_length=80)] | None = Field(None, description="What the data are called.")
-    classes: tuple[Annotated[str, Field(min_length=1)], ...] = Field((), description="Every label, in order.")
+    title: Annotated[_Word, Field(max_length=80)] | None = Field(None, description="What the data are called.")
+    classes: tuple[_Word, ...] = Field((), description="Every label, in order.")
     n_train: Annotated[int, Field(ge=1)] | None = Field(
         None, description="About how many training examples there are; empty: four for each test example."
     )
-    sources: tuple[Annotated[str, Field(min_length=1)], ...] = Field((), description="Every source, in order.")
+    sources: tuple[_Word, ...] = Field((), description="Every source, in order.")
     held_out: float | None = Field(
         None, gt=0, lt=1, allow_inf_nan=False, description="Share of a single file that is the public test part."
     )
@@ -71,7 +83,7 @@ class Schema(Spec):
         "names", description="What the first line of a CSV or TSV file is. data: columns are called column1, column2, ..."
     )
     columns: Columns = Columns()
-    features: dict[str, Declared] = Field({}, description="The features of a table by column; empty: every column.")
+    features: dict[_Name, Declared] = Field({}, description="The features of a table by column; empty: every column.")
     per_person: Annotated[int, Field(ge=1, le=1000)] = Field(
         1, description="How many rows of one person count, where a column names the person; others are left out."
     )

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from dpcl_core.data import arrays
 from dpcl_core.data.arrays import EMBEDDING_COLUMN
 from dpcl_core.data.card import DatasetCard
-from dpcl_core.data.schema import NO_HEADER
+from dpcl_core.data.schema import CONTROL, NO_HEADER
 from dpcl_core.errors import BadInput
 
 # The names under which readers find a column, whatever the file calls it.
@@ -185,7 +185,9 @@ def _names(path: Path, shown: str, has_names: bool) -> list[str]:
         with parquet_file(path, shown) as file:
             return list(file.schema_arrow.names)
     if path.suffix == ".npz":
-        return arrays.names(path, shown)
+        found = arrays.names(path, shown)
+        _check_names(found, shown)
+        return found
     # The first line alone: cards are made of headers, and often.
     return list(_read_from(_first_line(path, shown), path, shown, True, has_names).column_names)
 
@@ -203,7 +205,9 @@ def _read_from(content: bytes, path: Path, shown: str, is_private: bool, has_nam
     if path.suffix == ".jsonl":
         return _json_lines(content, shown, is_private)
     if path.suffix == ".npz":
-        return arrays.table(content, shown)
+        table = arrays.table(content, shown)
+        _check_names(table.column_names, shown)
+        return table
     return _delimited(content, path, shown, is_private, has_names)
 
 
@@ -230,13 +234,15 @@ def _looks_like_values(names: Sequence[str]) -> bool:
 
 
 def _check_names(names: Sequence[str], shown: str) -> None:
-    """Raises BadInput for too many columns, and for two of one name."""
+    """Raises BadInput for too many columns, for two of one name, and for a name that is not printed as it is."""
     if len(names) > MAX_COLUMNS:
         raise BadInput(shown, f"{len(names):,} columns", f"must have at most {MAX_COLUMNS:,} columns")
     if repeated := [name for name in names if names.count(name) > 1]:
         is_unclear = _looks_like_values(names)
         named = "two columns of one name" if is_unclear else f"two columns {repeated[0]}"
         raise BadInput(shown, named, f"must name each column once {NO_HEADER if is_unclear else ''}".strip())
+    if place := next((place for place, name in enumerate(names, start=1) if CONTROL.search(name)), None):
+        raise BadInput(f"{shown} column {place}", "a control character", "must have a name in one line, without such")
 
 
 def _columns_read(path: Path, file: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:

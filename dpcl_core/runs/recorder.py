@@ -15,6 +15,7 @@ from types import TracebackType
 
 from dpcl_core.errors import StoreTrouble
 from dpcl_core.events import Event, Progress, Started
+from dpcl_core.masking import printable
 from dpcl_core.runs import process
 from dpcl_core.runs.journal import Journal, n_numbered
 from dpcl_core.runs.patience import Patience
@@ -188,7 +189,7 @@ class Recorder:
         """Ends this process in the middle of a step; the events so far are in the store or in the journal."""
         if self._over.is_set():
             return  # the step has just ended by itself
-        print(self._trouble or "stopped in the middle of a step", file=sys.stderr, flush=True)
+        print(printable(str(self._trouble or "stopped in the middle of a step")), file=sys.stderr, flush=True)
         end: End = "cancelled" if self._trouble is None else "failed"
         failure = None if self._trouble is None else self._failed_as(self._trouble)
         try:

@@ -20,7 +20,7 @@ from dpcl_core import unforeseen
 from dpcl_core.checkpoints import Division, Keep, Whole
 from dpcl_core.errors import BadInput, StoreTrouble, failure_kind
 from dpcl_core.events import Event
-from dpcl_core.masking import masked
+from dpcl_core.masking import masked, printable
 from dpcl_core.runs import auditor, devices, executors, process, resumption, same_rows, shards, tuner, warm_worker
 from dpcl_core.runs.executor import WORKER, Executor, LocalExecutor
 from dpcl_core.runs.patience import Patience
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None, *, engine: Engine | None = None
         if patience.outlast(lambda: store.attach(run_id, process.me()) or store.claim(run_id, process.me())):
             carry_out(store, run_id, engine=engine, executor=LocalExecutor(store, worker))
     except (BadInput, StoreTrouble) as error:
-        print(error, file=sys.stderr)
+        print(printable(str(error)), file=sys.stderr)
         return 2
     return 0
 

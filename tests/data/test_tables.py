@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -158,6 +159,24 @@ def test_every_array_of_one_value_a_row_is_a_column_that_can_have_a_role(data_di
         card = replace(catalog.card("own:mine"), roles=(("target", target),))
         (found,) = catalog.outlines(card)
         assert found.classes == classes
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet", "npz"])
+def test_a_column_is_not_called_by_what_commands_a_terminal(suffix: str, data_dir: Path) -> None:
+    columns = {"x": np.zeros((4, 2)), "b\x1b[2J": np.arange(4), "label": np.arange(4) % 2}
+    plain = {name: of.tolist() for name, of in columns.items() if of.ndim == 1}
+    path = data_dir / "mine" / f"all.{suffix}"
+    path.parent.mkdir()
+    if suffix == "npz":
+        np.savez(path, **columns)
+    elif suffix == "parquet":
+        pq.write_table(pa.table(plain), path)
+    else:
+        rows = [dict(zip(plain, row, strict=True)) for row in zip(*plain.values(), strict=True)]
+        lines = [",".join(plain), *(",".join(map(str, row.values())) for row in rows)]
+        path.write_text("\n".join(lines if suffix == "csv" else map(json.dumps, rows)) + "\n", encoding="utf-8")
+    with pytest.raises(BadInput, match=r"column \d = a control character: must have a name in one line"):
+        load(DataSpec(dataset="own:mine"))
 
 
 def test_pickled_objects_and_bombs_are_no_embeddings(data_dir: Path) -> None:
