@@ -51,8 +51,9 @@ def page() -> None:
     """The page."""
     state.store()
     view = View("compare", lambda _: CODEC)
-    stored = {run.id: run for run in state.store().list_runs()}
-    runs = {run_id: run for run_id, run in stored.items() if pairs.has_result(run)}  # newest first
+    named = (*cast("tuple[str, ...]", view["runs"]), *st.session_state.get(view.key("runs"), ()))
+    stored = _listed() | state.store().present(named)
+    runs = {run_id: run for run_id, run in stored.items() if pairs.has_result(run)}
     start, missing = _initial_runs(view, runs, stored)
     place = heading("Compare", "Which is better, and is it real?", notices=[*view.read.notices, *missing])
     if not runs:
@@ -110,7 +111,8 @@ def _partner(run: Run) -> None:
 
 
 def _offered(view: View, runs: dict[str, Run]) -> list[str]:
-    """The runs to pick from, by a search; a button for each group puts its newest runs into the picker."""
+    """The runs to pick from, by a search, which adds to `runs` what it finds; a button for each group puts its newest runs
+    into the picker."""
     if len(runs) <= pairs.MOST:
         return list(runs)
     key, put = view.key("runs"), st.session_state.__setitem__
@@ -121,9 +123,19 @@ def _offered(view: View, runs: dict[str, Run]) -> list[str]:
         )  # fmt: skip
         for name, ids in list(run_search.groups(list(runs.values())).items())[:_GROUPS]:
             st.button(plain(f"{name} · {len(ids)}"), key=f"{key}-{name}", on_click=put, args=(key, ids[: pairs.MOST]))
-    shown = [run.id for run in run_search.matching(runs.values(), text, state.store())]
-    kept = cast("list[str]", st.session_state[key])
-    return [run_id for run_id in runs if run_id in shown or run_id in kept]
+    if not text.strip():
+        return list(runs)
+    kept = {run_id: runs[run_id] for run_id in cast("list[str]", st.session_state[key])}
+    found = {run_id: run for run_id, run in _listed(text).items() if pairs.has_result(run)}
+    runs |= found
+    return list(found | kept)
+
+
+def _listed(text: str = "") -> dict[str, Run]:
+    """The finished runs that a search finds, as many as a page lists, in the list's order."""
+    store = state.store()
+    found = store.list_runs(run_search.LISTED, states=("finished",), only=run_search.wanted(text, store))
+    return {run.id: run for run in found}
 
 
 def _nothing_yet() -> None:

@@ -170,9 +170,9 @@ def _data(view: View, source: Source | None) -> str | None:
 @st.cache_data(ttl=5, show_spinner=False)
 def _finished(where: tuple[str, str, str]) -> dict[str, str]:
     """Names of the finished runs of the cosine classifier; cached briefly so that a drag does not read the store."""
-    runs = (run for run in state.store().list_runs(200) if run.status == "finished")
-    readable = ((run, run.readable_spec) for run in runs)
-    return {run.id: run.name for run, spec in readable if spec is not None and methods.card(spec.method).is_in_playground}
+    offered = {name for name, card in methods.CARDS.items() if card.is_in_playground}
+    runs = state.store().list_runs(200, states=("finished",), only=lambda run: run.method in offered)
+    return {run.id: run.name for run in runs if run.readable_spec is not None}
 
 
 def _guarantee(now: State) -> Guarantee:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import streamlit as st
 
@@ -17,6 +17,7 @@ from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.figures.picture import epsilons_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.results import method_title
+from dpcl_core.runs.run import End, Status
 from pages.parts.comparison import pairs
 from pages.parts.shell import link, pickers, run_search, state, status_line
 from pages.parts.shell.header import header
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
     from dpcl_core.events import CellFinished
     from dpcl_core.runs.run import Run
 
-STATUSES = ("queued", "starting", "running", "stopping", "finished", "cancelled", "failed", "lost")
+STATUSES: tuple[Status, ...] = ("queued", "starting", "running", "stopping", "finished", "cancelled", "failed", "lost")
 SORTS = {"newest": "Newest first", "accuracy": "Best accuracy first", "name": "By name", "seconds": "Longest first"}
-HELP = """All runs in this store, newest first. Tick one to open it, stop it, run it again, rename or delete it. Several
+HELP = f"""The runs in this store, your own first, then newest first. The table has {run_search.LISTED} of them at most; the
+search and the states go through all. Tick one to open it, stop it, run it again, rename or delete it. Several
 ticked runs can be compared. A deleted run is only hidden: press Undo, or restore it from the trash below the table."""
 _NAMED = 5  # runs of the trash that are named
 _AA = "Mean final accuracy (entity F1 where words are tagged) over tasks and seeds, at the run's largest ε"
@@ -78,34 +80,45 @@ def page() -> None:
     """The page."""
     store = state.store()
     view = View("runs", lambda _: CODEC)
-    runs = store.list_runs()
+    counts = store.n_listed()
     notices = list(view.read.notices)
-    if view["run"] not in (None, *(run.id for run in runs), *st.session_state.get("runs-deleted", ())):
+    linked = cast("str | None", view["run"])
+    if linked not in (None, *st.session_state.get("runs-deleted", ())) and _linked(linked) is None:
         notices.append(f"The link asks for run {view['run']}, which is not in this store.")
-    header("Runs", "What ran, and what is running?", is_shared=bool(runs), help_text=HELP, notices=notices)
+    header("Runs", "What ran, and what is running?", is_shared=bool(counts), help_text=HELP, notices=notices)
     _messages()
-    if not runs:
+    if not counts:
         with st.container(key="card-empty"):
             st.markdown("**No runs yet.** The Train page shows a finished example; a run of your own takes a few seconds.")
             st.page_link("pages/train.py", label="Start a run")
         _trash()
         return
-    values = _controls(view, runs)
+    values = _controls(view, counts)
     view.commit(values, CODEC)
     _queue()
-    is_active = any(not run.is_over for run in runs)
+    is_active = _is_active(counts)
     st.fragment(state.guarded(_list), run_every=2.0 if is_active else None)(values, is_active)
     _trash()
 
 
-def _controls(view: View, runs: list[Run]) -> dict[str, object]:
-    start = cast("tuple[str, ...]", view["status"])
-    counts = {name: sum(run.status == name for run in runs) for name in STATUSES}
+def _is_active(counts: Mapping[Status, int]) -> bool:
+    return any(status not in get_args(End) for status in counts)
+
+
+def _linked(run_id: str | None) -> Run | None:
+    """The run of the link, where the list has it, however many are newer."""
+    run = None if run_id is None else state.store().present([run_id]).get(run_id)
+    return None if run is None or run.deleted is not None else run
+
+
+def _controls(view: View, counts: Mapping[Status, int]) -> dict[str, object]:
+    start = cast("tuple[Status, ...]", view["status"])
     kept = (*start, *st.session_state.get(view.key("status"), ()))  # also after the last run of a chosen state has gone
     with st.container(key="runs-controls", horizontal=True, vertical_alignment="bottom", gap="small"):
         picked = st.pills(
-            "State", [name for name in STATUSES if counts[name] or name in kept], selection_mode="multi", default=start,
-            format_func=lambda name: f"{name} ({counts[name]})", key=view.key("status"), help="Nothing chosen: all states.",
+            "State", [name for name in STATUSES if name in counts or name in kept], selection_mode="multi", default=start,
+            format_func=lambda name: f"{name} ({counts.get(name, 0)})", key=view.key("status"),
+            help="Nothing chosen: all states.",
         )  # fmt: skip
         sort = pickers.select(view, "sort", "Order", SORTS, width=210)
         search = st.text_input(
@@ -133,11 +146,11 @@ def _list(values: dict[str, object], was_active: bool) -> None:
     and where runs have begun or ended, since the page sets the timer.
     """
     store = state.store()
-    runs = store.list_runs()
+    counts = store.n_listed()
     has_acted = "runs-done" in st.session_state or "runs-refused" in st.session_state
-    if has_acted or not runs or was_active != any(not run.is_over for run in runs):
+    if has_acted or not counts or was_active != _is_active(counts):
         st.rerun()
-    shown = _chosen(runs, values)
+    shown = _chosen(values)
     frame = table(shown, store.results([run.id for run in shown]))
     if values["sort"] == "accuracy":
         order = frame["accuracy"].fillna(-1).sort_values(ascending=False, kind="stable").index
@@ -145,6 +158,8 @@ def _list(values: dict[str, object], was_active: bool) -> None:
     if frame.empty:
         st.info("No run matches these filters. Remove a state or clear the search.")
         return
+    if len(shown) >= run_search.LISTED:
+        st.caption(f"The table has no more than {run_search.LISTED} runs: choose a state or search for others.")
     rows = _rows([run.id for run in shown], cast("str | None", values["run"]))
     event = st.dataframe(
         frame,
@@ -180,10 +195,12 @@ def _ticked(table_state: Mapping[str, Any], n_rows: int) -> list[int]:
     return [int(row) for row in table_state["selection"]["rows"] if int(row) < n_rows]
 
 
-def _chosen(runs: list[Run], values: dict[str, object]) -> list[Run]:
-    wanted = cast("tuple[str, ...]", values["status"])
-    in_state = (run for run in runs if not wanted or run.status in wanted)
-    selected = run_search.matching(in_state, str(values["search"]), state.store())
+def _chosen(values: dict[str, object]) -> list[Run]:
+    store, states, text = state.store(), cast("tuple[Status, ...]", values["status"]), str(values["search"])
+    selected = store.list_runs(run_search.LISTED, states=states, only=run_search.wanted(text, store))
+    linked = _linked(cast("str | None", values["run"]))
+    if linked is not None and not states and not text and linked.id not in {run.id for run in selected}:
+        selected.insert(0, linked)
     if values["sort"] == "name":
         selected.sort(key=lambda run: run.name.lower())
     if values["sort"] == "seconds":

@@ -76,7 +76,7 @@ def _first_view() -> dict[str, str]:
 
 def _newest() -> Run | None:
     """The newest finished run; one that is the ceiling of another is passed over, since nobody asked for it by itself."""
-    finished = (run for run in state.store().list_runs(50) if run.status == "finished" and run.readable_spec is not None)
+    finished = (run for run in state.store().list_runs(50, states=("finished",)) if run.readable_spec is not None)
     return next((run for run in finished if not ceilings.is_one(run.spec)), None)
 
 

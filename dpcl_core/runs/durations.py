@@ -6,7 +6,7 @@ from collections.abc import Collection
 from hashlib import sha256
 from statistics import median
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from dpcl_core.runs.tables import runs, splits
 from dpcl_core.spec import RunSpec
@@ -15,13 +15,16 @@ Work = tuple[str, int]  # a run's workload and number of cells
 Durations = list[tuple[int, float]]  # number of cells and seconds of each finished run of one workload
 
 # Made once, as the queries of `store` are.
-_PAST = (
-    select(runs.c.workload, runs.c.device, runs.c.n_cells, runs.c.seconds)
+_PLACE = func.row_number().over(partition_by=(runs.c.workload, runs.c.device), order_by=runs.c.number.desc())
+_FINISHED = (
+    select(runs.c.workload, runs.c.device, runs.c.n_cells, runs.c.seconds, _PLACE.label("place"))
     .where(
         runs.c.status == "finished", runs.c.workload.in_(bindparam("workloads", expanding=True)),
         runs.c.id.not_in(select(splits.c.run_id)),
-    ).order_by(runs.c.number.desc()).limit(200)
+    ).subquery()
 )  # fmt: skip
+_KEPT = ("workload", "device", "n_cells", "seconds")
+_PAST = select(*(_FINISHED.c[name] for name in _KEPT)).where(_FINISHED.c.place <= 200)
 
 
 def workload_of(spec: RunSpec) -> str:
@@ -35,7 +38,7 @@ def work_of(spec: RunSpec) -> Work:
 
 
 def past(connection: Connection, workloads: Collection[str]) -> dict[tuple[str, str], Durations]:
-    """Durations of the last 200 finished runs, by workload and device.
+    """Durations of the last 200 finished runs of each workload on each device.
 
     Those of a run that was split are those of its parts, each on one device.
     """

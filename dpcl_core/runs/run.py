@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from sqlalchemy import Row
 
@@ -126,6 +126,16 @@ def of_row(row: Row[*tuple[object, ...]], place: int | None, estimate: float | N
         estimate_seconds=estimate,
         process=Process(row.machine, row.pid, row.ticks) if row.pid is not None else None,
     )
+
+
+class Named(NamedTuple):
+    """What a run is called, for a search in all runs of a store: it reads no settings."""
+
+    id: str
+    name: str
+    method: str
+    dataset: str
+    scenario: str
 
 
 @lru_cache(maxsize=1000)  # pages list the same runs again and again

@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from typing import cast, get_args
+from typing import Any, TypeVar, cast, get_args
 
 from sqlalchemy import Connection, Select, and_, bindparam, case, func, or_, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
@@ -22,9 +22,9 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from dpcl_core import paths
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Classifier, Event, Progress, from_json
-from dpcl_core.runs import database, devices, durations, event_rows, queue, visitors
+from dpcl_core.runs import database, devices, durations, event_rows, queue, tables, visitors
 from dpcl_core.runs.process import Process
-from dpcl_core.runs.run import End, Failure, Run, Split, Status, checked_id, clean_name, of_row
+from dpcl_core.runs.run import End, Failure, Named, Run, Split, Status, checked_id, clean_name, of_row
 from dpcl_core.runs.tables import ACTIVE, cells, dataset, events, of_others, runs, splits
 from dpcl_core.runs.transitions import (
     applied,
@@ -40,12 +40,16 @@ from dpcl_core.runs.visitors import Visitor
 from dpcl_core.spec import RunSpec
 
 _TAKEN = "is no longer carried out by this process: it was ended or taken over elsewhere, as after a silence; see dpcl runs"
+Query = TypeVar("Query", bound=Select[*tuple[Any, ...]])
 PROMPT_SECONDS = 1.0  # a write that takes longer has waited for somebody
 
 # What every page asks is made here once: making a query takes several times as long as carrying it out.
 _ROWS = select(runs, (database.now() - runs.c.heartbeat).label("silent_seconds"))
 _ONE = _ROWS.where(runs.c.id == bindparam("run"), runs.c.emptied.is_(None))
-_LISTED = _ROWS.where(runs.c.deleted.is_(None), runs.c.id.not_in(of_others)).order_by(runs.c.number.desc())
+_LISTED = select(runs.c.number).where(runs.c.deleted.is_(None), runs.c.id.not_in(of_others))
+_COUNTED = _LISTED.with_only_columns(runs.c.status, func.count().label("n")).group_by(runs.c.status)
+_NEWEST_FIRST = (runs.c.number.desc(),)
+_OWN_FIRST = (case((runs.c.owner == bindparam("owner"), 0), else_=1), *_NEWEST_FIRST)
 _IS_OPEN, _IS_ACTIVE = runs.c.status.in_(("queued", *ACTIVE)), runs.c.status.in_(ACTIVE)
 _UNFINISHED = _ROWS.where(_IS_OPEN).order_by(runs.c.number)
 _QUEUES = (
@@ -135,9 +139,29 @@ class Store:
         """Those of these runs that are there, by id: without unknown ones and without those deleted for good."""
         return {run.id: run for run in self._runs(_ROWS.where(runs.c.id.in_(run_ids), runs.c.emptied.is_(None)))}
 
-    def list_runs(self, limit: int = 500) -> list[Run]:
-        """The newest runs that are not deleted, newest first; without the runs of tunings and audits."""
-        return self._runs(_LISTED.limit(limit))
+    def list_runs(
+        self, limit: int | None = None, *, states: Sequence[Status] = (), only: Callable[[Named], bool] | None = None
+    ) -> list[Run]:
+        """The runs that are not deleted, a visitor's own first, then newest first; without those of tunings and audits.
+
+        `limit`: no more than so many. `states`: those in one of these (none: in any). `only`: those that it is true of.
+        """
+        order, values = (_NEWEST_FIRST, {}) if self.visitor is None else (_OWN_FIRST, {"owner": self.visitor.owner})
+        with self.reading() as connection:
+            chosen = self._seen(connection, _LISTED).order_by(*order)
+            if states:
+                chosen = chosen.where(runs.c.status.in_(states))
+            if only is not None:
+                named = chosen.with_only_columns(runs.c.id, runs.c.name, tables.method, dataset, tables.scenario)
+                wanted = [one.id for one in map(Named._make, connection.execute(named, values)) if only(one)]
+                chosen = chosen.where(runs.c.id.in_(wanted[:limit]))
+            # Numbers are put into order first: whole rows take several times as long.
+            return _read(connection, _ROWS.where(runs.c.number.in_(chosen.limit(limit))).order_by(*order), values)
+
+    def n_listed(self) -> dict[Status, int]:
+        """How many runs `list_runs` has in each state."""
+        with self.reading() as connection:
+            return {row.status: row.n for row in connection.execute(self._seen(connection, _COUNTED))}
 
     def trash(self) -> list[Run]:
         """The deleted runs that can be restored, newest first: a visitor's own, and all where the server is not shared."""
@@ -416,14 +440,11 @@ class Store:
 
     def _runs(self, query: Select[*tuple[object, ...]], **values: str) -> list[Run]:
         with self.reading() as connection:
-            if hidden := self._hidden(connection):
-                query = query.where(dataset.not_in(hidden))
-            rows = connection.execute(query, values).all()
-            open_rows = [row for row in rows if row.status in ("queued", *ACTIVE)]
-            places = queue.places(connection) if open_rows else {}
-            past = durations.past(connection, {row.workload for row in open_rows}) if open_rows else {}
-        estimates = {row.id: durations.estimate(past.get((row.workload, row.device), []), row.n_cells) for row in open_rows}
-        return [of_row(row, places.get(row.id), estimates.get(row.id)) for row in rows]
+            return _read(connection, self._seen(connection, query), values)
+
+    def _seen(self, connection: Connection, query: Query) -> Query:
+        hidden = self._hidden(connection)
+        return query.where(dataset.not_in(hidden)) if hidden else query
 
     def _hidden(self, connection: Connection) -> list[str]:
         """The datasets whose runs are not seen."""
@@ -469,3 +490,13 @@ class Store:
             if self._file is not None:
                 database.check_in_place(self._reads, self._file)
             raise database.trouble(error, self.url) from error
+
+
+def _read(connection: Connection, query: Select[*tuple[Any, ...]], values: Mapping[str, str]) -> list[Run]:
+    """The runs of a query, with their places in the queue and estimated durations."""
+    rows = connection.execute(query, values).all()
+    open_rows = [row for row in rows if row.status in ("queued", *ACTIVE)]
+    places = queue.places(connection) if open_rows else {}
+    past = durations.past(connection, {row.workload for row in open_rows}) if open_rows else {}
+    estimates = {row.id: durations.estimate(past.get((row.workload, row.device), []), row.n_cells) for row in open_rows}
+    return [of_row(row, places.get(row.id), estimates.get(row.id)) for row in rows]

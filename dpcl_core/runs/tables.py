@@ -248,6 +248,9 @@ kept_looks = Table(
 # The runs in the queue that are not runs of their own: of tunings and audits, and parts of runs.
 of_others = select(turns.c.run_id).union_all(select(audits.c.id), select(shards.c.id))
 
-# The dataset that a run's settings name; PostgreSQL reads JSON only as such, SQLite from any text.
+# What a run's settings name; PostgreSQL reads JSON only as such, SQLite from any text.
 _SETTINGS = JSON().with_variant(Text(), "sqlite")
-dataset: ColumnElement[str] = cast(runs.c.spec, _SETTINGS)["data", "dataset"].as_string()
+_spec = cast(runs.c.spec, _SETTINGS)
+dataset: ColumnElement[str] = _spec["data", "dataset"].as_string()
+method: ColumnElement[str] = _spec["method"].as_string()
+scenario: ColumnElement[str] = _spec["scenario", "kind"].as_string()

@@ -26,7 +26,7 @@ def test_a_list_of_500_runs(benchmark: BenchmarkFixture, store: Store) -> None:
     said = replay.recorded(spec)
     for number in range(500):
         replay.fill(store, spec, said, status="finished" if number % 2 else "queued")
-    assert len(benchmark(store.list_runs)) == 500
+    assert len(benchmark(store.list_runs, 500)) == 500
     assert benchmark.stats.stats.median < 0.3 * NOISE
 
 

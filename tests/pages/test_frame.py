@@ -47,7 +47,7 @@ def test_a_store_in_trouble_is_told_in_its_sentence(
     def full(*_: object, **__: object) -> None:
         raise StoreTrouble("The disk is full: free some space.")
 
-    monkeypatch.setattr("dpcl_core.runs.store.Store.list_runs", full)
+    monkeypatch.setattr("dpcl_core.runs.store.Store.reading", full)
     page = open_page(name)
     assert not page.exception
     shown = [error.value.replace("\\", "") for error in page.error]

@@ -15,23 +15,25 @@ def _filled(store: Store, name: str, **more: object) -> str:
     return replay.fill(store, spec, replay.recorded(spec), name=name)
 
 
+def _found(text: str, store: Store) -> list[str]:
+    return [run.id for run in store.list_runs(only=run_search.wanted(text, store))]
+
+
 def test_every_word_must_be_there_and_a_tag_is_a_whole_word(store: Store) -> None:
     first, second = _filled(store, "lists #Class"), _filled(store, "lists #classroom", labels="prior")
-    runs = store.list_runs()
-    assert [run.id for run in run_search.matching(runs, "LISTS cosine", store)] == [second, first]
-    assert [run.id for run in run_search.matching(runs, "#class", store)] == [first]
-    assert [run.id for run in run_search.matching(runs, f"lists {second[:6]}", store)] == [second]
-    assert run_search.matching(runs, "lists nothing", store) == []
-    assert run_search.matching(runs, "#", store) == []  # no tag at all
-    assert len(run_search.matching(runs, "", store)) == 2
+    assert _found("LISTS cosine", store) == [second, first]
+    assert _found("#class", store) == [first]
+    assert _found(f"lists {second[:6]}", store) == [second]
+    assert _found("lists nothing", store) == []
+    assert _found("#", store) == []  # no tag at all
+    assert len(_found("", store)) == 2
 
 
 def test_a_run_of_a_set_is_found_by_the_preset_too(store: Store) -> None:
     other = _filled(store, "alone")
     set_id = Sets(store).create("digits-cosine", {"a": replay.a_spec()}, titles={"a": "What does a budget cost?"})
-    runs = store.list_runs()
-    assert [run.id for run in run_search.matching(runs, "digits-cosine", store)] == [set_id]
-    assert {run.id for run in run_search.matching(runs, "", store)} == {set_id, other}
+    assert _found("digits-cosine", store) == [set_id]
+    assert set(_found("", store)) == {set_id, other}
 
 
 def test_groups_share_a_tag_or_their_test(store: Store) -> None:

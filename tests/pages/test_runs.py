@@ -224,3 +224,20 @@ def test_a_link_to_a_run_that_is_not_here_says_so(open_page: Open, store: Store)
     page = open_page("runs", run="0" * 12)
     assert [warning.value for warning in page.warning] == [f"The link asks for run {'0' * 12}, which is not in this store."]
     assert "Tick a run to open" in words(page)
+
+
+def test_all_runs_are_counted_and_searched_and_that_of_the_link_is_there(
+    open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pages.parts.shell.run_search.LISTED", 2)
+    oldest, *_ = [replay.fill(store, SPEC, ALL, name=name) for name in ("oldest", "older", "newer", "newest")]
+    page = open_page("runs")
+    assert list(page.dataframe[0].value["name"]) == ["newest", "newer"]
+    assert "The table has no more than 2 runs" in words(page)
+    assert list(open_page("runs", v="1", q="oldest").dataframe[0].value["name"]) == ["oldest"]
+    linked = open_page("runs", v="1", run=oldest)
+    assert list(linked.dataframe[0].value["name"]) == ["oldest", "newest", "newer"]
+    assert not linked.warning
+    compared = open_page("compare", v="1", r=oldest)
+    assert not compared.exception
+    assert compared.multiselect[0].value == [oldest]

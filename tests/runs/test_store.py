@@ -14,10 +14,11 @@ from sqlalchemy import event, update
 
 from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.events import CellFinished, Note
-from dpcl_core.runs import process, tables
+from dpcl_core.runs import durations, process, tables
 from dpcl_core.runs.run import Failure
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.subprocess_start import log_file
+from dpcl_core.runs.visitors import Limits, Visitor
 from tests.support import replay
 from tests.support.postgres import both, both_if_slow, file_alone
 from tests.support.tiers import quick
@@ -367,3 +368,26 @@ def test_late_events_are_found_by_key_and_not_by_reading_all(store):
 def _took(store: Store, run_id: str, seconds: float) -> None:
     with store.writing() as connection:
         connection.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(seconds=seconds))
+
+
+def test_own_runs_come_first_and_no_limit_hides_what_is_asked_for(store: Store) -> None:
+    anna = store.as_visitor(Visitor("anna", Limits()))
+    mine = anna.create(replay.a_spec(), name="hers")
+    others = [replay.fill(store, replay.a_spec(labels="prior"), [], name=f"run {number}") for number in range(3)]
+    assert [run.id for run in anna.list_runs(2)] == [mine, others[-1]]
+    assert [run.id for run in store.list_runs(2)] == [others[-1], others[-2]]
+    assert len(store.list_runs()) == 4
+    assert [run.id for run in store.list_runs(1, states=("queued",))] == [mine]
+    assert [run.id for run in store.list_runs(1, only=lambda run: run.name == "run 0")] == [others[0]]
+    named = [run for run in (mine, *others) if store.list_runs(1, only=lambda one, run=run: one.id == run)]
+    assert named == [mine, *others]
+    assert store.n_listed() == {"queued": 1, "finished": 3}
+    assert store.seen_by(lambda name: False).n_listed() == store.n_listed(), "public data are seen by everybody"
+
+
+def test_a_duration_is_known_however_many_others_are_newer(store: Store) -> None:
+    spec, other = replay.a_spec(), replay.a_spec(tasks=2)
+    replay.fill(store, spec, [])
+    for _ in range(200):
+        replay.fill(store, other, [])
+    assert None not in store.estimates([durations.work_of(spec), durations.work_of(other)])

@@ -17,6 +17,7 @@ from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.orderings import Judged
 from dpcl_core.papers.paper import Experiment, Paper, Size
+from dpcl_core.runs.sets import Sets
 from dpcl_core.spec import RunSpec
 from pages.parts.shell import state, stored_results
 
@@ -78,8 +79,10 @@ def _opening_form(where: tuple[str, str, str], paper_name: str, name: str) -> Si
 
 def content(paper: Paper, experiment: Experiment, size: Size) -> tuple[Key, Content]:
     """For each run of the preset: the visitor's newest finished run, else the recorded one, if any; and what follows."""
-    own_runs = {run.readable_spec: run for run in reversed(state.store().list_runs()) if run.status == "finished"}
-    own = {label: own_runs[spec] for label, spec in presets.variants(experiment.preset(size)).items() if spec in own_runs}
+    specs = presets.variants(experiment.preset(size))
+    finished = Sets(state.store()).finished([spec.digest() for spec in specs.values()])
+    found = state.store().present(list(finished.values()))
+    own = {label: found[run_id] for label, spec in specs.items() if (run_id := finished.get(spec.digest())) in found}
     key: Key = (paper.name, experiment.name, size, tuple((label, run.id) for label, run in own.items()))
     return key, _content(state.where(), key, own)
 

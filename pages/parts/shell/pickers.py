@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, TypeVar, cast, get_args
 
 import streamlit as st
 
 from dpcl_core.errors import BadInput
+from dpcl_core.methods import catalog as methods
+from dpcl_core.runs.run import Status
 from pages.parts.shell import state
 from pages.parts.shell.view import View
 
+if TYPE_CHECKING:
+    from dpcl_core.runs.run import Named
+
 T = TypeVar("T")
+_OFFERED = 200  # runs in a select box at most
+_STARTED = tuple(status for status in get_args(Status) if status != "queued")
 
 
 def select(
@@ -49,16 +56,15 @@ def one_of(title: str, options: Sequence[T], view: View, name: str, shown: Calla
 
 @st.cache_data(ttl=3, show_spinner=False)
 def runs(where: tuple[str, str, str], linked: str | None, of: Literal["clients", "texts"]) -> dict[str, str]:
-    """Names by id of the started runs on clients' data, or of those that train a language model, newest first, and of the
-    linked run.
+    """Names by id of the started runs on clients' data, or of those that train a language model, in the list's order, and
+    of the linked run.
 
     Each name contains the id, because a select box cannot tell equal names apart.
     """
-    started = [run for run in state.store().list_runs(200) if run.readable_spec is not None and run.status != "queued"]
-    matching = [
-        run
-        for run in started
-        if run.id == linked
-        or (run.spec.scenario.kind == "federated" if of == "clients" else run.spec.params.inputs == "text")
-    ]
-    return {run.id: f"{run.name} ({run.status}, {run.id[:4]})" for run in matching}
+    language = {name for name, card in methods.CARDS.items() if card.params().inputs == "text"}
+
+    def is_wanted(run: Named) -> bool:
+        return run.id == linked or (run.scenario == "federated" if of == "clients" else run.method in language)
+
+    found = state.store().list_runs(_OFFERED, states=_STARTED, only=is_wanted)
+    return {run.id: f"{run.name} ({run.status}, {run.id[:4]})" for run in found if run.readable_spec is not None}

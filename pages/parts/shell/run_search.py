@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dpcl_core.data import catalog as datasets
@@ -11,28 +11,36 @@ from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
-    from dpcl_core.runs.run import Run
+    from dpcl_core.runs.run import Named, Run
     from dpcl_core.runs.store import Store
 
+LISTED = 500  # runs that a page lists at most; the search goes through all
 PLACEHOLDER = "name, #tag, method, data, id"
 HELP = """A word with # in a run's name is a tag: rename the run to add one. A preset's name finds the runs that were
 started from it."""
 
 
-def matching(runs: Iterable[Run], text: str, store: Store) -> list[Run]:
-    """The store's runs that have every word in their name, id, method, dataset or the preset whose set they belong to.
+def wanted(text: str, store: Store) -> Callable[[Named], bool] | None:
+    """Tells, for `Store.list_runs`, which runs have every word in their name, id, method, dataset or the preset whose set
+    they belong to; None where no word is given.
 
     A word with # must be a whole tag.
     """
     words = text.lower().split()
-    preset_of_runs = Sets(store).preset_of_runs() if words else {}
-    texts = ((run, _text(run, preset_of_runs.get(run.id, ""))) for run in runs)
-    return [run for run, said in texts if all(word in (tags(run) if word.startswith("#") else said) for word in words)]
+    if not words:
+        return None
+    preset_of_runs = Sets(store).preset_of_runs()
+
+    def has_all(run: Named) -> bool:
+        said = " ".join((run.id, run.name, preset_of_runs.get(run.id, ""), run.method, run.dataset)).lower()
+        return all(word in (tags(run.name) if word.startswith("#") else said) for word in words)
+
+    return has_all
 
 
-def tags(run: Run) -> tuple[str, ...]:
-    """The words with # in the run's name, in lower case."""
-    return tuple(word for word in run.name.lower().split() if word.startswith("#") and len(word) > 1)
+def tags(name: str) -> tuple[str, ...]:
+    """The words with # in a run's name, in lower case."""
+    return tuple(word for word in name.lower().split() if word.startswith("#") and len(word) > 1)
 
 
 def groups(runs: Sequence[Run]) -> dict[str, list[str]]:
@@ -43,7 +51,7 @@ def groups(runs: Sequence[Run]) -> dict[str, list[str]]:
     by_tag: dict[str, list[str]] = {}
     by_test: dict[tuple[object, ...], list[Run]] = {}
     for run in runs:
-        for tag in dict.fromkeys(tags(run)):
+        for tag in dict.fromkeys(tags(run.name)):
             by_tag.setdefault(tag, []).append(run.id)
         if (spec := run.readable_spec) is not None:
             test = (spec.data.dataset, spec.data.test_per_class, spec.public_labels, spec.scenario)
@@ -60,9 +68,3 @@ def groups(runs: Sequence[Run]) -> dict[str, list[str]]:
 def _stream(spec: RunSpec) -> str:
     dataset = datasets.CARDS.get(spec.data.dataset)
     return f"{dataset.title if dataset else spec.data.dataset}: {scenarios.card(spec.scenario.kind).title.lower()}"
-
-
-def _text(run: Run, preset: str) -> str:
-    spec = run.readable_spec
-    parts = [run.id, run.name, preset, *([spec.method, spec.data.dataset] if spec else [])]
-    return " ".join(parts).lower()
