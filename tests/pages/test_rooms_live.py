@@ -128,6 +128,28 @@ def test_many_who_ask_at_once_read_once():
     assert _run(asked_at_once()) == ({1}, 1)
 
 
+def test_a_room_is_kept_for_a_moment_and_once_however_its_code_is_spelled(served, rooms, code, monkeypatch):
+    read, state = list[str](), Rooms.state
+    monkeypatch.setattr(Rooms, "state", lambda self, asked: (read.append(asked), state(self, asked))[1])
+    monkeypatch.setattr(live, "_FRESH_SECONDS", 1e9)
+    client = served(ANN)
+    for spelled in (code, code.lower(), f" {code}", f"{code[:3]} {code[3:]}"):
+        assert client.get(f"/rooms/{spelled}").status_code == 200
+    assert read == [code]
+
+    async def kept() -> list[str]:
+        async def found(code: str) -> str:
+            return code
+
+        monkeypatch.setattr(live, "_FRESH_SECONDS", -1.0)
+        latest = live.Latest(found)
+        for one in ("BCDFGH", "CDFGHJ"):
+            await latest.of(one, 0.0)
+        return list(latest._kept)
+
+    assert _run(kept()) == ["CDFGHJ"], "nobody asks for a room that has ended, so it would be kept for ever"
+
+
 def test_another_site_s_form_cannot_answer(served, rooms, code):
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
         content = f'{{"poll": "{rooms.state(code).poll.id}", "choice": 0}}'.encode()

@@ -58,7 +58,7 @@ def _as_json(answer: Answer) -> Callable[[Live, Request], Awaitable[Response]]:
 
 
 class Latest:
-    """Keeps what was last read of each room; of many who ask at once, one reads."""
+    """Keeps what was just read of each room, while it answers anybody; of many who ask at once, one reads."""
 
     def __init__(self, read: Callable[[str], Awaitable[Room]]) -> None:
         self._read = read
@@ -71,6 +71,7 @@ class Latest:
             began, room = self._kept.pop(code, (-math.inf, None))
             if room is None or began < since:
                 began, room = time.monotonic(), await self._read(code)
+            self._kept = {other: kept for other, kept in self._kept.items() if kept[0] >= began - _FRESH_SECONDS}
             self._kept[code] = (began, room)
         return room
 
@@ -99,7 +100,10 @@ class Live:
         return await self._seen(request, time.monotonic())
 
     async def _seen(self, request: Request, since: float) -> dict[str, object]:
-        return dict((await self._latest.of(request.path_params["code"], since)).as_seen_by(_token(request)))
+        from dpcl_core.runs.rooms import clean_code
+
+        code = clean_code(request.path_params["code"])  # however it is spelled, it is one room
+        return dict((await self._latest.of(code, since)).as_seen_by(_token(request)))
 
     async def _read(self, code: str) -> Room:
         return await asyncio.to_thread((await self._open()).state, code)
