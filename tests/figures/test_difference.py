@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
+import pandas as pd
 import pytest
 
 from dpcl_core.figures import difference
 from dpcl_core.figures.curves import mean_so_far
+from dpcl_core.figures.statistics import step
 from tests.figures.making import accuracy, by_rule
 
 
@@ -36,6 +40,45 @@ def test_summary_over_budgets_claims_only_clear_ones() -> None:
 
     finding = difference.paired_difference(_finals(rule=mixed), _finals(), names=("A", "B")).finding  # type: ignore[arg-type]
     assert finding.startswith("A is better at ε = 8; cannot tell at ε = 0.5, without noise")
+
+
+def _of(points: float, *, seeds: tuple[int, ...] = (0,), epsilons: tuple[float, ...] = (8.0,)) -> pd.DataFrame:
+    return pd.DataFrame([(e, seed, points / 100) for e in epsilons for seed in seeds], columns=["epsilon", "seed", "value"])
+
+
+@pytest.mark.parametrize("n_tested", [None, 20.0])
+def test_rounding_is_no_difference_and_the_axis_is_at_least_a_test_example_long(n_tested: float | None) -> None:
+    one, other = _of(60.0, seeds=(0, 1)), _of(60.0, seeds=(0, 1))
+    one.loc[0, "value"] -= 2**-52
+    picture = difference.paired_difference(one, other, names=("A", "B"), n_tested=n_tested)
+    ticks, dot = picture.figure.data
+    assert list(ticks.x) == [0.0, 0.0]
+    assert list(dot.x) == [0.0]
+    low, high = picture.figure.layout.xaxis.range
+    assert low < 0 < high
+    assert high - low >= step(n_tested)
+
+
+def test_two_seeds_closer_together_than_a_test_example_are_not_drawn_far_apart() -> None:
+    one, other = _of(60.0, seeds=(0, 1)), _of(60.0, seeds=(0, 1))
+    one.loc[0, "value"] += 1e-5
+    low, high = difference.paired_difference(one, other, names=("A", "B"), n_tested=400.0).figure.layout.xaxis.range
+    assert high - low >= step(400.0)
+
+
+def test_with_too_few_seeds_no_interval_is_spoken_of() -> None:
+    budgets = (1.0, 8.0, math.inf)
+    picture = difference.paired_difference(_of(65, epsilons=budgets), _of(60, epsilons=budgets), names=("A", "B"))
+    needs = "at least 3 seeds that both runs share are needed."
+    assert picture.finding == f"Cannot tell at ε = 1, at ε = 8, without noise from 1 seed: {needs}"
+    assert not any("interval" in trace.name for trace in picture.figure.data)
+
+
+def test_budgets_with_and_without_intervals_are_told_apart() -> None:
+    many = pd.concat([_of(65, seeds=(0, 1, 2)), _of(65, epsilons=(1.0,))])
+    few = pd.concat([_of(60, seeds=(0, 1, 2)), _of(60, epsilons=(1.0,))])
+    finding = difference.paired_difference(many, few, names=("A", "B")).finding
+    assert finding.startswith("A is better at ε = 8 (95 % intervals, each budget on its own). Cannot tell at ε = 1 from 1 ")
 
 
 def test_nothing_shared_is_said() -> None:
