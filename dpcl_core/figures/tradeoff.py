@@ -188,6 +188,7 @@ def _finding(name: str, final: Mapping[float, Interval], score: str, standing: S
     elif finite:
         parts.append(f"{epsilon_phrase(finite[0], standing)} final {score} is {100 * final[finite[0]].mean:.1f} %")
     if math.inf in final:
-        parts.append(f"without noise it is {100 * final[math.inf].mean:.1f} %")
+        what = "it" if parts else f"final {score}"
+        parts.append(f"without noise {what} is {100 * final[math.inf].mean:.1f} %")
     text = "; ".join(parts)
     return f"{name}: {text}." if name else f"{capital(text)}."

@@ -44,8 +44,15 @@ def test_finding_says_rises_only_where_it_rises() -> None:
 
 
 def test_only_no_noise_and_only_one_budget_work() -> None:
-    assert "Without noise it is" in _picture(epsilons=(math.inf,)).finding
+    assert _picture(epsilons=(math.inf,)).finding.startswith("Without noise final accuracy is ")
+    assert "; without noise it is " in _picture().finding
     assert _picture(epsilons=(2.0,)).finding.startswith("At ε = 2 final accuracy is")
+
+
+def test_a_run_without_noise_alone_is_said_beside_another() -> None:
+    both = {"A": accuracy(), "B": accuracy(epsilons=(math.inf,))}
+    picture = tradeoff.trade_off(both, colours=["#111111", "#222222"], labels=["prior-const"] * 2, score="entity F1")
+    assert " B: without noise final entity F1 is " in picture.finding
 
 
 def test_an_unfinished_run_is_left_out_by_name() -> None:
