@@ -19,7 +19,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.results import method_title
 from dpcl_core.runs.run import End, Status
 from pages.parts.comparison import pairs
-from pages.parts.shell import link, pickers, run_search, state, status_line
+from pages.parts.shell import link, pickers, run_search, state, status_line, stored_results
 from pages.parts.shell.header import header
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
@@ -296,7 +296,7 @@ def _actions(picked: list[Run]) -> None:
                 st.button(f"Delete these {len(picked)}", key="delete-many", on_click=lambda: _delete(picked))
         return
     (run,) = picked
-    line = status_line.of(run, (), time.time())
+    line = _line(run)
     with st.container(key="card-chosen"):
         st.markdown(f"**{plain(run.name)}** · {line.label.lower()} · {plain(line.detail or line.headline)}")
         if run.error:
@@ -321,6 +321,13 @@ def _actions(picked: list[Run]) -> None:
         if refusal is not None:
             st.caption(refusal)
     audit_panel.panel(run)
+
+
+def _line(run: Run) -> status_line.StatusLine:
+    """The run's state in words, from what it has said; a finished one's needs no events, and they may be many."""
+    if run.status == "finished" or run.readable_spec is None:
+        return status_line.of(run, (), time.time())
+    return run_panel.looked_at(run, stored_results.of(run))
 
 
 def _do(action: Callable[[], object], done: str = "") -> bool:

@@ -74,6 +74,14 @@ def test_a_ticked_run_offers_what_its_state_allows(open_page: Open, store: Store
     assert "Delete" not in _labels(page)
 
 
+def test_a_ticked_run_says_what_it_has_done_as_train_does(open_page: Open, store: Store) -> None:
+    replay.fill(store, SPEC, ALL[:-SPEC.n_cells], status="cancelled", name="stopped")
+    replay.fill(store, SPEC, ALL[:2], status="running", name="under way")
+    page = open_page("runs")
+    assert "**under way** · running · computing features with pixels · " in words(_tick(page, 0))
+    assert "**stopped** · cancelled · stopped on request; the curves so far are kept" in words(_tick(page, 1))
+
+
 def test_delete_can_be_undone(open_page: Open, store: Store) -> None:
     replay.fill(store, SPEC, ALL, name="precious")
     page = _tick(open_page("runs"), 0)
