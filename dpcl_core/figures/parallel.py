@@ -29,7 +29,7 @@ def coordinates(
     Arguments as in `table`; `colours`: of the runs, in their order. Numbers are ordered by size, words as they come.
     """
     shown = rows[:_MOST_AXES]
-    names = [_name(row["setting"]) for row in shown]
+    names = [row["setting"] for row in shown]
     places = [_places([row[run] for run in finals]) for row in shown]
     drawn = theme.figure(dark, height=_HEIGHT, margin={"l": 24, "r": 72, "t": 16, "b": 56})
     drawn.update_xaxes(tickvals=list(range(len(shown) + 1)), ticktext=[*names, score], range=[-0.5, len(shown) + 0.3])
@@ -74,16 +74,12 @@ def _number(text: str) -> float:
     return float(text.replace("∞", "inf"))
 
 
-def _name(setting: str) -> str:
-    return setting.rpartition(".")[2].replace("_", " ")
-
-
 def _finding(rows: Sequence[Mapping[str, str]], finals: Mapping[str, float], score: str) -> str:
     best = max(finals, key=lambda run: finals[run])
     ties = [run for run in finals if finals[run] == finals[best]]
     which = f"{best} ends highest" if len(ties) == 1 else f"{' and '.join(ties)} end equally high"
     highest = f"{which}, at {100 * finals[best]:.1f} % {score}"
     if len(rows) == 1:
-        return f"{highest}; the runs differ in {_name(rows[0]['setting'])} alone."
+        return f"{highest}; the runs differ in “{rows[0]['setting']}” alone."
     more = f" The first {_MOST_AXES} are drawn." if len(rows) > _MOST_AXES else ""
     return f"{highest}; the runs differ in {len(rows)} settings.{more} These lines do not show which of them matters."

@@ -7,8 +7,8 @@ import pytest
 from dpcl_core.figures import parallel
 
 ROWS = [
-    {"setting": "params.learning_rate", "A": "0.01", "B": "0.001", "C": "0.1"},
-    {"setting": "labels", "A": "prior", "B": "data", "C": "prior"},
+    {"setting": "Learning rate", "A": "0.01", "B": "0.001", "C": "0.1"},
+    {"setting": "Label list", "A": "prior", "B": "data", "C": "prior"},
 ]
 FINALS = {"A": 0.5, "B": 0.25, "C": 0.75}
 COLOURS = ("#0072b2", "#d55e00", "#008c68")
@@ -21,7 +21,7 @@ def test_numbers_are_ordered_by_size_and_words_as_they_come() -> None:
     assert heights["A"][0] == pytest.approx((heights["B"][0] + heights["C"][0]) / 2)
     assert heights["A"][1] == heights["C"][1] != heights["B"][1]
     assert {name: line[-1] for name, line in heights.items()} == {"A": 50, "B": 25, "C": 75}
-    assert list(picture.figure.layout.xaxis.ticktext) == ["learning rate", "labels", "accuracy"]
+    assert list(picture.figure.layout.xaxis.ticktext) == ["Learning rate", "Label list", "accuracy"]
 
 
 def test_the_finding_names_the_best_and_no_cause() -> None:
@@ -33,22 +33,22 @@ def test_the_finding_names_the_best_and_no_cause() -> None:
 
 
 def test_settings_beyond_the_drawn_ones_are_counted_and_in_the_table() -> None:
-    many = [{"setting": f"params.s{k}", "A": "1", "B": str(k + 2)} for k in range(8)]
+    many = [{"setting": f"Setting {k}", "A": "1", "B": str(k + 2)} for k in range(8)]
     finals = {"A": 0.5, "B": 0.6}
     picture = parallel.coordinates(many, finals, colours=COLOURS[:2], score="accuracy")
     assert len(picture.figure.layout.xaxis.ticktext) == 7
     assert "differ in 8 settings. The first 6 are drawn." in picture.finding
     frame = parallel.table(many, finals)
     assert list(frame.columns) == ["run", *(row["setting"] for row in many), "final accuracy"]
-    assert frame.set_index("run").loc["B", "params.s7"] == "9"
+    assert frame.set_index("run").loc["B", "Setting 7"] == "9"
 
 
 def test_endless_budgets_are_the_largest_number() -> None:
-    rows = [{"setting": "privacy.label_share", "A": "∞", "B": "0.5"}]
+    rows = [{"setting": "Share of ε", "A": "∞", "B": "0.5"}]
     one, other = parallel.coordinates(rows, {"A": 0.1, "B": 0.2}, colours=COLOURS[:2], score="accuracy").figure.data
     assert one.y[0] > other.y[0]
 
 
 def test_a_single_difference_is_named() -> None:
     finding = parallel.coordinates(ROWS[1:], FINALS, colours=COLOURS, score="accuracy").finding
-    assert finding == "C ends highest, at 75.0 % accuracy; the runs differ in labels alone."
+    assert finding == "C ends highest, at 75.0 % accuracy; the runs differ in “Label list” alone."

@@ -6,13 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dpcl_core.events import References
 from dpcl_core.figures.picture import epsilons_text
+from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy.statement import Standing
-from dpcl_core.spec import LABELS, RunSpec
-from pages.parts.shell import fields
+from dpcl_core.spec import RunSpec
+from pages.parts.shell import fields, setting_names
 
 if TYPE_CHECKING:
     from dpcl_core.runs.run import Run
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 MOST = 6  # runs side by side
 _ALIKE = 5e-4  # levels that print alike
 _MAX_LISTED = 3  # differing settings that fit on one line
+_NO_SETTING = "not a setting here"
+_ALL_WITHOUT = ("data.train_per_class", "data.train_per_source", "data.test_per_class", "public_labels")  # a value
 
 
 def has_result(run: Run) -> bool:
@@ -119,16 +122,18 @@ def shared_references(references: Sequence[References]) -> References | None:
 
 
 def differences(specs: Mapping[str, RunSpec]) -> tuple[list[dict[str, str]], int]:
-    """One row per differing setting, with a column per run; and the number of equal settings."""
+    """One row per differing setting, named as on Train, with a column per run; and the number of equal settings."""
     flat = {name: _flat(spec) for name, spec in specs.items()}
     keys = list(dict.fromkeys(key for settings in flat.values() for key in settings))
     rows, n_equal = [], 0
     for key in keys:
-        values = [flat[name].get(key, "not a setting here") for name in flat]
-        if len(set(values)) > 1:
-            rows.append({"setting": key} | dict(zip(flat, values, strict=True)))
-        else:
+        if len({settings.get(key, _NO_SETTING) for settings in flat.values()}) == 1:
             n_equal += 1
+            continue
+        owner = next(specs[name] for name, settings in flat.items() if key in settings)
+        values = (_shown(key, settings.get(key, _NO_SETTING), specs[name]) for name, settings in flat.items())
+        title = setting_names.title(key, owner.method, owner.scenario.kind)
+        rows.append({"setting": title} | dict(zip(flat, values, strict=True)))
     return rows, n_equal
 
 
@@ -138,33 +143,33 @@ def what_differs(specs: Mapping[str, RunSpec]) -> str | None:
     rows, _ = differences(specs)
     if not same or not rows:
         return None
-    names = [row["setting"].rpartition(".")[2].replace("_", " ") for row in rows[:_MAX_LISTED]]
-    parts = [f"{name} ({' / '.join(row[run] for run in specs)})" for name, row in zip(names, rows, strict=False)]
+    parts = [f"{row['setting']} ({' / '.join(row[run] for run in specs)})" for row in rows[:_MAX_LISTED]]
     more = f" and {len(rows) - _MAX_LISTED} more" if len(rows) > _MAX_LISTED else ""
-    return f"They differ in {'; '.join(parts)}{more}."
+    return f"They differ in: {'; '.join(parts)}{more}."
 
 
-def _flat(spec: RunSpec) -> dict[str, str]:
-    flat: dict[str, str] = {}
+def _flat(spec: RunSpec) -> dict[str, object]:
+    """The settings by the name that files and commands have for them."""
+    flat: dict[str, object] = {}
     for key, value in spec.model_dump().items():
-        if isinstance(value, Mapping):
-            flat |= {f"{key}.{name}": _shown(f"{key}.{name}", inner) for name, inner in value.items()}
-        else:
-            flat[key] = _shown(key, value)
+        flat |= {f"{key}.{name}": inner for name, inner in value.items()} if isinstance(value, Mapping) else {key: value}
     return flat
 
 
-def _shown(key: str, value: object) -> str:
+def _shown(key: str, value: object, spec: RunSpec) -> str:
+    """A setting's value in the words of the form on Train."""
     if value is None:
-        return "all" if key.startswith("data.") else "automatic"
-    if key == "privacy.epsilons" and isinstance(value, tuple):
-        return epsilons_text(value)
+        return "all" if key in _ALL_WITHOUT else "automatic"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if key == "privacy.epsilons":
+        return epsilons_text(cast("tuple[float, ...]", value))
     if isinstance(value, tuple):
-        return ", ".join(str(item) for item in value)
-    if key == "labels":
-        return LABELS.get(str(value), str(value))
-    if key.startswith("params.") and isinstance(value, str):
-        return fields.option_title(value)
+        return ", ".join(map(str, value))
     if isinstance(value, float):
         return "∞" if math.isinf(value) else f"{value:g}"
-    return str(value)
+    kind = spec.scenario.kind
+    setting = setting_names.setting_of(key, spec.method, kind)
+    if setting is not None and value in setting.options:
+        return fields.option_title(str(value))
+    return setting_names.options(key, kind).get(str(value), str(value))

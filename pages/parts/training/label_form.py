@@ -17,14 +17,8 @@ from dpcl_core.privacy import group
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import PrivacySpec
 from pages.parts.claims import privacy_bar
+from pages.parts.shell.setting_names import LABELS, TITLES
 from pages.parts.shell.view import View
-
-LABELS = {
-    "prior-const": ("One public list", "All names are public beforehand; every class gets noise from every task."),
-    "prior": ("A public list per task", "It is public which task has which labels: less noise, a stronger assumption."),
-    "dp-learned": ("Learned under DP", "A share of ε pays for the list; labels that few people have are left out."),
-    "data": ("From the data: not DP", "The list itself can show that someone took part."),
-}
 
 
 def setting(view: View, card: MethodCard, *, reads_lists: bool) -> str:
@@ -34,7 +28,7 @@ def setting(view: View, card: MethodCard, *, reads_lists: bool) -> str:
     """
     labels, linked = [name for name in LABELS if name in card.labels], str(view["labels"])
     chosen = st.radio(
-        "Label list", labels, labels.index(linked) if linked in labels else 0,
+        TITLES["labels"], labels, labels.index(linked) if linked in labels else 0,
         format_func=lambda name: LABELS[name][0], captions=[LABELS[name][1] for name in labels],
         key=f"{view.key('labels')}-{len(labels)}",  # a new key for other choices, else the browser keeps the old one
         help="Where the classifier's list of labels comes from.",
@@ -85,7 +79,7 @@ def share(view: View, chosen: str) -> float:
     if chosen != "dp-learned":
         return start
     return st.number_input(
-        "Share of ε for the list of labels", 0.001, 0.999, start, 0.05, key=view.key("label_share"), format="%g",
+        TITLES["privacy.label_share"], 0.001, 0.999, start, 0.05, key=view.key("label_share"), format="%g",
         help="A larger share lists rarer labels. A smaller share leaves less noise on the training.",
     )  # fmt: skip
 
@@ -105,7 +99,7 @@ def public_field(view: View, chosen: str, dataset: str, start: tuple[str, ...] |
     if chosen in ("data", "dp-learned") or not names:
         return start
     picked = st.multiselect(
-        "Labels assumed public", names, default=list(start or ()), key=view.key("public_labels"),
+        TITLES["public_labels"], names, default=list(start or ()), key=view.key("public_labels"),
         placeholder="all classes", help="Examples of other classes are dropped. Empty: all classes.",
     )  # fmt: skip
     return tuple(picked) or None

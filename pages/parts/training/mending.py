@@ -13,9 +13,10 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.scenarios import catalog as scenarios
+from pages.parts.shell import setting_names
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
-from pages.parts.training import label_form, settings_form, train_form
+from pages.parts.training import train_form
 
 
 def button(view: View, values: train_form.Values) -> None:
@@ -51,7 +52,7 @@ def _chosen(changes: Mapping[str, object]) -> train_form.Values:
 
 def _word(key: str, value: object, mended: train_form.Values) -> str:
     """A change as the form with the mended values says it; empty for a value left out, which goes with another change."""
-    if setting := settings_form.setting_of(key, mended):
+    if setting := setting_names.setting_of(key, str(mended["method"]), str(mended["scenario"])):
         return f"an empty “{setting.title}”" if value is None else f"“{setting.title}” = {setting.shown(value)}"
     if value is None:
         return ""
@@ -67,11 +68,11 @@ def _word(key: str, value: object, mended: train_form.Values) -> str:
         case "scenario":
             return scenarios.card(str(cast("Mapping[str, object]", value)["kind"])).title
         case "labels":
-            return f"“{label_form.LABELS[str(value)][0]}” as label list"
+            return f"“{setting_names.LABELS[str(value)][0]}” as label list"
         case "privacy.epsilons":
             return f"ε = {'; '.join(epsilon_text(epsilon) for epsilon in cast('tuple[float, ...]', value))}"
         case "privacy.delta":
             return f"δ = {value:g}"
         case "privacy.adjacency":
-            return f"“{train_form.ADJACENCY[str(value)]}”"
-    return f"{key.rpartition('.')[2].replace('_', ' ')} = {value}"
+            return f"“{setting_names.adjacency(str(mended['scenario']))[str(value)]}”"
+    return f"“{setting_names.TITLES.get(key, key)}” = {value}"

@@ -17,6 +17,7 @@ from dpcl_core.backbones import axes, catalog, packaged
 from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
+from pages.parts.shell.setting_names import TITLES
 from pages.parts.shell.view import View
 
 _TIMM_HELP = (
@@ -28,7 +29,7 @@ Typed = Callable[[View, str, str, list[str], Callable[[str], str], str], str]
 
 def draw(view: View, typed: Typed, dataset: str) -> dict[str, object]:
     """Draws network, resolution and number of axes, where the network has them, for these data; returns their values."""
-    name = typed(view, "backbone", "Network for the features", list(catalog.CARDS), _title, _TIMM_HELP)
+    name = typed(view, "backbone", TITLES["data.backbone"], list(catalog.CARDS), _title, _TIMM_HELP)
     card = _card(name)
     values: dict[str, object] = {"backbone": name, "resolution": None, "axes": None}
     if card is None:
@@ -39,13 +40,13 @@ def draw(view: View, typed: Typed, dataset: str) -> dict[str, object]:
         start = cast("int | None", view["resolution"]) or card.resolutions[0]
         options = sorted({*card.resolutions, start}, reverse=True)
         picked = st.selectbox(
-            "Resolution", options, options.index(start), format_func=partial(_pixels, card.name), key=view.key("resolution"),
-            help=DataSpec.model_fields["resolution"].description,
+            TITLES["data.resolution"], options, options.index(start), format_func=partial(_pixels, card.name),
+            key=view.key("resolution"), help=DataSpec.model_fields["resolution"].description,
         )  # fmt: skip
         values["resolution"] = None if picked == card.resolutions[0] else picked
     if axes.public_part(card, dataset) is not None:
         values["axes"] = st.number_input(
-            "Axes", 0, None, cast("int | None", view["axes"]), 1, key=view.key("axes"),
+            TITLES["data.axes"], 0, None, cast("int | None", view["axes"]), 1, key=view.key("axes"),
             placeholder="by the rule", help=DataSpec.model_fields["axes"].description,
         )  # fmt: skip
     return values

@@ -2,50 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 import streamlit as st
 
-from dpcl_core import checks
 from dpcl_core.lessons import glossary
 from dpcl_core.methods import catalog as methods
-from dpcl_core.scenarios import catalog as scenarios
-from pages.parts.shell import fields, layout, link
+from pages.parts.shell import fields, layout, link, setting_names
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
 
-NO_WIDGET = ("permutations",)  # thousands of numbers: for files and the command line
-
 Values = dict[str, object]
-
-
-def setting_of(key: str, values: Mapping[str, object]) -> fields.Setting | None:
-    """The setting of the form's method or stream by its dotted key; None for any other key."""
-    table, _, name = key.partition(".")
-    settings: Sequence[fields.Setting] = ()
-    if table == "params":
-        settings = of_method(str(values["method"]))
-    elif table == "scenario":
-        settings = of_scenario(str(values["scenario"]))
-    return next((one for one in settings if one.name == name), None)
-
-
-def of_scenario(scenario: str) -> tuple[fields.Setting, ...]:
-    """A stream's own settings; the default one's for an unknown name."""
-    name = scenario if scenario in scenarios.CARDS else checks.DEFAULT_SCENARIO
-    return fields.settings(scenarios.CARDS[name].settings, leave_out=("kind", *NO_WIDGET))
-
-
-def of_method(method: str) -> tuple[fields.Setting, ...]:
-    """A method's own settings, the default one's for an unknown name; the help of each includes its printed value."""
-    card = methods.CARDS[method if method in methods.CARDS else checks.DEFAULT_METHOD]
-    return tuple(
-        replace(one, help=f"{one.help} {card.printed.of_setting(f'params.{one.name}')}".rstrip())
-        for one in fields.settings(card.params)
-    )
 
 
 def link_field(prefix: str, setting: fields.Setting) -> link.Field[object]:
@@ -70,7 +40,7 @@ class _OfCard:
 
 def draw_scenario(view: View, scenario: str) -> Values:
     """Draws the settings of a stream."""
-    settings = of_scenario(scenario)
+    settings = setting_names.of_scenario(scenario)
     filled, starts = _starts(view, "s", scenario, settings)
     values = _widgets(view, "s", scenario, settings, starts)
     st.session_state[view.key("of-s")] = _OfCard(scenario, settings, filled, starts, values)
@@ -79,7 +49,7 @@ def draw_scenario(view: View, scenario: str) -> Values:
 
 def draw_method(view: View, method: str) -> Values:
     """Draws the settings that matter most of a method, the others folded away."""
-    settings = of_method(method)
+    settings = setting_names.of_method(method)
     filled, starts = _starts(view, "p", method, settings)
     front = methods.CARDS[method].matters or tuple(one.name for one in settings)
     values = _widgets(view, "p", method, [one for name in front for one in settings if one.name == name], starts)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import cast
 
 import streamlit as st
@@ -20,7 +20,8 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec
 from pages.parts.claims import privacy_bar
-from pages.parts.shell import layout, link, ownership, pickers, state
+from pages.parts.shell import layout, link, ownership, pickers, setting_names, state
+from pages.parts.shell.setting_names import TITLES
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
 from pages.parts.training import label_form, network_form, settings_form
@@ -37,21 +38,9 @@ _SAME_EXAMPLES = (
     "Every task has the same examples. If a method spends this ε on each task, as the cosine classifier does, the total ε "
     "of the run is larger: see its statement."
 )
-TUNED = {
-    "no": "not by looking at results on any data",
-    "public": "on public data",
-    "private": "on the private data (not accounted)",
-}
 _OF_RUN = ("method", "labels", "public_labels", "tuned", "seeds")  # the form's fields by the part of the spec they set
 _OF_PRIVACY = ("epsilons", "adjacency", "noise", "label_share")
-ADJACENCY = {"add-remove": "one example present or left out", "replace": "one example replaced"}
-_OF_CLIENTS = {"add-remove": "one client present or left out", "replace": "one client replaced"}
-_SIZES = {
-    "train_per_class": "Training examples per class",
-    "train_per_source": "Training examples per source",
-    "test_per_class": "Test examples per class",
-}
-_NOISE = {"release": "fresh, never recorded", "seeded": "seeded: repeatable, for teaching only"}
+_SIZES = ("train_per_class", "train_per_source", "test_per_class")
 _MORE = (*_SIZES, "delta", "adjacency", "noise", "tuned", "label_share")  # fields under "More settings"
 
 Values = settings_form.Values
@@ -99,16 +88,16 @@ def codec(method: str, scenario: str) -> link.Codec:
             field("train_per_source", "ts", "training examples per source", link.Maybe(link.Whole(1, 10**7)), None),
             field("test_per_class", "te", "test examples per class", link.Maybe(link.Whole(1, 10**7)), None),
             field("scenario", "s", "stream", link.Choice(tuple(scenarios.CARDS)), checks.DEFAULT_SCENARIO),
-            *(settings_form.link_field("s", setting) for setting in settings_form.of_scenario(scenario)),
-            *(settings_form.link_field("p", setting) for setting in settings_form.of_method(method)),
-            field("labels", "l", "label list", link.Choice(tuple(label_form.LABELS)), spec["labels"].default),
+            *(settings_form.link_field("s", setting) for setting in setting_names.of_scenario(scenario)),
+            *(settings_form.link_field("p", setting) for setting in setting_names.of_method(method)),
+            field("labels", "l", "label list", link.Choice(tuple(setting_names.LABELS)), spec["labels"].default),
             field("label_share", "ls", "share of ε for the list", link.Number(0.001, 0.999), privacy["label_share"].default),
             field("public_labels", "pl", "public labels", link.Maybe(link.Many(link.Text(60), 1000)), None),
             field("epsilons", "e", "ε", link.Many(link.BUDGET), privacy["epsilons"].default),
             field("delta", "dl", "δ", link.Maybe(link.Number(0, 1)), None),
-            field("adjacency", "a", "neighbours", link.Choice(tuple(ADJACENCY)), privacy["adjacency"].default),
-            field("noise", "n", "noise", link.Choice(tuple(_NOISE)), privacy["noise"].default),
-            field("tuned", "tn", "settings tuned", link.Choice(tuple(TUNED)), spec["tuned"].default),
+            field("adjacency", "a", "neighbours", link.Choice(tuple(setting_names.ADJACENCY)), privacy["adjacency"].default),
+            field("noise", "n", "noise", link.Choice(tuple(setting_names.NOISE)), privacy["noise"].default),
+            field("tuned", "tn", "settings tuned", link.Choice(tuple(setting_names.TUNED)), spec["tuned"].default),
             field("study", "tu", "tuning", link.Maybe(link.Text(20)), None),
             field("seeds", "sd", "seeds", link.Many(link.Whole(0, 2**32 - 1), 100), spec["seeds"].default),
         ]
@@ -190,13 +179,15 @@ def form(view: View) -> Values:
     values: Values = {}
     mine = _own(where=state.where())
     known, here = [*datasets.CARDS, *mine], _here(own_names=mine)
-    values["dataset"] = _typed(view, "dataset", "Dataset", known, lambda name: _dataset_title(name, here), _OWN_HELP)
+    titled = partial(_dataset_title, here=here)
+    values["dataset"] = _typed(view, "dataset", TITLES["data.dataset"], known, titled, _OWN_HELP)
     ownership.check(str(values["dataset"]))
     values["scenario"] = pickers.select(
-        view, "scenario", "Stream", {name: one.title for name, one in scenarios.CARDS.items()}
+        view, "scenario", TITLES["scenario.kind"], {name: one.title for name, one in scenarios.CARDS.items()}
     )
     values |= settings_form.draw_scenario(view, str(values["scenario"]))
-    values["method"] = pickers.select(view, "method", "Method", {name: one.title for name, one in methods.CARDS.items()})
+    cards = {name: one.title for name, one in methods.CARDS.items()}
+    values["method"] = pickers.select(view, "method", TITLES["method"], cards)
     values |= settings_form.draw_method(view, str(values["method"]))
     values |= network_form.draw(view, _typed, str(values["dataset"]))
     reads_lists = values.get("s.task_prior") == "occurring"
@@ -240,7 +231,7 @@ def _epsilons(view: View, method: str, *, repeats_examples: bool) -> tuple[float
     start = cast("tuple[float, ...]", view["epsilons"])
     box = st.container(gap=None)
     picked = box.pills(
-        "Privacy budget ε", EPSILONS, selection_mode="multi", default=[e for e in start if e in EPSILONS],
+        TITLES["privacy.epsilons"], EPSILONS, selection_mode="multi", default=[e for e in start if e in EPSILONS],
         format_func=epsilon_text, key=view.key("epsilons"),
         help="One model each. Left: stronger privacy. Right: higher accuracy. ∞: no noise, for contrast.",
     )  # fmt: skip
@@ -294,7 +285,7 @@ def _delta(values: Mapping[str, object]) -> str:
 def _tuning(values: Mapping[str, object]) -> str:
     """A sentence on settings that were tuned; empty where they were not."""
     tuned = str(values["tuned"])
-    return "" if tuned == "no" else f"Settings tuned {TUNED[tuned]}. To change this: More settings."
+    return "" if tuned == "no" else f"Settings tuned {setting_names.TUNED[tuned]}. To change this: More settings."
 
 
 def _numbers(text: str) -> list[float]:
@@ -310,7 +301,7 @@ def _seeds(view: View) -> tuple[int, ...]:
     start = cast("tuple[int, ...]", view["seeds"])
     counts = sorted({*SEED_COUNTS, len(start)})
     picked = st.segmented_control(
-        "Seeds", counts, default=len(start), key=view.key("seeds"), required=True,
+        TITLES["seeds"], counts, default=len(start), key=view.key("seeds"), required=True,
         help="One model each: another class order, another subset. Fewer than 3 give no interval.",
     )  # fmt: skip
     count = len(start) if picked is None else picked
@@ -340,19 +331,21 @@ def _fields(view: View, values: Mapping[str, object]) -> Values:
     bad = [part for part in typed.replace(",", " ").split() if not _numbers(part)]
     if bad:
         st.warning(f"ε = {plain(bad[0][:40])}: must be a number above 0, or inf for no noise; left out.")
-    for name, title in _SIZES.items():
+    for name in _SIZES:
         start = cast("int | None", view[name])
         help_text = DataSpec.model_fields[name].description
-        more[name] = st.number_input(title, 1, None, start, 1, key=view.key(name), placeholder="all", help=help_text)
+        more[name] = st.number_input(
+            TITLES[f"data.{name}"], 1, None, start, 1, key=view.key(name), placeholder="all", help=help_text
+        )
     more["delta"] = _delta_field(view, str(values["dataset"]), *_caps(more))
-    differ = _OF_CLIENTS if scenarios.CARDS[str(values["scenario"])].has_clients else ADJACENCY
-    for name, title, options in (("adjacency", "Neighbouring datasets differ by", differ), ("noise", "Noise", _NOISE)):
-        names = list(options)
+    differ = setting_names.adjacency(str(values["scenario"]))
+    for name, options in (("adjacency", differ), ("noise", setting_names.NOISE)):
+        names, title = list(options), TITLES[f"privacy.{name}"]
         more[name] = st.radio(
             title, names, index=names.index(str(view[name])), format_func=options.__getitem__, key=view.key(name)
         )
     help_text = "The run's statement reports this. Tuning by hand counts, too."
-    more["tuned"] = pickers.select(view, "tuned", "These settings were tuned", TUNED, help_text=help_text)
+    more["tuned"] = pickers.select(view, "tuned", TITLES["tuned"], setting_names.TUNED, help_text=help_text)
     more["label_share"] = label_form.share(view, str(values["labels"]))
     return more
 
@@ -362,8 +355,8 @@ def _delta_field(view: View, dataset: str, train_per_class: int | None, train_pe
     by_rule = rule_delta(dataset, train_per_class, train_per_source)
     shown = f"{by_rule:g}" if by_rule is not None else "the default"
     typed = st.text_input(
-        "δ", "" if start is None else link.BUDGET.write(start), key=view.key("delta"), placeholder=f"{shown} by the rule",
-        max_chars=30,
+        TITLES["privacy.delta"], "" if start is None else link.BUDGET.write(start), key=view.key("delta"),
+        placeholder=f"{shown} by the rule", max_chars=30,
         help="A small slack in addition to ε. Empty: the largest power of ten below 1/(10·people). Must be below 1/people.",
     )  # fmt: skip
     if not typed.strip():

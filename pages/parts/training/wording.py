@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
-from dpcl_core.backbones import catalog as backbones
-from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
-from dpcl_core.scenarios import catalog as scenarios
-from pages.parts.shell import fields
-from pages.parts.training import label_form, settings_form
+from pages.parts.shell import fields, setting_names
 
 # A name, in a list of options between quotes; no part of a path, of a file's name or of own:NAME.
 _WORD: Final = re.compile(r"'([\w-]+)'|(?<![\w/\\.:-])([\w-]+)(?![\w/\\-]|\.\w)")
 _KEY: Final = re.compile(r"\b(?:params|scenario|data|privacy)\.\w+")  # another setting, as files and commands name it
-# By setting: the field's label, and its options by name.
-_FIELDS: Final[Mapping[str, tuple[str, Callable[[], Mapping[str, str]]]]] = {
-    "method": ("Method", lambda: {name: card.title for name, card in methods.CARDS.items()}),
-    "data.dataset": ("Dataset", lambda: {name: card.title for name, card in datasets.CARDS.items()}),
-    "data.backbone": ("Network for the features", lambda: {name: card.title for name, card in backbones.CARDS.items()}),
-    "scenario.kind": ("Stream", lambda: {name: card.title for name, card in scenarios.CARDS.items()}),
-    "labels": ("Label list", lambda: {name: title for name, (title, _) in label_form.LABELS.items()}),
-    "privacy.epsilons": ("Privacy budget ε", dict),
-    "privacy.delta": ("δ", dict),
-    "seeds": ("Seeds", dict),
-}
+_READ_AS_WORDS: Final = ("privacy.adjacency", "privacy.noise", "tuned")  # whose options are names between quotes alone
 
 
 def in_words(refused: BadInput, values: Mapping[str, object] | None = None) -> str:
@@ -35,30 +21,31 @@ def in_words(refused: BadInput, values: Mapping[str, object] | None = None) -> s
 
     `values`: of the form, whose method and stream have fields of their own; None outside it.
     """
-    label = _label(refused.field, values)
-    if label == refused.field:
+    key = refused.field
+    label = _label(key, values)
+    if label == key:
         return str(refused)
+    method, scenario = _form(values) or ("", "")
     titles = {name: card.title for name, card in methods.CARDS.items() if "-" in name}
-    if refused.field in _FIELDS:
-        titles |= _FIELDS[refused.field][1]()
-    setting = _setting(refused.field, values)
-    options = {} if setting is None else {name: fields.option_title(name) for name in setting.options}  # read as words, too
-    value = str(refused).removeprefix(f"{refused.field} = ").partition(f": {refused.allowed}")[0]
+    options = dict(setting_names.options(key, scenario))
+    if key not in _READ_AS_WORDS:
+        titles, options = titles | options, {}
+    setting = setting_names.setting_of(key, method, scenario) if values is not None else None
+    options |= {} if setting is None else {name: fields.option_title(name) for name in setting.options}  # read as words, too
+    value = str(refused).removeprefix(f"{key} = ").partition(f": {refused.allowed}")[0]
     listed = _WORD.sub(lambda word: _titled(word[2] or word[1], titles if word[2] else titles | options), refused.allowed)
-    said = _KEY.sub(lambda key: _label(key[0], values), listed)
+    said = _KEY.sub(lambda other: _label(other[0], values), listed)
     return f"{label} = {_titled(value, titles | options)}: {said}"
 
 
-def _setting(key: str, values: Mapping[str, object] | None) -> fields.Setting | None:
-    return None if values is None else settings_form.setting_of(key, values)
+def _form(values: Mapping[str, object] | None) -> tuple[str, str] | None:
+    """The form's method and stream."""
+    return None if values is None else (str(values["method"]), str(values["scenario"]))
 
 
 def _label(key: str, values: Mapping[str, object] | None) -> str:
-    """The label of a setting's field on the form with these values; the key itself where it has none."""
-    if key in _FIELDS:
-        return _FIELDS[key][0]
-    setting = _setting(key, values)
-    return key if setting is None else setting.title
+    form = _form(values)
+    return setting_names.TITLES.get(key, key) if form is None else setting_names.title(key, *form)
 
 
 def _titled(name: str, titles: Mapping[str, str]) -> str:
