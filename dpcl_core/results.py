@@ -210,7 +210,7 @@ class Result:
             labels=spec.labels,
             epsilons=spec.privacy.epsilons,
             delta=spec.privacy.delta,
-            n_seeds=len(spec.seeds),
+            n_seeds=(len(spec.seeds),),
             runs=(self.run_id,) if self.run_id is not None else (),
             is_example=self.run_id is None,
             is_seeded=spec.privacy.noise == "seeded",

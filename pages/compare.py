@@ -238,7 +238,7 @@ def _provenance(results: dict[str, Result]) -> Provenance:
         labels=first.labels if len({source.labels for source in sources}) == 1 else "label lists differ",
         epsilons=tuple(sorted({epsilon for source in sources for epsilon in source.epsilons})),
         delta=first.delta if len({source.delta for source in sources}) == 1 else None,
-        n_seeds=min(source.n_seeds for source in sources),
+        n_seeds=tuple(dict.fromkeys(n for source in sources for n in source.n_seeds)),
         runs=tuple(run for source in sources for run in source.runs),
         is_example=any(source.is_example for source in sources),
         is_seeded=any(source.is_seeded for source in sources),

@@ -338,7 +338,8 @@ def _provenance(states: dict[str, State]) -> Provenance:
     return Provenance(
         first.dataset, first.n_people, "DP cosine classifier",
         labels=first.labels if len({one.source.labels for one in states.values()}) == 1 else "several label lists",
-        epsilons=tuple(sorted({one.epsilon for one in states.values()})), delta=first.delta, n_seeds=first.n_seeds,
+        epsilons=tuple(sorted({one.epsilon for one in states.values()})), delta=first.delta,
+        n_seeds=tuple(dict.fromkeys(one.source.n_seeds for one in states.values())),
         runs=tuple(sorted({one.source.key for one in states.values() if not one.source.is_exact})),
         is_seeded=any(one.source.is_exact for one in states.values()),
     )  # fmt: skip

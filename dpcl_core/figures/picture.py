@@ -116,7 +116,7 @@ def _literal(part: Any) -> Any:
 class Provenance:
     """Where the numbers of a figure come from; printed under it and in every export.
 
-    `standings`: the kinds of budgets among the runs.
+    `standings`: the kinds of budgets among the runs. `n_seeds`: the numbers of seeds among them.
     `spent`: epsilons by channel, for methods with several (`statement.spent`).
     """
 
@@ -126,7 +126,7 @@ class Provenance:
     labels: str = ""
     epsilons: tuple[float, ...] = ()
     delta: float | None = None
-    n_seeds: int = 0
+    n_seeds: tuple[int, ...] = ()
     runs: tuple[str, ...] = ()
     is_example: bool = False
     is_seeded: bool = False
@@ -144,11 +144,16 @@ class Provenance:
             self._budgets() if self.epsilons else "",
             self.spent,
             f"δ = {self.delta:g}" if self.delta is not None else "",
-            counted(self.n_seeds, "seed") if self.n_seeds else "",
+            self._seeds(),
             "seeded noise: a recorded seed voids the guarantee" if self.is_seeded else "",
             f"run{'s' if len(self.runs) > 1 else ''} {', '.join(run[:4] for run in self.runs)}" if self.runs else "",
         ]
         return " · ".join(part for part in parts if part)
+
+    def _seeds(self) -> str:
+        if len(self.n_seeds) < 2:
+            return "".join(counted(n, "seed") for n in self.n_seeds)
+        return f"{', '.join(map(str, self.n_seeds[:-1]))} and {self.n_seeds[-1]} seeds"
 
     def _budgets(self) -> str:
         label = f"ε = {epsilons_text(self.epsilons)}"

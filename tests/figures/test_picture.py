@@ -12,7 +12,7 @@ from tests.figures.making import accuracy
 
 SOURCE = Provenance(
     dataset="Digits <8×8>", n_train=1437, method="DP cosine classifier", labels="data", epsilons=(math.inf, 0.5), delta=1e-5,
-    n_seeds=1, runs=("abcdef123456",), is_seeded=True,
+    n_seeds=(1,), runs=("abcdef123456",), is_seeded=True,
 )  # fmt: skip
 
 
@@ -21,6 +21,12 @@ def test_provenance_names_everything_and_warns() -> None:
         "Digits <8×8> · n = 1,437 · DP cosine classifier · labels from the data (not DP) · ε = 0.5, ∞ · δ = 1e-05 · "
         "1 seed · seeded noise: a recorded seed voids the guarantee · run abcd"
     )
+
+
+def test_runs_with_different_numbers_of_seeds_are_not_said_to_have_the_same() -> None:
+    assert " · 5 and 1 seeds · " in replace(SOURCE, n_seeds=(5, 1)).line()
+    assert " · 5, 3 and 1 seeds · " in replace(SOURCE, n_seeds=(5, 3, 1)).line()
+    assert "seeds" not in replace(SOURCE, n_seeds=()).line()
 
 
 def test_budgets_in_words() -> None:

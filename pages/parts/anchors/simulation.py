@@ -81,7 +81,7 @@ class Setup:
         method = f"{self.matcher_name}, m = {self.m}, {how}"
         dataset = f"public digits dealt to {self.clients} simulated clients, {self.length} numbers each"
         budgets = () if self.is_local else (self.budget,)
-        return Provenance(dataset, None, method, "", budgets, None, 0, (), is_example=True)
+        return Provenance(dataset, None, method, "", budgets, is_example=True)
 
 
 def choose(view: View) -> tuple[Setup, Mapping[str, object]]:

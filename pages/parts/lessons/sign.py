@@ -192,7 +192,7 @@ def _source(record: Record) -> Provenance:
         dataset=f"public synthetic mails with planted codes, {record.date}",
         n_train=int(record.settings["n_texts"]),
         method=f"LoRA on {record.settings['backbone']}, no noise",
-        n_seeds=len(record.variants[0].seeds),
+        n_seeds=(len(record.variants[0].seeds),),
     )
 
 

@@ -51,7 +51,7 @@ class Content:
             method=f"published: {self.paper.source}",
             epsilons=tuple(sorted({epsilon for spec in specs for epsilon in spec.privacy.epsilons})),
             delta=specs[0].privacy.delta if specs else None,
-            n_seeds=min((len(spec.seeds) for spec in specs), default=0),
+            n_seeds=tuple(dict.fromkeys(len(spec.seeds) for spec in specs)),
             runs=tuple(run.run_id for run in self.runs.values() if run.run_id is not None),
             standings=tuple(methods.standing(spec) for spec in specs) or ("bound",),
         )
