@@ -294,11 +294,14 @@ def _needed(view: View, results: dict[str, Result]) -> int | None:
     bounded = {letter: result for letter, result in results.items() if result.standing != "none"}
     if unbounded := [letter for letter in results if letter not in bounded]:
         st.info(f"{' and '.join(unbounded)}: {needed.NO_BOUND}")
-    if not bounded:
+    answered = {letter: result for letter, result in bounded.items() if any(map(math.isfinite, result.finals))}
+    if noiseless := [letter for letter in bounded if letter not in answered]:
+        st.info(f"{' and '.join(noiseless)}: {needed.NO_BUDGET}")
+    if not answered:
         return None
-    runs = {letter: _budgets(result) for letter, result in bounded.items()}
-    colours = [colour for letter, colour in zip(results, _colours(results), strict=True) if letter in bounded]
-    return needed.panel(view, runs, colours=colours, provenance=_provenance(bounded), score=_score(bounded))
+    runs = {letter: _budgets(result) for letter, result in answered.items()}
+    colours = [colour for letter, colour in zip(results, _colours(results), strict=True) if letter in answered]
+    return needed.panel(view, runs, colours=colours, provenance=_provenance(answered), score=_score(answered))
 
 
 def _budgets(result: Result) -> needed.Budgets:
