@@ -85,7 +85,7 @@ def _display_name(run: Run) -> str:
 def _initial_runs(view: View, runs: dict[str, Run], stored: dict[str, Run]) -> tuple[list[str], list[str]]:
     """The initial runs, and a notice for each run of the link that cannot be compared, or that the store does not have.
 
-    Those of the link, else the newest two that can be compared, else the newest. A ceiling is trained to be read beside its
+    Those of the link, else two that are compared best, else the newest. A ceiling is trained to be read beside its
     run, so only a link or a visitor opens one here.
     """
     linked = cast("tuple[str, ...]", view["runs"])

@@ -59,22 +59,36 @@ def different_tests(specs: Mapping[str, RunSpec]) -> str | None:
 
 
 def comparable(runs: Mapping[str, RunSpec]) -> tuple[str, str] | None:
-    """The first two of the runs whose difference can be formed seed by seed, and that are not the same run twice.
+    """The two runs that are compared best seed by seed, the first of several such pairs.
 
-    They have the same test examples, streams, a seed and a budget in common, and differ in a setting. Two that share a
-    finite budget come before two that share none but ∞, which say nothing of privacy. None where no two can be compared.
+    They have the same test examples, streams, a seed and a budget in common, ε of the same standing, and differ in a
+    setting. Two that share enough seeds for an interval come first; then two that share a finite budget before two that
+    share none but ∞, which say nothing of privacy. None where no two can be compared.
     """
-    without_noise = None
+    from dpcl_core.figures.statistics import MIN_SEEDS
+
+    best, found = (False, False), None
     for (first, one), (second, other) in combinations(runs.items(), 2):
-        budgets = shared_budgets([one, other])
-        if one == other or set(one.seeds).isdisjoint(other.seeds) or not budgets:
+        budgets, n_shared = shared_budgets([one, other]), len(set(one.seeds) & set(other.seeds))
+        if one == other or not n_shared or not budgets or methods.standing(one) != methods.standing(other):
             continue
-        is_private = math.isfinite(budgets[0])
-        if (is_private or without_noise is None) and different_tests({first: one, second: other}) is None:
-            if is_private:
-                return first, second
-            without_noise = first, second
-    return without_noise
+        rank = (n_shared >= MIN_SEEDS, math.isfinite(budgets[0]))
+        if (found is None or rank > best) and different_tests({first: one, second: other}) is None:
+            best, found = rank, (first, second)
+            if all(rank):
+                break
+    return found
+
+
+def with_enough_seeds(pair: Mapping[str, RunSpec]) -> dict[str, RunSpec]:
+    """Those of two runs that must be run anew, with other seeds, for an interval of their difference; often empty."""
+    from dpcl_core.figures.statistics import MIN_SEEDS
+
+    seeds = max((spec.seeds for spec in pair.values()), key=len)
+    if len(set.intersection(*(set(spec.seeds) for spec in pair.values()))) >= MIN_SEEDS:
+        return {}
+    wanted = seeds if len(seeds) >= MIN_SEEDS else tuple(range(MIN_SEEDS))
+    return {name: spec.model_copy(update={"seeds": wanted}) for name, spec in pair.items() if spec.seeds != wanted}
 
 
 def unequal_promises(standings: Mapping[str, Standing]) -> str | None:
