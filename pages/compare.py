@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import streamlit as st
 
-from dpcl_core.figures.picture import Provenance, epsilon_text
+from dpcl_core.figures.picture import Provenance, epsilon_phrase, epsilon_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import ceilings
 from dpcl_core.results import Result
@@ -259,10 +260,18 @@ def _curves(results: dict[str, Result], chosen: float) -> None:
     )  # fmt: skip
     show(
         picture, _provenance(results), key="compared", title=f"{capital(_score(results))} on the tasks seen so far",
-        note=f"ε = {epsilon_text(chosen)}; band: 95 % interval over seeds; dashes: label list{_dashed(results, chosen)}",
+        note=f"ε = {epsilon_text(chosen)}{_intervals(results, 'band')}; dashes: label list{_dashed(results, chosen)}",
         table=_table(frames, results),
         linked=True,
     )  # fmt: skip
+
+
+def _intervals(results: dict[str, Result], drawn_as: str) -> str:
+    """What the intervals are drawn as, where a run has enough seeds for one."""
+    from dpcl_core.figures.statistics import MIN_SEEDS
+
+    has_any = any(len(result.spec.seeds) >= MIN_SEEDS for result in results.values())
+    return f"; {drawn_as}: 95 % interval over seeds" if has_any else ""
 
 
 def _dashed(results: dict[str, Result], chosen: float) -> str:
@@ -283,7 +292,7 @@ def _trade_off(results: dict[str, Result]) -> None:
     show(
         picture, _provenance(results), key="compared-cost",
         title=f"Final {_score(results)} and forgetting against the budget",
-        note="dots: trained models; bars: 95 % interval over seeds", table=_table(frames, results),
+        note=f"dots: trained models{_intervals(results, 'bars')}", table=_table(frames, results),
     )  # fmt: skip
 
 
@@ -334,13 +343,18 @@ def _pair(view: View, results: dict[str, Result]) -> dict[str, object]:
         one, other, names=(first, second), n_tested=n_tested, dark=style.is_dark()
     )
     table = one.merge(other, on=["epsilon", "seed"], suffixes=(f"_{first}", f"_{second}"))
+    anew = pairs.with_enough_seeds({letter: result.spec for letter, result in pair.items()})
     show(
-        picture, _provenance(pair), key="difference", title=f"{first} minus {second}, final {_score(pair)}",
-        note="ticks: single seeds; dot and bar: mean and 95 % interval", table=table,
+        picture, replace(_provenance(pair), n_seeds=(table["seed"].nunique(),)), key="difference",
+        title=f"{first} minus {second}, final {_score(pair)}", table=table,
+        note=f"ticks: single seeds; {'dot: mean' if anew else 'dot and bar: mean and 95 % interval'}",
     )  # fmt: skip
+    for letter, spec in anew.items():
+        label = f":primary[Open the settings of {letter} with {len(spec.seeds)} seeds in Train →]"
+        st.page_link("pages/train.py", label=label, query_params=train_form.parameters_of(spec))
     verdicts = difference.paired(one, other, (first, second), n_tested=n_tested)
-    for epsilon, verdict in sorted(verdicts.items()) if len(verdicts) > 1 else ():
-        st.markdown(f"- ε = {epsilon_text(epsilon)}: {verdict.sentence}")
+    for epsilon, verdict in sorted(verdicts.items()) if len(verdicts) > 1 and not anew else ():
+        st.markdown(f"- {capital(epsilon_phrase(epsilon))}: {verdict.sentence}")
     return {"first": first, "second": second}
 
 

@@ -158,6 +158,59 @@ def test_a_needed_epsilon_comes_with_what_the_ledger_accounts_for(open_page: Ope
     assert re.search(r"The smallest budget measured, ε = 1 .accounted ε = 2\.5; ", words(page).replace("\\", ""))
 
 
+def test_a_run_without_noise_alone_is_not_missing_without_a_word(open_page: Open, store: Store) -> None:
+    first, second = _filled(store), _filled(store, epsilons=(math.inf,))
+    page = open_page("compare", v="1", r=f"{first},{second}", want="20")
+    assert not page.exception
+    assert "B: No finite ε, so there is nothing to choose from." in words(page)
+    assert "The smallest budget measured" in words(page)
+    alone = words(open_page("compare", v="1", r=second, want="20"))
+    assert "A: No finite ε" in alone
+    assert "The smallest budget measured" not in alone
+
+
+def test_each_number_of_seeds_is_named_and_a_difference_counts_those_in_both(open_page: Open, store: Store) -> None:
+    first, second = _filled(store, seeds=(0, 1, 2, 3, 4)), _filled(store, seeds=(0, 1, 2))
+    said = words(open_page("compare", v="1", r=f"{first},{second}"))
+    assert " · 5 and 3 seeds · " in said
+    assert " · 3 seeds · " in said
+
+
+def test_runs_that_share_too_few_seeds_say_so_once_and_what_to_start(open_page: Open, store: Store) -> None:
+    first, second = _filled(store, seeds=(0, 1, 2)), _filled(store, labels="prior", seeds=(0,))
+    page = open_page("compare", v="1", r=f"{first},{second}")
+    said = words(page)
+    assert "Cannot tell at ε = 1, at ε = 8, without noise from 1 seed: at least 3 seeds" in said
+    assert said.count("Cannot tell") == 1
+    assert "dot and bar" not in said
+    (link,) = (one.proto for one in page.get("page_link") if "Open the settings of" in one.label)
+    assert "Open the settings of B with 3 seeds" in link.label
+    wanted = replay.a_spec(labels="prior", seeds=(0, 1, 2))
+    assert dict(parse_qsl(link.query_string)) == train_form.parameters_of(wanted)
+
+
+def test_no_noise_has_one_name_in_the_verdicts(open_page: Open, store: Store) -> None:
+    first, second = _filled(store), _filled(store, labels="prior")
+    said = words(open_page("compare", v="1", r=f"{first},{second}"))
+    assert "- At ε = 1: " in said
+    assert "- Without noise: " in said
+    assert "ε = ∞: " not in said
+
+
+def test_it_does_not_open_on_a_pair_that_it_warns_about(open_page: Open, store: Store) -> None:
+    older, other = _filled(store), _filled(store, labels="prior")
+    _filled(store, labels="data")
+    page = open_page("compare")
+    assert set(page.multiselect[0].value) == {older, other}
+    assert "only what was asked for" not in words(page)
+
+
+def test_settings_are_named_as_on_train(open_page: Open, store: Store) -> None:
+    first, second = _filled(store), _filled(store, labels="prior", epsilons=(1.0,))
+    said = words(open_page("compare", v="1", r=f"{first},{second}"))
+    assert "They differ in: Label list (One public list / A public list per task); Privacy budget ε (1, 8, ∞ / 1)." in said
+
+
 def test_levels_are_drawn_where_all_runs_share_them() -> None:
     one = References(0.1, None, n_tested=400.0, ceiling=0.9)
     assert pairs.shared_references([one, one]) == one

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TITLE = "Which ε do I need?"
 FIELD = link.Field("wanted", "want", "wanted accuracy in percent", link.Maybe(link.Whole(1, 100)), None)
 NO_BOUND = "The list of labels is read from the data: no ε bounds that, so none is enough."
-_NO_BUDGET = "None of these runs has a finite ε, so there is nothing to choose from."
+NO_BUDGET = "No finite ε, so there is nothing to choose from."
 _HOW = """The line is the mean over seeds, made to rise with ε: where a larger ε came out worse by luck, neighbours share
 their mean. The diamond is where it meets the wanted accuracy, the bar through it what the 95 % intervals over seeds allow.
 Nothing is extrapolated beyond the budgets tried. On your own data, choosing ε by results spends privacy too."""
@@ -49,7 +49,7 @@ def panel(
     usual = {name: needed_epsilon.needed(run.finals, 0.0) for name, run in runs.items()}
     best = max((answer.means[-1] for answer in usual.values() if answer is not None), default=None)
     if best is None:
-        st.info(_NO_BUDGET)
+        st.info(NO_BUDGET)
         return None
     linked = cast("int | None", view["wanted"])
     start = linked if linked is not None else max(1, min(100, round(90 * best)))  # nine tenths of the best

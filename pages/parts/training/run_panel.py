@@ -157,7 +157,7 @@ def _more(result: Result, chosen: float) -> None:
         show(
             _trade_off(key=key, _result=result), source, key="trade-off", table=result.finished_accuracy, linked=True,
             title=f"Final {result.score} and forgetting against the budget",
-            note="dots: trained models; bars: 95 % interval over seeds",
+            note="dots: trained models" + ("" if len(spec.seeds) < 3 else "; bars: 95 % interval over seeds"),
         )  # fmt: skip
 
     def settings() -> None:
