@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import streamlit as st
 
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput, StoreTrouble
-from dpcl_core.figures.picture import epsilons_text
+from dpcl_core.figures.picture import epsilons_text, run_label
 from dpcl_core.methods import catalog as methods
 from dpcl_core.results import method_title
 from dpcl_core.runs.run import End, Status
@@ -37,18 +38,19 @@ HELP = f"""The runs in this store, your own first, then newest first. The table 
 search and the states go through all. Tick one to open it, stop it, run it again, rename or delete it. Several
 ticked runs can be compared. A deleted run is only hidden: press Undo, or restore it from the trash below the table."""
 _NAMED = 5  # runs of the trash that are named
-_AA = "Mean final accuracy (entity F1 where words are tagged) over tasks and seeds, at the run's largest ε"
+_AA = "Average accuracy: mean final accuracy (entity F1 where words are tagged) over tasks and seeds, at the run's largest ε"
+_SIZES = re.compile(r"subset: [^()]*")  # in the title of a dataset; the table has no room for them
 _COLUMNS = {
-    "run": st.column_config.TextColumn("Run", width="small"),
+    "run": st.column_config.TextColumn("Run", width=64),
     "status": st.column_config.TextColumn("State", width="small"),
-    "name": st.column_config.TextColumn("Name", width="medium"),
-    "method": st.column_config.TextColumn("Method"),
-    "data": st.column_config.TextColumn("Data", width="medium"),
-    "layer": st.column_config.TextColumn("Layer", help="How its settings relate to the publication of its method"),
-    "epsilons": st.column_config.TextColumn("ε"),
-    "accuracy": st.column_config.NumberColumn("AA", format="%.1f %%", help=_AA),
-    "started": st.column_config.DatetimeColumn("Started (UTC)", format="D MMM, HH:mm"),
-    "seconds": st.column_config.NumberColumn("Seconds", format="%.1f"),
+    "name": st.column_config.TextColumn("Name", width=180),
+    "method": st.column_config.TextColumn("Method", width=130),
+    "data": st.column_config.TextColumn("Data", width=160),
+    "layer": st.column_config.TextColumn("Layer", width=98, help="How its settings relate to the publication of its method"),
+    "epsilons": st.column_config.TextColumn("ε", width=145),
+    "accuracy": st.column_config.NumberColumn("AA, largest ε", width=98, format="%.1f %%", help=_AA),
+    "started": st.column_config.DatetimeColumn("Started (UTC)", width=102, format="D MMM, HH:mm"),
+    "seconds": st.column_config.NumberColumn("Seconds", width="small", format="%.1f"),
 }
 _ROWS = "runs-rows"  # session key: the rows of the table as it was drawn last
 CODEC = link.Codec(
@@ -217,8 +219,8 @@ def table(runs: list[Run], results: dict[str, list[CellFinished]]) -> pd.DataFra
             "run": run.id[:6],
             "status": run.status,
             "name": run.name,
-            "method": method_title(run.readable_spec) if run.readable_spec else "?",
-            "data": _data(run),
+            "method": _method(run),
+            "data": _SIZES.sub("subset", _data(run)),
             "layer": _layer(run),
             "epsilons": _epsilons(run),
             "accuracy": _accuracy(results.get(run.id, [])),
@@ -231,6 +233,10 @@ def table(runs: list[Run], results: dict[str, list[CellFinished]]) -> pd.DataFra
     return frame.assign(started=pd.to_datetime(frame["started"], unit="s"))
 
 
+def _method(run: Run) -> str:
+    return method_title(run.readable_spec) if run.readable_spec else "?"
+
+
 def _layer(run: Run) -> str:
     """The run's layer; a dash if unknown."""
     layer = methods.layer(run.readable_spec) if run.readable_spec is not None else None
@@ -241,12 +247,8 @@ def _epsilons(run: Run) -> str:
     spec = run.readable_spec
     if spec is None:
         return "?"
-    words = {
-        "bound": "", "claimed": " (claimed, not verified)", "replay": " (replay alone, head not private)",
-        "none": " (asked for, no bound)",
-    }  # fmt: skip
     is_finite = any(map(math.isfinite, spec.privacy.epsilons))
-    return epsilons_text(spec.privacy.epsilons) + (words[methods.standing(spec)] if is_finite else "")
+    return run_label(epsilons_text(spec.privacy.epsilons), methods.standing(spec) if is_finite else "bound")
 
 
 def _accuracy(cells: list[CellFinished]) -> float | None:
@@ -299,6 +301,7 @@ def _actions(picked: list[Run]) -> None:
     line = _line(run)
     with st.container(key="card-chosen"):
         st.markdown(f"**{plain(run.name)}** · {line.label.lower()} · {plain(line.detail or line.headline)}")
+        st.caption(plain(f"{_method(run)} · {_data(run)} · ε = {_epsilons(run)}"))
         if run.error:
             st.caption(plain(run.error))
         with st.container(key="runs-actions", horizontal=True, vertical_alignment="center", gap="small"):

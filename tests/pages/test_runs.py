@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from safetensors.numpy import save
 from sqlalchemy import update
@@ -11,6 +13,7 @@ from dpcl_core.checkpoints import Checkpoint
 from dpcl_core.runs import process, resumption
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import runs
+from dpcl_core.spec import RunSpec
 from pages import runs as runs_page
 from tests.pages.conftest import Open, words
 from tests.support import replay
@@ -52,6 +55,17 @@ def test_accuracy_is_the_mean_over_seeds_at_the_largest_budget(store: Store) -> 
     expected = 100 * sum(cell.metrics["AA"] or 0.0 for cell in cells) / len(cells)
     assert str(frame["accuracy"][0]) == f"{expected:.1f}"
     assert frame["data"][0] == "Handwritten digits"
+
+
+def test_warnings_fit_into_the_table_and_the_rest_is_said_below(open_page: Open, store: Store) -> None:
+    raw = {**SPEC.model_dump(), "labels": "data", "data": {"dataset": "digits", "train_per_class": 20}}
+    spec = RunSpec.model_validate(raw)
+    replay.fill(store, spec, replay.recorded(spec))
+    page = _tick(open_page("runs"), 0)
+    row = page.dataframe[0].value.iloc[0]
+    assert (row["data"], row["epsilons"]) == ("Handwritten digits (subset)", "1, 8, ∞ (no bound)")
+    assert "DP cosine classifier · Handwritten digits (subset: 200 training and " in words(page)
+    assert "largest ε" in json.loads(page.dataframe[0].proto.columns)["accuracy"]["label"]
 
 
 def test_filters_of_the_link_hold(open_page: Open, store: Store) -> None:
