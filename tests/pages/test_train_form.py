@@ -259,8 +259,18 @@ def test_a_learned_list_says_how_many_people_a_label_needs(open_page: Open) -> N
 def test_choosing_labels_from_data_flips_the_form_at_once(open_page: Open) -> None:
     page = open_page("train")
     assert "not-dp" not in words(page)
+    assert "right with probability at most" in words(page)
     page.radio[0].set_value("data").run()
     assert "Not DP" in words(page)
+    assert "right with probability at most" not in words(page)
+    assert "No bound: an attacker may be right every time." in words(page)
+
+
+def test_a_budget_of_the_replay_alone_promises_no_odds(open_page: Open) -> None:
+    """The head is not private, so no bound holds for what is released together."""
+    said = words(open_page("train", v="1", d="ag_news", m="cslr-central", s="federated", **{"p.head": "clean"}))
+    assert "right with probability at most" not in said
+    assert "No bound: an attacker may be right every time." in said
 
 
 def test_only_lists_of_labels_that_a_method_takes_can_be_chosen(open_page: Open) -> None:

@@ -192,7 +192,7 @@ def form(view: View) -> Values:
     values |= network_form.draw(view, _typed, str(values["dataset"]))
     reads_lists = values.get("s.task_prior") == "occurring"
     values["labels"] = label_form.setting(view, methods.CARDS[str(values["method"])], reads_lists=reads_lists)
-    values["epsilons"] = _epsilons(view, str(values["method"]), repeats_examples=_repeats_examples(values))
+    values["epsilons"] = _epsilons(view, values)
     values["seeds"] = _seeds(view)
     values |= _more(view, values)
     if said := list(filter(None, (_delta(values), label_form.rarest(raw_of(values)), _tuning(values)))):
@@ -227,7 +227,7 @@ def _dataset_title(name: str, here: Collection[str]) -> str:
     return title if ownership.is_mine(name) and is_here else f"{title}{_NOT_HERE}"
 
 
-def _epsilons(view: View, method: str, *, repeats_examples: bool) -> tuple[float, ...]:
+def _epsilons(view: View, values: Mapping[str, object]) -> tuple[float, ...]:
     start = cast("tuple[float, ...]", view["epsilons"])
     box = st.container(gap=None)
     picked = box.pills(
@@ -239,8 +239,8 @@ def _epsilons(view: View, method: str, *, repeats_examples: bool) -> tuple[float
     text = st.session_state.get(view.key("exact"), " ".join(map(link.BUDGET.write, others)))
     chosen = tuple(sorted({*picked, *_numbers(str(text))}))
     is_without_noise = bool(chosen) and all(map(math.isinf, chosen))
-    reason = privacy_bar.NO_NOISE if is_without_noise else privacy_bar.no_bound_reason(method)
-    promise = "" if reason else _SAME_EXAMPLES if repeats_examples else _promise(chosen)
+    reason = privacy_bar.NO_NOISE if is_without_noise else privacy_bar.no_bound_reason(str(values["method"]))
+    promise = "" if reason else _promise(values, chosen)
     with box:
         st.caption(f"← stronger privacy · higher accuracy →\n\n{promise}")
         if reason:
@@ -248,17 +248,24 @@ def _epsilons(view: View, method: str, *, repeats_examples: bool) -> tuple[float
     return chosen
 
 
-def _repeats_examples(values: Mapping[str, object]) -> bool:
-    """Whether every task has the same examples; False for clients, whose budgets cover all tasks together."""
+def _promise(values: Mapping[str, object], epsilons: tuple[float, ...]) -> str:
+    """What the chosen budgets promise under these settings; empty without one, and where the form refuses the settings."""
+    from dpcl_core.privacy.statement import NO_ODDS
+
     try:
-        scenario = checks.parse({"scenario": _scenario_of(values)}).scenario
-        return scenario.recurrence == "every" and scenario.n_users is None
+        params = {key[2:]: value for key, value in values.items() if key.startswith("p.")}
+        stream = _scenario_of(values)
+        spec = checks.parse({"method": values["method"], "labels": values["labels"], "params": params, "scenario": stream})
     except BadInput:
-        return False  # reported where the form is checked
+        return ""
+    if methods.standing(spec) != "bound":
+        return NO_ODDS
+    has_same_examples = spec.scenario.recurrence == "every" and spec.scenario.n_users is None  # clients' cover all tasks
+    return _SAME_EXAMPLES if has_same_examples else _odds(epsilons)
 
 
-def _promise(epsilons: tuple[float, ...]) -> str:
-    """The chosen budgets as odds, with a note if they promise little; empty without a bound."""
+def _odds(epsilons: tuple[float, ...]) -> str:
+    """The chosen budgets as odds, with a note if they promise little; empty without a finite one."""
     from dpcl_core.privacy.statement import WEAK_EPSILON, odds_bound
 
     finite = [epsilon for epsilon in epsilons if math.isfinite(epsilon)]
