@@ -83,25 +83,31 @@ def _newest() -> Run | None:
 def _apply_pending() -> None:
     """Applies the run or tuning that a button has just started.
 
-    Fills in the settings for a link that names only a run or a question.
+    Fills in the settings for a link that names a run or a question; what else such a link says takes their place.
     """
     if "show-study" in st.session_state:
         address.put(st.session_state.pop("show-study"))
     linked = address.parameters()
-    named = linked.get("question", linked.get("preset"))  # a question by the name that a terminal knows
-    if named in presets.names() and set(linked) <= {"question", "preset", "v"}:
-        address.put(question_picker.link(named))
-        return
     started = st.session_state.pop("show-run", None)
-    wanted = started or (linked.get("run") if set(linked) <= {"run", "v", *_LOOKS} else None)
-    if wanted is None:
-        return
-    try:
-        run = state.store().get(str(wanted))
-        parameters = train_form.parameters_of(run.spec, run.id)
-    except BadInput:
-        return  # the page says so where the run would be shown
-    address.put(parameters | {key: text for key, text in linked.items() if key in (*_LOOKS, "question")})
+    if started is not None:
+        linked = {key: text for key, text in linked.items() if key in (*_LOOKS, "question")} | {"run": str(started)}
+    elif "d" in linked:
+        return  # a view that this page has written: it always names its dataset, and leaves out what is a default
+    start = _settings_of(linked)
+    if start is not None:
+        address.put(train_form.instead(start, linked))
+
+
+def _settings_of(linked: Mapping[str, str]) -> dict[str, str] | None:
+    """The link to all settings of the run that a link names, else of the question; None where there is neither."""
+    if "run" in linked:
+        try:
+            run = state.store().get(linked["run"])
+            return train_form.parameters_of(run.spec, run.id)
+        except BadInput:
+            pass  # the page says so where the run would be shown
+    named = linked.get("question", linked.get("preset"))
+    return question_picker.link(named) if named in presets.names() else None
 
 
 def _run_to_show(named: str | None, question: str | None) -> tuple[Run | None, list[str]]:

@@ -17,7 +17,7 @@ from dpcl_core.runs import devices, machines
 from dpcl_core.runs.run import Split
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
-from pages.parts.training import train_form
+from pages.parts.training import question_picker, train_form
 from tests.data.making import write_pair
 from tests.pages.conftest import Open, button, unfolded, words
 from tests.support import replay
@@ -218,12 +218,63 @@ def test_delta_above_one_over_people_is_refused(open_page: Open) -> None:
         ({"run": "nonsense"}, "Showing an example instead."),
         ({"run": "0123456789ab"}, "Showing an example instead."),
         ({"zzz": "1"}, "The link also has zzz"),
+        ({"preset": "nonsense"}, "The link asks for question = nonsense: must be one of "),
+        ({"question": "photos-cosine", "e": "banana"}, "The link asks for ε = banana: must be at most "),
     ],
 )
 def test_broken_links_give_their_notice(open_page: Open, query: dict[str, str], notice: str) -> None:
     page = open_page("train", v="1", **query)
     assert not page.exception
     assert any(notice in warning.value.replace("\\", "") for warning in page.warning)
+
+
+def _said(page: AppTest) -> dict[str, str]:
+    """The address of the page, one text for each key."""
+    return {key: text if isinstance(text, str) else text[0] for key, text in dict(page.query_params).items()}
+
+
+@pytest.mark.parametrize("key", ["question", "preset"])
+def test_a_link_to_a_question_may_say_more(open_page: Open, key: str) -> None:
+    """The question's settings, with what the link says in their place; messengers add keys that nobody means."""
+    as_asked = question_picker.link("photos-cosine")
+    page = open_page("train", **{key: "photos-cosine", "fbclid": "abc", "utm_source": "mail"})
+    assert not page.warning
+    assert as_asked.items() <= _said(page).items()
+    said = words(page)
+    assert "From the question" in said
+    assert "; changed." not in said
+    page = open_page("train", **{"v": "1", key: "photos-cosine", "e": "1"})
+    assert not page.warning
+    assert {**as_asked, "e": "1"}.items() <= _said(page).items()
+    assert "; changed." in words(page)
+    page = open_page("train", **{key: "photos-cosine", "foo": "1"})
+    assert as_asked.items() <= _said(page).items()
+    assert any("also has foo" in warning.value for warning in page.warning)
+
+
+def test_a_link_to_a_question_with_another_method_leaves_out_the_settings_of_the_first(open_page: Open) -> None:
+    page = open_page("train", question="digits-peft-head", m="cosine")
+    assert not page.warning
+    assert (_said(page)["d"], _said(page).get("m", "cosine")) == ("digits", "cosine")
+    assert not [key for key in _said(page) if key.startswith("p.")]
+
+
+def test_a_link_to_a_run_may_say_more(open_page: Open, store: Store) -> None:
+    spec = replay.a_spec(labels="prior", tasks=2, seeds=(0,))
+    run_id = replay.fill(store, spec, replay.recorded(spec, n_tasks=2))
+    alone = _said(open_page("train", run=run_id))
+    assert (alone["l"], alone["s.tasks"]) == ("prior", "2")
+    page = open_page("train", run=run_id, fbclid="abc")
+    assert not page.warning
+    assert alone.items() <= _said(page).items()
+    assert {**alone, "e": "4"}.items() <= _said(open_page("train", run=run_id, e="4")).items()
+
+
+def test_a_tracker_alone_is_no_link(open_page: Open, store: Store) -> None:
+    run_id = replay.fill(store, (spec := replay.a_spec()), replay.recorded(spec))
+    page = open_page("train", gclid="abc")
+    assert not page.warning
+    assert _said(page)["run"] == run_id
 
 
 def test_a_budget_that_no_model_survives_gets_a_note_and_can_still_be_started(open_page: Open) -> None:

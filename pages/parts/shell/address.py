@@ -24,7 +24,7 @@ class _Links:
 
 def parameters() -> dict[str, str]:
     """The parameters of the page's own view."""
-    return {key: text for key, text in st.query_params.to_dict().items() if key != LARGE}
+    return {key: text for key, text in link.without_trackers(st.query_params.to_dict()).items() if key != LARGE}
 
 
 def put(view: Mapping[str, str]) -> None:
@@ -41,7 +41,7 @@ def begin() -> None:
 def settle() -> None:
     """Writes all links that the page has drawn so far: the address bar has its view now."""
     links = _links()
-    links.view = st.query_params.to_dict()
+    links.view = link.without_trackers(st.query_params.to_dict())
     for place in links.places:
         _write(place, links.view)
 

@@ -8,6 +8,7 @@ Pure: no streamlit.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
@@ -18,6 +19,7 @@ from dpcl_core.errors import BadInput
 VERSION = "1"
 LARGE = "large"  # key of the presenter's size, which every page's link may have
 MAX_LENGTH = 2000
+_TRACKER = re.compile(r"fbclid|gclid|utm_\w+")  # keys that messengers and search engines add to a link
 UNBOUNDED = 1e300  # a bound so far away is none
 _LISTED = 8  # names that a notice lists
 T = TypeVar("T")
@@ -255,6 +257,11 @@ class Codec:
             names = ", ".join(_short(key) for key in sorted(unknown))
             notices.append(f"The link also has {names}, unknown to this page: kept in the link, not used.")
         return Read(values, unknown, tuple(notices))
+
+
+def without_trackers(parameters: Mapping[str, str]) -> dict[str, str]:
+    """The parameters of a link without those that messengers and search engines add: no page means them."""
+    return {key: text for key, text in parameters.items() if not _TRACKER.fullmatch(key)}
 
 
 def address(base: str, parameters: Mapping[str, str]) -> str:

@@ -76,7 +76,10 @@ def codec(method: str, scenario: str) -> link.Codec:
     return link.Codec(
         [
             field("run", "run", "run", link.Maybe(link.Text(20)), None),
-            field("question", "question", "question", link.Maybe(link.Choice(tuple(presets.names()))), None),
+            field(
+                "question", "question", "question", link.Maybe(link.Choice(tuple(presets.names()))), None,
+                word="preset",  # the name that a terminal knows
+            ),
             field("focus", "f", "budget shown", link.Maybe(link.BUDGET), None),
             field("rule", "ru", "prediction rule shown", link.Maybe(link.Text(20)), None),
             field("method", "m", "method", link.Choice(tuple(methods.CARDS)), checks.DEFAULT_METHOD),
@@ -117,6 +120,13 @@ def values_of(spec: RunSpec) -> Values:
 def parameters_of(spec: RunSpec, run_id: str | None = None, question: str | None = None) -> dict[str, str]:
     """The link that fills the form with a spec, shows a run, and keeps the question that the form started from."""
     return codec(spec.method, spec.scenario.kind).write({**values_of(spec), "run": run_id, "question": question})
+
+
+def instead(start: Mapping[str, str], linked: Mapping[str, str]) -> dict[str, str]:
+    """The link `start` with what `linked` says in its place, without settings of a method or stream that this replaces."""
+    both = {**start, **linked}
+    unknown = codec_for(both).read(both).unknown
+    return {key: text for key, text in both.items() if key in linked or key not in unknown}
 
 
 def raw_of(values: Mapping[str, object]) -> dict[str, object]:
