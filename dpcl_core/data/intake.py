@@ -147,17 +147,14 @@ def columns(path: Path, first_line: Literal["names", "data"] = "names") -> list[
 def first_line(path: Path) -> Literal["names", "unclear", "none"]:
     """What the first line of a table seems to be; "unclear": it holds values, "none": no line of this form names columns.
 
-    Raises BadInput for a damaged file.
+    Raises BadInput for an empty file, a damaged one and one that is not in UTF-8.
     """
     from dpcl_core.data import sheets  # imported late, like pyarrow
 
     table = _table(path)
     if table is None or _ALIKE.get(table.suffix.lower(), table.suffix.lower()) not in sheets.DELIMITED:
         return "none"
-    try:
-        return "unclear" if sheets.is_unclear(table) else "names"
-    except BadInput:  # two columns of one name, which a row may well have
-        return "unclear"
+    return "unclear" if sheets.is_unclear(table) else "names"
 
 
 def _table(path: Path) -> Path | None:

@@ -104,9 +104,10 @@ def header(path: Path, card: DatasetCard) -> list[str]:
 def is_unclear(path: Path) -> bool:
     """Whether the first line of a CSV or TSV file holds values, so that it may be a row and name nothing.
 
-    Raises BadInput for an unusable first line.
+    Raises BadInput for a line that is neither: none at all, or one that is not in UTF-8.
     """
-    return _looks_like_values(_names(path, path.name, True))
+    first = _delimited(_first_line(path, path.name), path, path.name, is_private=False, has_names=False)
+    return _looks_like_values([cell or "" for column in first.columns for cell in column.to_pylist()])
 
 
 def feature_names(path: Path, card: DatasetCard) -> list[str]:

@@ -137,6 +137,24 @@ def test_a_first_line_of_numbers_is_asked_about(home: Path, open_page: Open, mon
     assert "The first line is a row of data: columns are called column1, column2" in words(page)
 
 
+@pytest.mark.parametrize(
+    ("content", "said"), [(b"", "empty file"), ("größe,label\n1,a\n".encode("latin-1"), "must be saved as UTF-8")]
+)
+def test_a_file_that_cannot_be_read_says_so_before_anything_is_asked(
+    content: bytes, said: str, home: Path, open_page: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ownership, "is_shared", lambda: False)
+    table = home / "table.csv"
+    table.write_bytes(content)
+    page = open_page("data")
+    next(one for one in page.text_input if one.key == "own-path").set_value(str(table))
+    page.run()
+    assert not page.exception
+    assert said in words(page)
+    assert "The first line holds numbers" not in words(page)
+    assert not page.radio
+
+
 def test_data_put_there_by_hand_are_not_changed_here(home: Path, open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DPCL_DATA", raising=False)
     folder = paths.home() / "data" / "mine"
