@@ -16,7 +16,7 @@ from dpcl_core.spec import ScenarioSpec
 from pages.parts.own_data import kept, looking, schema_form, stream_choice, upload
 from pages.parts.shell import layout, ownership, state, visitor
 from pages.parts.shell.header import header
-from pages.parts.shell.text import plain
+from pages.parts.shell.text import labelled, plain
 
 HELP = """Bring a table, texts, pictures or embeddings. They go no further than the computer that serves this page. What is
 **public** about the data is written in a schema: all that is shown before a private release depends on it and on the public
@@ -128,11 +128,7 @@ def _understood(looked: looking.Looked) -> None:
 
 def _in_words(refused: BadInput) -> str:
     """The sentence of an error, with the form's names in the place of the command line's."""
-    sentence = str(refused)
-    for option, title in _FIELDS.items():
-        if refused.field == option:
-            sentence = title + sentence.removeprefix(option)
-    return sentence.replace(schema.NO_HEADER, _IF_DATA)
+    return labelled(refused, _FIELDS).replace(schema.NO_HEADER, _IF_DATA)
 
 
 if __name__ == "__main__":

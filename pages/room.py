@@ -13,7 +13,7 @@ from pages.parts.rooms import membership, teacher
 from pages.parts.shell import layout, link, state, visitor
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.mount import mounted
-from pages.parts.shell.text import plain
+from pages.parts.shell.text import labelled, plain
 from pages.parts.shell.view import View
 
 HELP = """A teacher **opens** a room and shows its code. Everybody else **joins** with the code: no account, a name drawn by
@@ -64,7 +64,7 @@ def _go(view: View, find: Callable[[], str]) -> None:
     try:
         code = find()
     except BadInput as refused:
-        st.error(plain(str(refused)))
+        st.error(plain(labelled(refused, membership.FIELDS)))
         return
     st.switch_page("pages/room.py", query_params=view.linked({"room": code}))
 
@@ -74,7 +74,7 @@ def _room(view: View, code: str) -> None:
     try:
         room = rooms.state(code)
     except BadInput as refused:
-        st.error(plain(str(refused)))
+        st.error(plain(labelled(refused, membership.FIELDS)))
         st.page_link("pages/room.py", label=":primary[Join or open another room →]", query_params=view.linked({"v": "1"}))
         return
     st.header(plain(room.title), anchor=False)

@@ -187,8 +187,11 @@ class Rooms:
         """
         asked = _line("question", question, LONGEST_QUESTION)
         answers = tuple(_line("answers", choice, LONGEST_CHOICE) for choice in choices)
-        if not 2 <= len(answers) <= 4 or len(set(answers)) < len(answers):
-            raise BadInput("answers", list(answers), "must be two to four different answers, one per line")
+        allowed = "must be two to four different answers, one per line"
+        if not 2 <= len(answers) <= 4:
+            raise BadInput("answers", f"{len(answers)} answer{'s' if len(answers) != 1 else ''}", allowed)
+        if twice := [answer for answer in answers if answers.count(answer) > 1]:
+            raise BadInput("answers", f"{twice[0]}, more than once", allowed)
         self._poll(code, token, Poll(secrets.token_hex(6), asked, answers))
 
     def end_poll(self, code: str, token: str, truth: int | None = None) -> None:
@@ -289,7 +292,7 @@ def clean_code(code: str) -> str:
     """A room's code as it is kept, from what somebody typed. Raises BadInput for anything else."""
     cleaned = "".join(code.split()).upper()
     if len(cleaned) != 6 or not set(cleaned) <= set(_LETTERS):
-        raise BadInput("room", code[:20], "must be the six letters that your teacher shows")
+        raise BadInput("room", code[:20].strip() or "nothing", "must be the six letters that your teacher shows")
     return cleaned
 
 
@@ -326,7 +329,7 @@ def _read_poll(document: Any) -> Poll | None:
 def _line(field: str, text: str, longest: int) -> str:
     cleaned = " ".join(text.split())
     if not 1 <= len(cleaned) <= longest or not cleaned.isprintable():
-        raise BadInput(field, cleaned[:20], f"must be one line of 1 to {longest} characters")
+        raise BadInput(field, cleaned[:20] or "nothing", f"must be one line of 1 to {longest} characters")
     return cleaned
 
 

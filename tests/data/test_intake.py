@@ -270,7 +270,7 @@ def test_odd_tables_without_a_line_of_names_are_used_or_refused(name: str, data_
     path = tmp_path / name
     path.write_bytes(bad_files.ODD[name]())
     if name in ("empty.csv", "latin.csv", "utf-16.csv", "wide.csv"):
-        with pytest.raises(BadInput, match="empty file|must be saved as UTF-8|must have at most"):
+        with pytest.raises(BadInput, match=r"empty file|must be saved as UTF-8|must have at most"):
             intake.first_line(path)
     else:
         assert intake.first_line(path) in ("names", "unclear")

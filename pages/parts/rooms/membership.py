@@ -13,6 +13,8 @@ from pages.parts.shell import state, visitor
 if TYPE_CHECKING:
     from dpcl_core.runs.rooms import Rooms
 
+FIELDS = {"title": "Title", "question": "Question", "answers": "Answers", "room": "Code"}  # labels, for refusals
+
 
 def rooms() -> Rooms:
     """The rooms of the store; if it cannot be opened, shows the reason and ends the page."""

@@ -14,7 +14,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.lessons import text
 from pages.parts.rooms import membership
 from pages.parts.shell import layout, link, visitor
-from pages.parts.shell.text import plain
+from pages.parts.shell.text import labelled, plain
 from pages.parts.shell.view import View
 
 if TYPE_CHECKING:
@@ -105,6 +105,6 @@ def _done(act: Callable[[], None]) -> None:
     try:
         act()
     except BadInput as refused:
-        st.error(plain(str(refused)))
+        st.error(plain(labelled(refused, membership.FIELDS)))
         return
     st.rerun()
