@@ -187,7 +187,7 @@ def bundle(store: Store, run_id: str, *, unprotected: bool = False) -> dict[str,
     list-groups.csv, list-agreement.csv, list-anchors.csv and list-statistics.csv, the simulator's view. The released
     classifiers as classifier/…; those without a privacy bound only if `unprotected`.
 
-    Raises BadInput for an unknown run.
+    Tables count tasks from 0, as the API does; report.html says so. Raises BadInput for an unknown run.
     """
     from dpcl_core.runs import matching  # loads pandas: a second that `run --json` does not need
 

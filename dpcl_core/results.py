@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from dpcl_core.privacy.statement import Standing
 
 _LONGEST_CARD = 500_000  # characters
+_TABLES = """The CSV files of an export count tasks from 0: after_task = 0 is after the first task. This page, the app and
+released classifiers count from 1."""
 _SAME = 1e-9  # the same mean, formed twice
 FIGURES = ("accuracy", "forgetting", "tradeoff")
 
@@ -190,6 +192,7 @@ class Result:
             "What is protected": "\n".join(line for line in (statement_text.text(self.guarantees), looks) if line),
             "Privacy card": written if len(written) <= _LONGEST_CARD else f"It is beside this page, in {card.FILE}.",
             "Settings": checks.to_toml(self.spec),
+            "Tables of an export": _TABLES,
             "How to repeat it": checks.command_line(self.spec),
             "How to cite it": citations.of(self.spec),
         }
@@ -204,7 +207,7 @@ class Result:
 
         spec, opened = self.spec, self.started
         return Provenance(
-            dataset=opened.dataset_title if opened is not None else spec.data.dataset,
+            dataset=opened.dataset_title if opened is not None else datasets.called(spec.data.dataset),
             n_train=opened.n_train if opened is not None else None,
             method=method_title(spec) + (f", {rule_title(self.rule or self.rules[0])} rule" if self.rules else ""),
             labels=spec.labels,

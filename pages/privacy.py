@@ -21,7 +21,7 @@ from pages.parts.claims import accountants, calculator, cslr, explained, l2dp_ml
 from pages.parts.shell import cards, figure_card, layout, link, pickers, pictures, state, stored_results, style
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.mount import mounted
-from pages.parts.shell.text import plain
+from pages.parts.shell.text import labelled, plain
 from pages.parts.shell.view import View
 from pages.parts.training import audit_panel
 
@@ -195,8 +195,10 @@ def _calculator(view: View) -> dict[str, object]:
         if asked.mechanism == "sampled":
             try:
                 _by_losses(asked)
-            except ValueError as refused:  # BadInput and Unaccountable: one sentence each
-                st.error(plain(str(refused)))
+            except BadInput as refused:
+                st.error(plain(labelled(refused, calculators.LABELS)))
+            except ValueError as unaccountable:  # one sentence, too
+                st.error(plain(str(unaccountable)))
     given = {f"in_{name}": getattr(asked, name) for name in ("epsilon", "sigma", "delta", "rate", "steps")}
     return {"mechanism": asked.mechanism, "find": asked.find, "adjacency": asked.adjacency, **given}
 

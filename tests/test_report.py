@@ -30,6 +30,7 @@ def test_the_report_is_one_page_with_everything_in_it() -> None:
     assert result.placed(SPEC.privacy.usual_epsilon) in page
     assert "Asked for epsilon 0.5: accounted epsilon" in page
     assert "@article{tobaben2025" in page
+    assert "count tasks from 0: after_task = 0 is after the first task" in page
 
 
 def test_names_are_escaped() -> None:

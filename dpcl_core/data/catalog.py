@@ -70,6 +70,15 @@ def card(name: str) -> DatasetCard:
     return schema.declared(_folder_card(name))
 
 
+def called(name: str) -> str:
+    """What pages and captions call a dataset: its title, of own data as in "people (own data)"; else the name itself."""
+    try:
+        one = card(name)
+    except BadInput:  # of another version of the app, or removed
+        return name
+    return f"{one.title} (own data)" if one.is_own else one.title
+
+
 def _folder_card(name: str) -> DatasetCard:
     """The card of the user's own folder, from the headers of its files."""
     folder_name = name.removeprefix("own:")

@@ -27,7 +27,10 @@ MOST_TASKS: Final = 50
 MOST_CHARACTERS: Final = 20
 RARE: Final = 1e-3  # false alarms at which `statement.EXACT_ODDS` counts hits
 _RARE_QUANTILE: Final = -3.090232306167813  # of the standard normal
-# Title, name in an error, what is allowed, and the least and most of its slider, whose steps are even in the logarithm.
+_NOT_NUMBER: Final = "must be a number with a decimal point, as in 1.5"
+# Labels of the inputs in refusals, by the names that refusals have for them.
+LABELS: Final = {"epsilon": "ε", "sigma": "σ", "delta": "δ", "sample_rate": "share drawn a step", "steps": "steps"}
+# Title, name in LABELS, what is allowed, and the least and most of its slider, whose steps are even in the logarithm.
 _INPUTS: Final = (
     ("epsilon", "ε", "epsilon", f"must be above 0 and at most {LARGEST_EPSILON:,}", 0.05, 50),
     ("sigma", "σ (noise multiplier)", "sigma", f"must be a finite number of at least {SMALLEST_SIGMA:g}", 0.2, 200),
@@ -50,7 +53,7 @@ WORDS: Final = {
     "distributions, with which the app accounts for its runs, mostly give a smaller ε for the same noise.",
     "no_bound": "Rényi divergences have no bound here. For random batches they need “one example more or less”, and an ε "
     "that is not tiny.",
-    "not_number": "must be a number",
+    "not_number": _NOT_NUMBER,
     "odds": statement.ODDS,
     "no_odds": statement.NO_ODDS,
     "exact_odds": statement.EXACT_ODDS,
@@ -111,7 +114,7 @@ def document(start: Question | None = None, panels: tuple[Panel, ...] = ("noise"
         "unknowns": UNKNOWNS,
         "adjacencies": ADJACENCIES,
         "inputs": [
-            {"name": name, "title": title, "field": field, "allowed": allowed, "low": low, "high": high}
+            {"name": name, "title": title, "field": LABELS[field], "allowed": allowed, "low": low, "high": high}
             for name, title, field, allowed, low, high in _INPUTS
         ],
         "budgets": sorted({*BUDGETS, question.task_epsilon}),
@@ -129,7 +132,7 @@ def _number(field: str, text: str) -> float:
     try:
         return float(text.strip().replace("∞", "inf"))
     except ValueError:
-        raise BadInput(field, text, "must be a number") from None
+        raise BadInput(field, text, _NOT_NUMBER) from None
 
 
 def _whole(field: str, text: str) -> int:

@@ -25,7 +25,7 @@ def test_a_table_is_mapped_kept_and_deleted(app: App, visit: Visit, tmp_path) ->
     expect(page.get_by_text("The privacy unit is a person")).to_be_visible()
     expect(page.get_by_role("cell", name="<b>outcome</b>")).to_be_visible()
     page.get_by_role("button", name="Keep these data for runs").click()
-    expect(page.get_by_text("Kept as own:visits.")).to_be_visible()
+    expect(page.get_by_text("Kept as visits (own data).")).to_be_visible()
     assert not list((app.home / "uploads").rglob("*.csv")), "the upload itself is gone"
 
     page.get_by_role("link", name="Set up a run with this stream").click()

@@ -29,9 +29,9 @@ def test_the_calculator_answers_refuses_and_answers_again(app: App, visit: Visit
     expect(card).to_contain_text("σ = 3.7307")
     epsilon = card.get_by_label("ε", exact=True)
     epsilon.fill("0")
-    expect(card.get_by_role("alert")).to_have_text("epsilon = 0: must be above 0 and at most 1,000,000")
+    expect(card.get_by_role("alert")).to_have_text("ε = 0: must be above 0 and at most 1,000,000")
     epsilon.fill("2e6")
-    expect(card.get_by_role("alert")).to_have_text("epsilon = 2e6: must be above 0 and at most 1,000,000")
+    expect(card.get_by_role("alert")).to_have_text("ε = 2e6: must be above 0 and at most 1,000,000")
     epsilon.fill("8")
     epsilon.press("Enter")
     expect(card.get_by_role("status")).to_have_text("σ = 0.6003")
@@ -43,7 +43,7 @@ def test_the_calculator_answers_refuses_and_answers_again(app: App, visit: Visit
     expect(card).to_contain_text("By privacy loss distributions: σ =")
     card.get_by_label("ε, from σ and δ").check()
     card.get_by_label("σ (noise multiplier)", exact=True).fill("0.001")
-    expect(card.get_by_role("alert")).to_have_text("sigma = 0.001: must be a finite number of at least 0.01")
+    expect(card.get_by_role("alert")).to_have_text("σ = 0.001: must be a finite number of at least 0.01")
 
 
 @pytest.mark.slow

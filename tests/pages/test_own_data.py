@@ -51,7 +51,7 @@ def test_another_schema_makes_another_dataset_and_goes_on_counting(kept: str, op
     replay.fill(store, spec, replay.recorded(spec))
     page = press(open_page("data"), "Change the schema")
     assert not page.exception
-    assert "The schema of own:visits." in words(page)
+    assert "The schema of visits (own data)." in words(page)
     assert box(page, "Target").value == 1 + ["age", "risk", "arm", "patient", "site"].index("risk")
     assert next(one for one in page.button if one.label == "Keep with this schema").disabled, "nothing is changed yet"
     box(page, "Person").set_value(4)
@@ -60,7 +60,7 @@ def test_another_schema_makes_another_dataset_and_goes_on_counting(kept: str, op
     page = press(page, "Keep with this schema")
     assert not page.exception
     said = page.success[0].value.replace("\\", "")
-    assert said == "Kept as own:visits-2. Runs on own:visits stay as they are."
+    assert said == "Kept as visits-2 (own data). Runs on visits (own data) stay as they are."
     assert intake.kept(kept)[1].columns == Columns(target="risk")
     assert intake.kept("own:visits-2")[1].columns == Columns(target="risk", person="patient")
     assert "target: risk · person: patient" in words(page)

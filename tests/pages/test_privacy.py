@@ -75,12 +75,12 @@ def test_random_batches_are_accounted_by_losses_too(open_page: Open, query: dict
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
-        ({"ce": "0"}, "epsilon = 0.0: must be a finite number above 0"),
-        ({"ce": "banana"}, "epsilon = banana: must be a number"),
-        ({"cd": "1"}, "delta = 1.0: must lie between 0 and 1, both excluded"),
-        ({"f": "epsilon", "cs": "-1"}, "sigma = -1.0: must be a finite number above 0"),
+        ({"ce": "0"}, "ε = 0.0: must be a finite number above 0"),
+        ({"ce": "banana"}, "ε = banana: must be a number with a decimal point, as in 1.5"),
+        ({"cd": "1"}, "δ = 1.0: must lie between 0 and 1, both excluded"),
+        ({"f": "epsilon", "cs": "-1"}, "σ = -1.0: must be a finite number above 0"),
         ({"cn": "2.5"}, "steps = 2.5: must be a whole number from 1 to 10,000,000"),
-        ({"cq": "1.5"}, "sample_rate = 1.5: must lie in (0, 1]"),
+        ({"cq": "1.5"}, "share drawn a step = 1.5: must lie in (0, 1]"),
     ],
 )
 def test_bad_input_gives_one_sentence_and_no_answer(open_page: Open, query: dict[str, str], sentence: str) -> None:
@@ -198,4 +198,4 @@ def test_looks_at_ones_own_data_are_counted_beside_the_statement(
         run_id = replay.fill(store, spec, replay.recorded(spec))
     said = words(open_page("privacy", run=run_id))
     assert "Covered" in said
-    assert ("Looks at own:mine so far: 2 runs" in said) == (name == "own:mine")
+    assert ("Looks at mine (own data) so far: 2 runs" in said) == (name == "own:mine")

@@ -11,8 +11,10 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core import presets
+from dpcl_core.data import catalog as datasets
 from dpcl_core.events import CellFinished, Progress, TaskLearned
 from dpcl_core.papers import ceilings, measured
+from dpcl_core.results import Result
 from dpcl_core.runs.journal import Journal
 from dpcl_core.runs.run import Status
 from dpcl_core.runs.store import Store
@@ -189,6 +191,12 @@ def test_what_is_not_there_yet_is_said_once_and_in_words(open_page: Open, store:
     for sentence in ("The first point appears", "The first row appears", "Forgetting is defined from the second"):
         assert words(page).count(sentence) == 1
     assert not page.get("plotly_chart"), "a figure of nothing would not break its sentence on a narrow screen"
+
+
+def test_captions_of_a_run_whose_data_are_not_read_yet_have_their_title() -> None:
+    own = SPEC.model_copy(update={"data": SPEC.data.model_copy(update={"dataset": "own:people"})})
+    for spec, title in ((SPEC, datasets.CARDS["digits"].title), (own, "people (own data)")):
+        assert Result(None, "", spec, ()).provenance.line().startswith(f"example · {title} · ")
 
 
 def test_link_of_a_run_fills_the_form_with_its_settings(open_page: Open, store: Store) -> None:

@@ -29,7 +29,7 @@ def test_a_dataset_of_ones_own_can_be_chosen(open_page: Open, tmp_path: Path, mo
     st.cache_data.clear()
     page = open_page("train")
     dataset = next(box for box in page.selectbox if box.label == "Dataset")
-    assert "own:mine" in dataset.options
+    assert "mine (own data)" in dataset.options
     page = dataset.set_value("own:mine").run()
     assert "must divide" in words(page) or "must be at most 2" in words(page)
     assert not page.exception

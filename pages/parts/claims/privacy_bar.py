@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from html import escape
 
 import streamlit as st
 
+from dpcl_core.data import catalog as datasets
 from dpcl_core.events import Guarantee
 from dpcl_core.figures.picture import epsilon_label
 from dpcl_core.spec import RunSpec
@@ -60,8 +62,8 @@ def looks(dataset: str) -> None:
     """Draws how often a person's own data were used so far, and what that adds up to; nothing for public data."""
     from dpcl_core.runs import looks
 
-    if line := looks.sentence(state.store(), dataset):
-        st.caption(plain(line))
+    if found := looks.of(state.store(), dataset):
+        st.caption(plain(replace(found, dataset=datasets.called(dataset)).sentence))
 
 
 def full_statement(guarantees: Mapping[float, Guarantee]) -> None:

@@ -9,6 +9,7 @@ import streamlit as st
 
 from dpcl_core import checks, own_runs
 from dpcl_core.backbones import kept_files
+from dpcl_core.data import catalog as datasets
 from dpcl_core.data import intake, own, schema
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.spec import ScenarioSpec
@@ -35,8 +36,9 @@ def edited() -> str | None:
 
 def folder(name: str) -> Path:
     """Draws whose schema is changed, with the way out; gives the folder of the data."""
+    title = plain(datasets.called(name))
     st.markdown(
-        f"**The schema of {plain(name)}.** A change makes another dataset of the same rows: {plain(name)} and its runs stay "
+        f"**The schema of {title}.** A change makes another dataset of the same rows: {title} and its runs stay "
         "as they are, and looks at either count for both."
     )
     st.button("Leave it as it is", key="own-leave", on_click=lambda: st.session_state.pop(_EDITED, None))
@@ -59,8 +61,8 @@ def listing() -> None:
     names = [name for name in ownership.mine(own.names()) if intake.was_taken_in(name)]
     name, before, scenario = st.session_state.get(_DONE, (None, None, None))
     if name in names:
-        beside = "" if before is None else f" Runs on {plain(before)} stay as they are."
-        st.success(f"Kept as {plain(name)}.{beside}")
+        beside = "" if before is None else f" Runs on {plain(datasets.called(before))} stay as they are."
+        st.success(f"Kept as {plain(datasets.called(name))}.{beside}")
         _start(name, scenario, "Set up a run with this stream →")
     if not names:
         return
@@ -68,7 +70,7 @@ def listing() -> None:
     for name in names:
         with layout.card(f"own-{name.removeprefix('own:')}"):
             with st.container(horizontal=True, vertical_alignment="center"):
-                st.markdown(f"**{plain(name)}**", width="stretch")
+                st.markdown(f"**{plain(datasets.called(name))}**, in a terminal {plain(name)}", width="stretch")
                 _start(name)
                 st.button("Change the schema", key=f"edit-{name}", on_click=_edit, args=(name,))
                 if ownership.may_delete(name):
@@ -108,8 +110,8 @@ def _delete(name: str) -> None:
 
         n_runs = len(purge.runs_on(state.store(), name))
         st.markdown(
-            f"Deletes {plain(name)}, all results on it ({n_runs} run{'s' * (n_runs != 1)}), and the features kept on this "
-            "computer; those of other data are computed again when they are needed."
+            f"Deletes {plain(datasets.called(name))}, all results on it ({n_runs} run{'s' * (n_runs != 1)}), and the "
+            "features kept on this computer; those of other data are computed again when they are needed."
         )
         st.caption(STAYS)
         if st.button("Delete all of it", key=f"delete-{key}", type="primary"):

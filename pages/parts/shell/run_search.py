@@ -66,5 +66,4 @@ def groups(runs: Sequence[Run]) -> dict[str, list[str]]:
 
 
 def _stream(spec: RunSpec) -> str:
-    dataset = datasets.CARDS.get(spec.data.dataset)
-    return f"{dataset.title if dataset else spec.data.dataset}: {scenarios.card(spec.scenario.kind).title.lower()}"
+    return f"{datasets.called(spec.data.dataset)}: {scenarios.card(spec.scenario.kind).title.lower()}"

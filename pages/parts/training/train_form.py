@@ -231,8 +231,13 @@ def _own(where: tuple[str, str, str]) -> list[str]:
     return ownership.mine(own.names())
 
 
+@st.cache_data(ttl=10, show_spinner=False)
+def _called(name: str) -> str:
+    return datasets.called(name)
+
+
 def _dataset_title(name: str, here: Collection[str]) -> str:
-    title = datasets.card(name).title if name in datasets.CARDS else name
+    title = _called(name=name)
     is_here = name in here or (name not in datasets.CARDS and _is_here(name))  # a name that a visitor has typed
     return title if ownership.is_mine(name) and is_here else f"{title}{_NOT_HERE}"
 
