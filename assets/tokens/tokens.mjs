@@ -157,7 +157,7 @@ function finding({ rows, words, found, dials, data }) {
   if (!words.length) return data.words.empty;
   const fields = { theta: short(dials.threshold), personal: count(personal), other: count(words.filter((word) => !personal.includes(word))) };
   if (personal.length) return filled(data.words.marked, fields);
-  return filled(data.words.unmarked, { ...fields, all: `${over.length} of ${words.length}` });
+  return filled(words.length === 1 ? data.words.unmarked_one : data.words.unmarked, { ...fields, all: `${over.length} of ${words.length}` });
 }
 
 function drawsOf(memory, i) {

@@ -36,6 +36,7 @@ WORDS = {
     "long": "Only the first {most} of {all} characters are scored.",
     "marked": "With θ = {theta}, {personal} personal words count as sensitive, and so do {other} others.",
     "unmarked": "With θ = {theta}, {all} words count as sensitive (bold).",
+    "unmarked_one": "With θ = {theta}, {all} word counts as sensitive (bold).",
     "p": "Probability P, given the words before",
     "surprise": "Surprise, −log P",
     "score": "Score, from 0 (expected) to 1 (surprising)",

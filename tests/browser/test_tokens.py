@@ -102,6 +102,8 @@ def test_an_own_text_that_is_too_long_or_empty_is_answered(app: App, visit: Visi
     expect(word).to_be_hidden()
     area.fill("Anna flew")
     expect(word).to_be_visible()
+    area.fill("Anna")
+    expect(page.locator(".tk-finding")).to_contain_text("of 1 word counts as sensitive")
 
 
 def test_own_sentence_on_a_phone_is_scored_in_the_browser_in_its_own_direction(app: App, visit: Visit) -> None:

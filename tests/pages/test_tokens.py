@@ -123,6 +123,7 @@ def test_a_budget_above_its_range_is_explained_where_the_range_is_printed(open_p
     said = words(open_page("tokens"))
     assert f"to {most:.3g} (nominal, no guarantee). Scores below 0 (tokens common in every task) put it above 10" in said
     assert f"nominal ε 1 to {most:.3g}, no guarantee" in said
+    assert f"as published, nominal ε 1 to {most:.3g}, no guarantee" in said
     within = words(open_page("tokens", a="1"))  # the surprise alone, which is never below 0
     assert "Scores below 0" not in within
     assert "nominal ε 1 to 10, no guarantee" in within

@@ -106,13 +106,18 @@ def bar(text: ScoredText, dials: Dials, name: str, *, is_published: bool) -> Non
     st.html(f'<div class="privacy-bar not-dp" role="note" aria-label="Not differentially private">{spans}</div>')
 
 
+def budgets(text: ScoredText, dials: Dials) -> str:
+    """The range of printed budgets: a score below 0 puts a token's above the upper end."""
+    printed = token_layers.values(text, "nominal", dials)
+    most = max([dials.upper, *printed[~np.isnan(printed)].tolist()])
+    return f"nominal ε {dials.lower:g} to {most:.3g}, no guarantee"
+
+
 def footer(text: ScoredText, dials: Dials, name: str) -> None:
     """Draws the provenance line, the CSV download and the link."""
     with st.container(key="strip-heat", horizontal=True, vertical_alignment="center", gap="small"):
-        printed = token_layers.values(text, "nominal", dials)  # a score below 0 puts one above the upper end
-        most = max([dials.upper, *printed[~np.isnan(printed)].tolist()])
-        budgets = f"nominal ε {dials.lower:g} to {most:.3g}, no guarantee"
-        provenance = f"{name} · {len(text.tokens)} tokens · α = {dials.alpha:g} · θ = {dials.threshold:g} · {budgets}"
+        settings = f"α = {dials.alpha:g} · θ = {dials.threshold:g} · {budgets(text, dials)}"
+        provenance = f"{name} · {len(text.tokens)} tokens · {settings}"
         st.caption(plain(provenance), width="stretch")
         st.download_button(
             "CSV", lambda: csv(text, dials), "tokens.csv", "text/csv", key="csv-heat", type="tertiary", on_click="ignore",

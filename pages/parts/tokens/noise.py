@@ -13,7 +13,7 @@ from dpcl_core.explorers import token_layers
 from dpcl_core.explorers.token_layers import Dials
 from dpcl_core.explorers.token_reader import ReaderEnded
 from pages.parts.shell import layout
-from pages.parts.tokens import text_source
+from pages.parts.tokens import heat, text_source
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,7 +65,7 @@ def card(text: ScoredText, dials: Dials, reader: str, *, n_releases: int, key: s
             f"**The nearest embedding of the public table gives {n_right} of {n_noised} noised tokens correctly.{stops}**"
         )
         rows = [
-            (f"as published, nominal ε {dials.lower:g} to {dials.upper:g}, no guarantee", published, n_releases),
+            (f"as published, {heat.budgets(text, dials)}", published, n_releases),
             (f"one noise for all tokens, once: ε = {HONEST:g} for the whole text, proved", bounded, 1),
         ]
         heads = ("noise", "releases", "noised tokens read")
