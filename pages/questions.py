@@ -67,11 +67,16 @@ def _answer(view: View, name: str, by: str) -> None:
     if refused := st.session_state.pop("refused", None):
         st.error(plain(refused))
     newest, found = starting.sets().newest(name), questions.results(name, state.store())
+    alone = starting.alone(name)
     if newest is not None and not newest.is_over:
         _watch(newest.id)
     else:
         missing = starting.lacking(name)
-        _start_card(name, newest, can_start=missing is None)
+        if alone is not None:
+            st.markdown(f"Started on Train: **{plain(alone.name)}**.")
+            _watch_alone(alone.id)
+        if alone is None or len(questions.specs(name)) > 1:
+            _start_card(name, newest, can_start=missing is None)
         if missing is not None:
             _instead(view, name, by, missing)
         if newest is not None and (moved := _moved(newest)) is not None:
@@ -82,10 +87,10 @@ def _answer(view: View, name: str, by: str) -> None:
             if len(titles) > 1:
                 st.caption(plain(f"How it went: {titles.get(label, label)}."))
             run_panel.moving(result, result.spec.privacy.usual_epsilon, live=False)
-    if not found and (newest is None or newest.is_over):
-        _promise(name)
-    else:
+    if found or (newest is not None and not newest.is_over):
         _picture(name, found)
+    elif alone is None:
+        _promise(name)
     _details(name, found, newest)
 
 
@@ -166,6 +171,19 @@ def _watch(set_id: str) -> None:
         st.caption(plain(f"Run {place} of {len(whole.runs)}: {titles.get(label, label)}. {whole.line(titles)}."))
         if line.fraction is not None:
             st.html(run_panel.segments(line.fraction, 1 if line.is_stage else result.n_tasks))
+    if not result.accuracy.empty:
+        run_panel.figures(result, result.spec.privacy.usual_epsilon, live=True)
+
+
+@st.fragment(run_every=1.0)
+@state.guarded
+def _watch_alone(run_id: str) -> None:
+    """Draws a run of the question that was started by itself, refreshed every second; reruns the page when it ends."""
+    run = state.store().get(run_id)
+    if run.is_over:
+        st.rerun()
+    result = stored_results.of(run)
+    run_panel.status_card(run, result)
     if not result.accuracy.empty:
         run_panel.figures(result, result.spec.privacy.usual_epsilon, live=True)
 

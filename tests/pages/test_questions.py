@@ -195,6 +195,30 @@ def test_a_question_without_a_result_says_what_start_will_do(open_page: Open) ->
     assert "To measure it: 4 runs" in words(page).replace("*", "")
 
 
+def test_a_question_whose_only_run_was_started_on_train_shows_it_and_offers_no_second(
+    open_page: Open, store: Store
+) -> None:
+    spec = presets.startable("digits-cosine")
+    run_id = replay.fill(store, spec, [], status="running", name=presets.about("digits-cosine").title)
+    page = open_page("questions", question="digits-cosine")
+    assert not page.exception
+    said = words(page)
+    assert "nothing has been measured yet" not in said
+    assert "Running" in said
+    assert "start-set" not in [one.key for one in page.button]
+    assert store.end(run_id, "cancelled")
+    assert "start-set" in [one.key for one in page.run().button]
+
+
+def test_a_run_has_the_title_of_its_question_wherever_it_was_started(
+    open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.schedule", lambda self: None)
+    page = open_page("questions", question="digits-cosine")
+    page.button(key="start-set").click().run()
+    assert [run.name for run in store.list_runs()] == [presets.about("digits-cosine").title]
+
+
 def test_the_runs_are_listed_in_the_order_of_the_queue_and_can_be_told_apart(
     open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpcl_core import checks
+from dpcl_core import checks, presets
 from dpcl_core.errors import DataMissing
 from dpcl_core.figures.picture import span
 from dpcl_core.papers import questions
@@ -15,6 +15,7 @@ from pages.parts.shell import state
 from pages.parts.shell.text import capital
 
 if TYPE_CHECKING:
+    from dpcl_core.runs.run import Run
     from dpcl_core.runs.sets import Sets
 
 
@@ -30,10 +31,19 @@ def start(name: str) -> None:
     runs, device = questions.specs(name), devices.default()
     for spec in runs.values():
         checks.check(spec)
-    cheap, titles = questions.cheapest_first(runs, state.store(), device), questions.titles(name)
+    cheap = questions.cheapest_first(runs, state.store(), device)
+    # The only run of a question has the question's title, as when it is started on Train.
+    titles = questions.titles(name) if len(runs) > 1 else dict.fromkeys(runs, presets.about(name).title)
     set_id = sets().create(name, cheap, device=device, once=True, titles=titles)
     membership.share(run.id for run in sets().get(set_id).runs.values())
     state.executor().schedule()
+
+
+def alone(name: str) -> Run | None:
+    """The newest run with settings of this preset that is queued or under way; of a set, `Sets.newest` says so."""
+    digests = questions.digests(name)
+    going = [run for run in state.store().unfinished() if (spec := run.readable_spec) and spec.digest() in digests]
+    return going[-1] if going else None
 
 
 def lacking(name: str) -> DataMissing | None:
