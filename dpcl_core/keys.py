@@ -7,6 +7,7 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
+from dpcl_core import paths
 from dpcl_core.errors import StoreTrouble
 
 N_BYTES = 32
@@ -30,7 +31,7 @@ def kept(path: Path, what: str) -> bytes:
 
 def _make(path: Path) -> None:
     """Writes the whole key beside its place first: of two processes that begin at once, one key stays."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    paths.made(path.parent)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -21,6 +21,21 @@ def home() -> Path:
     return Path(os.environ.get("DPCL_HOME") or Path.home() / ".local" / "share" / "dpcl")
 
 
+def made(folder: Path) -> Path:
+    """The folder, which is made where there is none: in the home, and the home itself, readable by their owner only.
+
+    One that is there keeps its mode: whoever made it may share it, as a volume or with other machines. Raises OSError.
+    """
+    whole, top = folder.absolute(), home().absolute()
+    if whole.is_relative_to(top):
+        top.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for one in (*reversed(whole.parents), whole):
+            if one.is_relative_to(top):
+                one.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 def uploads(owner: str) -> Path:
     """Where a visitor's file lies while it is on its way in; `owner`: digest of the visitor's token."""
     return home() / "uploads" / owner[:16]

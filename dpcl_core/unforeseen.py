@@ -50,7 +50,7 @@ def forget() -> None:
 
 def _append(entry: str) -> None:
     path = log_file()
-    path.parent.mkdir(parents=True, exist_ok=True)
+    paths.made(path.parent)
     if path.exists() and path.stat().st_size > _LARGEST:
         path.replace(_older())
     with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a", encoding="utf-8", errors="replace") as log:

@@ -55,7 +55,7 @@ def computed(
         yield done
     fresh = np.concatenate(parts)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        paths.made(path.parent)
         with replacing(path) as file:
             np.savez(file, features=fresh)
     except OSError as error:

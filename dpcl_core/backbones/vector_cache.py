@@ -42,7 +42,7 @@ def cached(
     keys = [sha256(content).digest() for content in contents]
     path = paths.features_dir() / f"{kind}-{sha256(identity.encode()).hexdigest()}.sqlite"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        paths.made(path.parent)
         try:
             stored = _stored(path, keys, feature_dim, compute)
         except sqlite3.DatabaseError as error:

@@ -45,6 +45,7 @@ def fetch(card: DatasetCard) -> None:
     partial = target.with_name(f".{target.name}.{os.getpid()}")
     patterns = {split: pattern for split, pattern in (("train", card.hub.train), ("test", card.hub.test)) if pattern}
     try:
+        paths.made(partial.parent)
         snapshot_download(
             card.hub.repository, repo_type="dataset", allow_patterns=list(patterns.values()), local_dir=partial / "download"
         )

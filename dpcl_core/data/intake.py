@@ -104,7 +104,7 @@ def taken_in(path: Path, asked: Asked, owner: str = "", *, is_apart: bool = Fals
 
     root = paths.home() / "data"
     with _trouble(path):
-        root.mkdir(parents=True, exist_ok=True)
+        paths.made(root)
     with _on_its_way(path, root, owner) as staging, _staged(path, asked, staging) as (staged, written):
         origin = _origin(path, (staged / schema.NAME).read_text(encoding="utf-8"), written)
         stem = staged.name if of is None else of.removeprefix("own:")
@@ -213,7 +213,7 @@ def _staged(path: Path, asked: Asked, staging: Path) -> Iterator[tuple[Path, int
     folder = staging / _slug(path)
     with _trouble(path):
         (staging / "kept").mkdir()
-        folder.mkdir()
+        folder.mkdir(mode=0o700)  # where copies are kept may be a folder that everybody reads
         written = _copied(path, folder)
         _declare(path, folder, asked)
     with files.only_in(staging):
@@ -438,7 +438,11 @@ def _refuse_more(path: Path, total: int, n_files: int) -> None:
 
 def _slug(path: Path) -> str:
     """A name for a folder, from the file's own."""
-    stem = path.resolve().name if path.is_dir() else path.stem
+    return slug(path.resolve().name if path.is_dir() else path.stem)
+
+
+def slug(stem: str) -> str:
+    """A name for a folder, from any name without its suffix."""
     return re.sub(r"[^A-Za-z0-9]+", "-", stem).strip("-")[:60] or "data"
 
 

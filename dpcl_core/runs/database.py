@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 
 from sqlalchemy import URL, Connection, Double, Engine, create_engine, event, make_url
@@ -12,6 +14,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
+from dpcl_core import paths
 from dpcl_core.errors import StoreGone, StoreLocked, StoreTrouble, StoreUnknown, StoreUnusable
 from dpcl_core.masking import MASK, is_secret, masked
 from dpcl_core.runs import layout, tables
@@ -55,9 +58,11 @@ def open_database(url: str) -> Engine:
             raise StoreUnknown(f"store {masked(url)}: must be a regular file, or the name of a new one")
         folder = path.parent
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            paths.made(folder)
         except OSError as error:
             raise StoreUnusable(f"store {masked(url)}: its folder cannot be made: {error.strerror}") from error
+        with suppress(OSError):  # SQLite would let everybody read a new file; of one that it cannot make, it says why itself
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     try:
         engine = create_engine(where) if sqlite else create_engine(where, pool_pre_ping=True, connect_args=_settings(where))
     except ImportError as error:

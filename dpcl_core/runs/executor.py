@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
+from dpcl_core import paths
 from dpcl_core.errors import StoreTrouble, failure_kind
 from dpcl_core.masking import masked
 from dpcl_core.runs import devices, journal, machines, process, resumption, visitors
@@ -177,7 +178,7 @@ class LocalExecutor(Supervisor):
     def _start(self, run: Run) -> None:
         log = log_file(run.id)
         try:
-            log.parent.mkdir(parents=True, exist_ok=True)
+            paths.made(log.parent)
             pid = self.warm.take(run.id, self.store.url, run.device) if self.warm is not None else None
             if pid is None:
                 with log.open("ab") as output:

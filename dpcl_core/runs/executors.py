@@ -237,7 +237,7 @@ class SlurmExecutor(_Cluster):
         import submitit
 
         folder = paths.home() / "slurm"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        paths.made(folder)
         folder.chmod(0o700)  # also one that an earlier version made: its jobs hold the store's address, and so a password
         jobs = submitit.AutoExecutor(folder=folder, cluster=self.cluster)
         jobs.update_parameters(timeout_min=_SLURM_MINUTES, name="dpcl", nodes=1, tasks_per_node=1)

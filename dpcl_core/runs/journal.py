@@ -52,7 +52,7 @@ class Journal:
     def begin(self) -> None:
         """Makes the file, which is from now on the sign of life of this process."""
         with suppress(OSError):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            paths.made(self.path.parent)
             self.path.write_bytes(b"")
             self._append(self._first_line)
             paths.keep_names(self.path.parent)

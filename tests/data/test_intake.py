@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from dpcl_core.data.intake import Asked
 from dpcl_core.data.load import load
 from dpcl_core.data.schema import Columns
 from dpcl_core.errors import BadInput
+from dpcl_core.runs.store import Store
 from dpcl_core.spec import DataSpec
 from tests.data.making import picture
 from tests.support import bad_files
@@ -91,6 +93,24 @@ def test_a_file_that_was_written_again_is_other_data(data_dir: Path, tmp_path: P
         assert used(path) is None
     found = {name: next((kept / name).glob("*.csv")).read_bytes() for name in stored()}
     assert found == {"mine": before, "mine-2": before, "mine-3": after}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")
+@pytest.mark.parametrize("is_there", [False, True])
+def test_nobody_else_reads_the_copy_of_a_file(is_there: bool, data_dir: Path, tmp_path: Path) -> None:
+    """A folder that was there keeps its mode: it may be a volume, or shared with other machines."""
+    path, root = tmp_path / "mine.csv", paths.home() / "data"
+    path.write_bytes(bad_files.GOOD["a.csv", "text"])
+    before = os.umask(0o022)
+    try:
+        if is_there:
+            root.mkdir(parents=True)
+        assert used(path) is None
+        Store()._reads.dispose()
+    finally:
+        os.umask(before)
+    modes = [one.stat().st_mode & 0o777 for one in (root.parent, root, root / "mine", root.parent / "store.sqlite")]
+    assert modes == [*([0o755, 0o755] if is_there else [0o700, 0o700]), 0o700, 0o600]
 
 
 def test_a_picture_that_is_taken_out_makes_other_data(data_dir: Path, tmp_path: Path) -> None:

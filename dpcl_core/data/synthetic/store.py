@@ -9,6 +9,7 @@ from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 
+from dpcl_core import paths
 from dpcl_core.data.atomic import replacing
 
 _FORM = 1  # counts changes of the code that makes the corpus
@@ -36,7 +37,7 @@ def _make(folder: Path, n_per_source: int) -> None:
     from dpcl_core.data.texts import Texts
 
     names = [(source, label) for source, labels in corpus.classes() for label in labels]
-    folder.mkdir(parents=True, exist_ok=True)
+    paths.made(folder)
     digests = {}
     for split, part in zip(_SPLITS, corpus.corpus(n_per_source), strict=True):
         assert isinstance(part.images, Texts)
