@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from dpcl_core.data.intake import Asked
 from dpcl_core.data.schema import Columns
 from dpcl_core.runs import looks
 from dpcl_core.runs.store import Store
+from pages.parts.own_data import upload
 from pages.parts.shell import ownership, visitor
 from pages.parts.training import train_form
 from tests.pages.conftest import Open, words
@@ -153,6 +155,41 @@ def test_a_file_that_cannot_be_read_says_so_before_anything_is_asked(
     assert said in words(page)
     assert "The first line holds numbers" not in words(page)
     assert not page.radio
+
+
+@pytest.mark.parametrize(
+    "typed", ["~nosuchuser/visits.csv", "/not/there.csv", f"/{'a' * 300}.csv", "/a" * 4000, "a\0b.csv"], ids=range(5)
+)
+def test_a_path_that_nobody_can_have_is_one_sentence(typed: str, open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ownership, "is_shared", lambda: False)
+    page = open_page("data")
+    next(one for one in page.text_input if one.key == "own-path").set_value(typed)
+    page.run()
+    assert not page.exception
+    assert len(page.error) == 1
+    assert page.error[0].value.startswith("File = ")
+    assert "must be the path of a file or folder that" in page.error[0].value
+    assert len(page.error[0].value) < 300
+
+
+@pytest.mark.parametrize("stem", ["汉" * 90, "visits of may " * 20, "a\0b", "\udcff", ".."], ids=range(5))
+def test_an_upload_may_have_any_name(stem: str, home: Path, open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = "".join(f"{row},{'ab'[row % 2]}\n" for row in range(200))
+    dropped = SimpleNamespace(file_id=stem, name=f"{stem}.csv", getvalue=lambda: f"age,label\n{rows}".encode())
+    monkeypatch.setattr(upload.st, "file_uploader", lambda *_, **__: dropped)
+    page = open_page("data")
+    assert not page.exception
+    assert not page.error
+    assert "What was understood: a table of features" in words(page)
+
+
+def test_an_upload_that_the_disk_refuses_is_told(home: Path, open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "uploads").write_bytes(b"")
+    dropped = SimpleNamespace(file_id="1", name="visits.csv", getvalue=lambda: b"age,label\n1,a\n")
+    monkeypatch.setattr(upload.st, "file_uploader", lambda *_, **__: dropped)
+    page = open_page("data")
+    assert not page.exception
+    assert page.error[0].value.startswith("File = visits.csv")
 
 
 def test_data_put_there_by_hand_are_not_changed_here(home: Path, open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,13 @@ import streamlit as st
 
 from dpcl_core import paths
 from dpcl_core.data import intake
+from dpcl_core.errors import BadInput
 from pages.parts.shell import ownership, state, visitor
 
 _STATE: Final = "own-data-file"
+_FIELD: Final = "File"
 _KEPT: Final = "own-files-kept"
+_LONGEST: Final = 100  # characters of a name or path, of which a message shows no more
 
 
 def choose() -> Path | None:
@@ -33,7 +36,20 @@ def choose() -> Path | None:
             st.session_state[_STATE] = kept = (dropped.file_id, _written(dropped.name, dropped.getvalue()))
         path: Path = kept[1]
         return path if path.exists() else None
-    return Path(typed).expanduser() if typed.strip() else None
+    return _named(typed) if typed.strip() else None
+
+
+def _named(typed: str) -> Path:
+    """The path that somebody typed. Raises BadInput where nothing is there, or nobody may ask."""
+    allowed, refused = "must be the path of a file or folder that is there", None
+    try:
+        path = Path(typed).expanduser()
+        if path.exists():
+            return path
+    except (OSError, RuntimeError, ValueError) as error:  # too long, or not to be read; ~NAME of nobody; with NUL
+        allowed, refused = "must be the path of a file or folder that you can read", error
+    shown = typed if len(typed) <= _LONGEST else f"{typed[:_LONGEST]}…"
+    raise BadInput(_FIELD, shown, allowed) from refused
 
 
 def discard() -> None:
@@ -48,14 +64,19 @@ def _folder() -> Path:
 
 
 def _written(name: str, content: bytes) -> Path:
-    """The upload as a file of its own name; an earlier one of this visitor is deleted.
+    """The upload as a file of the name that its data will have; an earlier one of this visitor is deleted.
 
-    Raises BadInput where it is more than a visitor of this server may keep.
+    Raises BadInput where it is more than a visitor of this server may keep, and where the disk refuses it.
     """
     folder = _folder()
     shutil.rmtree(folder, ignore_errors=True)
     state.store().check_kept(len(content))
-    folder.mkdir(parents=True, mode=0o700)
-    path = folder / PurePath(name.replace("\\", "/")).name
-    path.write_bytes(content)
+    given = PurePath(name.replace("\\", "/"))  # its own name may be longer than a file system allows
+    path = folder / f"{intake.slug(given.stem)}{given.suffix[:_LONGEST]}"
+    try:
+        paths.made(folder)
+        path.write_bytes(content)
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or "its name is no name of a file"
+        raise BadInput(_FIELD, path.name, f"could not be kept on this server: {said}") from error
     return path
