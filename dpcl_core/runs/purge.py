@@ -11,7 +11,7 @@ from sqlalchemy import Connection, delete, or_, select, update
 from dpcl_core import unforeseen
 from dpcl_core.data import intake, own
 from dpcl_core.errors import BadInput
-from dpcl_core.runs import journal, looks, tables
+from dpcl_core.runs import journal, looks, queue, tables
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.subprocess_start import log_file
 from dpcl_core.runs.tables import ACTIVE, audits, cells, classifiers, events, metadata, runs
@@ -26,8 +26,8 @@ def runs_on(store: Store, dataset: str) -> list[str]:
 def purge(store: Store, dataset: str) -> int:
     """Deletes every run on a dataset with all that is stored of it, and data that were taken in; gives the number of runs.
 
-    How many looks they were is kept (`looks.keep`). Raises BadInput while one is under way, for data that cannot be deleted,
-    and for a visitor of a shared server who did not bring them: others may have runs on them.
+    How many looks and turns they were is kept (`looks.keep`, `queue.keep_turns`). Raises BadInput while one is under way,
+    for data that cannot be deleted, and for a visitor of a shared server who did not bring them: others may have runs there.
     """
     if store.visitor is not None and own.owner(dataset) != store.visitor.owner:
         raise BadInput("data", dataset, "was not brought by you: only who did can delete it")
@@ -38,6 +38,7 @@ def purge(store: Store, dataset: str) -> int:
         if under_way is not None:
             raise BadInput("run", under_way, "is under way on these data: stop it first")
         looks.keep(connection, dataset)
+        queue.keep_turns(connection, ids)
         for table in reversed(metadata.sorted_tables):
             # Ids of studies, audits and sets are ids of runs, so that whatever refers to one of these goes with it.
             of_run = [column for column in table.c if column.foreign_keys and column.name != "room"]

@@ -9,15 +9,16 @@ from __future__ import annotations
 import heapq
 import secrets
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict
 
-from sqlalchemy import Connection, Row, func, insert, select
+from sqlalchemy import Connection, Row, delete, func, insert, select
 
 from dpcl_core.errors import BadInput
 from dpcl_core.runs import devices, durations, locks, visitors
 from dpcl_core.runs.run import Split
-from dpcl_core.runs.tables import ACTIVE, runs, set_runs, shards, splits
+from dpcl_core.runs.tables import ACTIVE, kept_turns, runs, set_runs, shards, splits
 from dpcl_core.runs.visitors import Visitor
 from dpcl_core.spec import RunSpec
 
@@ -45,10 +46,19 @@ def in_order(connection: Connection) -> dict[str, list[_Waiting]]:
 
 
 def _n_recent(connection: Connection) -> dict[str | None, int]:
-    """How many runs of each owner were started lately."""
-    recent = runs.c.started > time.time() - RECENT_SECONDS
-    query = select(_owner, func.count().label("n")).select_from(_with_wholes).where(recent).group_by(_owner)
-    return {row.owner: row.n for row in connection.execute(query)}
+    """How many runs of each owner were started lately, those included that were deleted with their data."""
+    since = time.time() - RECENT_SECONDS
+    there = select(_owner).select_from(_with_wholes).where(runs.c.started > since)
+    gone = select(kept_turns.c.owner).where(kept_turns.c.started > since)
+    return Counter(connection.scalars(there.union_all(gone)))
+
+
+def keep_turns(connection: Connection, ids: Sequence[str]) -> None:
+    """Keeps the turns of runs that are about to be deleted for as long as they count, and forgets those that do no more."""
+    since = time.time() - RECENT_SECONDS
+    connection.execute(delete(kept_turns).where(kept_turns.c.started <= since))
+    recent = select(_owner, runs.c.started).select_from(_with_wholes).where(runs.c.id.in_(ids), runs.c.started > since)
+    connection.execute(insert(kept_turns).from_select(["owner", "started"], recent))
 
 
 def _merged(by_owner: dict[str | None, list[_Waiting]], n_recent: dict[str | None, int]) -> list[_Waiting]:

@@ -244,6 +244,15 @@ kept_looks = Table(
     Column("delta", Double, nullable=False),
 )
 
+# When runs were started that were deleted with their data, for as long as that counts in the queue (`queue`).
+kept_turns = Table(
+    "kept_turns",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("owner", String(64)),
+    Column("started", Double, nullable=False),
+)
+
 
 # The runs in the queue that are not runs of their own: of tunings and audits, and parts of runs.
 of_others = select(turns.c.run_id).union_all(select(audits.c.id), select(shards.c.id))

@@ -16,7 +16,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.runs import looks, process, queue, resumption, shards, tables, visitors
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.executor import Supervisor
-from dpcl_core.runs.purge import empty_trash
+from dpcl_core.runs.purge import empty_trash, purge
 from dpcl_core.runs.run import Failure, Run, Split
 from dpcl_core.runs.sets import Sets
 from dpcl_core.runs.store import Store
@@ -331,6 +331,40 @@ def test_parts_take_their_turns_as_runs_of_whoever_started_the_whole(store):
     assert len(store.list_runs()) == 5
     with pytest.raises(BadInput, match="was not started by you"):
         visiting(store, "anna").request_stop(part)
+
+
+def test_who_deletes_data_with_their_runs_has_still_had_those_turns(store, home):
+    """In parts, too. What is kept of a run is its owner and when it was started."""
+    anna, bert = visiting(store, "anna"), visiting(store, "bert")
+    on_hers = SPEC.model_copy(update={"data": SPEC.data.model_copy(update={"dataset": "own:hers"})})
+    folder = home / "data" / "hers"
+    folder.mkdir(parents=True)
+    (folder / own.OWNER).write_text("anna")
+    whole = anna.create(on_hers, split=Split(2, "local", "cpu"))
+    assert store.claim(whole, process.me())
+    shards._put_into_queue(store, whole, [[0], [1]], "cpu")
+    store.leave_device(whole)
+    (part,) = store.next_runs()
+    assert store.claim(part)
+    for run_id in (part, whole):
+        store.end(run_id, "cancelled")
+    for run in store.unfinished():
+        store.request_stop(run.id)
+    his = bert.create(SPEC)
+    assert store.claim(his)
+    store.end(his, "finished")
+    hers, next_of_his = anna.create(SPEC), bert.create(SPEC)
+    assert _places(store, next_of_his, hers) == [1, 2]
+    purge(anna, "own:hers")
+    assert _places(store, next_of_his, hers) == [1, 2]
+    with store.reading() as connection:
+        assert connection.scalars(select(tables.kept_turns.c.owner)).all() == ["anna", "anna"]
+    with store.writing() as connection:
+        connection.execute(update(tables.kept_turns).values(started=time.time() - queue.RECENT_SECONDS - 1))
+    assert _places(store, hers, next_of_his) == [1, 2]
+    purge(store, "own:hers")
+    with store.reading() as connection:
+        assert connection.scalars(select(tables.kept_turns.c.owner)).all() == []
 
 
 def test_where_nobody_owns_a_run_the_oldest_is_next(store):
