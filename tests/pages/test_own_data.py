@@ -214,6 +214,31 @@ def test_on_a_shared_server_nobody_deletes_the_computers_data(
     assert "delete-visits-2" in {one.key for one in open_page("data").button}
 
 
+def test_an_upload_that_was_never_kept_can_be_deleted(home: Path, open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts against the visitor's limit, and was in the way for ever where the browser was closed."""
+    monkeypatch.setattr(visitor, "token", lambda: "a" * 32)
+    folder = paths.uploads(visitor.digest())
+    page = open_page("data")
+    assert "Delete that file" not in [one.label for one in page.button]
+    folder.mkdir(parents=True)
+    (folder / "visits.csv").write_text("x,label\n1,a\n", encoding="utf-8")
+    page = press(open_page("data"), "Delete that file")
+    assert not page.exception
+    assert not folder.exists()
+    assert "Delete that file" not in [one.label for one in page.button]
+
+
+def test_an_upload_taken_out_of_its_box_is_deleted(home: Path, open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(visitor, "token", lambda: "a" * 32)
+    folder = paths.uploads(visitor.digest())
+    folder.mkdir(parents=True)
+    page = open_page("data")
+    page.session_state["own-data-file"] = "number of the file", folder / "visits.csv"
+    page.run()
+    assert not page.exception
+    assert not folder.exists()
+
+
 def test_a_label_needs_more_rows_where_a_person_has_several(kept: str, open_page: Open) -> None:
     needed = []
     for rows in (1, 4):

@@ -36,6 +36,11 @@ def choose() -> Path | None:
             st.session_state[_STATE] = kept = (dropped.file_id, _written(dropped.name, dropped.getvalue()))
         path: Path = kept[1]
         return path if path.exists() else None
+    if st.session_state.pop(_STATE, None) is not None:  # taken out of the box again
+        discard()
+    elif _folder().exists():
+        st.caption("A file that you uploaded before was not kept. It counts as yours until it is deleted.")
+        st.button("Delete that file", key="own-upload-delete", on_click=discard)
     return _named(typed) if typed.strip() else None
 
 
@@ -53,7 +58,7 @@ def _named(typed: str) -> Path:
 
 
 def discard() -> None:
-    """Deletes what this visitor has uploaded, which is now taken in, and empties the box of the page."""
+    """Deletes what this visitor has uploaded, which is taken in or not wanted, and empties the box of the page."""
     st.session_state.pop(_STATE, None)
     st.session_state[_KEPT] = st.session_state.get(_KEPT, 0) + 1  # another key: a box cannot be emptied otherwise
     shutil.rmtree(_folder(), ignore_errors=True)
