@@ -18,16 +18,25 @@ from sqlalchemy import ColumnElement, Connection, Row, Text, and_, delete, func,
 from sqlalchemy import cast as cast_in_store
 
 from dpcl_core.checkpoints import Checkpoint, are_from_the_first_on
-from dpcl_core.errors import BadInput, StoreUnusable
+from dpcl_core.errors import BadInput, StoreTrouble, StoreUnusable
 from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Progress, Started, from_json, to_json
-from dpcl_core.runs import durations, journal, locks, process, visitors
+from dpcl_core.runs import database, durations, journal, locks, process, released, visitors
 from dpcl_core.runs.patience import Patience
 from dpcl_core.runs.run import RESUMABLE, checked_id
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import ACTIVE, audits, checkpoints, classifiers, events, resumptions, runs, shards, turns
 
 BY_ITSELF = 2  # times in a row that a run is resumed without a new checkpoint in between
+FRESH_SECONDS = 3600.0  # a run that was silent for longer may be one of a restored backup: that is left to a person
 _GIVEN_UP = " It was resumed twice in a row and finished no other task; Resume tries again."
+_SILENT = (
+    " It had given no sign of life for over an hour, so it does not go on by itself: if a backup was restored since, take "
+    "Retry, else Resume."
+)
+_UNKNOWN = (
+    "results of it have left this computer that its store does not have, as where a backup was restored, and noise must not "
+    "be drawn twice; Retry starts a new run"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +52,18 @@ class Stored:
     part: str | None = None
 
     def of(self, group: int) -> Sequence[Checkpoint]:
-        """The group's checkpoints. Raises StoreUnusable where one is damaged, as `_whole` does."""
-        return [_whole(row) for row in self.patience.outlast(lambda: self._of(group))]
+        """The group's checkpoints, whose events leave from now on.
+
+        Raises StoreUnusable where one is damaged, as `_whole` does, and where the store is behind what has left already.
+        """
+        left = self.patience.outlast(lambda: released.n_tasks(self.run_id))
+        kept = [_whole(row) for row in self.patience.outlast(lambda: self._of(group))]
+        n = kept[-1].task + 1 if kept else 0
+        if n < left.get(group, 0):
+            raise StoreUnusable(_UNKNOWN)
+        if kept:
+            self._record(group, n)
+        return kept
 
     def _of(self, group: int) -> Sequence[_Row]:
         with self.store.reading() as connection:
@@ -53,6 +72,10 @@ class Stored:
     def save(self, checkpoint: Checkpoint) -> None:
         """Saves a checkpoint in place of the state before it. Raises BadInput in a process from which the run was taken."""
         self.patience.outlast(lambda: self._save(checkpoint))
+        self._record(checkpoint.group, checkpoint.task + 1)
+
+    def _record(self, group: int, n: int) -> None:
+        self.patience.outlast(lambda: released.record(self.run_id, group, n))
 
     def _save(self, checkpoint: Checkpoint) -> None:
         place = {"run_id": self.run_id, "learner": checkpoint.group}
@@ -66,6 +89,20 @@ class Stored:
             # It is there if an earlier attempt was saved and the answer was lost.
             connection.execute(delete(checkpoints).where(*of_learner, checkpoints.c.task == checkpoint.task))
             connection.execute(insert(checkpoints).values(**place, task=checkpoint.task, events=documents, **state))
+
+
+def check_known(store: Store, run_id: str, patience: Patience) -> None:
+    """Raises StoreUnusable where the store is behind what has left this computer of a run, in any group of it."""
+    left = patience.outlast(lambda: released.n_tasks(run_id))  # read first: parts that go on add to both, to the store first
+    counted = select(checkpoints.c.learner, func.max(checkpoints.c.task) + 1).where(checkpoints.c.run_id == run_id)
+
+    def saved() -> dict[int, int]:
+        with store.reading() as connection:
+            return {int(group): int(n) for group, n in connection.execute(counted.group_by(checkpoints.c.learner))}
+
+    found = patience.outlast(saved)
+    if any(found.get(group, 0) < n for group, n in left.items()):
+        raise StoreUnusable(_UNKNOWN)
 
 
 def carried_on(
@@ -115,19 +152,22 @@ def resume_by_itself(connection: Connection, run_id: str) -> bool:
     """Resumes a run whose process died after a checkpoint, at most twice in a row without a new one; whether it did.
 
     A process that dies before the first checkpoint is likely to die again, of what its data need: that is left to a person.
-    Not for a part of a run, whose machine may be gone.
+    Not for a part of a run, whose machine may be gone. So is one that was silent for long: of a backup that was restored, it
+    may be a run that has long gone on and released what would be drawn again.
     """
-    of_run, is_part = _checkpoints_of(connection, run_id)
-    n_saved = connection.scalar(select(func.count()).select_from(checkpoints).where(of_run)) or 0
+    of_run, _, groups = _checkpoints_of(connection, run_id)
+    n = connection.scalar(select(func.count()).select_from(checkpoints).where(of_run)) or 0
     before = connection.execute(select(resumptions).where(resumptions.c.run_id == run_id)).first()
-    n_times = before.n_times if before is not None and before.n_checkpoints == n_saved else 0
-    if not (n_saved or is_part) or _why_not(connection, run_id) is not None:
+    n_times = before.n_times if before is not None and before.n_checkpoints == n else 0
+    if not (n or groups) or _why_not(connection, run_id) is not None:
         return False
-    if n_times >= BY_ITSELF:
-        connection.execute(update(runs).where(runs.c.id == run_id).values(error=runs.c.error + _GIVEN_UP))
+    silent = connection.scalar(select(database.now() - runs.c.heartbeat).where(runs.c.id == run_id))
+    if n_times >= BY_ITSELF or silent is None or silent > FRESH_SECONDS:
+        why = _GIVEN_UP if n_times >= BY_ITSELF else _SILENT
+        connection.execute(update(runs).where(runs.c.id == run_id).values(error=runs.c.error + why))
         return False
     connection.execute(delete(resumptions).where(resumptions.c.run_id == run_id))
-    connection.execute(insert(resumptions).values(run_id=run_id, n_checkpoints=n_saved, n_times=n_times + 1))
+    connection.execute(insert(resumptions).values(run_id=run_id, n_checkpoints=n, n_times=n_times + 1))
     return _requeued(connection, run_id)
 
 
@@ -154,10 +194,11 @@ def _why_not(connection: Connection, run_id: str) -> str | None:
     for table, column in ((turns, turns.c.run_id), (audits, audits.c.id)):
         if connection.scalar(select(column).select_from(table).where(column == run_id)) is not None:
             return "it is part of a tuning or an audit"
-    of_run, _ = _checkpoints_of(connection, run_id)
+    of_run, whole_id, groups = _checkpoints_of(connection, run_id)
     try:
+        left = released.n_tasks(whole_id)  # read first, as in `check_known`
         saved = [_whole(row) for row in _rows(connection, of_run)]
-    except StoreUnusable as damaged:
+    except StoreTrouble as damaged:
         return str(damaged)
     by_group = {group: list(of_group) for group, of_group in groupby(saved, lambda checkpoint: checkpoint.group)}
     if not all(are_from_the_first_on(of_group) for of_group in by_group.values()):
@@ -171,15 +212,17 @@ def _why_not(connection: Connection, run_id: str) -> str | None:
     over = select(shards.c.groups).join(runs, runs.c.id == shards.c.id).where(runs.c.status == "finished")
     if any(by_group.keys().isdisjoint(groups) for groups in connection.scalars(over.where(shards.c.run_id == run_id))):
         return "a part of it has finished, but its checkpoints are deleted; Retry starts a new run"
+    if any(len(by_group.get(group, ())) < n for group, n in left.items() if groups is None or group in groups):
+        return _UNKNOWN
     return None
 
 
-def _checkpoints_of(connection: Connection, run_id: str) -> tuple[ColumnElement[bool], bool]:
-    """Which checkpoints are of a run, or of the part of one; whether it is a part."""
+def _checkpoints_of(connection: Connection, run_id: str) -> tuple[ColumnElement[bool], str, Sequence[int] | None]:
+    """Which checkpoints are of a run, or of the part of one; the id of the whole run, and the part's groups (None: all)."""
     part = connection.execute(select(shards).where(shards.c.id == run_id)).one_or_none()
     if part is None:
-        return checkpoints.c.run_id == run_id, False
-    return and_(checkpoints.c.run_id == part.run_id, checkpoints.c.learner.in_(part.groups)), True
+        return checkpoints.c.run_id == run_id, run_id, None
+    return and_(checkpoints.c.run_id == part.run_id, checkpoints.c.learner.in_(part.groups)), part.run_id, part.groups
 
 
 def _is_given_up(connection: Connection, run_id: str) -> bool:

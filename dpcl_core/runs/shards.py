@@ -19,7 +19,7 @@ from sqlalchemy import Text, cast, func, insert, select
 
 from dpcl_core.checkpoints import Checkpoint, Division, Whole, is_public
 from dpcl_core.events import Event, Progress, Started
-from dpcl_core.runs import resumption
+from dpcl_core.runs import released, resumption
 from dpcl_core.runs.durations import workload_of
 from dpcl_core.runs.executor import Executor
 from dpcl_core.runs.patience import Patience
@@ -143,6 +143,7 @@ class Waiting:
         shared = parts(n_groups, self.split.n_shards)
         if len(shared) > 1 or self.split.executor != "local":
             self._n_tasks, self._n_checkpoints = n_tasks, n_groups * n_tasks
+            resumption.check_known(self.store, self.run_id, self.patience)
             self.patience.outlast(lambda: _put_into_queue(self.store, self.run_id, shared, self.split.device))
             self.patience.outlast(lambda: self.store.leave_device(self.run_id))
 
@@ -165,8 +166,11 @@ class Waiting:
                 self._n_seen = n_saved
                 yield Progress("training", n_saved, self._n_checkpoints, None, "training, in parts")
             for said in found:
-                yield from resumption.events_of(group, seen, said)
+                events = resumption.events_of(group, seen, said)
                 seen += 1
+                # Also here: the part that saved it may be on another machine, and may not have written it down yet.
+                self.patience.outlast(partial(released.record, self.run_id, group, seen))
+                yield from events
             if seen == self._n_tasks:
                 return
             self.patience.outlast(self._check_parts)

@@ -1,0 +1,156 @@
+"""A store that was restored from a backup draws no noise again for results that have left this computer."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import Row, delete, insert, select, update
+
+from dpcl_core import engine
+from dpcl_core.errors import BadInput, StoreTrouble, StoreUnusable
+from dpcl_core.events import Event, TaskLearned
+from dpcl_core.runs import process, released, resumption, worker
+from dpcl_core.runs.executor import Supervisor
+from dpcl_core.runs.patience import Patience
+from dpcl_core.runs.run import Split
+from dpcl_core.runs.store import Store
+from dpcl_core.runs.tables import metadata, runs
+from tests.runs.test_resumption import lost_after, n_saved, said_by, seeded
+from tests.support import replay
+from tests.support.postgres import both
+from tests.test_durable_runs import results
+
+pytestmark = both
+
+DEAD = replace(process.me(), ticks=1)  # a process that has this one's id at another time
+AGAIN = "noise must not be drawn twice; Retry starts a new run"
+Backup = Mapping[str, Sequence[Row[tuple[object, ...]]]]
+
+
+def backed_up(store: Store) -> Backup:
+    """All rows of the store."""
+    with store.reading() as connection:
+        return {table.name: connection.execute(select(table)).all() for table in metadata.sorted_tables}
+
+
+def restored(store: Store, backup: Backup) -> None:
+    with store.writing() as connection:
+        for table in reversed(metadata.sorted_tables):
+            connection.execute(delete(table))
+        for table in metadata.sorted_tables:
+            if backup[table.name]:
+                connection.execute(insert(table), [dict(row._mapping) for row in backup[table.name]])
+
+
+def learned(events: Sequence[Event]) -> int:
+    return sum(isinstance(event, TaskLearned) for event in events)
+
+
+@pytest.mark.parametrize("n_tasks", [0, 2])
+def test_what_has_left_is_not_resumed_from_a_backup(store, n_tasks):
+    run_id = lost_after(store, seeded(), n_tasks)
+    backup = backed_up(store)
+    resumption.resume(store, run_id)
+    assert worker.run_here(store, run_id).status == "finished"
+    restored(store, backup)
+    assert AGAIN in (resumption.why_not(store, run_id) or "")
+    with pytest.raises(BadInput, match="cannot be resumed: results of it have left this computer"):
+        resumption.resume(store, run_id)
+
+
+@pytest.mark.parametrize("n_tasks", [0, 2])
+def test_what_has_left_is_not_carried_out_again_where_a_backup_has_it_waiting(store, n_tasks):
+    run_id = lost_after(store, seeded(), n_tasks)
+    resumption.resume(store, run_id)
+    backup = backed_up(store)
+    assert worker.run_here(store, run_id).status == "finished"
+    restored(store, backup)
+    before = learned(store.events(run_id))
+    ended = worker.run_here(store, run_id)
+    assert (ended.status, ended.error_kind, AGAIN in (ended.error or "")) == ("failed", "store", True)
+    assert learned(store.events(run_id)) == before, "nothing was learned"
+    assert AGAIN in (resumption.why_not(store, run_id) or "")
+
+
+def test_what_has_left_does_not_go_on_by_itself_where_a_backup_has_it_under_way(store):
+    run_id = lost_after(store, seeded(), 2)
+    resumption.resume(store, run_id)
+    assert store.claim(run_id, DEAD)
+    backup = backed_up(store)
+    released.record(run_id, 0, 3)  # its process, then alive, has gone on
+    restored(store, backup)
+    Supervisor(store).check()
+    assert store.status(run_id) == "lost"
+
+
+def test_a_run_that_was_silent_for_long_is_left_to_a_person(store):
+    """The record may be restored with the store, as with a whole computer."""
+    run_id = lost_after(store, seeded(), 1)
+    resumption.resume(store, run_id)
+    assert store.claim(run_id, DEAD)
+    with store.writing() as connection:
+        long_ago = runs.c.heartbeat - resumption.FRESH_SECONDS - 1
+        connection.execute(update(runs).where(runs.c.id == run_id).values(heartbeat=long_ago))
+    Supervisor(store).check()
+    run = store.get(run_id)
+    assert run.status == "lost"
+    assert "if a backup was restored since, take Retry, else Resume" in (run.error or "")
+    resumption.resume(store, run_id)
+    assert worker.run_here(store, run_id).status == "finished"
+
+
+def test_nothing_leaves_before_it_is_written_down(store):
+    spec = seeded()
+    run_id = store.create(spec)
+    assert store.claim(run_id, process.me())
+    for event in engine.run(spec, keep=resumption.Stored(store, run_id)):
+        if isinstance(event, TaskLearned):
+            assert released.n_tasks(run_id) == {0: event.task + 1}
+
+
+def test_nothing_leaves_that_cannot_be_written_down_and_the_run_goes_on_later(store, monkeypatch):
+    spec = seeded()
+    run_id = store.create(spec)
+    assert store.claim(run_id, process.me())
+    left = list[Event]()
+
+    def full(_handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(StoreTrouble, match="what has left a run cannot be written: No space left"):
+            left.extend(engine.run(spec, keep=resumption.Stored(store, run_id, Patience(give_up=0.0))))
+    assert n_saved(store, run_id) == 1
+    assert learned(left) == 0
+    said, classifiers = said_by(spec)
+    again = results(list(engine.run(spec, keep=resumption.Stored(store, run_id))))
+    assert [event for event in again if event["event"] != "Classifier"] == said
+    assert [event for event in again if event["event"] == "Classifier"] == classifiers
+    assert released.n_tasks(run_id) == {0: spec.scenario.tasks}, "also what had been saved before"
+
+
+def test_a_run_that_waits_for_its_parts_refuses_what_it_has_passed_on_already(store):
+    spec = replay.a_spec(epsilons=(1.0,), seeds=(0, 1), tasks=2)
+    run_id = store.create(spec, split=Split(2, "ray"))
+    released.record(run_id, 1, 1)
+    waiting = worker.shards.Waiting(store, run_id, Split(2, "ray"), Supervisor(store), Patience())
+    with pytest.raises(StoreUnusable, match=AGAIN):
+        waiting.begin(2, 2)
+    assert worker.shards.of_run(store, run_id) == []
+
+
+def test_a_line_that_a_power_cut_left_half_counts_for_nothing_and_spoils_no_later_one(home):
+    run_id = "0123456789ab"
+    released.record(run_id, 0, 1)
+    path = home / "released" / f"{run_id}.txt"
+    with path.open("ab") as file:
+        file.write(b"\n1 \0\0")
+    assert released.n_tasks(run_id) == {0: 1}
+    released.record(run_id, 1, 12)
+    released.record(run_id, 1, 3)
+    assert released.n_tasks(run_id) == {0: 1, 1: 12}
