@@ -102,7 +102,9 @@ class Images:
             decoded = self._decoded(row, size, n_channels, interpolation)
             if size is not None or wanted in (None, decoded.shape[:2]):
                 return decoded
-        except BadInput:
+        except MemoryError:
+            raise
+        except Exception:  # whatever Pillow raises: whether a run ends must not depend on one private picture
             if size is None and wanted is None:
                 raise
         height, width = (size, size) if size is not None else wanted or (1, 1)

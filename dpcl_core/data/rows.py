@@ -89,10 +89,13 @@ def usable_rows(
         return rows
     try:
         reader.checked(rows, known)
-    except BadInput as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever a library makes of it: whether a run ends must not depend on one private row
         if len(rows) == 1:
             if refused is not None:
-                refused.append(error)
+                unforeseen = BadInput(f"row {rows[0]}", type(error).__name__, "must be a row that can be read")
+                refused.append(error if isinstance(error, BadInput) else unforeseen)
             return rows[:0]
         halves = np.array_split(rows, 2)
         return np.concatenate([usable_rows(reader, half, known, refused) for half in halves])
