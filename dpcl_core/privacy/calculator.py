@@ -55,6 +55,7 @@ def solve(
     if delta is not None:
         (check_delta if sample_rate == 1 else check_accounted)(delta)
     check_asked(epsilon, delta, n_steps)
+    epsilon, sigma, delta = (None if given is None else float(given) for given in (epsilon, sigma, delta))  # 1 is an int
     is_exact, sensitivity = sample_rate == 1, SENSITIVITY[adjacency] * math.sqrt(n_steps)
     match epsilon, sigma, delta:
         case None, float(), float() if is_exact:

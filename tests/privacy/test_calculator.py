@@ -58,6 +58,15 @@ def test_impossible_questions_are_refused(given: dict[str, float | None]) -> Non
         solve(**given)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("rate", [1, 0.1])
+def test_whole_numbers_are_numbers(rate: float) -> None:
+    assert solve(epsilon=1, sigma=None, delta=1e-5, sample_rate=rate) == solve(
+        epsilon=1.0, sigma=None, delta=1e-5, sample_rate=rate
+    )
+    assert solve(epsilon=None, sigma=4, delta=1e-5, sample_rate=rate).epsilon > 0
+    assert 0 < solve(epsilon=1, sigma=4, delta=None, sample_rate=rate).delta < 1
+
+
 def test_the_smallest_numbers_that_are_allowed_have_an_answer() -> None:
     noise = solve(epsilon=1e-6, sigma=None, delta=1e-100).sigma
     assert solve(epsilon=None, sigma=noise, delta=1e-100).epsilon == pytest.approx(1e-6, rel=1e-3)
