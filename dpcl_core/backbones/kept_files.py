@@ -17,7 +17,7 @@ COMPUTED = ("features", "states")  # from examples, those of people's own data i
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """One kind of kept files. `size`: bytes; `clean`: deletes them all."""
+    """One kind of kept files. `size`: bytes, coarse where they are computed from examples; `clean`: deletes them all."""
 
     name: str
     title: str
@@ -54,4 +54,7 @@ def clean(name: str) -> Kept:
 
 
 def _size(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    """Bytes, rounded up to 1, 2 or 5 times a power of ten: exact, they would tell how many private rows there are."""
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    power = 10 ** (len(str(size)) - 1)
+    return next(step * power for step in (0, 1, 2, 5, 10) if size <= step * power)

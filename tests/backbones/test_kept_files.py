@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from dpcl_core import cli, paths
@@ -19,6 +21,18 @@ def test_each_kind_is_measured_and_deleted_alone(name: str) -> None:
     assert kept_files.clean(name).size == 1000
     after = {kept.name: kept.size for kept in kept_files.listed()}
     assert after == before | {name: 0}
+
+
+@pytest.mark.parametrize(
+    ("exact", "shown"), [(0, 0), (1, 1), (3, 5), (1000, 1000), (1001, 2000), (4_998, 5000), (5001, 10_000)]
+)
+def test_sizes_do_not_tell_how_many_rows_there_are(exact: int, shown: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Features of one row more are 16 bytes more."""
+    paths.features_dir().mkdir(parents=True, exist_ok=True)
+    (paths.features_dir() / "part.npz").write_bytes(b"x" * exact)
+    assert cli.main(["cache", "--json"]) == 0
+    sizes = {row["name"]: row["bytes"] for row in json.loads(capsys.readouterr().out)}
+    assert sizes["features"] == shown
 
 
 def test_unknown_names_are_refused_with_the_known_ones() -> None:
