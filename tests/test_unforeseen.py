@@ -155,11 +155,19 @@ def test_the_log_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_what_is_stored_of_a_failed_run_is_masked(home: Path) -> None:
-    failure = worker._failure(KeyError(SECRET))
+    failure = worker._failure(KeyError(SECRET), is_own=False)
     assert "s3cr" not in failure.sentence + (failure.log or "")
     log_file("a" * 12).parent.mkdir()
     log_file("a" * 12).write_text(f"the last line: {SECRET}")
     assert executor._end_of_log("a" * 12).startswith("the last line: failed at postgresql://someone:***@")
+
+
+def test_a_failed_run_on_own_data_quotes_nothing(home: Path) -> None:
+    """Two neighbours get the same sentence, up to its number; what was raised is in the owner's log."""
+    failures = [worker._failure(ValueError(f"could not read {row!r}"), is_own=True) for row in ("Ada, 36", "Eve, 41")]
+    assert [(one.kind, one.log) for one in failures] == [("internal", "")] * 2
+    assert all(SENTENCE.fullmatch(one.sentence) for one in failures)
+    assert "Ada, 36" in unforeseen.log_file().read_text()
 
 
 @pytest.mark.parametrize("text", ["a=" + "[" * 100_000, "a=" + "9" * 5000, "a." * 3000 + "b=1", "a=0x" + "f" * 9000])

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
+from functools import partial
 
 from dpcl_core import unforeseen
 from dpcl_core.checkpoints import Division, Keep, Whole
@@ -157,7 +158,8 @@ def carry_out(
         return _follow(store, run_id, on_event, patience)
     runner = executor if executor is not None else LocalExecutor(store)
     device = devices.bare(run.runs_on or run.device)
-    recorder = Recorder(store, run_id, failed_as=_failure, on_cut_off=runner.schedule, patience=patience)
+    failed_as = partial(_failure, is_own=run.spec.data.dataset.startswith("own:"))
+    recorder = Recorder(store, run_id, failed_as=failed_as, on_cut_off=runner.schedule, patience=patience)
     end: End = "finished"
     failure: Failure | None = None
 
@@ -177,7 +179,7 @@ def carry_out(
     except KeyboardInterrupt:
         end = "cancelled"
     except BaseException as error:  # also SystemExit and the like of a library: the run must not stay "running"
-        end, failure = "failed", _failure(error)
+        end, failure = "failed", failed_as(error)
     recorder.end(end, failure)
     with suppress(StoreTrouble):
         runner.schedule()
@@ -208,10 +210,13 @@ def _follow(store: Store, run_id: str, on_event: Callable[[Event], None] | None,
         time.sleep(_QUEUE_SECONDS)
 
 
-def _failure(error: BaseException) -> Failure:
+def _failure(error: BaseException, *, is_own: bool) -> Failure:
+    """The failure that is stored and shown. Of own data it quotes no error that nobody foresaw: it may quote rows."""
     if isinstance(error, shards.PartFailed):
         return error.failure
     kind = failure_kind(error)
+    if is_own and kind == "internal":
+        return Failure(kind, unforeseen.recorded(error), "")
     message = masked(" ".join(str(error).split())) or type(error).__name__
     sentence = {
         "out-of-memory": "The computer ran out of memory: fewer examples, a smaller backbone or fewer seeds need less.",
