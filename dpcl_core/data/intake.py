@@ -388,12 +388,12 @@ def _unzip(path: Path, folder: Path) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             members = {place: one for one in archive.infolist() if (place := _place(one)) is not None}
-            top = _common_top(list(members))
             _refuse_more(path, sum(one.file_size for one in members.values()), len(members))
-            for place, one in members.items():
-                to = folder.joinpath(*place.parts[top:])
-                if len(place.parts) - top not in (2, 3):
+            for number, (place, one) in enumerate(members.items()):
+                to = folder.joinpath(*_by_class(place))
+                if to == folder:
                     continue
+                to = to.with_name(f"{number}-{to.name}") if to.exists() else to  # of two outer folders
                 to.parent.mkdir(parents=True, exist_ok=True)
                 with archive.open(one) as packed:  # of a picture that is too large, as much as shows that it is
                     to.write_bytes(packed.read(min(one.file_size, MAX_PICTURE + 1)))
@@ -421,14 +421,15 @@ def _place(member: zipfile.ZipInfo) -> PurePosixPath | None:
     return place
 
 
-def _common_top(places: list[PurePosixPath]) -> int:
-    """How many outer folders to leave out: those above the classes, or above train and test, that all members share."""
-    top = 0
-    while places and min(len(place.parts) for place in places) - top > 2 and len({one.parts[top] for one in places}) == 1:
-        if places[0].parts[top] in ("train", "test"):
-            break
-        top += 1
-    return top
+def _by_class(place: PurePosixPath) -> tuple[str, ...]:
+    """The member's CLASS/NAME, below train or test where it lies there; nothing for one that has no such place.
+
+    Outer folders are left out of each member alone: a private picture moves no other one.
+    """
+    parts, splits = place.parts, ("train", "test")
+    if len(parts) > 2 and parts[-3] in splits:
+        return parts[-3:]
+    return parts[-2:] if len(parts) > 1 and not {*parts[:-1]} & {*splits} else ()
 
 
 def _refuse_more(path: Path, total: int, n_files: int) -> None:

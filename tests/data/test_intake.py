@@ -264,6 +264,44 @@ def test_photos_are_taken_in_as_people_have_them(layout: str, is_zipped: bool, d
     assert len(found.test) == 20 if "{part}" in layout else 2 < len(found.test) < 25
 
 
+_OF_TRAINING = 200  # the grey of a picture that the coins of its bytes put into the training part
+
+
+@pytest.mark.parametrize("layout", ["{label}/{row}.png", "{part}/{label}/{row}.png"])
+@pytest.mark.parametrize(
+    "odd", ["photos/loose.png", "loose.png", "photos/train/loose.png", "photos/train/a/deep/1.png", "else/where/new/1.png"]
+)
+def test_one_picture_in_an_odd_place_moves_no_other(
+    layout: str, odd: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a test part the odd one has bytes that are a training row, whatever its place."""
+    members = {
+        "photos/" + layout.format(label="ab"[row % 2], row=row, part=("train", "test")[row % 3 == 0]): picture(row, (9, 7))
+        for row in range(60)
+    }
+    path, found = tmp_path / "photos.zip", []
+    for name, more in (("without", {}), ("with", {odd: picture(_OF_TRAINING, (9, 7))})):
+        monkeypatch.setenv("DPCL_HOME", str(tmp_path / name))
+        path.write_bytes(bad_files.zipped({**members, **more}))
+        assert used(path) is None
+        data = load(DataSpec(dataset="own:photos"))
+        found.append((data.classes, data.n_people, data.test.labels.tolist(), len(data.train)))
+    assert found[0] == found[1]
+
+
+def test_pictures_of_one_name_in_two_outer_folders_are_both_taken_in(data_dir: Path, tmp_path: Path) -> None:
+    path = tmp_path / "photos.zip"
+    members = {
+        f"{outer}/{'ab'[row % 2]}/{row}.png": picture(row + first, (9, 7))
+        for row in range(60)
+        for outer, first in (("x", 0), ("y", 60))
+    }
+    path.write_bytes(bad_files.zipped(members))
+    assert used(path) is None
+    found = load(DataSpec(dataset="own:photos"))
+    assert len(found.train) + len(found.test) == 120
+
+
 def test_no_more_of_a_picture_is_unpacked_than_shows_that_it_is_too_large(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
