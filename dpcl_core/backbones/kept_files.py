@@ -56,5 +56,5 @@ def clean(name: str) -> Kept:
 def _size(folder: Path) -> int:
     """Bytes, rounded up to 1, 2 or 5 times a power of ten: exact, they would tell how many private rows there are."""
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    power = 10 ** (len(str(size)) - 1)
+    power: int = 10 ** (len(str(size)) - 1)
     return next(step * power for step in (0, 1, 2, 5, 10) if size <= step * power)
