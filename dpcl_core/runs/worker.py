@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
-from functools import partial
 
 from dpcl_core import unforeseen
 from dpcl_core.checkpoints import Division, Keep, Whole
@@ -158,7 +157,10 @@ def carry_out(
         return _follow(store, run_id, on_event, patience)
     runner = executor if executor is not None else LocalExecutor(store)
     device = devices.bare(run.runs_on or run.device)
-    failed_as = partial(_failure, is_own=run.spec.data.dataset.startswith("own:"))
+
+    def failed_as(error: BaseException) -> Failure:  # settings that cannot be read are an error of their own
+        return _failure(error, is_own=failure_kind(error) == "internal" and run.spec.data.dataset.startswith("own:"))
+
     recorder = Recorder(store, run_id, failed_as=failed_as, on_cut_off=runner.schedule, patience=patience)
     end: End = "finished"
     failure: Failure | None = None
