@@ -44,10 +44,10 @@ def coordinates(
             text=f"{run} {100 * final:.1f} %", x=len(shown), y=label, xanchor="left", xshift=10, showarrow=False,
             font={"color": theme.readable(colour, dark), "size": 12},
         )  # fmt: skip
-    for axis, place in enumerate(places):
+    for axis, place in enumerate(places):  # values stand above their lines and to the right, where even long ones are whole
         for value, height in place.items():
             drawn.add_annotation(
-                text=value, x=axis, y=height, xanchor="right", xshift=-9, showarrow=False,
+                text=value, x=axis, y=height, xanchor="left", xshift=-4, yshift=12, showarrow=False,
                 font={"color": theme.ink(dark).soft, "size": 11.5},
             )  # fmt: skip
     return Picture(drawn, _finding(rows, finals, score))

@@ -49,6 +49,13 @@ def test_endless_budgets_are_the_largest_number() -> None:
     assert one.y[0] > other.y[0]
 
 
+def test_values_stand_above_their_lines_and_leave_the_figure_nowhere_on_the_left() -> None:
+    picture = parallel.coordinates(ROWS, FINALS, colours=COLOURS, score="accuracy")
+    values = [note for note in picture.figure.layout.annotations if note.x < len(ROWS)]
+    assert len(values) == 5
+    assert all(note.xanchor == "left" and note.yshift > 0 for note in values)
+
+
 def test_a_single_difference_is_named() -> None:
     finding = parallel.coordinates(ROWS[1:], FINALS, colours=COLOURS, score="accuracy").finding
     assert finding == "C ends highest, at 75.0 % accuracy; the runs differ in “Label list” alone."
