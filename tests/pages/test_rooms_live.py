@@ -177,6 +177,10 @@ def test_a_browser_gets_its_cookie_with_its_first_page_and_keeps_it(served):
     given = client.get("/").headers["set-cookie"]
     assert "HttpOnly" in given
     assert "SameSite=Lax" in given
+    assert "Secure" not in given, "over HTTP a browser would not keep it"
+    for proxied in ("https", "https, http"):
+        assert "; Secure" in served(None).get("/", headers={"x-forwarded-proto": proxied}).headers["set-cookie"]
+    assert "; Secure" in served(None).get("https://testserver/").headers["set-cookie"]
     assert visitor.checked(client.cookies[visitor.COOKIE]) is not None
     assert "set-cookie" not in client.get("/").headers, "it has one"
     assert served(None).get("/").headers["set-cookie"] != given

@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Final
 
 import streamlit as st
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pages.parts.shell import login
@@ -57,10 +57,16 @@ class GivesToken:
                 headers = MutableHeaders(scope=message)
                 if headers.get("content-type", "").startswith("text/html"):
                     value = f"{COOKIE}={secrets.token_hex(16)}; Path=/; Max-Age={_SECONDS}; HttpOnly; SameSite=Lax"
-                    headers.append("set-cookie", value)
+                    headers.append("set-cookie", f"{value}; Secure" if _is_https(scope) else value)
             await send(message)
 
         await self.app(scope, receive, sent)
+
+
+def _is_https(scope: Scope) -> bool:
+    """Whether the browser asked over HTTPS, which a proxy says; who lies harms no cookie but the one that he gets."""
+    said = Headers(scope=scope).get("x-forwarded-proto", scope["scheme"])
+    return said.partition(",")[0].strip().lower() == "https"
 
 
 def _token_of(scope: Scope) -> str | None:
