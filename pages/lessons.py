@@ -83,6 +83,7 @@ def page() -> None:
         notices.append(f"The link asks for step {view['step']}; this lesson has {n_steps}. Showing the last one.")
     place = heading("Lessons", "What does privacy do? Predict, do, see, explain.", notices=notices)
     side, answer = layout.controls_and_answer()
+    layout.link_to_controls(side, answer, "To all lessons and steps")
     with side:
         name = linked if view["alone"] else chooser.lesson(view, linked)
     lesson = text.load(name)

@@ -172,3 +172,20 @@ def test_a_sliders_value_is_on_one_line(app: App, visit: Visit) -> None:
     values = page.locator("[data-testid=stSliderThumbValue] p")
     assert values.count() > 0
     assert max(box["height"] for each in values.all() if (box := each.bounding_box()) is not None) < 30
+
+
+_COVERS = """bar => {
+    const box = (one) => one.getBoundingClientRect(), table = bar.closest('[data-testid="stDataFrame"]');
+    const above = box(bar.closest('[data-testid="stElementContainer"]')).top;
+    return box(bar).top < above - 0.5 || box(bar).bottom > box(table).top + 0.5;
+}"""
+
+
+def test_without_a_pointer_the_buttons_of_a_table_cover_nothing(app: App, browser: Browser) -> None:
+    page = browser.new_page(viewport={"width": 390, "height": 860}, has_touch=True, is_mobile=True)
+    page.goto(f"{app.url}/published")
+    ready(page)
+    bars = page.get_by_test_id("stDataFrame").get_by_test_id("stElementToolbar")
+    expect(bars.first).to_be_attached()
+    assert [bars.nth(place).evaluate(_COVERS) for place in range(bars.count())] == [False] * bars.count()
+    page.close()

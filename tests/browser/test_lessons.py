@@ -27,6 +27,15 @@ def no_wider_than(page: Page, width: int) -> None:
     assert wide <= width
 
 
+def test_a_lesson_opens_on_its_task_where_the_choice_of_lessons_has_no_room_beside_it(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/lessons?lesson=5&step=2", width=1024)
+    task = page.get_by_role("heading", name="Predict", exact=True).bounding_box()
+    choice = page.get_by_role("link", name="To all lessons and steps").bounding_box()
+    assert task is not None
+    assert choice is not None
+    assert choice["y"] < task["y"] < 500
+
+
 def test_lesson_1_by_keyboard_on_a_phone(app: App, visit: Visit) -> None:
     page = visit(f"{app.url}/lessons?l=label", width=390, dark=True)
     first, second, third, *_ = LESSON.steps

@@ -22,8 +22,8 @@ _TAG: Final = re.compile(r"(?<!\\)<")
 def controls_and_answer() -> tuple[DeltaGenerator, DeltaGenerator]:
     """Two containers: controls (320 px, a card) and answer (the rest).
 
-    From 700 to 1,099 px the controls are in two columns above the answer; below 700 px they follow the answer. At most one
-    pair per page.
+    From 700 to 1,099 px the controls are in two columns above the answer; below 700 px, and on Lessons, they follow the
+    answer. At most one pair per page.
     """
     split = st.container(key="split", horizontal=True, gap="medium")
     return split.container(key="controls", width=320, gap="small"), split.container(key="answer", gap="small")
