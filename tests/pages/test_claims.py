@@ -72,7 +72,7 @@ def test_a_run_without_noise_claims_nothing_while_it_runs(open_page: Open, store
 
 def test_the_list_of_runs_calls_the_budgets_claims(store: Store, run_id: str) -> None:
     frame = runs_page.table([store.get(run_id)], store.results([run_id]))
-    assert frame["epsilons"][0] == "0.5, ∞ (claimed, not verified)"
+    assert frame["epsilons"][0] == "0.5, ∞ (claimed)"
 
 
 def test_a_comparison_with_a_bound_is_warned_of_and_drawn_apart(
@@ -123,7 +123,7 @@ def test_a_budget_of_the_replay_alone_is_called_that_on_every_page(
     assert "claimed" not in said
     assert "accuracy" not in " ".join(title for title in said.splitlines() if title.startswith("**"))
     listed = open_page("runs")
-    assert "0.5, 8 (replay alone, head not private)" in listed.dataframe[0].value["epsilons"].tolist()
+    assert "0.5, 8 (replay alone)" in listed.dataframe[0].value["epsilons"].tolist()
     other = replay.fill(store, spec, replay.recorded(spec), name="digits")
     compared = words(open_page("compare", v="1", r=f"{run},{other}", f="8"))
     assert "Entity F1 or accuracy on the tasks seen so far" in compared
