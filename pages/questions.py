@@ -209,8 +209,9 @@ def _details(name: str, found: Mapping[str, Measured], newest: Set | None) -> No
     """Draws one row per run and budget, and links to the runs of this computer."""
     titles = questions.titles(name)
     if found:
-        rows = [list(map(plain, row)) for label, run in found.items() for row in answers.rows(titles[label], run)]
-        layout.table(answers.HEADS, rows, names=2)
+        asked = presets.about(name).asks_about_forgetting
+        rows = [row for label, run in found.items() for row in answers.rows(titles[label], run, with_forgetting=asked)]
+        layout.table(answers.heads(with_forgetting=asked), [list(map(plain, row)) for row in rows], names=2)
         st.caption(" ".join(f"**{word}**: {meaning}" for word, meaning in answers.MEANINGS))
         with st.expander("Where the results come from"):
             st.markdown("\n".join(f"- {plain(tables.source(titles[label], run))}" for label, run in found.items()))

@@ -21,6 +21,7 @@ from dpcl_core.figures.statistics import MIN_SEEDS, PRINTED, interval, points_te
 from dpcl_core.privacy.statement import Standing, at_least
 
 _LEVEL = 0.05
+_MOST_LISTED = 3  # runs whose forgetting a sentence lists one by one
 
 
 def focus(table: pd.DataFrame) -> float:
@@ -70,6 +71,7 @@ def _compared(table: pd.DataFrame, score: str, standings: Mapping[str, Standing]
 def forgotten(table: pd.DataFrame, *, standings: Mapping[str, Standing] | None = None) -> str:
     """What the runs have forgotten, at the budget that `finding` compares at; of a single run at another one, too.
 
+    Of many runs those that forget least and most are named beside the first.
     Columns as in `finding`; value: mean loss of the earlier tasks since the best they were, in [0, 1]. Empty if unknown.
     """
     if table.empty:
@@ -77,8 +79,12 @@ def forgotten(table: pd.DataFrame, *, standings: Mapping[str, Standing] | None =
     first, epsilon, names = str(table["run"].iloc[0]), focus(table), [str(name) for name in table["run"].unique()]
     kind = (standings or {}).get(first, "bound")
     if len(names) > 1:
-        known = [(name, _scores(table, name, epsilon)) for name in names]
-        lost = ", ".join(f"{_named(name)} {_lost(values)}" for name, values in known if values)
+        known = {name: values for name in names if (values := _scores(table, name, epsilon))}
+        said = {name: f"{_named(name)} {_lost(values)}" for name, values in known.items()}
+        lost = ", ".join(said.values())
+        if len(known) > _MOST_LISTED:
+            others = sorted((name for name in known if name != first), key=lambda name: fmean(known[name].values()))
+            lost = f"{said[first]}; of {len(others)} other runs least {said[others[0]]}, most {said[others[-1]]}"
         return f"Forgotten of the earlier tasks, since each one's best, {epsilon_phrase(epsilon, kind)}: {lost}."
     budgets = sorted(map(float, table["epsilon"].unique()))
     shown = dict.fromkeys([epsilon, budgets[-1] if budgets[-1] != epsilon else budgets[0]])

@@ -7,12 +7,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from dpcl_core import paths, presets
 from dpcl_core.data import catalog as datasets
 from dpcl_core.events import References
-from dpcl_core.figures.picture import Picture, epsilon_text
+from dpcl_core.figures.picture import Picture, epsilon_text, minus
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import ceilings
 from dpcl_core.papers.measured import Measured
@@ -22,7 +23,6 @@ from dpcl_core.spec import RunSpec
 if TYPE_CHECKING:
     import pandas as pd
 
-HEADS = ("run", "what its ε is", "ε asked", "ε accounted", "ε audited", "score, %")  # of `rows`
 MEANINGS = (
     ("Accounted", "ε is at most this, added up from every release the run recorded."),
     ("Only claimed", "the paper's number, which nothing here proves."),
@@ -84,19 +84,30 @@ def _audited(found: Mapping[str, Measured], titles: Mapping[str, str]) -> dict[t
     }
 
 
-def rows(title: str, run: Measured) -> list[tuple[str, ...]]:
-    """One row per budget of a run, under `HEADS`."""
+def heads(*, with_forgetting: bool) -> tuple[str, ...]:
+    """The heads of `rows`."""
+    heads = ("run", "what its ε is", "ε asked", "ε accounted", "ε audited", "score, %")
+    return (*heads, "forgotten, points") if with_forgetting else heads
+
+
+def rows(title: str, run: Measured, *, with_forgetting: bool) -> list[tuple[str, ...]]:
+    """One row per budget of a run, under `heads`. Forgotten, in points: mean loss of the earlier tasks since their best."""
     found: list[tuple[str, ...]] = []
     kind = methods.standing(run.spec)
     for epsilon in sorted({model.epsilon for model in run.models}):
         spent = max(model.accounted_epsilon for model in run.models if model.epsilon == epsilon)
-        values = list(run.by_seed(epsilon, "AA").values())
-        mean = f"{100 * sum(values) / len(values):.1f}" if values else "–"
+        means = [_mean(run, epsilon, metric) for metric in ("AA", *(["AF"] * with_forgetting))]
         meaning = "no noise" if math.isinf(epsilon) else _MEANING[kind]
         bound = run.audited(epsilon)
         audited = "–" if bound is None else f"≥ {at_least(bound)}"
-        found.append((title, meaning, epsilon_text(epsilon), shown(spent), audited, mean))
+        found.append((title, meaning, epsilon_text(epsilon), shown(spent), audited, *means))
     return found
+
+
+def _mean(run: Measured, epsilon: float, metric: str) -> str:
+    """The mean over seeds, in hundredths of the metric; a dash where it is unknown."""
+    values = list(run.by_seed(epsilon, metric).values())
+    return minus(f"{100 * fmean(values):.1f}") if values else "–"
 
 
 def with_untrained(known: References, spec: RunSpec, found: Mapping[str, Measured]) -> References:

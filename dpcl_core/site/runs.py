@@ -123,7 +123,9 @@ def _answer(form: _Form, *, is_alone: bool) -> str:
     draw = partial(answers.picture, form.first, form.found, titles, known, with_forgetting=with_forgetting)
     score = datasets.score(form.first.data.dataset)
     numbers = _numbers(answers.scores(form.found, titles))
-    rows = [row for label, run in form.found.items() for row in answers.rows(titles[label], run)]
+    rows_of = partial(answers.rows, with_forgetting=with_forgetting)
+    rows = [row for label, run in form.found.items() for row in rows_of(titles[label], run)]
+    heads = answers.heads(with_forgetting=with_forgetting)
     meanings = paragraph(" ".join(f"{word}: {meaning}" for word, meaning in answers.MEANINGS), "small")
     parts = [
         "" if is_alone else f"<h2>{escape(form.title)}</h2>",
@@ -133,7 +135,7 @@ def _answer(form: _Form, *, is_alone: bool) -> str:
         f"{paragraph(answers.no_ceiling(form.first), 'small')}"
         f"{paragraph(_STANDINGS, 'small')}</div>",
         folded(f"The numbers: final {score}, %", table(("run", "ε", "mean", "95 % interval", "seeds"), numbers, "Numbers")),
-        folded("What each ε is", table(answers.HEADS, rows, "Budgets") + meanings),
+        folded("What each ε is", table(heads, rows, "Budgets") + meanings),
         folded("Data, networks, machines and commits", _sources(form, titles)),
     ]
     return f"<section>{''.join(parts)}</section>"

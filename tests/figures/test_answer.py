@@ -81,6 +81,12 @@ def test_what_was_forgotten_is_told_at_the_budgets_of_the_finding() -> None:
     several = table(a={1.0: [0.1] * 3}, b={1.0: [-0.01], 2.0: [0.3]})
     assert answer.forgotten(several).endswith("at ε = 1: “a” 10.0 points [10.0, 10.0], “b” −1.0 points.")
     assert answer.forgotten(several.iloc[:0]) == ""
+    lost_by = {"a": 0.1, "b": 0.2, "c": 0.3, "d": -0.01, "e": 0.25}
+    many = table(**{name: {1.0: [one] * 3} for name, one in lost_by.items()})
+    assert answer.forgotten(many).endswith(
+        "“a” 10.0 points [10.0, 10.0]; of 4 other runs least “d” −1.0 points [−1.0, −1.0], "
+        "most “c” 30.0 points [30.0, 30.0]."
+    )
 
 
 def test_a_claimed_budget_is_named_one() -> None:
