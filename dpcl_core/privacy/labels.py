@@ -103,7 +103,8 @@ class LabelLists:
     def _learned(self, cell: Cell, labels: NDArray[np.int64], ledger: Ledger, tasks: tuple[int, ...]) -> tuple[int, ...]:
         if math.isinf(cell.epsilon):
             return label_space("data", (), (), labels, [ledger], task=tasks[-1], people_of=tasks)
-        epsilon, delta = list_budget(self._spec.privacy, cell.epsilon, self._n_tasks)
+        rows = len(tasks) if ledger.recurrence == "every" else 1  # a person is in one task otherwise
+        epsilon, delta = list_budget(self._spec.privacy, cell.epsilon, self._n_tasks, rows)
         noise = noise_of(self._spec.privacy.noise, cell, f"labels of task {tasks[-1]}")
         return partition.released(labels, epsilon, delta, noise, ledger, task=tasks[-1], people_of=tasks)
 

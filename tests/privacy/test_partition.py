@@ -226,6 +226,23 @@ def test_list_and_weights_stay_within_what_was_asked_for(adjacency: Adjacency, e
     assert training_budget(privacy, "prior", epsilon) == (epsilon, privacy.delta)
 
 
+@pytest.mark.parametrize("recurrence", ["once", "every"])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 60.0])
+def test_lists_read_again_with_every_task_leave_half_of_delta_to_the_training(recurrence: str, epsilon: float) -> None:
+    """Of a person in each of twenty tasks the k-th list reads k rows: with the share of one row, three lists took it all."""
+    n_tasks, labels = 20, np.zeros(5000, np.int64)
+    privacy = PrivacySpec(epsilons=(epsilon,), delta=DELTA, noise="seeded")
+    spec = RunSpec(method="non-cl", scenario=ClassIncremental(), labels="dp-learned", privacy=privacy, seeds=(0,))
+    (cell,) = spec.cells()
+    maker, book = LabelLists(spec, (), n_tasks), Ledger(DELTA, "add-remove", recurrence)  # type: ignore[arg-type]
+    for task in range(n_tasks):
+        maker.released([cell], (), labels, {cell: book}, tasks=tuple(range(task + 1)))
+    spent = [of_group(entry.event, task + 1 if recurrence == "every" else 1) for task, entry in enumerate(book.entries)]
+    assert all(isinstance(event, LabelListDpEvent) for event in spent)
+    assert sum(event.delta for event in spent) == pytest.approx(DELTA / 2)  # exactly, but for rounding
+    assert book.epsilon() < math.inf
+
+
 def lists(epsilons: tuple[float, ...], labels: np.ndarray, noise: str = "release") -> tuple[LabelLists, dict[Cell, Ledger]]:
     privacy = PrivacySpec(epsilons=epsilons, delta=DELTA, noise=noise)  # type: ignore[arg-type]
     spec = RunSpec(method="cosine", scenario=ClassIncremental(), labels="dp-learned", privacy=privacy, seeds=(0,))
