@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -20,7 +21,7 @@ import numpy as np
 import pytest
 from safetensors import numpy as safetensors
 
-from dpcl_core import checks, engine
+from dpcl_core import checks, engine, machine
 from dpcl_core.checkpoints import Checkpoint, Memory, is_public
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Progress, TaskLearned, to_json
@@ -337,22 +338,22 @@ lost if it had finished, or finishes in the unbroken run, and is missing from th
 ledger entry, released array or kept number that is not, bit for bit, that of the unbroken run, and any event that had left
 before it was saved.
 
-| method | kills | lost cells | differences |
-| --- | --- | --- | --- |
+| method | kills | lost cells | differences | day | commit |
+| --- | --- | --- | --- | --- | --- |
 """
 
 
-def page(record: Mapping[str, Sequence[int]]) -> str:
-    """The counts as a page of the documentation."""
+def page(record: Mapping[str, Sequence[int | str]]) -> str:
+    """The counts as a page of the documentation. By method: kills, lost cells, differences, the day and the commit."""
     rows = [f"| `{method}` | {' | '.join(map(str, record[method]))} |" for method in METHODS if method in record]
-    total = " | ".join(f"{sum(row[place] for row in record.values()):,}" for place in range(3))
-    return _INTRODUCTION + "\n".join([*rows, f"| all {len(rows)} | {total} |"]) + "\n"
+    total = " | ".join(f"{sum(int(row[place]) for row in record.values()):,}" for place in range(3))
+    return _INTRODUCTION + "\n".join([*rows, f"| all {len(rows)} | {total} | | |"]) + "\n"
 
 
 def test_the_page_of_kills_has_the_record() -> None:
     record = json.loads(RECORD.read_text(encoding="utf-8"))
     assert RECORD.with_suffix(".md").read_text(encoding="utf-8") == page(record)
-    assert all(row[1:] == [0, 0] for row in record.values())
+    assert all(row[1:3] == [0, 0] for row in record.values())
 
 
 def main(named: Sequence[str]) -> None:
@@ -360,10 +361,11 @@ def main(named: Sequence[str]) -> None:
     for method in named or METHODS:
         with TemporaryDirectory() as root, pytest.MonkeyPatch.context() as patch:
             patch.setenv("DPCL_HOME", str(Path(root) / "home"))
-            row = kills(asked_of(method, Path(root), patch, (3, 4, 2)))
+            row: list[int | str] = [*kills(asked_of(method, Path(root), patch, (3, 4, 2)))]
         print(f"{method}: {row[0]} kills, {row[1]} lost cells, {row[2]} differences", flush=True)
         record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
-        record = {name: list(row) if name == method else record[name] for name in METHODS if name in {*record, method}}
+        row = [*row, time.strftime("%Y-%m-%d"), machine.commit()]
+        record = {name: row if name == method else record[name] for name in METHODS if name in {*record, method}}
         RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         RECORD.with_suffix(".md").write_text(page(record), encoding="utf-8")
 
