@@ -87,6 +87,15 @@ def test_a_form_for_anothers_data_is_refused_as_one_for_none(dataset: str, run_i
     assert set(trace(page)) <= ({"salaries"} if "salaries" in dataset else set()), "the name is his own guess"
 
 
+def test_a_form_for_anothers_data_does_not_show_their_title(run_id: str, open_page: Open) -> None:
+    schema = paths.home() / "data" / "salaries" / "schema.toml"
+    schema.write_text('title = "Clinic payroll"\n', encoding="utf-8")
+    page = open_page("train", v="1", d="own:salaries")
+    shown = [str(option) for box in page.selectbox for option in box.options]
+    assert "own:salaries (not on this computer)" in shown
+    assert not [text for text in (*shown, words(page)) if "payroll" in text]
+
+
 def test_she_sees_it_everywhere(run_id: str, open_page: Open, as_visitor) -> None:
     as_visitor(HERS)
     for name in ("runs", "compare", "train"):

@@ -237,9 +237,11 @@ def _called(name: str) -> str:
 
 
 def _dataset_title(name: str, here: Collection[str]) -> str:
+    if not ownership.is_mine(name):
+        return f"{name}{_NOT_HERE}"  # another visitor's title would tell that there are such data
     title = _called(name=name)
     is_here = name in here or (name not in datasets.CARDS and _is_here(name))  # a name that a visitor has typed
-    return title if ownership.is_mine(name) and is_here else f"{title}{_NOT_HERE}"
+    return title if is_here else f"{title}{_NOT_HERE}"
 
 
 def _epsilons(view: View, values: Mapping[str, object]) -> tuple[float, ...]:
