@@ -8,6 +8,7 @@ import os
 import re
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,10 +19,13 @@ from dpcl_core import checks, cli, unforeseen
 from dpcl_core.errors import BadInput
 from dpcl_core.masking import masked
 from dpcl_core.papers import measured
-from dpcl_core.runs import executor, worker
+from dpcl_core.runs import executor, process, worker
+from dpcl_core.runs.executor import Supervisor
+from dpcl_core.runs.store import Store
 from dpcl_core.runs.subprocess_start import log_file
 from pages.parts.rooms import live
 from pages.parts.shell import mishap
+from tests.support import replay
 
 SENTENCE = re.compile(
     r"The program itself went wrong; what happened is in logs/errors\.log of its home folder as error ([0-9a-f]{8})\."
@@ -157,9 +161,11 @@ def test_the_log_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None
 def test_what_is_stored_of_a_failed_run_is_masked(home: Path) -> None:
     failure = worker._failure(KeyError(SECRET), is_own=False)
     assert "s3cr" not in failure.sentence + (failure.log or "")
-    log_file("a" * 12).parent.mkdir()
-    log_file("a" * 12).write_text(f"the last line: {SECRET}")
-    assert executor._end_of_log("a" * 12).startswith("the last line: failed at postgresql://someone:***@")
+    store = Store(f"sqlite:///{home / 'runs.db'}")
+    run = store.get(store.create(replay.a_spec()))
+    log_file(run.id).parent.mkdir()
+    log_file(run.id).write_text(f"the last line: {SECRET}")
+    assert executor._end_of_log(run).startswith("the last line: failed at postgresql://someone:***@")
 
 
 def test_a_failed_run_on_own_data_quotes_nothing(home: Path) -> None:
@@ -168,6 +174,20 @@ def test_a_failed_run_on_own_data_quotes_nothing(home: Path) -> None:
     assert [(one.kind, one.log) for one in failures] == [("internal", "")] * 2
     assert all(SENTENCE.fullmatch(one.sentence) for one in failures)
     assert "Ada, 36" in unforeseen.log_file().read_text()
+
+
+def test_the_log_of_a_killed_run_on_own_data_stays_in_its_file(home: Path) -> None:
+    """A library may have quoted rows before the process was killed."""
+    spec, store = replay.a_spec(), Store(f"sqlite:///{home / 'runs.db'}")
+    own = spec.model_copy(update={"data": spec.data.model_copy(update={"dataset": "own:people"})})
+    run_id = store.create(own)
+    assert store.claim(run_id, replace(process.me(), ticks=1))  # a process that has this one's id at another time
+    log_file(run_id).parent.mkdir()
+    log_file(run_id).write_text("could not read 'Ada, 36'")
+    Supervisor(store).check()
+    run = store.get(run_id)
+    assert (run.status, run.error_kind, run.error_log) == ("lost", "worker-died", "")
+    assert "Ada, 36" in log_file(run_id).read_text()
 
 
 @pytest.mark.parametrize("text", ["a=" + "[" * 100_000, "a=" + "9" * 5000, "a." * 3000 + "b=1", "a=0x" + "f" * 9000])

@@ -134,7 +134,7 @@ class Supervisor:
                 process.end(run.process)
         if run.process is not None and journal.take_in(self.store, run.id) and self.store.status(run.id) not in ACTIVE:
             return True
-        failure = Failure("worker-died", _gone_sentence(run), _end_of_log(run.id))
+        failure = Failure("worker-died", _gone_sentence(run), _end_of_log(run))
         return self.store.mark_failed(run, failure, resumption.resume_by_itself)
 
     def _silent_seconds(self, run: Run, *, is_seen: bool) -> float:
@@ -210,8 +210,11 @@ def _gone_sentence(run: Run) -> str:
     )
 
 
-def _end_of_log(run_id: str) -> str:
+def _end_of_log(run: Run) -> str:
+    """What is stored and shown of a run's log. Of own data nothing, since it may quote rows: it stays in its file."""
+    if run.readable_spec is None or run.readable_spec.data.dataset.startswith("own:"):
+        return ""
     try:
-        return masked(log_file(run_id).read_text(encoding="utf-8", errors="replace")[-_LOG_END:])
+        return masked(log_file(run.id).read_text(encoding="utf-8", errors="replace")[-_LOG_END:])
     except OSError:
         return ""
