@@ -73,6 +73,10 @@ class StoreGone(StoreUnusable):
     """The store's file was taken away while it was open: what is written reaches nobody."""
 
 
+class StoreRefused(StoreUnusable):
+    """A file beside the store is another user's: nobody changes that while a run waits."""
+
+
 class StoreUnknown(StoreTrouble):
     """The given store address is not a valid one: an input to change, not a failure of a store."""
 

@@ -33,7 +33,7 @@ def _make(path: Path) -> None:
     """Writes the whole key beside its place first: of two processes that begin at once, one key stays."""
     paths.made(path.parent)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    handle = paths.opened(beside, os.O_WRONLY | os.O_EXCL)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(secrets.token_bytes(N_BYTES))

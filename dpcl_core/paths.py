@@ -6,6 +6,7 @@ import os
 import re
 import stat
 import sys
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -30,10 +31,40 @@ def made(folder: Path) -> Path:
     if whole.is_relative_to(top):
         top.mkdir(mode=0o700, parents=True, exist_ok=True)
         for one in (*reversed(whole.parents), whole):
-            if one.is_relative_to(top):
-                one.mkdir(mode=0o700, exist_ok=True)
+            if one != top and one.is_relative_to(top):
+                with suppress(FileExistsError):  # a file of this name is refused below
+                    one.mkdir(mode=0o700)
+                    _hand_over(one)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def opened(path: Path, flags: int, mode: int = 0o600) -> int:
+    """Opens a file with `os.open`'s flags; where there is none it is made with this mode and belongs to the folder's owner.
+
+    Raises OSError.
+    """
+    try:
+        handle = os.open(path, flags | os.O_CREAT | os.O_EXCL, mode)  # follows no link
+    except FileExistsError:
+        if flags & os.O_EXCL:
+            raise
+        return os.open(path, flags)
+    if os.name == "posix":
+        os.fchmod(handle, mode)  # whatever the umask leaves out
+    _hand_over(path, handle)
+    return handle
+
+
+def _hand_over(made_here: Path, handle: int | None = None) -> None:
+    """Gives what root has just made to its folder's owner, who could not use it after one `sudo dpcl` otherwise."""
+    if os.name == "posix" and os.geteuid() == 0:
+        of = made_here.parent.stat()
+        with suppress(OSError):  # a container's root, or a file system, may refuse that: it stays root's
+            if handle is None:
+                os.lchown(made_here, of.st_uid, of.st_gid)
+            else:
+                os.fchown(handle, of.st_uid, of.st_gid)
 
 
 def uploads(owner: str) -> Path:

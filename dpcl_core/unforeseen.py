@@ -53,7 +53,7 @@ def _append(entry: str) -> None:
     paths.made(path.parent)
     if path.exists() and path.stat().st_size > _LARGEST:
         path.replace(_older())
-    with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a", encoding="utf-8", errors="replace") as log:
+    with open(paths.opened(path, os.O_WRONLY | os.O_APPEND), "a", encoding="utf-8", errors="replace") as log:
         log.write(entry)
 
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from dpcl_core import paths
+
 if sys.platform == "win32":
     import msvcrt
 else:
@@ -20,7 +22,8 @@ def held(path: Path, *, wait: bool = True) -> Iterator[bool]:
 
     False: it does not, because another one does and `wait` is not set, or because this file system holds no files.
     """
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    writers = path.parent.stat().st_mode & 0o022  # whoever may write the folder takes turns with the file, which is empty
+    handle = paths.opened(path, os.O_RDWR, 0o600 | writers | writers << 1)
     try:
         yield _is_held(handle, wait=wait)
     finally:

@@ -62,7 +62,7 @@ def open_database(url: str) -> Engine:
         except OSError as error:
             raise StoreUnusable(f"store {masked(url)}: its folder cannot be made: {error.strerror}") from error
         with suppress(OSError):  # SQLite would let everybody read a new file; of one that it cannot make, it says why itself
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            os.close(paths.opened(path, os.O_WRONLY | os.O_EXCL))
     try:
         engine = create_engine(where) if sqlite else create_engine(where, pool_pre_ping=True, connect_args=_settings(where))
     except ImportError as error:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from dpcl_core.errors import StoreGone, StoreTrouble, StoreUnknown
+from dpcl_core.errors import StoreGone, StoreRefused, StoreTrouble, StoreUnknown
 
 T = TypeVar("T")
 
@@ -27,13 +27,14 @@ class Patience:
     def outlast(self, act: Callable[[], T]) -> T:
         """The result of `act`, which is called again while the store is away; it must be one that may be called twice.
 
-        Raises StoreTrouble when the store stays away, and at once for an address that can be none and a file that is gone.
+        Raises StoreTrouble when the store stays away, and at once for an address that can be none and for a file that is
+        gone or another user's.
         """
         end, failures = time.monotonic() + self.give_up, 0
         while True:
             try:
                 return act()
-            except (StoreUnknown, StoreGone):
+            except (StoreUnknown, StoreGone, StoreRefused):
                 raise
             except StoreTrouble:
                 failures += 1

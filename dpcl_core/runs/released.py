@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from dpcl_core import paths
-from dpcl_core.errors import StoreTrouble
+from dpcl_core.errors import StoreRefused, StoreTrouble
 
 _LINE = re.compile(rb"(\d{1,9}) (\d{1,9})")
 
@@ -19,7 +19,7 @@ _LINE = re.compile(rb"(\d{1,9}) (\d{1,9})")
 def n_tasks(run_id: str) -> dict[int, int]:
     """By group, of how many tasks results have left this computer; a group without any is not in it.
 
-    Raises StoreTrouble where that cannot be read.
+    Raises StoreTrouble where that cannot be read, as StoreRefused where this user may not.
     """
     path, found = _path(run_id), dict[int, int]()
     try:
@@ -27,7 +27,7 @@ def n_tasks(run_id: str) -> dict[int, int]:
     except FileNotFoundError:
         return found
     except OSError as error:
-        raise _trouble(path, "read", error) from error
+        raise _trouble("read", error) from error
     for line in lines:
         if said := _LINE.fullmatch(line):  # a power cut may have left a part of the last one: nothing had left then
             group, n = map(int, said.groups())
@@ -38,26 +38,28 @@ def n_tasks(run_id: str) -> dict[int, int]:
 def record(run_id: str, group: int, n: int) -> None:
     """Writes down that results of a group's first `n` tasks leave from now on; the disk has it when this returns.
 
-    Raises StoreTrouble where the disk refuses: nothing may leave then. Written again where it stands already: an earlier
-    attempt may have failed before the disk had it.
+    Raises StoreTrouble where the disk refuses, as StoreRefused where this user may not write: nothing may leave then.
+    Written again where it stands already: an earlier attempt may have failed before the disk had it.
     """
     path = _path(run_id)
     try:
         is_new = not path.exists()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab", buffering=0) as file:  # appended whole: parts of a run may write at once
+        paths.made(path.parent)
+        handle = paths.opened(path, os.O_WRONLY | os.O_APPEND)
+        with os.fdopen(handle, "ab", buffering=0) as file:  # appended whole: parts of a run may write at once
             file.write(b"\n%d %d" % (group, n))  # on a line of its own, also after a part of one
             os.fsync(file.fileno())
         if is_new:
             for folder in (path.parent, path.parent.parent):
                 paths.keep_names(folder)
     except OSError as error:
-        raise _trouble(path, "written", error) from error
+        raise _trouble("written", error) from error
 
 
 def _path(run_id: str) -> Path:
     return paths.inside(paths.home() / "released", f"{run_id}.txt", "run")
 
 
-def _trouble(path: Path, done: str, error: OSError) -> StoreTrouble:
-    return StoreTrouble(f"{path}: what has left a run cannot be {done}: {error.strerror or error}")
+def _trouble(done: str, error: OSError) -> StoreTrouble:
+    kind = StoreRefused if isinstance(error, PermissionError) else StoreTrouble
+    return kind(f"what has left a run cannot be {done} in released/ of the home folder: {error.strerror or 'unknown error'}")

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from sqlalchemy import Row, delete, insert, select, update
 
-from dpcl_core import engine
+from dpcl_core import engine, paths
+from dpcl_core.data.held import held
 from dpcl_core.errors import BadInput, StoreTrouble, StoreUnusable
 from dpcl_core.events import Event, TaskLearned
 from dpcl_core.runs import process, released, resumption, worker
@@ -123,7 +127,7 @@ def test_nothing_leaves_that_cannot_be_written_down_and_the_run_goes_on_later(st
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(StoreTrouble, match="what has left a run cannot be written: No space left"):
+        with pytest.raises(StoreTrouble, match=r"what has left a run cannot be written .*: No space left"):
             left.extend(engine.run(spec, keep=resumption.Stored(store, run_id, Patience(give_up=0.0))))
     assert n_saved(store, run_id) == 1
     assert learned(left) == 0
@@ -132,6 +136,50 @@ def test_nothing_leaves_that_cannot_be_written_down_and_the_run_goes_on_later(st
     assert [event for event in again if event["event"] != "Classifier"] == said
     assert [event for event in again if event["event"] == "Classifier"] == classifiers
     assert released.n_tasks(run_id) == {0: spec.scenario.tasks}, "also what had been saved before"
+
+
+def test_only_its_owner_reads_what_has_left(home):
+    before = os.umask(0o022)
+    try:
+        released.record("0123456789ab", 0, 1)
+    finally:
+        os.umask(before)
+    path = home / "released" / "0123456789ab.txt"
+    assert [stat.S_IMODE(one.stat().st_mode) for one in (path.parent, path)] == [0o700, 0o600]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="Linux names open files here")
+def test_what_root_has_made_belongs_to_whom_the_home_does(home, monkeypatch):
+    """As after one `sudo dpcl run`, which would stop every later run of the user."""
+    given = dict[str, tuple[int, int]]()
+    names = {"fchown": lambda handle: os.readlink(f"/proc/self/fd/{handle}"), "lchown": str}
+    for name, named in names.items():
+        monkeypatch.setattr(os, name, lambda what, *owner, named=named: given.update({Path(named(what)).name: owner}))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with held(home / "data.lock"):
+        released.record("0123456789ab", 0, 1)
+    whose = (home.stat().st_uid, home.stat().st_gid)
+    assert given == dict.fromkeys(("data.lock", "released", "0123456789ab.txt"), whose)
+
+
+def test_what_is_another_users_fails_at_once_and_names_no_path(home, monkeypatch):
+    def refused(*_: object) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied", str(home))
+
+    monkeypatch.setattr(paths, "opened", refused)
+    monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("nobody mends that while a run waits"))
+    with pytest.raises(StoreTrouble) as told:
+        Patience().outlast(lambda: released.record("0123456789ab", 0, 1))
+    assert str(told.value) == "what has left a run cannot be written in released/ of the home folder: Permission denied"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
+@pytest.mark.parametrize(("folder", "lock"), [(0o700, 0o600), (0o755, 0o600), (0o770, 0o660), (0o777, 0o666)])
+def test_a_lock_is_for_whoever_may_write_its_folder(home, folder, lock):
+    home.chmod(folder)
+    with held(home / "data.lock") as is_held:
+        assert is_held
+    assert stat.S_IMODE((home / "data.lock").stat().st_mode) == lock
 
 
 def test_a_run_that_waits_for_its_parts_refuses_what_it_has_passed_on_already(store):
