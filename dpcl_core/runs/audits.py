@@ -57,7 +57,7 @@ class Audits:
         if (refused := refusal(run.spec)) is not None:
             why, command = refused
             raise BadInput("method", run.spec.method, why if command is None else f"{why}; this audits it: {command}")
-        same_rows.check(run)
+        same_rows.check(self.store, run)
         workload = sha256(f"audit {workload_of(run.spec)}".encode()).hexdigest()[:16]
         name, n_cells = f"audit of {run.name}"[:LONGEST_NAME], len(run.spec.privacy.epsilons)
         with self.store.writing() as connection:

@@ -8,11 +8,12 @@ import os
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from dpcl_core import checks, export
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy.lower_bound import Audited
-from dpcl_core.runs import auditor, process, purge, same_rows, worker
+from dpcl_core.runs import auditor, process, purge, same_rows, tables, worker
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.sets import Sets
@@ -114,6 +115,21 @@ def test_a_run_whose_data_were_written_since_is_not_audited(store: Store, home: 
     assert store.claim(audit_id, process.me())
     assert worker.carry_out(store, audit_id, engine=auditor.engine_of(store, audit_id, play=played)) == "failed"
     assert "written again since" in str(store.get(audit_id).error), "also where they were written while it waited"
+
+
+def test_a_resumed_run_is_compared_with_when_it_first_began(store: Store, home: Path, monkeypatch) -> None:
+    """A Resume that is refused, since the data were written again, still leaves a later start."""
+    monkeypatch.delenv("DPCL_DATA", raising=False)
+    spec = own_data(home)
+    run_id = replay.fill(store, spec, replay.recorded(spec))
+    same_rows.check(store, store.get(run_id))
+    created = store.get(run_id).created
+    os.utime(home / "data" / "mine" / "train.csv", (created + 60, created + 60))
+    with store.writing() as connection:
+        later = created + 3600
+        connection.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(started=later, finished=later))
+    with pytest.raises(BadInput, match="written again since"):
+        Audits(store).create(run_id)
 
 
 def test_a_set_goes_no_further_on_data_that_were_written_since(store: Store, home: Path, monkeypatch) -> None:
