@@ -30,7 +30,8 @@ def engine_of(store: Store, run_id: str, *, play: Play | None = None) -> Engine 
         return None
 
     def engine(spec: RunSpec, device: str) -> Iterator[Event]:
-        same_rows.check(store, store.get(audits.get(run_id).run_id))  # they may have been written while it waited
+        # They may have been written while it waited.
+        Patience().outlast(lambda: same_rows.check(store, store.get(audits.get(run_id).run_id)))
         budgets = spec.privacy.epsilons
         yield Started(1, ("audit",), "planted examples", 0, 0)
         yield Progress("training", 0, len(budgets), None, "planting examples")

@@ -32,7 +32,8 @@ def engine_of(store: Store, run_id: str, *, prepare: Prepare | None = None) -> E
     def engine(spec: RunSpec, device: str) -> Iterator[Event]:
         from dpcl_core.tuning import search  # loads Optuna and the engine
 
-        study, patience = studies.get(study_id), Patience()
+        patience = Patience()
+        study = patience.outlast(partial(studies.get, study_id))
         open_data = prepare or search.prepared
         for item in search.search(study.tune, device, earlier=study.trials, earlier_sizes=study.sizes, prepare=open_data):
             if isinstance(item, Trial):

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import update
 
 from dpcl_core import checks, export
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.runs import auditor, process, purge, same_rows, tables, worker
 from dpcl_core.runs.audits import Audits
@@ -130,6 +130,22 @@ def test_a_resumed_run_is_compared_with_when_it_first_began(store: Store, home: 
         connection.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(started=later, finished=later))
     with pytest.raises(BadInput, match="written again since"):
         Audits(store).create(run_id)
+
+
+def test_an_audit_outlasts_a_store_that_is_away_for_a_moment(store: Store, run_id: str, monkeypatch) -> None:
+    audit_id = Audits(store).create(run_id)
+    assert store.claim(audit_id, process.me())
+    engine = auditor.engine_of(store, audit_id, play=played)
+    looks = iter([StoreTrouble("away"), None])
+    true_check = same_rows.check
+
+    def check(*of: object) -> None:
+        if (trouble := next(looks)) is not None:
+            raise trouble
+        true_check(*of)
+
+    monkeypatch.setattr(same_rows, "check", check)
+    assert worker.carry_out(store, audit_id, engine=engine) == "finished"
 
 
 def test_a_set_goes_no_further_on_data_that_were_written_since(store: Store, home: Path, monkeypatch) -> None:

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.runs import process, tuner, worker
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.studies import Studies
+from dpcl_core.runs.studies import Studies, Study
 from dpcl_core.tuning.settings import Trial
 from tests.support import replay, tuned
 from tests.support.postgres import both, both_if_slow
@@ -77,6 +77,21 @@ def test_a_worker_of_a_tuning_keeps_every_trial_and_finishes(store: Store, studi
     assert not found.is_resumable
     with pytest.raises(BadInput, match="has all its 4 trials"):
         studies.resume(study_id)
+
+
+def test_a_tuning_outlasts_a_store_that_is_away_for_a_moment(store: Store, studies: Studies, monkeypatch) -> None:
+    study_id = studies.create(tuned.a_tuning(2))
+    assert store.claim(study_id, process.me())
+    engine = tuner.engine_of(store, study_id, prepare=tuned.preparing())
+    troubles, true_get = iter([StoreTrouble("away")]), Studies.get
+
+    def get(self: Studies, of: str) -> Study:
+        if (trouble := next(troubles, None)) is not None:
+            raise trouble
+        return true_get(self, of)
+
+    monkeypatch.setattr(Studies, "get", get)
+    assert worker.carry_out(store, study_id, engine=engine) == "finished"
 
 
 def test_a_tuning_in_which_nothing_ends_well_fails_and_keeps_its_trials(store: Store, studies: Studies) -> None:
