@@ -110,8 +110,9 @@ def _delete_data(owner: str) -> None:
     except BadInput as refused:
         st.error(plain(str(refused)))
         return
-    for kind in kept_files.COMPUTED:
-        kept_files.clean(kind)
+    finally:  # some of the data may be gone
+        for kind in kept_files.COMPUTED:
+            kept_files.clean(kind)
     st.toast(f"{counted(deleted, 'dataset')} deleted.")
 
 

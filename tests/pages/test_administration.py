@@ -106,6 +106,28 @@ def test_who_has_only_data_or_an_upload_is_listed_and_they_can_be_deleted(
     assert visited.present([run_id]) == {}
 
 
+def test_features_go_also_where_only_some_of_the_data_can_be_deleted(
+    open_page: Open, visited: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DPCL_DATA", raising=False)
+    dora = "d" * 64
+    for name in ("first", "second"):
+        folder = paths.home() / "data" / name
+        folder.mkdir(parents=True)
+        (folder / own.OWNER).write_text(dora, encoding="ascii")
+        (folder / own.ORIGIN).touch()
+    on_second = SPEC.model_copy(update={"data": SPEC.data.model_copy(update={"dataset": "own:second"})})
+    replay.fill(visited, on_second, [], status="running")
+    features = paths.features_dir() / "of-the-first.npz"
+    features.parent.mkdir()
+    features.touch()
+    page = opened(open_page("administration"))
+    page.button(key=f"delete-data-{dora}").click().run()
+    assert "is under way on these data: stop it first" in page.error[0].value
+    assert [path.name for path in (paths.home() / "data").iterdir()] == ["second"]
+    assert not features.exists()
+
+
 def test_the_terminal_prints_the_key(visited: Store, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["administrator"]) == 0
     assert administration.is_key(capsys.readouterr().out.upper())

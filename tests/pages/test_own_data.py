@@ -11,7 +11,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core import checks, own_runs, paths
-from dpcl_core.data import intake, marks, schema
+from dpcl_core.data import intake, marks, own, schema
 from dpcl_core.data.intake import Asked
 from dpcl_core.data.schema import Columns
 from dpcl_core.runs import looks
@@ -212,6 +212,18 @@ def test_on_a_shared_server_nobody_deletes_the_computers_data(
     assert "delete-visits-2" not in keys
     monkeypatch.setattr(ownership, "is_shared", lambda: False)
     assert "delete-visits-2" in {one.key for one in open_page("data").button}
+
+
+def test_features_go_also_where_some_files_of_the_data_cannot_be_deleted(
+    kept: str, open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    features = paths.features_dir() / "of-visits.npz"
+    features.parent.mkdir()
+    features.touch()
+    monkeypatch.setattr(own, "delete", lambda _: False)
+    page = open_page("data").button(key="delete-visits").click().run()
+    assert "some of its files could not be deleted" in page.error[0].value
+    assert not features.exists()
 
 
 def test_an_upload_that_was_never_kept_can_be_deleted(home: Path, open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,6 +120,7 @@ def _delete(name: str) -> None:
             except BadInput as refused:
                 st.error(plain(str(refused)))
                 return
-            for kind in kept_files.COMPUTED:
-                kept_files.clean(kind)
+            finally:  # the runs, and some of the files, may be gone
+                for kind in kept_files.COMPUTED:
+                    kept_files.clean(kind)
             st.rerun()
