@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from typing import cast
@@ -20,7 +20,7 @@ from dpcl_core.backbones import cache, pixels
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.backbones.extractor import pictures as as_pictures
 from dpcl_core.checkpoints import Division, Keep, Whole
-from dpcl_core.data import anchors, load
+from dpcl_core.data import anchors, load, own
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.dataset import Content, Dataset
 from dpcl_core.data.sentences import Sentences
@@ -53,7 +53,7 @@ class Opened:
     """What a run's learners are given: its streams by seed and the public facts about them, before anything is learned.
 
     `spec`: the run's settings, with the budget of one row where a person has several; `known`: between which scores it is
-    read; `table`: all examples.
+    read; `table`: all examples; `written`: when own data were (`own.written`), asked before they were read.
     """
 
     spec: RunSpec
@@ -61,6 +61,7 @@ class Opened:
     streams: Mapping[int, TaskStream]
     context: PublicContext
     known: References
+    written: Mapping[str, int] = field(default_factory=dict)
 
     def of_cells(self, cells: Sequence[Cell]) -> tuple[Mapping[int, TaskStream], PublicContext]:
         """The streams and public facts of these cells of one learner, along as many public axes as their budget affords."""
@@ -91,7 +92,7 @@ def run(
     groups = _groups(spec, of.context.n_axes if spec.params.inputs == "features" else {})
 
     def here(place: int) -> Iterator[Event]:
-        return Group(asked, spec, groups[place], *of.of_cells(groups[place]), place, keep).events()
+        return Group(asked, spec, groups[place], *of.of_cells(groups[place]), place, keep, written=of.written).events()
 
     division.begin(len(groups), of.context.n_tasks)
     # Clients' lists are short: threads that share a product wait for each other, three times as long on a busy computer.
@@ -110,6 +111,7 @@ def opened(spec: RunSpec, *, device: str = "cpu") -> Generator[Event, None, Open
     of_row = spec.model_copy(update={"privacy": group.for_a_row(spec.privacy, rows)})
     _refuse_unbounded(spec, of_row, rows)
     yield Progress("data", 0, 1, None, f"loading {spec.data.dataset}")
+    written = own.written(spec.data.dataset)
     dataset = _occurring(spec, load.load(spec.data, undeclared=spec.labels == "dp-learned"))
     table = yield from _table(spec, dataset, device)
     streams = {seed: open_stream(spec, table, seed) for seed in spec.seeds}
@@ -154,7 +156,7 @@ def opened(spec: RunSpec, *, device: str = "cpu") -> Generator[Event, None, Open
         yield Note("warning", warning)
     context = replace(context, anchors=(yield from _anchors(spec, dataset, device)))
     context = replace(context, n_axes=axes.numbers(spec, context))
-    return Opened(spec, table, streams, context, known)
+    return Opened(spec, table, streams, context, known, written)
 
 
 def _refuse_unbounded(asked: RunSpec, of_row: RunSpec, rows: int) -> None:

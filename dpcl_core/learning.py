@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 
@@ -22,7 +22,6 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.backbones import extractor
 from dpcl_core.checkpoints import Checkpoint, Keep, are_from_the_first_on, is_public
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data import own
 from dpcl_core.errors import BadInput
 from dpcl_core.events import AuditNote, CellFinished, Event, Fact, JsonValue, TaskLearned
 from dpcl_core.explorers.catalog import Observer
@@ -59,7 +58,7 @@ class Group:
     """The cells of one learner.
 
     `asked`: the run as it was asked for; `place`: of the group among the run's; `keep`: for its checkpoints, if any; `make`:
-    makes the learner, where that is not as usual.
+    makes the learner, where that is not as usual; `written`: when own data were (`own.written`), asked before reading them.
     """
 
     asked: RunSpec
@@ -70,6 +69,7 @@ class Group:
     place: int = 0
     keep: Keep | None = None
     make: MakeLearner | None = None
+    written: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._started = time.perf_counter()
@@ -258,17 +258,18 @@ class Group:
     def _data_digest(self) -> str:
         """Digest of which rows are in which task, with which labels: places in a checkpoint mean these rows.
 
-        Rows by their keys, which are digests of their own bytes. Features are not in it: another processor rounds otherwise.
-        Nor is it the rows alone that are compared: own data that were written again are other data even where no row has
-        changed, so that a refusal says what somebody has done, and nothing about a row.
+        Of own data also of their rows by their keys, which are digests of their own bytes (features are not in it: another
+        processor rounds otherwise), and of when they were written: own data that were written again are other data even
+        where no row has changed, so that a refusal says what somebody has done, and nothing about a row.
         """
-        digest = sha256(json.dumps(own.written(self.spec.data.dataset)).encode())
+        is_own = datasets.card(self.spec.data.dataset).is_own
+        digest = sha256(json.dumps(self.written).encode() if is_own else b"")
         for tasks in self._rounds:
             for task in tasks.values():
                 rows = np.arange(len(task.train)) if task.train.rows is None else task.train.rows
-                keys = b"" if task.train.keys is None else task.train.keys.tobytes()
                 digest.update(np.array(task.train.table.shape).tobytes() + rows.tobytes() + task.train.labels.tobytes())
-                digest.update(keys)
+                if is_own and task.train.keys is not None:
+                    digest.update(task.train.keys.tobytes())
         return digest.hexdigest()
 
 

@@ -389,11 +389,12 @@ def _unzip(path: Path, folder: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             members = {place: one for one in archive.infolist() if (place := _place(one)) is not None}
             _refuse_more(path, sum(one.file_size for one in members.values()), len(members))
-            for number, (place, one) in enumerate(members.items()):
+            for place, one in members.items():
                 to = folder.joinpath(*_by_class(place))
                 if to == folder:
                     continue
-                to = to.with_name(f"{number}-{to.name}") if to.exists() else to  # of two outer folders
+                if to.exists():  # of two outer folders; named by itself alone: no private picture renames a public one
+                    to = to.with_name(f"{sha256(one.filename.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}-{to.name}")
                 to.parent.mkdir(parents=True, exist_ok=True)
                 with archive.open(one) as packed:  # of a picture that is too large, as much as shows that it is
                     to.write_bytes(packed.read(min(one.file_size, MAX_PICTURE + 1)))

@@ -92,12 +92,15 @@ def written(name: str) -> dict[str, int]:
     """When each file of own:NAME was last written, in nanoseconds since 1970, by its place in the folder; else nothing.
 
     That is what somebody has done, and is public. Whether the rows are others is not: it would differ between neighbours.
+    Nothing of a copy that was taken in: it is never replaced, and may be moved to another computer.
     """
     for root in files.roots(catalog.card("own:any")):
         folder = root / name.removeprefix("own:")
         if name.startswith("own:") and folder.is_dir():
-            found = (path for path in folder.rglob("[!.]*") if path.is_file())
-            return {path.relative_to(folder).as_posix(): path.stat().st_mtime_ns for path in sorted(found)}
+            found = () if (folder / ORIGIN).exists() else sorted(folder.rglob("*"))
+            places = {path.relative_to(folder): path for path in found if path.is_file()}
+            is_hidden = {place: any(part.startswith(".") for part in place.parts) for place in places}
+            return {place.as_posix(): path.stat().st_mtime_ns for place, path in places.items() if not is_hidden[place]}
     return {}
 
 

@@ -302,6 +302,25 @@ def test_pictures_of_one_name_in_two_outer_folders_are_both_taken_in(data_dir: P
     assert len(found.train) + len(found.test) == 120
 
 
+def test_one_more_private_picture_renames_no_public_one(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two outer folders with pictures of one name: their order would choose another test part."""
+    members = {
+        f"{outer}/{part}/{label}/{row}.png": picture(row, (9, 7))
+        for part in ("train", "test") for outer in "xy" for label in "ab" for row in range(12)
+    }  # fmt: skip
+    path, found = tmp_path / "photos.zip", []
+    for name, first in (("without", {}), ("with", {"x/train/a/more.png": picture(99, (9, 7))})):
+        monkeypatch.setenv("DPCL_HOME", str(tmp_path / name))
+        path.write_bytes(bad_files.zipped({**first, **members}))
+        assert used(path) is None
+        test = tmp_path / name / "data" / "photos" / "test"
+        found.append(sorted(one.relative_to(test) for one in test.rglob("*.png")))
+    assert len(found[0]) == 48
+    assert found[0] == found[1]
+
+
 def test_no_more_of_a_picture_is_unpacked_than_shows_that_it_is_too_large(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
