@@ -123,7 +123,7 @@ def test_features_go_also_where_only_some_of_the_data_can_be_deleted(
     features.touch()
     page = opened(open_page("administration"))
     page.button(key=f"delete-data-{dora}").click().run()
-    assert "is under way on these data: stop it first" in page.error[0].value
+    assert "is under way on these data: stop it first" in words(page)
     assert [path.name for path in (paths.home() / "data").iterdir()] == ["second"]
     assert not features.exists()
 
