@@ -19,6 +19,7 @@ from dpcl_core.runs.store import Store
 from dpcl_core.scenarios.catalog import Federated
 from pages.anchors import CODEC
 from pages.parts.anchors import explorer, simulation
+from pages.parts.shell import pickers
 from tests.pages.conftest import Open, drawings, words
 from tests.support import clients, replay
 from tests.support.signatures import TOLD, with_lists
@@ -173,6 +174,16 @@ def test_of_two_runs_of_one_name_the_one_asked_for_is_shown(open_page: Open, sto
         assert page.selectbox[0].value == run
         assert page.query_params["run"] == run
         assert len(set(page.selectbox[0].options)) == 2
+
+
+def test_a_linked_run_is_offered_beside_the_newest(open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pickers, "_OFFERED", 2)
+    spec = SPEC.model_copy(update={"scenario": Federated()})
+    oldest, *_, newest = [replay.fill(store, spec, SAID) for _ in range(3)]
+    for run in (oldest, newest):
+        page = open_page("anchors", run=run)
+        assert page.selectbox[0].value == run
+        assert len(page.selectbox[0].options) == (3 if run == oldest else 2)
 
 
 def test_every_picture_of_a_run_can_be_opened(open_page: Open, store: Store) -> None:

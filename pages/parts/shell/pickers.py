@@ -56,15 +56,17 @@ def one_of(title: str, options: Sequence[T], view: View, name: str, shown: Calla
 
 @st.cache_data(ttl=3, show_spinner=False)
 def runs(where: tuple[str, str, str], linked: str | None, of: Literal["clients", "texts"]) -> dict[str, str]:
-    """Names by id of the started runs on clients' data, or of those that train a language model, in the list's order, and
-    of the linked run.
+    """Names by id of the newest started runs on clients' data, or that train a language model, and of the linked run.
 
     Each name contains the id, because a select box cannot tell equal names apart.
     """
     language = {name for name, card in methods.CARDS.items() if card.params().inputs == "text"}
 
     def is_wanted(run: Named) -> bool:
-        return run.id == linked or (run.scenario == "federated" if of == "clients" else run.method in language)
+        return run.scenario == "federated" if of == "clients" else run.method in language
 
-    found = state.store().list_runs(_OFFERED, states=_STARTED, only=is_wanted)
+    store = state.store()
+    found = store.list_runs(_OFFERED, states=_STARTED, only=is_wanted)
+    if linked not in {run.id for run in found}:  # of another kind, or older than all that are offered
+        found += store.list_runs(1, states=_STARTED, only=lambda run: run.id == linked)
     return {run.id: f"{run.name} ({run.status}, {run.id[:4]})" for run in found if run.readable_spec is not None}
