@@ -129,7 +129,7 @@ def of_row(row: Row[*tuple[object, ...]], place: int | None, estimate: float | N
 
 
 class Named(NamedTuple):
-    """What a run is called, for a search in all runs of a store: it reads no settings."""
+    """What a run is called, for a search in all runs of a store: it reads no settings, and what these lack is empty."""
 
     id: str
     name: str

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from copy import copy
 from typing import Any, TypeVar, cast, get_args
 
-from sqlalchemy import Connection, Select, and_, bindparam, case, func, or_, select, update
+from sqlalchemy import Connection, Select, Text, and_, bindparam, case, func, or_, select, update
+from sqlalchemy import cast as cast_in_store
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from dpcl_core import paths
@@ -152,7 +153,8 @@ class Store:
             if states:
                 chosen = chosen.where(runs.c.status.in_(states))
             if only is not None:
-                named = chosen.with_only_columns(runs.c.id, runs.c.name, tables.method, dataset, tables.scenario)
+                said = (func.coalesce(cast_in_store(one, Text), "") for one in (tables.method, dataset, tables.scenario))
+                named = chosen.with_only_columns(runs.c.id, runs.c.name, *said)
                 wanted = [one.id for one in map(Named._make, connection.execute(named, values)) if only(one)]
                 chosen = chosen.where(runs.c.id.in_(wanted[:limit]))
             # Numbers are put into order first: whole rows take several times as long.

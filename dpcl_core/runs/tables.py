@@ -20,6 +20,9 @@ from sqlalchemy import (
     cast,
     select,
 )
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
 ACTIVE = ("starting", "running", "stopping")
 
@@ -257,9 +260,27 @@ kept_turns = Table(
 # The runs in the queue that are not runs of their own: of tunings and audits, and parts of runs.
 of_others = select(turns.c.run_id).union_all(select(audits.c.id), select(shards.c.id))
 
-# What a run's settings name; PostgreSQL reads JSON only as such, SQLite from any text.
+class _Readable(FunctionElement[str]):
+    """Settings as text; in SQLite, where one damaged row would fail a query of all, those that are no JSON as empty."""
+
+    type = Text()
+    inherit_cache = True
+
+
+@compiles(_Readable)
+def _as_written(element: _Readable, compiler: SQLCompiler, **_: object) -> str:
+    return compiler.process(element.clauses)
+
+
+@compiles(_Readable, "sqlite")
+def _if_json(element: _Readable, compiler: SQLCompiler, **_: object) -> str:
+    text = compiler.process(element.clauses)
+    return f"CASE WHEN json_valid({text}) THEN {text} ELSE '{{}}' END"
+
+
+# What a run's settings name, if anything; PostgreSQL reads JSON only as such, SQLite from any text.
 _SETTINGS = JSON().with_variant(Text(), "sqlite")
-_spec = cast(runs.c.spec, _SETTINGS)
+_spec = cast(_Readable(runs.c.spec), _SETTINGS)
 dataset: ColumnElement[str] = _spec["data", "dataset"].as_string()
 method: ColumnElement[str] = _spec["method"].as_string()
 scenario: ColumnElement[str] = _spec["scenario", "kind"].as_string()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+from sqlalchemy import update
+
+from dpcl_core.runs import purge, tables
 from dpcl_core.runs.sets import Sets
 from dpcl_core.runs.store import Store
 from pages.parts.comparison.pairs import MOST
@@ -27,6 +31,17 @@ def test_every_word_must_be_there_and_a_tag_is_a_whole_word(store: Store) -> Non
     assert _found("lists nothing", store) == []
     assert _found("#", store) == []  # no tag at all
     assert len(_found("", store)) == 2
+
+
+@pytest.mark.parametrize("spec", ["{}", '{"method": 5, "data": []}', "[]", '{"method": "cos'])
+def test_settings_that_cannot_be_read_hide_no_other_run(spec: str, store: Store) -> None:
+    """As after an edit by hand, or from another version of the program."""
+    good, bad = _filled(store, "lists"), _filled(store, "lists, damaged")
+    with store.writing() as connection:
+        connection.execute(update(tables.runs).where(tables.runs.c.id == bad).values(spec=spec))
+    assert _found("lists", store) == [bad, good]
+    assert _found("digits cosine", store) == [good]
+    assert purge.runs_on(store, "digits") == [good]
 
 
 def test_a_run_of_a_set_is_found_by_the_preset_too(store: Store) -> None:
