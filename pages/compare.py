@@ -53,7 +53,7 @@ def page() -> None:
     state.store()
     view = View("compare", lambda _: CODEC)
     named = (*cast("tuple[str, ...]", view["runs"]), *st.session_state.get(view.key("runs"), ()))
-    stored = _listed() | state.store().present(named)
+    stored = _listed() | state.store().listed(named)
     runs = {run_id: run for run_id, run in stored.items() if pairs.has_result(run)}
     start, missing = _initial_runs(view, runs, stored)
     place = heading("Compare", "Which is better, and is it real?", notices=[*view.read.notices, *missing])

@@ -109,8 +109,7 @@ def _is_active(counts: Mapping[Status, int]) -> bool:
 
 def _linked(run_id: str | None) -> Run | None:
     """The run of the link, where the list has it, however many are newer."""
-    run = None if run_id is None else state.store().present([run_id]).get(run_id)
-    return None if run is None or run.deleted is not None else run
+    return None if run_id is None else state.store().listed([run_id]).get(run_id)
 
 
 def _controls(view: View, counts: Mapping[Status, int]) -> dict[str, object]:

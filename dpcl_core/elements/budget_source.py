@@ -282,14 +282,14 @@ def trained(result: Result) -> Source | None:
         return None
     if any(all(value is None for value in by_task[opened.n_tasks - 1]) for by_task in rows.values()):
         return None
-    exceeds = spec.labels != "data" and any(
+    exceeds = not spec.reads_labels and any(
         guarantee.epsilon > requested * (1 + 1e-4) for requested, guarantee in result.guarantees.items()
     )
     table = tuple([[rows[epsilon, seed][k] for k in range(opened.n_tasks)] for seed in seeds] for epsilon in stops)
     return Source(
         key=str(result.run_id),
         dataset=opened.dataset_title,
-        labels=spec.labels,
+        labels="data" if spec.reads_labels else spec.labels,
         n_tasks=opened.n_tasks,
         n_people=opened.n_train,
         n_seeds=len(seeds),

@@ -99,9 +99,14 @@ class Failure:
     log: str
 
 
+def is_id(text: str) -> bool:
+    """Whether a text has the form of a run's id."""
+    return _ID.fullmatch(text) is not None
+
+
 def checked_id(run_id: str) -> str:
     """The id of a run. Raises BadInput if it is malformed."""
-    if not _ID.fullmatch(run_id):
+    if not is_id(run_id):
         raise BadInput("run", run_id, "must be 12 hexadecimal digits, as the list of runs shows them")
     return run_id
 

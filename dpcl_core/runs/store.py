@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from typing import Any, TypeVar, cast, get_args
 
-from sqlalchemy import Connection, Select, Text, and_, bindparam, case, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, Text, and_, bindparam, case, func, or_, select, update
 from sqlalchemy import cast as cast_in_store
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
@@ -25,7 +25,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Classifier, Event, Progress, from_json
 from dpcl_core.runs import database, devices, durations, event_rows, queue, tables, visitors
 from dpcl_core.runs.process import Process
-from dpcl_core.runs.run import End, Failure, Named, Run, Split, Status, checked_id, clean_name, of_row
+from dpcl_core.runs.run import End, Failure, Named, Run, Split, Status, checked_id, clean_name, is_id, of_row
 from dpcl_core.runs.tables import ACTIVE, cells, dataset, events, of_others, runs, splits
 from dpcl_core.runs.transitions import (
     applied,
@@ -47,7 +47,8 @@ PROMPT_SECONDS = 1.0  # a write that takes longer has waited for somebody
 # What every page asks is made here once: making a query takes several times as long as carrying it out.
 _ROWS = select(runs, (database.now() - runs.c.heartbeat).label("silent_seconds"))
 _ONE = _ROWS.where(runs.c.id == bindparam("run"), runs.c.emptied.is_(None))
-_LISTED = select(runs.c.number).where(runs.c.deleted.is_(None), runs.c.id.not_in(of_others))
+_IS_LISTED = and_(runs.c.deleted.is_(None), runs.c.id.not_in(of_others))
+_LISTED = select(runs.c.number).where(_IS_LISTED)
 _COUNTED = _LISTED.with_only_columns(runs.c.status, func.count().label("n")).group_by(runs.c.status)
 _NEWEST_FIRST = (runs.c.number.desc(),)
 _OWN_FIRST = (case((runs.c.owner == bindparam("owner"), 0), else_=1), *_NEWEST_FIRST)
@@ -136,9 +137,13 @@ class Store:
             raise BadInput("run", run_id, "no such run in this store")
         return rows[0]
 
-    def present(self, run_ids: Sequence[str]) -> dict[str, Run]:
+    def present(self, run_ids: Collection[str]) -> dict[str, Run]:
         """Those of these runs that are there, by id: without unknown ones and without those deleted for good."""
-        return {run.id: run for run in self._runs(_ROWS.where(runs.c.id.in_(run_ids), runs.c.emptied.is_(None)))}
+        return {run.id: run for run in self._runs(_ROWS.where(_is_one_of(run_ids), runs.c.emptied.is_(None)))}
+
+    def listed(self, run_ids: Collection[str]) -> dict[str, Run]:
+        """Those of these runs that `list_runs` has, by id: without deleted ones, parts, and those of tunings and audits."""
+        return {run.id: run for run in self._runs(_ROWS.where(_is_one_of(run_ids), _IS_LISTED))}
 
     def list_runs(
         self, limit: int | None = None, *, states: Sequence[Status] = (), only: Callable[[Named], bool] | None = None
@@ -502,3 +507,8 @@ def _read(connection: Connection, query: Select[*tuple[Any, ...]], values: Mappi
     past = durations.past(connection, {row.workload for row in open_rows}) if open_rows else {}
     estimates = {row.id: durations.estimate(past.get((row.workload, row.device), []), row.n_cells) for row in open_rows}
     return [of_row(row, places.get(row.id), estimates.get(row.id)) for row in rows]
+
+
+def _is_one_of(run_ids: Collection[str]) -> ColumnElement[bool]:
+    """Whether a run is one of these. Malformed ids are left out: a link may have NUL, which PostgreSQL refuses."""
+    return runs.c.id.in_([run_id for run_id in run_ids if is_id(run_id)])

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 
 from dpcl_core.events import CellFinished, References
 from dpcl_core.papers import ceilings
+from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.run import Status
 from dpcl_core.runs.store import Store
 from pages.parts.comparison import pairs
@@ -72,6 +73,18 @@ def test_unknown_runs_of_a_link_are_named(open_page: Open, store: Store) -> None
     assert not page.exception
     assert any("0123456789ab, which this store does not have" in w.value.replace("\\", "") for w in page.warning)
     assert page.multiselect[0].value == [first]
+
+
+def test_a_link_to_a_deleted_run_or_an_audit_leads_to_no_run(open_page: Open, store: Store) -> None:
+    """Nor does one to an id with NUL, which no database of PostgreSQL reads."""
+    first, deleted = _filled(store), _filled(store)
+    audit = Audits(store).create(first)
+    store.delete(deleted)
+    page = open_page("compare", v="1", r=",".join([first, deleted, audit, "0\0"]))
+    assert not page.exception
+    assert page.multiselect[0].value == [first]
+    assert store.listed([first, deleted, audit, "0\0"]).keys() == {first}
+    assert store.present([first, deleted, "0\0"]).keys() == {first, deleted}
 
 
 def test_a_run_of_a_link_that_has_not_finished_is_not_called_missing(open_page: Open, store: Store) -> None:

@@ -16,6 +16,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.elements.element import Element
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import questions
+from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.run import Status
 from dpcl_core.runs.sets import Sets
 from dpcl_core.runs.store import Store
@@ -76,6 +77,27 @@ def test_a_question_under_way_cannot_be_started_twice(open_page: Open, store: St
     assert cards[NAME]["start"] is None
     assert "Under way" in cards[NAME]["forms"][0]["said"]
     assert cards["blurry-digits"]["start"]["name"] == "blurry-digits"
+
+
+def test_only_a_run_of_ones_own_that_was_started_alone_is_under_way(
+    open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the run of a set with the same settings, nor a waiting audit, nor another visitor's run."""
+    monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.schedule", lambda self: None)
+    spec = presets.load(NAME)
+    Sets(store).create("blurry-digits", {"not-blurred": spec})
+    Audits(store).create(replay.fill(store, spec, replay.recorded(spec)))
+    page = open_page("questions", question=NAME)
+    assert "Started on Train" not in words(page)
+    assert not page.button(key="start-set").disabled
+    alone = store.create(spec, name="alone")
+    with monkeypatch.context() as others:
+        others.setattr(Store, "may_change", lambda self, run: run.id != alone)
+        assert "Started on Train" not in words(open_page("questions", question=NAME))
+    assert "Started on Train: **alone**" in words(open_page("questions", question=NAME))
+    (drawn,) = [json.loads(one.proto.bytes) for one in open_page("questions").get("bidi_component")]
+    cards = {one["forms"][0]["name"]: one for group in drawn["groups"] for one in group["cards"]}
+    assert cards[NAME]["start"] is None
 
 
 def test_a_card_without_its_data_or_network_has_no_start_and_says_what_is_lacking(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Final
 
@@ -72,7 +72,7 @@ def document(by: str) -> dict[str, object]:
     store, every = state.store(), questions.questions()
     names = [form.name for question in every for form in question.forms.values()]
     durations, answered = questions.durations(names, store), questions.n_answered(names, store)
-    running = starting.sets().under_way()
+    running = starting.under_way()
     groups: dict[str, list[dict[str, object]]] = {}
     if by == "shows":  # in the order of the table, else as the papers come
         groups = {title: [] for title in questions.SHOWS.values()}
@@ -84,7 +84,7 @@ def document(by: str) -> dict[str, object]:
 
 def _card(
     question: Question, by: str, durations: Mapping[str, Duration], answered: Mapping[str, tuple[int, int]],
-    running: Mapping[str, int],
+    running: Collection[str],
 ) -> dict[str, object]:  # fmt: skip
     forms = []
     smallest = question.smallest.name

@@ -40,10 +40,26 @@ def start(name: str) -> None:
 
 
 def alone(name: str) -> Run | None:
-    """The newest run with settings of this preset that is queued or under way; of a set, `Sets.newest` says so."""
-    digests = questions.digests(name)
-    going = [run for run in state.store().unfinished() if (spec := run.readable_spec) and spec.digest() in digests]
-    return going[-1] if going else None
+    """The newest run with settings of this preset that this visitor has started alone and that is not over."""
+    return next((run for run in _going() if _digest(run) in questions.digests(name)), None)
+
+
+def under_way() -> set[str]:
+    """The presets of which a set, or a run that this visitor has started alone, is not over."""
+    going = {_digest(run) for run in _going()}
+    return {*sets().under_way(), *(name for name in presets.names() if going and going & {*questions.digests(name)})}
+
+
+def _going() -> list[Run]:
+    """This visitor's runs that are not over, newest first: without those of sets, tunings and audits, and without parts."""
+    store = state.store()
+    mine = [run.id for run in store.unfinished() if store.may_change(run)]
+    going = [run for run in store.listed(mine).values() if sets().of_run(run.id) is None] if mine else []
+    return sorted(going, key=lambda run: run.created, reverse=True)
+
+
+def _digest(run: Run) -> str | None:
+    return run.readable_spec.digest() if run.readable_spec else None
 
 
 def lacking(name: str) -> DataMissing | None:
