@@ -109,7 +109,6 @@ def data_dir() -> Path | None:
 
 
 @cache
-@cache
 def assets_dir() -> Path:
     """The folder of bundled files: backbones, presets, texts, published numbers."""
     installed = _PACKAGE / "assets"

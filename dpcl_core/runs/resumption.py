@@ -152,8 +152,8 @@ def resume_by_itself(connection: Connection, run_id: str) -> bool:
     """Resumes a run whose process died after a checkpoint, at most twice in a row without a new one; whether it did.
 
     A process that dies before the first checkpoint is likely to die again, of what its data need: that is left to a person.
-    Not for a part of a run, whose machine may be gone. So is one that was silent for long: of a backup that was restored, it
-    may be a run that has long gone on and released what would be drawn again.
+    Not for a part of a run, whose machine may be gone. A run that was silent for long is left to a person, too: of a backup
+    that was restored, it may have gone on long ago and released what would be drawn again.
     """
     of_run, _, groups = _checkpoints_of(connection, run_id)
     n = connection.scalar(select(func.count()).select_from(checkpoints).where(of_run)) or 0

@@ -27,6 +27,7 @@ from pages.parts.training import wording
 if TYPE_CHECKING:
     from dpcl_core.runs.run import Run
     from dpcl_core.runs.store import Store
+    from dpcl_core.spec import RunSpec
 
 ACTIVE = ("queued", "starting", "running", "stopping")
 _ENDED = {"finished": "finished", "failed": "failed", "lost": "been lost"}
@@ -132,7 +133,7 @@ def moving(result: Result, chosen: float, *, live: bool) -> None:
     overall, matrix, forgotten = _pictures(key=_key(result), chosen=chosen, _result=result)
     left, right = st.columns([1.45, 1], gap="small")
     with left:
-        few = len(spec.seeds) < 3
+        few = not _has_intervals(spec)
         show(
             overall, source, key="accuracy", title=f"{capital(result.score)} on the tasks seen so far",
             note="line: mean; dots: single seeds" if few else "line: mean; band: 95 % interval over seeds",
@@ -157,7 +158,7 @@ def _more(result: Result, chosen: float) -> None:
         show(
             _trade_off(key=key, _result=result), source, key="trade-off", table=result.finished_accuracy, linked=True,
             title=f"Final {result.score} and forgetting against the budget",
-            note="dots: trained models" + ("" if len(spec.seeds) < 3 else "; bars: 95 % interval over seeds"),
+            note="dots: trained models" + ("; bars: 95 % interval over seeds" if _has_intervals(spec) else ""),
         )  # fmt: skip
 
     def settings() -> None:
@@ -170,6 +171,13 @@ def _more(result: Result, chosen: float) -> None:
     if run_figures.has_any(result):
         draw["Tokens"] = partial(run_figures.figures, result, chosen, live=False)
     layout.views(draw, "more-figures")
+
+
+def _has_intervals(spec: RunSpec) -> bool:
+    """Whether its seeds are enough for intervals."""
+    from dpcl_core.figures.statistics import MIN_SEEDS  # loads scipy
+
+    return len(spec.seeds) >= MIN_SEEDS
 
 
 def _key(result: Result) -> _Key:
