@@ -286,6 +286,7 @@ def test_no_form_is_offered_that_lacks_something_too(open_page: Open, monkeypatc
 
 def test_a_refused_start_speaks_as_the_form_does(open_page: Open, pressable: None, monkeypatch: pytest.MonkeyPatch) -> None:
     (network,) = {spec.data.backbone for spec in questions.specs("paper-split-cifar-100-small").values()}
+    _without(monkeypatch)
     page = open_page("questions")
     _without(monkeypatch, network)
     page.button(key="start-paper-split-cifar-100-small").click().run()
