@@ -79,6 +79,7 @@ def _odds(labels: LabelSetting) -> str:
 class Source:
     """One stream under one label setting, at many budgets.
 
+    `labels`: "data" also where a stream reads its tasks' lists from the examples.
     `replay`: the document of `cosine_replay.encode` if any budget can be shown; else `table` holds every stop.
     `interval_factor`: half width of the 95 % interval over seeds, in standard deviations (None: too few seeds for a band).
     `recorded`: the scores between which a trained run's accuracy is read.
@@ -282,20 +283,21 @@ def trained(result: Result) -> Source | None:
         return None
     if any(all(value is None for value in by_task[opened.n_tasks - 1]) for by_task in rows.values()):
         return None
-    exceeds = not spec.reads_labels and any(
+    labels: LabelSetting = "data" if spec.reads_labels else spec.labels
+    exceeds = labels != "data" and any(
         guarantee.epsilon > requested * (1 + 1e-4) for requested, guarantee in result.guarantees.items()
     )
     table = tuple([[rows[epsilon, seed][k] for k in range(opened.n_tasks)] for seed in seeds] for epsilon in stops)
     return Source(
         key=str(result.run_id),
         dataset=opened.dataset_title,
-        labels="data" if spec.reads_labels else spec.labels,
+        labels=labels,
         n_tasks=opened.n_tasks,
         n_people=opened.n_train,
         n_seeds=len(seeds),
         stops=stops,
         delta=spec.privacy.delta,
-        words=words("test examples", "looked up", _LOOKED_UP, odds=_MORE_THAN_REQUESTED if exceeds else _odds(spec.labels)),
+        words=words("test examples", "looked up", _LOOKED_UP, odds=_MORE_THAN_REQUESTED if exceeds else _odds(labels)),
         interval_factor=interval_factor(len(seeds)),
         table=table,
         recorded=result.references,

@@ -18,6 +18,7 @@ from dpcl_core.events import CellFinished, Started, TaskLearned
 from dpcl_core.explorers.cosine_promise import promised
 from dpcl_core.privacy import statement
 from dpcl_core.runs.store import Store
+from dpcl_core.scenarios.catalog import IBlurry
 from pages.parts.shell import stored_results
 from tests.pages.conftest import Open, drawings, words
 from tests.support import replay
@@ -139,6 +140,14 @@ def test_odds_are_those_of_the_runs_own_ledger(open_page: Open, store: Store) ->
         assert ("from even odds: guessing whether someone took part is right at most 73.11 %" in said) is has_odds
         assert ("One Gaussian release with exactly this noise" in said) is has_exact
         assert ("totals more than the ε of the slider" in said) is not has_odds
+
+
+def test_lists_read_from_the_examples_have_no_odds_and_need_no_epsilon(open_page: Open, store: Store) -> None:
+    spec = replay.a_spec(labels="prior").model_copy(update={"scenario": IBlurry(task_prior="occurring")})
+    said = words(open_page("playground", run=replay.fill(store, spec, replay.recorded(spec)), plain="1", want="80"))
+    assert statement.NO_ODDS in said
+    assert "One Gaussian release with exactly this noise" not in said
+    assert "no ε bounds that" in said
 
 
 def test_broken_links_are_answered(open_page: Open) -> None:

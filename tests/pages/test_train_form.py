@@ -16,6 +16,7 @@ from dpcl_core.papers import questions
 from dpcl_core.runs import devices, machines
 from dpcl_core.runs.run import Split
 from dpcl_core.runs.store import Store
+from dpcl_core.scenarios.catalog import Blurry
 from dpcl_core.spec import RunSpec
 from pages.parts.training import question_picker, train_form
 from tests.data.making import write_pair
@@ -202,6 +203,19 @@ def test_another_stream_begins_with_its_own_defaults(open_page: Open) -> None:
     page = _chosen(open_page("train", v="1", **{"s.tasks": "2"}), "Stream", "i-blurry")
     assert not page.exception
     assert "s.tasks" not in page.query_params
+
+
+def test_the_stream_says_whether_its_lists_are_read_from_the_examples(
+    open_page: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def warned(**link: str) -> bool:
+        return "Labels from the data: no bound holds" in words(open_page("train", v="1", s="i-blurry", **link))
+
+    assert warned(l="prior", **{"s.task_prior": "occurring"})
+    assert not warned(l="prior-const", **{"s.task_prior": "occurring"})
+    assert not warned(l="prior")
+    monkeypatch.setattr(Blurry, "reads_lists", property(lambda self: self.task_prior == "home"))
+    assert warned(l="prior")
 
 
 def test_delta_above_one_over_people_is_refused(open_page: Open) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import cast
+from typing import Any, cast
 
 import streamlit as st
 
@@ -144,7 +144,7 @@ def raw_of(values: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def _scenario_of(values: Mapping[str, object]) -> dict[str, object]:
+def _scenario_of(values: Mapping[str, object]) -> dict[str, Any]:
     return {"kind": values["scenario"], **{key[2:]: value for key, value in values.items() if key.startswith("s.")}}
 
 
@@ -200,8 +200,8 @@ def form(view: View) -> Values:
     values["method"] = pickers.select(view, "method", TITLES["method"], cards)
     values |= settings_form.draw_method(view, str(values["method"]))
     values |= network_form.draw(view, _typed, str(values["dataset"]))
-    reads_lists = values.get("s.task_prior") == "occurring"
-    values["labels"] = label_form.setting(view, methods.CARDS[str(values["method"])], reads_lists=reads_lists)
+    stream = scenarios.CARDS[str(values["scenario"])].settings.model_construct(**_scenario_of(values))  # checked later
+    values["labels"] = label_form.setting(view, methods.CARDS[str(values["method"])], reads_lists=stream.reads_lists)
     values["epsilons"] = _epsilons(view, values)
     values["seeds"] = _seeds(view)
     values |= _more(view, values)
