@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 LETTERS = ("A", "B", "C")
 MOST_PINS = len(LETTERS)
 Show = Callable[[Picture, dict[str, "State"], str, "pd.DataFrame"], None]
-_SHORT: dict[LabelSetting, str] = {"prior-const": "one list", "prior": "task lists", "data": "labels from data"}
+_SHORT: dict[LabelSetting, str] = {
+    "prior-const": "one list", "prior": "task lists", "dp-learned": "learned list", "data": "labels from data",
+}  # fmt: skip
 CODEC = link.Codec(
     [
         link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),

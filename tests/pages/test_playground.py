@@ -7,6 +7,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from dpcl_core.explorers.cosine_promise import promised
 from dpcl_core.privacy import statement
 from dpcl_core.runs.store import Store
 from dpcl_core.scenarios.catalog import IBlurry
+from dpcl_core.spec import LabelSetting
 from pages.parts.shell import stored_results
 from tests.pages.conftest import Open, drawings, words
 from tests.support import replay
@@ -122,6 +124,15 @@ def test_a_broken_pin_breaks_nothing(open_page: Open, pin: str) -> None:
     page = open_page("playground", p=pin)
     assert not page.exception
     assert any("a state that no longer exists" in button.label for button in page.button)
+
+
+@pytest.mark.parametrize("labels", get_args(LabelSetting))
+def test_a_run_with_any_label_list_can_be_pinned(open_page: Open, store: Store, labels: LabelSetting) -> None:
+    spec = replay.a_spec(labels=labels, epsilons=(1.0,), seeds=(0,))
+    run_id = replay.fill(store, spec, replay.recorded(spec))
+    page = open_page("playground", p=f"{run_id}~1")
+    assert not page.exception
+    assert any(f"run {run_id[:4]}" in button.label for button in page.button)
 
 
 def test_odds_are_those_of_the_runs_own_ledger(open_page: Open, store: Store) -> None:
