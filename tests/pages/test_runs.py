@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from dpcl_core.checkpoints import Checkpoint
 from dpcl_core.runs import process, resumption
+from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import runs
 from dpcl_core.spec import RunSpec
@@ -246,6 +247,15 @@ def test_a_link_to_a_run_that_is_not_here_says_so(open_page: Open, store: Store)
     page = open_page("runs", run="0" * 12)
     assert [warning.value for warning in page.warning] == [f"The link asks for run {'0' * 12}, which is not in this store."]
     assert "Tick a run to open" in words(page)
+
+
+def test_a_link_to_an_audit_or_a_malformed_id_adds_no_row(open_page: Open, store: Store) -> None:
+    run_id = replay.fill(store, SPEC, ALL, name="audited")
+    for linked in (Audits(store).create(run_id), "0\0"):
+        page = open_page("runs", v="1", run=linked)
+        assert not page.exception
+        assert list(page.dataframe[0].value["name"]) == ["audited"]
+        assert len(page.warning) == 1
 
 
 def test_all_runs_are_counted_and_searched_and_that_of_the_link_is_there(
