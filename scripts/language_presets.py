@@ -187,11 +187,18 @@ def thousands() -> str:
         "[8.0, inf]",
     )
     for method in THOUSANDS[1:]:
-        rate = settings(f"{method}-text-8")["learning_rate"]
-        shared = [f"params.length={LENGTH}", f"params.batch_size={BATCH}", f"params.layers={LAYERS}", "params.adapts=all"]
-        body = [f"method=lm-{method}", "params={}", *shared, f"params.learning_rate={rate:g}", "params.epochs=2"]
-        text += _block(method, body)
+        text += _block(method, _twice_through(method, f"{method}-text-8"))
+    text += "\n# The step that is best with noise is too long without: at one of their own.\n"
+    for method in ("seqft", "mtl"):
+        row = f"{method}-no-noise"
+        text += _block(row, [*_twice_through(method, row), "privacy.epsilons=[inf]"])
     return text
+
+
+def _twice_through(method: str, row: str) -> list[str]:
+    """A row of the preset with thousands of texts: two passes at the step size of a row of the main preset."""
+    kept = (line for line in sets(row) if not line.startswith("params.epochs="))
+    return [f"method=lm-{method}", "params={}", *kept, "params.epochs=2"]
 
 
 def main() -> None:
