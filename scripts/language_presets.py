@@ -190,8 +190,8 @@ def thousands() -> str:
         text += _block(method, _twice_through(method, f"{method}-text-8"))
     text += "\n# The step that is best with noise is too long without: at one of their own.\n"
     for method in ("seqft", "mtl"):
-        row = f"{method}-no-noise"
-        text += _block(row, [*_twice_through(method, row), "privacy.epsilons=[inf]"])
+        changes = _twice_through(method, f"{method}-no-noise")
+        text += _block(f"{method}-smaller-step", [*changes, "privacy.epsilons=[inf]"])
     return text
 
 

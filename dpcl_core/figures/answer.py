@@ -26,11 +26,12 @@ _MOST_LISTED = 3  # runs whose forgetting a sentence lists one by one
 
 def focus(table: pd.DataFrame) -> float:
     """The budget compared at: of those that the first row's run has, that of the most runs; of several, the finite one
-    nearest to 1. Columns: run, epsilon."""
+    nearest to 1. No noise only where no two runs share a finite one. Columns: run, epsilon."""
     own = table.loc[table["run"] == table["run"].iloc[0], "epsilon"]
     counts = table[table["epsilon"].isin(own)].groupby("epsilon")["run"].nunique()
+    shared = [epsilon for epsilon in counts.index if math.isfinite(epsilon) and counts[epsilon] > 1]
     distance = {e: abs(math.log(e)) if math.isfinite(e) else math.inf for e in counts.index}
-    return float(min(counts.index, key=lambda e: (-counts[e], distance[e])))
+    return float(min(shared or counts.index, key=lambda e: (-counts[e], distance[e])))
 
 
 def finding(

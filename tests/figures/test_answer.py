@@ -98,6 +98,7 @@ def test_a_claimed_budget_is_named_one() -> None:
 def test_the_budget_of_most_runs_is_compared_and_one_near_1_of_several() -> None:
     assert answer.focus(table(a={0.1: [0], 2.0: [0], math.inf: [0]})) == 2.0
     assert answer.focus(table(a={1.0: [0], math.inf: [0]}, b={math.inf: [0]})) == math.inf
+    assert answer.focus(table(a={8.0: [0], math.inf: [0]}, b={8.0: [0]}, c={math.inf: [0]}, d={math.inf: [0]})) == 8.0
 
 
 def test_a_budget_that_the_first_run_lacks_compares_nothing() -> None:
