@@ -181,7 +181,7 @@ def test_an_experiment_of_ours_is_called_so_and_says_what_guessing_gives(
     assert "published only as plots" not in said
     preset = "paper-pecl-thousands-bundled"
     known = answers.recorded_references(preset, presets.load(preset), {})
-    assert f"Guessing gives {100 * known.chance:.1f} % and the untrained network " in said
+    assert f"Guessing gives {100 * known.chance:.1f} %, the untrained network " in said
     other = open_page("published", v="1", p="pecl", x="paper-pecl-thousands", z="bundled", q="BWT")
     assert "Guessing gives" not in words(other), "guessing forgets nothing"
 
