@@ -205,7 +205,7 @@ def _chosen(values: dict[str, object]) -> list[Run]:
     if values["sort"] == "name":
         selected.sort(key=lambda run: run.name.lower())
     if values["sort"] == "seconds":
-        selected.sort(key=lambda run: -(_seconds(run) or 0.0))
+        selected.sort(key=lambda run: -(run.seconds_taken or 0.0))
     return selected
 
 
@@ -224,7 +224,7 @@ def table(runs: list[Run], results: dict[str, list[CellFinished]]) -> pd.DataFra
             "epsilons": _epsilons(run),
             "accuracy": _accuracy(results.get(run.id, [])),
             "started": run.started,
-            "seconds": _seconds(run),
+            "seconds": run.seconds_taken,
         }
         for run in runs
     ]
@@ -273,10 +273,6 @@ def _data(run: Run) -> str:
         return f"{data.dataset} (no longer here)"
     # Without the files the title would be that of the full set, though the run may have used only a part.
     return facts.title if facts.is_here else f"{data.dataset} (no longer here)"
-
-
-def _seconds(run: Run) -> float | None:
-    return run.seconds_taken(time.time())
 
 
 def _actions(picked: list[Run]) -> None:

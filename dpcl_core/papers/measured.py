@@ -143,7 +143,7 @@ def of_run(run: Run, events: Iterable[Event]) -> Measured:
                 Model(cell.epsilon, cell.seed, bound.epsilon, values, by_rule, ways_out(bound), curves, audited)
             )
     date = time.strftime("%Y-%m-%d", time.localtime(finished))
-    seconds = run.seconds_taken(finished) or 0.0
+    seconds = run.seconds_taken or 0.0
     return Measured(spec, title, date, seconds, devices.bare(run.device), run.id, tuple(models), untrained=untrained)
 
 

@@ -102,7 +102,7 @@ class Supervisor:
                 unfinished = self.store.unfinished()
             for run in unfinished:
                 if run.status in ("starting", "running"):
-                    why = visitors.overrun(run, time.time(), self.store.seconds_before)
+                    why = visitors.overrun(run, self.store.seconds_before)
                     if why is not None:
                         self.store.stop_overrun(run.id, why)
         except StoreTrouble:

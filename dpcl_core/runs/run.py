@@ -23,6 +23,8 @@ End = Literal["cancelled", "failed", "lost", "finished"]
 
 _ID = re.compile(r"[0-9a-f]{12}")
 LONGEST_NAME = 100
+# Between two signs of life, at most so much counts as work: more was an outage, a computer asleep or a clock that was set.
+COUNTED_SECONDS = 60.0
 RESUMABLE: tuple[FailureKind, ...] = ("worker-died", "store")  # failures that settings and data have no part in
 
 
@@ -34,8 +36,8 @@ class Run:
     settings name something this program no longer has; `spec_trouble` then says so in one sentence and `raw_spec` still
     holds what was stored. `estimate_seconds`: total duration, estimated from past runs of the same workload; None when
     unknown or over. `process` carries the run out, or waits in a terminal to do so. `silent_seconds`: since the last
-    heartbeat, by the database's clock. `started`: when its last process was; `seconds`: that those took which have ended,
-    None before the first has. `place_in_queue`: counts the waiting entries, from 1, a set of runs as one; None
+    heartbeat, by the database's clock. `started`: when its last process was; `seconds`: that its processes took by the last
+    heartbeat, None before the first. `place_in_queue`: counts the waiting entries, from 1, a set of runs as one; None
     where it waits for no other entry. `owner`: digest of the token of the visitor of a shared server who started it.
     """
 
@@ -70,11 +72,13 @@ class Run:
             raise BadInput("run", self.id, self.spec_trouble or "its settings can no longer be read")
         return self.readable_spec
 
-    def seconds_taken(self, now: float) -> float | None:
-        """Seconds that its processes have taken by now (seconds since 1970), without waiting; None if it never started."""
+    @property
+    def seconds_taken(self) -> float | None:
+        """Seconds that its processes had taken when it was read, without waiting; None if it never started."""
         if self.started is None:
             return None
-        return (self.seconds or 0.0) + (now - self.started if self.status in ACTIVE else 0.0)
+        silent = self.silent_seconds or 0.0 if self.status in ACTIVE else 0.0
+        return (self.seconds or 0.0) + min(max(silent, 0.0), COUNTED_SECONDS)
 
     @property
     def is_over(self) -> bool:

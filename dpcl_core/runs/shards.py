@@ -56,19 +56,18 @@ class Shard:
     groups: Sequence[int]
     status: Status
     runs_on: str | None
-    seconds: float | None
     failure: Failure | None
 
 
 def of_run(store: Store, run_id: str) -> list[Shard]:
     """The parts of a run, in order; none for a run that is whole, or has not begun."""
-    columns = (runs.c.status, runs.c.runs_on, runs.c.error_kind, runs.c.error, runs.c.error_log, runs.c.seconds)
+    columns = (runs.c.status, runs.c.runs_on, runs.c.error_kind, runs.c.error, runs.c.error_log)
     query = select(shards.c.id, shards.c.groups, *columns).join(runs, runs.c.id == shards.c.id)
     with store.reading() as connection:
         rows = connection.execute(query.where(shards.c.run_id == run_id).order_by(runs.c.number)).all()
     return [
         Shard(
-            row.id, row.groups, row.status, row.runs_on, row.seconds,
+            row.id, row.groups, row.status, row.runs_on,
             None if row.error_kind is None else Failure(row.error_kind, row.error, row.error_log or ""),
         )
         for row in rows

@@ -34,6 +34,7 @@ from dpcl_core.runs.transitions import (
     ended,
     forget,
     is_carried_out,
+    seconds_taken,
     stop_shards,
     transition,
 )
@@ -396,7 +397,8 @@ class Store:
 
         Raises BadInput for a run that this process no longer carries out.
         """
-        change = update(runs).where(runs.c.id == checked_id(run_id)).values(heartbeat=database.now())
+        beat = {"heartbeat": database.now(), "seconds": seconds_taken()}
+        change = update(runs).where(runs.c.id == checked_id(run_id)).values(**beat)
         with self.holding(run_id, by, durable=False) as connection:
             status: Status = connection.execute(change.returning(runs.c.status)).scalar_one()
         return status
@@ -430,7 +432,7 @@ class Store:
         """
         status: End = "cancelled" if run.status == "stopping" else "lost"
         # A computer that was switched off took none of the time since.
-        change = end_update(run.id, status, failure if status == "lost" else None, alive_until=run.heartbeat)
+        change = end_update(run.id, status, failure if status == "lost" else None, is_gone=True)
         with self.writing() as connection:
             change = change.where(runs.c.status == run.status, runs.c.heartbeat == run.heartbeat)
             is_marked = applied(connection, change)

@@ -54,7 +54,7 @@ runs = Table(
     Column("owner", String(64)),  # digest of a visitor's token; none where the server is not shared, and from a terminal
     Column("runs_on", String(60)),  # the device that it was given when it was claimed, MACHINE/cpu; none for one that waits
     Column("emptied", Double),  # its results are deleted for good; the row stays, since a look at data stays a look
-    Column("seconds", Double),  # that those of its processes took which have ended; none before the first has
+    Column("seconds", Double),  # that its processes took by the last heartbeat; none before the first
 )
 
 # The database itself limits a device to one run, also when two processes claim at once.

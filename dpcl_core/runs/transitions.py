@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, Update, case, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, Update, case, delete, func, select, update
 
 from dpcl_core.errors import BadInput
+from dpcl_core.runs import database
 from dpcl_core.runs.process import Process
-from dpcl_core.runs.run import RESUMABLE, End, Failure, Status, checked_id
+from dpcl_core.runs.run import COUNTED_SECONDS, RESUMABLE, End, Failure, Status, checked_id
 from dpcl_core.runs.tables import ACTIVE, checkpoints, resumptions, runs, shards
 
 
@@ -41,20 +42,25 @@ def stop_shards(connection: Connection, run_id: str) -> None:
 
 
 def end_update(
-    run_id: str, status: End, failure: Failure | None, before: Sequence[str] = ACTIVE, *, alive_until: float | None = None
+    run_id: str, status: End, failure: Failure | None, before: Sequence[str] = ACTIVE, *, is_gone: bool = False
 ) -> Update:
-    """The end of a run in one of the states `before`. `alive_until`: when its process was last seen, if not just now."""
-    now = time.time()
+    """The end of a run in one of the states `before`. `is_gone`: its process gave its last sign of life some time ago."""
     # A run that is stopping may have been told why (`Store.stop_overrun`).
     is_told = (runs.c.status == "stopping") & (status == "cancelled")
     why: dict[str, object] = {name: case((is_told, runs.c[name]), else_=None) for name in ("error_kind", "error")}
     log = None
     if failure is not None:
         why, log = {"error_kind": failure.kind, "error": _storable(failure.sentence)}, _storable(failure.log)
-    last = now if alive_until is None else alive_until
-    took = case((runs.c.status.in_(ACTIVE) & (runs.c.started < last), last - runs.c.started), else_=0.0)
-    times = {"finished": now, "seconds": func.coalesce(runs.c.seconds, 0.0) + took}
-    return transition(run_id, before).values(status=status, error_log=log, **times, **why)
+    before_that = func.coalesce(runs.c.seconds, 0.0)
+    took = before_that if is_gone else case((runs.c.status.in_(ACTIVE), seconds_taken()), else_=before_that)
+    return transition(run_id, before).values(status=status, error_log=log, finished=time.time(), seconds=took, **why)
+
+
+def seconds_taken() -> ColumnElement[float]:
+    """What the processes of a run under way have taken by now (see `Run.seconds_taken`), by the database's clock."""
+    silent = database.now() - runs.c.heartbeat
+    counted = case((silent > COUNTED_SECONDS, COUNTED_SECONDS), (silent > 0.0, silent), else_=0.0)
+    return func.coalesce(runs.c.seconds, 0.0) + counted
 
 
 def _storable(text: str) -> str:

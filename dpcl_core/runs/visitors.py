@@ -90,13 +90,13 @@ def check_kept(connection: Connection, visitor: Visitor, more: int = 0) -> None:
         raise BadInput("megabytes you keep", f"{kept / 1e6:.1f}", f"must be at most {most} on this server: {mend}")
 
 
-def overrun(run: Run, now: float, before: Callable[[str], float]) -> str | None:
-    """Why a visitor's run has to stop at this time (seconds since 1970), as a sentence; None where it may go on.
+def overrun(run: Run, before: Callable[[str], float]) -> str | None:
+    """Why a visitor's run has to stop, as a sentence; None where it may go on.
 
     `before`: gives the seconds that count beside its own, from its id (`seconds_before`).
     """
     most = None if run.owner is None else limits()  # nobody's runs have no limit, whatever the variable says
-    if most is None or (run.seconds_taken(now) or 0.0) + before(run.id) <= most.seconds:
+    if most is None or (run.seconds_taken or 0.0) + before(run.id) <= most.seconds:
         return None
     return f"It was stopped after {most.seconds} seconds, the most on this server: take fewer examples, budgets or seeds."
 

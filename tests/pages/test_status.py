@@ -41,13 +41,13 @@ def test_queued_says_place_and_device_and_time(store: Store) -> None:
 
 
 def test_starting_says_what_is_being_loaded_and_for_how_long(store: Store) -> None:
-    run = _run(store, "starting", ALL[:2], started=100.0)
+    run = _run(store, "starting", ALL[:2], started=100.0, seconds=2.5, silent_seconds=0.5)
     said = status_line.of(run, ALL[:2], now=103.0)
     assert said.detail == "computing features with pixels · 3 s so far"
 
 
 def test_running_says_task_spent_budget_and_time_left_as_a_range(store: Store) -> None:
-    run = _run(store, "running", HALF, started=100.0, estimate_seconds=20.0)
+    run = _run(store, "running", HALF, started=100.0, seconds=12.0, silent_seconds=0.0, estimate_seconds=20.0)
     said = status_line.of(run, HALF, now=112.0)
     assert said.headline == "Task 4 of 5"
     assert said.detail == "learning task 4 · largest ε accounted so far 8 · 7–10 s left"
@@ -55,7 +55,7 @@ def test_running_says_task_spent_budget_and_time_left_as_a_range(store: Store) -
 
 
 def test_a_time_left_whose_ends_are_far_apart_is_told_as_at_most(store: Store) -> None:
-    run = _run(store, "running", HALF, started=100.0, estimate_seconds=50.0)
+    run = _run(store, "running", HALF, started=100.0, seconds=1.0, silent_seconds=0.0, estimate_seconds=50.0)
     said = status_line.of(run, HALF, now=101.0)
     assert said.left == (pytest.approx(2 / 3 / 1.2), pytest.approx(49 * 1.2))
     assert said.detail.endswith(" · up to 59 s left")
@@ -85,7 +85,7 @@ def test_features_have_a_bar_from_the_start_of_the_process_to_the_first_training
 
 
 def test_the_time_left_follows_the_last_look_but_not_over_the_end_of_a_stage(store: Store) -> None:
-    run = _run(store, "running", HALF, started=100.0)
+    run = _run(store, "running", HALF, started=100.0, seconds=12.0, silent_seconds=0.0)
     first = status_line.of(run, HALF, now=112.0)
     assert first.left is not None
     before = status_line.Look(replace(first, left=(1000.0, 2000.0)), 111.0)

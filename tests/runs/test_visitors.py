@@ -128,7 +128,7 @@ def test_a_run_that_takes_longer_than_allowed_is_stopped_and_says_why(store, mon
     ids = {name: visiting(store, name).create(SPEC) for name in ("anna", "bert")} | {"": store.create(SPEC)}
     with store.writing() as connection:
         for name, run_id in ids.items():
-            begun = {"status": "running", "started": time.time() - (5 if name == "bert" else 30)}
+            begun = {"status": "running", "started": time.time(), "seconds": 5 if name == "bert" else 30}
             here = {"machine": process.me().machine, "pid": process.me().pid, "ticks": process.me().ticks}
             connection.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(runs_on=name, **begun, **here))
     supervisor = Supervisor(store)
@@ -154,15 +154,15 @@ def test_a_run_that_is_stopped_and_resumed_keeps_the_seconds_that_it_has_taken(s
     run_id = anna.create(SPEC)
     for _ in range(2):
         _began(store, run_id, 9000)
-        assert visitors.overrun(store.get(run_id), time.time(), store.seconds_before) is None
+        assert visitors.overrun(store.get(run_id), store.seconds_before) is None
         assert store.end(run_id, "cancelled")
         resumption.resume(anna, run_id)
         anna.request_stop(run_id)  # waiting takes nothing
         resumption.resume(anna, run_id)
     _began(store, run_id, 9000)
-    assert visitors.overrun(store.get(run_id), time.time(), store.seconds_before) is not None
+    assert visitors.overrun(store.get(run_id), store.seconds_before) is not None
     store.end(run_id, "finished")
-    assert store.get(run_id).seconds_taken(time.time()) == pytest.approx(27_000, abs=1000)
+    assert store.get(run_id).seconds_taken == pytest.approx(27_000, abs=1000)
     assert store.estimate_seconds(SPEC) == pytest.approx(27_000, abs=1000)
     with pytest.raises(BadInput, match="estimated seconds = 27"):
         anna.create(SPEC)
@@ -202,12 +202,24 @@ def test_a_run_that_would_take_too_long_is_not_resumed(store):
 
 def test_a_run_takes_no_time_while_its_computer_is_off(store):
     run_id = store.create(SPEC)
-    _began(store, run_id, 9000)
-    with store.writing() as connection:
-        change = update(tables.runs).where(tables.runs.c.id == run_id)
-        connection.execute(change.values(heartbeat=tables.runs.c.started + 60))
+    _began(store, run_id, 60)
+    _is_silent(store, run_id, 9000)
     assert store.mark_failed(store.get(run_id), Failure("worker-died", "gone", ""))
-    assert store.get(run_id).seconds_taken(time.time()) == pytest.approx(60)
+    assert store.get(run_id).seconds_taken == pytest.approx(60, abs=1)
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0])
+def test_a_clock_that_is_set_and_a_computer_that_sleeps_cost_a_run_a_minute_at_most(store, monkeypatch, step):
+    monkeypatch.setenv(visitors.VARIABLE, "seconds=200")
+    run_id = visiting(store, "anna").create(SPEC)
+    _began(store, run_id, 120)
+    _is_silent(store, run_id, step)
+    assert 110 < (store.get(run_id).seconds_taken or 0.0) < 190
+    assert visitors.overrun(store.get(run_id), store.seconds_before) is None
+    store.heartbeat(run_id, process.me())
+    assert 110 < (store.get(run_id).seconds_taken or 0.0) < 190
+    store.end(run_id, "finished")
+    assert 110 < (store.get(run_id).seconds or 0.0) < 190
 
 
 def test_only_who_started_a_run_changes_it(store):
@@ -421,11 +433,18 @@ def _finished(store: Store, spec=SPEC) -> str:
 
 
 def _began(store: Store, run_id: str, seconds: float) -> None:
-    """Claims a run, as if that were so many seconds ago."""
+    """Claims a run, which then works for so many seconds."""
     assert store.claim(run_id, process.me())
+    for _ in range(round(seconds / 60)):
+        _is_silent(store, run_id, 60.0)
+        store.heartbeat(run_id, process.me())
+
+
+def _is_silent(store: Store, run_id: str, seconds: float) -> None:
+    """As if a run had given its last sign of life so many seconds earlier."""
     with store.writing() as connection:
         change = update(tables.runs).where(tables.runs.c.id == run_id)
-        connection.execute(change.values(started=tables.runs.c.started - seconds))
+        connection.execute(change.values(heartbeat=tables.runs.c.heartbeat - seconds))
 
 
 def _took(store: Store, seconds: float) -> None:

@@ -91,12 +91,12 @@ def fill(
     now = time.time()
     values: dict[str, object] = {"status": status}
     if status != "queued":
-        values |= {"started": now - 10, "heartbeat": now}
+        values |= {"started": now - 10, "heartbeat": now, "seconds": 10.0}
     if status in ACTIVE:
         mine = process.me()
         values |= {"machine": mine.machine, "pid": mine.pid, "ticks": mine.ticks, "runs_on": devices.here(device)}
     elif status != "queued":
-        values |= {"finished": now, "seconds": 10.0}
+        values |= {"finished": now}
     if status in ("failed", "lost"):
         told = failure or a_failure("worker-died" if status == "lost" else "diverged")
         values |= {"error_kind": told.kind, "error": told.sentence, "error_log": told.log}

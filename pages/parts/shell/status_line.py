@@ -87,7 +87,7 @@ def of(run: Run, events: Sequence[Event], now: float, before: Look | None = None
         when = f" at {time.strftime('%H:%M:%S', time.localtime(at))}" if at is not None else ""
         detail = "Its worker process has ended. Results so far are kept; Retry starts the run again with the same settings."
         return StatusLine("Lost", run.error or f"The computer stopped this run{when}.", detail, "bad")
-    taken = run.seconds_taken(now)
+    taken = run.seconds_taken
     return StatusLine("Finished", "Finished", "" if taken is None else f"took {span(taken)}", "good")
 
 
@@ -143,10 +143,10 @@ def _preparing(
     headline = "Preparing" if label == "Running" else label
     doing = progress_estimate.stage(events)
     if doing is None or doing.phase != "backbone" or doing.total <= 1:
-        return StatusLine(label, headline, f"{_doing(events) or without_word} · {_since(run, now)}", "busy")
+        return StatusLine(label, headline, f"{_doing(events) or without_word} · {_since(run)}", "busy")
     fraction = doing.done / doing.total
     left = _left(run, fraction, now, before, is_stage=True)
-    took = f"{_left_words(left)} for this step" if left is not None else _since(run, now)
+    took = f"{_left_words(left)} for this step" if left is not None else _since(run)
     detail = f"{doing.text} · {doing.done:,} of {doing.total:,} · {took}"
     return StatusLine(label, headline, detail, "busy", fraction, is_stage=True, left=left)
 
@@ -199,7 +199,7 @@ def _fraction(run: Run, events: Sequence[Event]) -> float:
 
 def _left(run: Run, fraction: float, now: float, before: Look | None, *, is_stage: bool) -> Left | None:
     """The seconds left of a stage, or of the whole run; close to those of the last look at the same."""
-    taken = run.seconds_taken(now)
+    taken = run.seconds_taken
     if run.started is None or taken is None:
         return None
     if is_stage:  # every process that goes on with the run begins it anew
@@ -225,8 +225,8 @@ def _doing(events: Sequence[Event]) -> str:
     return next((event.text for event in reversed(events) if isinstance(event, Progress)), "")
 
 
-def _since(run: Run, now: float) -> str:
-    taken = run.seconds_taken(now)
+def _since(run: Run) -> str:
+    taken = run.seconds_taken
     return "starting now" if taken is None else f"{span(taken)} so far"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -76,7 +75,7 @@ def _draw(run: Run, spec: RunSpec, run_audits: list[Audit], *, always: bool) -> 
     with st.container(key="card-audit", gap="small"):
         with st.container(key="status-line-audit", horizontal=True, vertical_alignment="center", gap="small"):
             if run_audits:
-                st.html(run_panel.pill(words(run_audits[0], time.time())), width="stretch")
+                st.html(run_panel.pill(words(run_audits[0])), width="stretch")
             else:
                 st.markdown("**Audit**", width="stretch", help=None if always else WHAT)
             _button(run, run_audits[0].turn if run_audits else None, is_refused=refused is not None)
@@ -97,12 +96,12 @@ def _draw(run: Run, spec: RunSpec, run_audits: list[Audit], *, always: bool) -> 
         _results(run_audits, methods.standing(spec), is_open=always)
 
 
-def words(audit: Audit, now: float) -> status_line.StatusLine:
-    """The status line of an audit at the time `now` (seconds since 1970)."""
+def words(audit: Audit) -> status_line.StatusLine:
+    """The status line of an audit."""
     run, done, budgets = audit.turn, len(audit.results), audit.turn.spec.privacy.epsilons
     fraction = done / len(budgets)
     kept = f"{done} of {len(budgets)} budgets were audited" if done else "nothing was proved yet"
-    elapsed = run.seconds_taken(now) or 0.0
+    elapsed = run.seconds_taken or 0.0
     left = progress_estimate.seconds_left(fraction, elapsed, run.estimate_seconds)
     when = f"{status_line.between(*left)} left" if left is not None else f"{span(elapsed)} so far"
     doing = f"a training with planted data {epsilon_phrase(budgets[min(done, len(budgets) - 1)])}"
