@@ -198,17 +198,6 @@ def test_a_run_that_failed_to_learn_is_no_ceiling(monkeypatch: pytest.MonkeyPatc
     assert answers.no_ceiling(asked) == ""
 
 
-def test_a_recorded_ceiling_is_never_below_a_recorded_run_of_its_own_whose_interval_is_above() -> None:
-    """Held against the records: on CIFAR-100 with the bundled network, all at once ends higher with noise than without."""
-    specs = presets.variants("paper-split-cifar-100-bundled")
-    run = measured.find(specs["non-cl-head"], measured.recorded("tobaben"))
-    assert run is not None
-    without, noisy = (fmean(run.by_seed(epsilon, "AA").values()) for epsilon in (math.inf, 8.0))
-    assert without + 0.02 < noisy
-    assert all(ceilings.known(spec) is None for spec in specs.values())
-    assert ceilings.refused(run.spec) == pytest.approx((without, noisy))
-
-
 def test_a_head_for_each_task_is_no_ceiling_of_one_head_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the task is given, the same network scores more: the two are not tested alike."""
     monkeypatch.setattr(measured, "all_recorded", lambda: records)
@@ -223,16 +212,22 @@ def test_a_head_for_each_task_is_no_ceiling_of_one_head_for_all(monkeypatch: pyt
     assert ceilings.known(shared) is None
 
 
-def test_of_two_records_of_joint_training_the_one_whose_step_suits_it_is_the_ceiling() -> None:
-    """Held against the records: with the step chosen with noise, joint training without ends below the untrained model."""
-    thousands = presets.variants("paper-pecl-thousands-bundled")
-    long, short = (measured.find(thousands[label], measured.recorded("pecl")) for label in ("mtl", "mtl-smaller-step"))
+@pytest.mark.parametrize(
+    ("paper", "preset", "label"),
+    [("pecl", "paper-pecl-thousands", "mtl"), ("tobaben", "paper-split-cifar-100", "non-cl-head")],
+)
+def test_of_two_records_of_all_tasks_at_once_the_one_whose_step_suits_it_is_the_ceiling(
+    paper: str, preset: str, label: str
+) -> None:
+    """Held against the records: with the step that is best with noise, training without noise ends below that with noise."""
+    specs = presets.variants(f"{preset}-bundled")
+    long, short = (measured.find(specs[name], measured.recorded(paper)) for name in (label, f"{label}-smaller-step"))
     assert long is not None
     assert short is not None
-    assert long.untrained is not None
+    with_noise = fmean(long.by_seed(8.0, "AA").values())
     without = [fmean(record.by_seed(math.inf, "AA").values()) for record in (long, short)]
-    assert without[0] < long.untrained < without[1]
-    assert all(ceilings.known(spec) == pytest.approx(without[1]) for spec in thousands.values())
+    assert without[0] < with_noise < without[1]
+    assert all(ceilings.known(spec) == pytest.approx(without[1]) for spec in specs.values())
 
 
 def test_a_ceiling_of_the_store_below_the_untrained_network_is_not_shown() -> None:

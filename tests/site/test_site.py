@@ -204,12 +204,10 @@ def test_claims_are_counted_as_the_records_say(texts: dict[str, str]) -> None:
     assert text.index(lead) < text.index("Layer by layer") < text.index("Differences, and why")
 
 
-def test_a_ceiling_is_named_below_its_picture_and_a_missing_one_is_explained(texts: dict[str, str]) -> None:
+def test_a_ceiling_is_named_below_its_picture(texts: dict[str, str]) -> None:
     known = ceilings.known(presets.load("paper-split-cifar-100-small"))
     assert known is not None
     assert f"all tasks at once without noise {100 * known:.1f} %" in texts["run-split-cifar-100.html"]
-    assert ceilings.refused(presets.load("paper-split-cifar-100-bundled")) is not None
-    assert "No ceiling is known" in texts["run-split-cifar-100.html"]
 
 
 def test_a_folder_of_other_things_is_refused_and_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
