@@ -1,4 +1,4 @@
-"""Several runs as lines through the settings in which they differ, to the accuracy where each ends."""
+"""Several runs as lines down through the settings in which they differ, to the accuracy where each ends."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Picture
+from dpcl_core.figures import svg_text, theme
+from dpcl_core.figures.picture import Picture, bold, capital
 
-_HEIGHT, _MOST_AXES = 340, 6  # further settings are in the table alone
+_FIRST, _LAST = 2.0, 98.0  # places of a row's outermost values
+_ROW, _TOP, _LINE = 70, 44, 15  # pixels from one setting to the next, above the first, and of a line of labels
+_SIZE, _NARROWEST, _EDGE = 12.0, 290, 12.0  # of letters; pixels of a row on a phone; percent at both ends of a row
+_MOST_ROWS = 6  # further settings are in the table alone
 
 
 def table(rows: Sequence[Mapping[str, str]], finals: Mapping[str, float]) -> pd.DataFrame:
@@ -24,42 +27,68 @@ def table(rows: Sequence[Mapping[str, str]], finals: Mapping[str, float]) -> pd.
 def coordinates(
     rows: Sequence[Mapping[str, str]], finals: Mapping[str, float], *, colours: Sequence[str], score: str, dark: bool = False
 ) -> Picture:
-    """A vertical axis per setting, its values at equal distances, and at the right an axis of 0 to 100 percent.
+    """A row per setting, its values at equal distances from left to right, and at the foot a row of 0 to 100 percent.
 
-    Arguments as in `table`; `colours`: of the runs, in their order. Numbers are ordered by size, words as they come.
+    Rows keep their names and values apart on a phone as on a wide screen. Arguments as in `table`; `colours`: of the runs,
+    in their order. Numbers are ordered by size, words as they come.
     """
-    shown = rows[:_MOST_AXES]
-    names = [row["setting"] for row in shown]
+    shown = rows[:_MOST_ROWS]
     places = [_places([row[run] for run in finals]) for row in shown]
-    drawn = theme.figure(dark, height=_HEIGHT, margin={"l": 24, "r": 72, "t": 16, "b": 56})
-    drawn.update_xaxes(tickvals=list(range(len(shown) + 1)), ticktext=[*names, score], range=[-0.5, len(shown) + 0.3])
-    drawn.update_yaxes(range=[-6, 106], visible=False)
-    labels = theme.spread_labels([100 * value for value in finals.values()], 7.0, 0.0, 104.0)
-    for (run, final), colour, label in zip(finals.items(), colours, labels, strict=True):
-        heights = [*(place[row[run]] for place, row in zip(places, shown, strict=True)), 100 * final]
-        hover = f"{run}: %{{text}}"
-        trace = theme.line(list(range(len(heights))), heights, run, colour, hover)
+    levels = list(range(len(shown), -1, -1))  # the score's is 0
+    labels = {run: f"{run} {100 * final:.1f} %" for run, final in finals.items()}
+    lines = _lines(list(labels.values()), [100 * value for value in finals.values()])
+    below = _LINE * (max(lines) + 1) + 8
+    margin = {"l": 12, "r": 12, "t": 8, "b": 28}
+    drawn = theme.figure(dark, height=_ROW * len(shown) + _TOP + below + margin["t"] + margin["b"], margin=margin)
+    drawn.update_xaxes(tickvals=[0, 50, 100], ticktext=["0", "50", "100 %"], range=[-4, 104], showgrid=False)
+    drawn.update_yaxes(tickvals=levels, range=[-below / _ROW, len(shown) + _TOP / _ROW], showticklabels=False)
+    for (run, final), colour, line in zip(finals.items(), colours, lines, strict=True):
+        way = [*(place[row[run]] for place, row in zip(places, shown, strict=True)), 100 * final]
+        trace = theme.line(way, levels, run, colour, f"{run}: %{{text}}")
         drawn.add_trace(trace.update(text=[*(row[run] for row in shown), f"{100 * final:.1f} %"]))
         drawn.add_annotation(
-            text=f"{run} {100 * final:.1f} %", x=len(shown), y=label, xanchor="left", xshift=10, showarrow=False,
-            font={"color": theme.readable(colour, dark), "size": 12},
+            text=labels[run], x=100 * final, y=0, yshift=-_LINE * (line + 1), showarrow=False, xanchor=_side(100 * final),
+            font={"color": theme.readable(colour, dark), "size": _SIZE},
         )  # fmt: skip
-    for axis, place in enumerate(places):  # values stand above their lines and to the right, where even long ones are whole
-        for value, height in place.items():
+    soft = {"color": theme.ink(dark).soft, "size": _SIZE}
+    for name, level in zip((*(row["setting"] for row in shown), capital(score)), levels, strict=True):
+        drawn.add_annotation(
+            text=bold(name), x=_FIRST, y=level, xanchor="left", yshift=30, showarrow=False, font={**soft, "size": _SIZE + 1}
+        )
+    for level, place in zip(levels, places, strict=False):
+        for (value, across), line in zip(place.items(), _lines(list(place), list(place.values())), strict=True):
+            shift = -13 * line if line else 13  # the first line is above
             drawn.add_annotation(
-                text=value, x=axis, y=height, xanchor="left", xshift=-4, yshift=12, showarrow=False,
-                font={"color": theme.ink(dark).soft, "size": 11.5},
-            )  # fmt: skip
+                text=value, x=across, y=level, xanchor=_side(across), yshift=shift, showarrow=False, font=soft
+            )
     return Picture(drawn, _finding(rows, finals, score))
 
 
+def _side(place: float) -> str:
+    """Where a text is anchored, so that one near an edge stays within the figure."""
+    return "left" if place < _EDGE else "right" if place > 100 - _EDGE else "center"
+
+
+def _lines(texts: Sequence[str], places: Sequence[float]) -> list[int]:
+    """For each text the first line on which it overlaps none before it, on a phone."""
+    spans: list[tuple[float, float]] = []
+    lines: list[int] = []
+    for text, place in zip(texts, places, strict=True):
+        wide = 100 * svg_text.width(text, _SIZE) / _NARROWEST + 2
+        left = place - {"left": 0.0, "center": wide / 2, "right": wide}[_side(place)]
+        taken = {line for (begin, end), line in zip(spans, lines, strict=True) if left < end and begin < left + wide}
+        lines.append(next(line for line in range(len(texts)) if line not in taken))
+        spans.append((left, left + wide))
+    return lines
+
+
 def _places(values: Sequence[str]) -> dict[str, float]:
-    """Heights of the different values, from 8 to 92."""
+    """Places of the different values, from left to right."""
     different = list(dict.fromkeys(values))
     if all(_is_number(value) for value in different):
         different.sort(key=_number)
-    step = 84 / max(1, len(different) - 1)
-    return {value: 8 + step * place for place, value in enumerate(different)}
+    step = (_LAST - _FIRST) / max(1, len(different) - 1)
+    return {value: _FIRST + step * place for place, value in enumerate(different)}
 
 
 def _is_number(text: str) -> bool:
@@ -81,5 +110,5 @@ def _finding(rows: Sequence[Mapping[str, str]], finals: Mapping[str, float], sco
     highest = f"{which}, at {100 * finals[best]:.1f} % {score}"
     if len(rows) == 1:
         return f"{highest}; the runs differ in “{rows[0]['setting']}” alone."
-    more = f" The first {_MOST_AXES} are drawn." if len(rows) > _MOST_AXES else ""
+    more = f" The first {_MOST_ROWS} are drawn." if len(rows) > _MOST_ROWS else ""
     return f"{highest}; the runs differ in {len(rows)} settings.{more} These lines do not show which of them matters."

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import pytest
 
-from dpcl_core.figures import parallel
+from dpcl_core.figures import parallel, svg_text
 
 ROWS = [
     {"setting": "Learning rate", "A": "0.01", "B": "0.001", "C": "0.1"},
@@ -16,12 +18,16 @@ COLOURS = ("#0072b2", "#d55e00", "#008c68")
 
 def test_numbers_are_ordered_by_size_and_words_as_they_come() -> None:
     picture = parallel.coordinates(ROWS, FINALS, colours=COLOURS, score="accuracy")
-    heights = {trace.name: list(trace.y) for trace in picture.figure.data}
-    assert heights["B"][0] < heights["A"][0] < heights["C"][0]
-    assert heights["A"][0] == pytest.approx((heights["B"][0] + heights["C"][0]) / 2)
-    assert heights["A"][1] == heights["C"][1] != heights["B"][1]
-    assert {name: line[-1] for name, line in heights.items()} == {"A": 50, "B": 25, "C": 75}
-    assert list(picture.figure.layout.xaxis.ticktext) == ["Learning rate", "Label list", "accuracy"]
+    places = {trace.name: list(trace.x) for trace in picture.figure.data}
+    assert places["B"][0] < places["A"][0] < places["C"][0]
+    assert places["A"][0] == pytest.approx((places["B"][0] + places["C"][0]) / 2)
+    assert places["A"][1] == places["C"][1] != places["B"][1]
+    assert {name: line[-1] for name, line in places.items()} == {"A": 50, "B": 25, "C": 75}
+    assert [list(trace.y) for trace in picture.figure.data] == [[2, 1, 0]] * 3
+    headings = [note for note in picture.figure.layout.annotations if note.yshift == 30]
+    assert [(note.text, note.y) for note in headings] == [
+        (f"<b>{name}</b>", level) for name, level in (("Learning rate", 2), ("Label list", 1), ("Accuracy", 0))
+    ]
 
 
 def test_the_finding_names_the_best_and_no_cause() -> None:
@@ -36,7 +42,7 @@ def test_settings_beyond_the_drawn_ones_are_counted_and_in_the_table() -> None:
     many = [{"setting": f"Setting {k}", "A": "1", "B": str(k + 2)} for k in range(8)]
     finals = {"A": 0.5, "B": 0.6}
     picture = parallel.coordinates(many, finals, colours=COLOURS[:2], score="accuracy")
-    assert len(picture.figure.layout.xaxis.ticktext) == 7
+    assert len([note for note in picture.figure.layout.annotations if note.yshift == 30]) == 7
     assert "differ in 8 settings. The first 6 are drawn." in picture.finding
     frame = parallel.table(many, finals)
     assert list(frame.columns) == ["run", *(row["setting"] for row in many), "final accuracy"]
@@ -46,14 +52,26 @@ def test_settings_beyond_the_drawn_ones_are_counted_and_in_the_table() -> None:
 def test_endless_budgets_are_the_largest_number() -> None:
     rows = [{"setting": "Share of ε", "A": "∞", "B": "0.5"}]
     one, other = parallel.coordinates(rows, {"A": 0.1, "B": 0.2}, colours=COLOURS[:2], score="accuracy").figure.data
-    assert one.y[0] > other.y[0]
+    assert one.x[0] > other.x[0]
 
 
-def test_values_stand_above_their_lines_and_leave_the_figure_nowhere_on_the_left() -> None:
-    picture = parallel.coordinates(ROWS, FINALS, colours=COLOURS, score="accuracy")
-    values = [note for note in picture.figure.layout.annotations if note.x < len(ROWS)]
-    assert len(values) == 5
-    assert all(note.xanchor == "left" and note.yshift > 0 for note in values)
+def test_no_two_texts_overlap_on_a_phone() -> None:
+    """A figure is 316 pixels wide there, without its margins."""
+    rows = [
+        {"setting": "Method", "A": "PEFT ensemble, last layer", "B": "Cosine classifier", "C": "CSLR, head on the server"},
+        {"setting": "Stream", "A": "Class-incremental", "B": "Blurred tasks", "C": "Class-incremental"},
+    ]
+    for finals in ({"A": 0.571, "B": 0.563, "C": 0.2}, {"A": 0.5, "B": 0.5, "C": 0.5}, {"A": 0.0, "B": 1.0, "C": 0.99}):
+        figure = parallel.coordinates(rows, finals, colours=COLOURS, score="accuracy").figure
+        low, high = figure.layout.xaxis.range
+        boxes = []
+        for note in figure.layout.annotations:
+            wide = svg_text.width(note.text, note.font.size) * (high - low) / 316
+            left = note.x - {"left": 0.0, "center": wide / 2, "right": wide}[note.xanchor]
+            boxes.append((70 * note.y + note.yshift, left, left + wide))
+            assert low - 1 <= left <= left + wide <= high + 1, note.text
+        for (height, left, right), (other, begin, end) in combinations(boxes, 2):
+            assert abs(height - other) >= 13 or right <= begin or end <= left
 
 
 def test_a_single_difference_is_named() -> None:

@@ -28,7 +28,7 @@ def test_same_tests_need_no_warning_whatever_the_method_does() -> None:
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        ({"data": {"dataset": "mnist"}}, "different data (digits, mnist)"),
+        ({"data": {"dataset": "mnist"}}, "different data (Handwritten digits, MNIST)"),
         ({"data": {"test_per_class": 5}}, "different subsets"),
         ({"public_labels": ["0", "1"]}, "different classes"),
         ({"scenario": {"tasks": 2}}, "different streams"),
@@ -51,6 +51,12 @@ def test_runs_of_one_method_and_dataset_are_told_apart_in_a_line() -> None:
     assert said.endswith(" and 1 more.")
     assert pairs.what_differs({"A": _with(), "B": _with()}) is None
     assert pairs.what_differs({"A": _with(), "B": _with(data={"dataset": "mnist"})}) is None
+
+
+def test_own_data_are_called_as_on_other_pages() -> None:
+    own = _with().model_copy(update={"data": _with().data.model_copy(update={"dataset": "own:people"})})
+    rows, _ = pairs.differences({"A": _with(), "B": own})
+    assert [row["B"] for row in rows if row["setting"] == "Dataset"] == ["people (own data)"]
 
 
 def test_shared_budgets() -> None:

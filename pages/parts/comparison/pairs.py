@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, cast
 
+from dpcl_core.data.catalog import called
 from dpcl_core.events import References
 from dpcl_core.figures.picture import epsilons_text
 from dpcl_core.methods import catalog as methods
@@ -46,11 +47,11 @@ def different_tests(specs: Mapping[str, RunSpec]) -> str | None:
         pair = f"{names[0]} and {name}"
         if first.data.dataset != other.data.dataset:
             return (
-                f"{pair} were tested on different data ({first.data.dataset}, {other.data.dataset}): "
+                f"{pair} were tested on different data ({called(first.data.dataset)}, {called(other.data.dataset)}): "
                 "a difference in accuracy says nothing about the methods."
             )
         if first.data.test_per_class != other.data.test_per_class:
-            return f"{pair} were tested on different subsets of {first.data.dataset}: do not read small differences."
+            return f"{pair} were tested on different subsets of {called(first.data.dataset)}: do not read small differences."
         if first.public_labels != other.public_labels:
             return f"{pair} had different classes: a difference in accuracy says nothing about the methods."
         if first.scenario != other.scenario:
@@ -176,6 +177,8 @@ def _shown(key: str, value: object, spec: RunSpec) -> str:
         return "all" if key in _ALL_WITHOUT else "automatic"
     if isinstance(value, bool):
         return "on" if value else "off"
+    if key == "data.dataset":
+        return called(str(value))
     if key == "privacy.epsilons":
         return epsilons_text(cast("tuple[float, ...]", value))
     if isinstance(value, tuple):
