@@ -40,7 +40,7 @@ def coordinates(
     below = _LINE * (max(lines) + 1) + 8
     margin = {"l": 12, "r": 12, "t": 8, "b": 28}
     drawn = theme.figure(dark, height=_ROW * len(shown) + _TOP + below + margin["t"] + margin["b"], margin=margin)
-    drawn.update_xaxes(tickvals=[0, 50, 100], ticktext=["0", "50", "100 %"], range=[-4, 104], showgrid=False)
+    drawn.update_xaxes(tickvals=[0, 50, 100], ticktext=["0", "50", "100 %"], range=[-4, 104], showgrid=False, zeroline=False)
     drawn.update_yaxes(tickvals=levels, range=[-below / _ROW, len(shown) + _TOP / _ROW], showticklabels=False)
     for (run, final), colour, line in zip(finals.items(), colours, lines, strict=True):
         way = [*(place[row[run]] for place, row in zip(places, shown, strict=True)), 100 * final]
@@ -52,14 +52,13 @@ def coordinates(
         )  # fmt: skip
     soft = {"color": theme.ink(dark).soft, "size": _SIZE}
     for name, level in zip((*(row["setting"] for row in shown), capital(score)), levels, strict=True):
-        drawn.add_annotation(
-            text=bold(name), x=_FIRST, y=level, xanchor="left", yshift=30, showarrow=False, font={**soft, "size": _SIZE + 1}
-        )
+        heading = {**soft, "size": _SIZE + 1}
+        drawn.add_annotation(text=bold(name), x=_FIRST, y=level, yshift=30, showarrow=False, font=heading, **_beside(_FIRST))
     for level, place in zip(levels, places, strict=False):
         for (value, across), line in zip(place.items(), _lines(list(place), list(place.values())), strict=True):
             shift = -13 * line if line else 13  # the first line is above
             drawn.add_annotation(
-                text=value, x=across, y=level, xanchor=_side(across), yshift=shift, showarrow=False, font=soft
+                text=value, x=across, y=level, yshift=shift, showarrow=False, font=soft, **_beside(across)
             )
     return Picture(drawn, _finding(rows, finals, score))
 
@@ -67,6 +66,12 @@ def coordinates(
 def _side(place: float) -> str:
     """Where a text is anchored, so that one near an edge stays within the figure."""
     return "left" if place < _EDGE else "right" if place > 100 - _EDGE else "center"
+
+
+def _beside(place: float) -> dict[str, object]:
+    """The same for a text that a line may pass."""
+    side = _side(place)
+    return {"xanchor": side, "xshift": {"left": 4, "center": 0, "right": -4}[side]}
 
 
 def _lines(texts: Sequence[str], places: Sequence[float]) -> list[int]:

@@ -42,7 +42,9 @@ class PeftParams(Params):
         description="Longest gradient that one example may contribute."
     )
     learning_rate: float = Field(0.003, gt=0, le=1e3, allow_inf_nan=False, description="Learning rate of Adam.")
-    lora_rank: int = Field(4, ge=1, le=64, description="Rank of the changes under lora; not used otherwise.")
+    lora_rank: int = Field(
+        4, ge=1, le=64, title="LoRA rank", description="Rank of the changes under lora; not used otherwise."
+    )
 
     @property
     def inputs(self) -> Inputs:

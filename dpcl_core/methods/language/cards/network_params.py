@@ -37,7 +37,9 @@ class LanguageParams(Params):
     epochs: int = Field(3, ge=1, le=1000, description="Passes over a task, on average where batches are drawn at random.")
     batch_size: int = Field(32, ge=1, le=100_000, description="Texts in a batch; expected ones where it is drawn at random.")
     learning_rate: Positive = Field(2e-3, le=10, description="Step size of AdamW at the start; it falls as a cosine does.")
-    lora_rank: int = Field(8, ge=1, le=256, description="Rank of what is added to the attention's projections.")
+    lora_rank: int = Field(
+        8, ge=1, le=256, title="LoRA rank", description="Rank of what is added to the attention's projections."
+    )
     lora_alpha: Positive = Field(
         16.0, le=1000, title="LoRA scale α",
         description="LoRA's alpha: what is added counts alpha / rank times."
