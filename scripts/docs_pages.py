@@ -253,7 +253,8 @@ def _results(paper: Paper) -> str:
                 lines.append(f"- {what}: **{_STATES[judged.state]}** ({report.range_text(judged)})")
             dates = sorted({run.date for run in runs.values()})
             data = sorted({run.dataset_title for run in runs.values()})
-            lines += ["", f"Recorded {dates[0]} to {dates[-1]} on {'; '.join(data)}. {made_with(runs.values())}", ""]
+            when = " to ".join(dict.fromkeys((dates[0], dates[-1])))
+            lines += ["", f"Recorded {when} on {'; '.join(data)}. {made_with(runs.values())}", ""]
             before = sorted({change for run in runs.values() for change in run.made_before})
             lines += [f"*{change}*" for change in before]
             lines += [sentence] if (sentence := answers.no_ceiling(next(iter(specs.values())))) else []

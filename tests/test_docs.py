@@ -104,6 +104,14 @@ def test_a_page_says_how_many_records_name_no_commit() -> None:
     assert docs_pages.made_with([older, run, older]).endswith(ends)
 
 
+def test_every_record_names_its_commit_and_machine_and_a_single_day_once() -> None:
+    for paper in catalog.PAPERS:
+        assert all(run.commit and run.machine and run.date for run in measured.recorded(paper))
+        days = [re.findall(r"\d{4}-\d\d-\d\d", line) for line in _page(paper) if line.startswith("Recorded ")]
+        assert days
+        assert all(len(set(two)) == len(two) for two in days)
+
+
 def test_pages_do_not_pass_off_a_replaced_commit_or_a_changed_tree_as_an_ordinary_commit() -> None:
     page = docs_pages.pages_made()["results_tobaben.md"]()
     assert "c46efe9 (replaced before it was merged; its records entered with 7efe2f1e)" in page
