@@ -116,6 +116,11 @@ def with_untrained(known: References, spec: RunSpec, found: Mapping[str, Measure
     return known if known.untrained is not None else replace(known, untrained=next(measured, None))
 
 
+def has_references(preset: str) -> bool:
+    """Whether chance and the untrained network of a preset were recorded where its data were."""
+    return preset in _references()
+
+
 def recorded_references(preset: str, spec: RunSpec, found: Mapping[str, Measured]) -> References:
     """Chance and the untrained network as recorded where the data were, with the recorded ceiling; no data are read.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import parse_qs
 
@@ -121,6 +122,15 @@ def test_records_answer_a_question_that_never_ran_here(open_page: Open) -> None:
     assert not page.exception
     assert "recorded on " in words(page)
     assert page.get("plotly_chart")
+
+
+def test_chance_is_drawn_as_recorded_where_the_data_are_not_here(
+    open_page: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Six datasets together have no number of classes on their card."""
+    monkeypatch.setenv("DPCL_DATA", str(tmp_path))
+    (drawn,) = open_page("questions", question="paper-pecl-thousands-bundled").get("plotly_chart")
+    assert "chance 20 %" in drawn.proto.spec
 
 
 def test_an_unknown_question_is_named(open_page: Open) -> None:
