@@ -22,7 +22,7 @@ from dpcl_core.errors import BadInput, StoreTrouble, StoreUnusable
 from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Progress, Started, from_json, to_json
 from dpcl_core.runs import database, durations, journal, locks, process, released, visitors
 from dpcl_core.runs.patience import Patience
-from dpcl_core.runs.run import RESUMABLE, checked_id
+from dpcl_core.runs.run import RESUMABLE, checked_id, no_such_run
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import ACTIVE, audits, checkpoints, classifiers, events, resumptions, runs, shards, turns
 
@@ -182,7 +182,7 @@ def _requeued(connection: Connection, run_id: str) -> bool:
 def _why_not(connection: Connection, run_id: str) -> str | None:
     run = connection.execute(select(runs).where(runs.c.id == run_id)).first()
     if run is None:
-        raise BadInput("run", run_id, "no such run in this store")
+        raise no_such_run(run_id)
     if run.deleted is not None:
         return "it is deleted, and its checkpoints with it"
     if run.status in ("queued", *ACTIVE, "finished"):

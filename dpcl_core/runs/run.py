@@ -115,6 +115,11 @@ def checked_id(run_id: str) -> str:
     return run_id
 
 
+def no_such_run(run_id: str) -> BadInput:
+    """The error for an id that no run of the store has."""
+    return BadInput("run", run_id, "no such run in this store")
+
+
 def clean_name(name: str) -> str:
     """The name of a run without needless blanks. Raises BadInput for an empty or long one."""
     cleaned = " ".join(name.split())

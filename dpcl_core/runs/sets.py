@@ -7,12 +7,11 @@ other: one that fails leaves the others as they are, and `Set.line` says so.
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, func, insert, select
 
 from dpcl_core.errors import BadInput
 from dpcl_core.runs import locks, tables
@@ -20,7 +19,7 @@ from dpcl_core.runs.durations import workload_of
 from dpcl_core.runs.queue import enqueue
 from dpcl_core.runs.run import LONGEST_NAME, Run, Split, Status, checked_id, clean_name
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.transitions import stop_shards
+from dpcl_core.runs.transitions import stop
 from dpcl_core.spec import DataSpec, RunSpec
 
 
@@ -170,13 +169,10 @@ class Sets:
         """Cancels the queued runs and requests the one under way to stop, both at once; runs that ended stay as they are."""
         self.store.check_mine(set_id)
         runs_of_set = select(tables.set_runs.c.run_id).where(tables.set_runs.c.set_id == checked_id(set_id))
-        change = update(tables.runs).where(tables.runs.c.id.in_(runs_of_set))
+        parts = select(tables.shards.c.id).where(tables.shards.c.run_id.in_(runs_of_set))
         with self.store.writing() as connection:
-            queued = change.where(tables.runs.c.status == "queued")
-            connection.execute(queued.values(status="cancelled", finished=time.time()))
-            connection.execute(change.where(tables.runs.c.status.in_(("starting", "running"))).values(status="stopping"))
-            for run_id in connection.scalars(select(tables.splits.c.run_id).where(tables.splits.c.run_id.in_(runs_of_set))):
-                stop_shards(connection, run_id)
+            stop(connection, tables.runs.c.id.in_(runs_of_set))
+            stop(connection, tables.runs.c.id.in_(parts))
 
     def finished(self, digests: Collection[str]) -> dict[str, str]:
         """The newest finished run, not deleted, of each of these settings (`RunSpec.digest`): its id by digest."""

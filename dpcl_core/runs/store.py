@@ -25,7 +25,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Classifier, Event, Progress, from_json
 from dpcl_core.runs import database, devices, durations, event_rows, queue, tables, visitors
 from dpcl_core.runs.process import Process
-from dpcl_core.runs.run import End, Failure, Named, Run, Split, Status, checked_id, clean_name, is_id, of_row
+from dpcl_core.runs.run import End, Failure, Named, Run, Split, Status, checked_id, clean_name, is_id, no_such_run, of_row
 from dpcl_core.runs.tables import ACTIVE, cells, dataset, events, of_others, runs, splits
 from dpcl_core.runs.transitions import (
     applied,
@@ -35,6 +35,7 @@ from dpcl_core.runs.transitions import (
     forget,
     is_carried_out,
     seconds_taken,
+    stop,
     stop_shards,
     transition,
 )
@@ -135,7 +136,7 @@ class Store:
         """A run, deleted ones included. Raises BadInput for an id that is malformed or unknown."""
         rows = self._runs(_ONE, run=checked_id(run_id))
         if not rows:
-            raise BadInput("run", run_id, "no such run in this store")
+            raise no_such_run(run_id)
         return rows[0]
 
     def present(self, run_ids: Collection[str]) -> dict[str, Run]:
@@ -196,7 +197,7 @@ class Store:
         with self.reading() as connection:
             status: Status | None = connection.scalar(select(runs.c.status).where(runs.c.id == checked_id(run_id)))
         if status is None:
-            raise BadInput("run", run_id, "no such run in this store")
+            raise no_such_run(run_id)
         return status
 
     def estimate_seconds(self, spec: RunSpec, *, device: str = "cpu") -> float | None:
@@ -296,8 +297,7 @@ class Store:
         """Cancels a queued run, requests a running one to stop, leaves any other unchanged; returns its current state."""
         self.check_mine(run_id)
         with self.writing() as connection:
-            connection.execute(transition(run_id, ("queued",)).values(status="cancelled", finished=time.time()))
-            connection.execute(transition(run_id, ("starting", "running")).values(status="stopping"))
+            stop(connection, runs.c.id == checked_id(run_id))
             stop_shards(connection, run_id)
         return self.status(run_id)
 
@@ -328,7 +328,7 @@ class Store:
         with self.writing() as connection:  # one statement: results that go just now leave no empty run in the list
             change = update(runs).where(runs.c.id == checked_id(run_id), runs.c.emptied.is_(None))
             if not applied(connection, change.values(deleted=None)):
-                raise BadInput("run", run_id, "no such run in this store")
+                raise no_such_run(run_id)
 
     def may_change(self, run: Run) -> bool:
         """Whether a run may be stopped, renamed and deleted from here: on a shared server only by who started it."""
@@ -445,7 +445,7 @@ class Store:
     def _set(self, run_id: str, **columns: str | float | None) -> None:
         with self.writing() as connection:
             if not applied(connection, update(runs).where(runs.c.id == checked_id(run_id)).values(**columns)):
-                raise BadInput("run", run_id, "no such run in this store")
+                raise no_such_run(run_id)
 
     def _runs(self, query: Select[*tuple[object, ...]], **values: str) -> list[Run]:
         with self.reading() as connection:

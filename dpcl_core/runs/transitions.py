@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from sqlalchemy import ColumnElement, Connection, Update, case, delete, func, select, update
 
-from dpcl_core.errors import BadInput
 from dpcl_core.runs import database
 from dpcl_core.runs.process import Process
-from dpcl_core.runs.run import COUNTED_SECONDS, RESUMABLE, End, Failure, Status, checked_id
+from dpcl_core.runs.run import COUNTED_SECONDS, RESUMABLE, End, Failure, Status, checked_id, no_such_run
 from dpcl_core.runs.tables import ACTIVE, checkpoints, resumptions, runs, shards
 
 
@@ -22,7 +21,7 @@ def is_carried_out(connection: Connection, run_id: str, by: Process, *also: Stat
     columns = (runs.c.status, runs.c.emptied, runs.c.machine, runs.c.pid, runs.c.ticks)
     row = connection.execute(select(*columns).where(runs.c.id == checked_id(run_id)).with_for_update()).one_or_none()
     if row is None:
-        raise BadInput("run", run_id, "no such run in this store")
+        raise no_such_run(run_id)
     if row.emptied is not None:
         return False
     return row.status in (*ACTIVE, *also) and Process(row.machine, row.pid, row.ticks) == by
@@ -33,12 +32,17 @@ def transition(run_id: str, before: Sequence[str]) -> Update:
     return update(runs).where(runs.c.id == checked_id(run_id), runs.c.status.in_(before))
 
 
-def stop_shards(connection: Connection, run_id: str) -> None:
-    """Cancels the parts of a run that wait, and requests those under way to stop."""
-    change = update(runs).where(runs.c.id.in_(select(shards.c.id).where(shards.c.run_id == checked_id(run_id))))
+def stop(connection: Connection, which: ColumnElement[bool]) -> None:
+    """Cancels those of these runs that wait, and requests those under way to stop; others stay as they are."""
+    change = update(runs).where(which)
     queued = change.where(runs.c.status == "queued")
     connection.execute(queued.values(status="cancelled", finished=time.time()))
     connection.execute(change.where(runs.c.status.in_(("starting", "running"))).values(status="stopping"))
+
+
+def stop_shards(connection: Connection, run_id: str) -> None:
+    """Stops the parts of a run."""
+    stop(connection, runs.c.id.in_(select(shards.c.id).where(shards.c.run_id == checked_id(run_id))))
 
 
 def end_update(
