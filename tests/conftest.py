@@ -1,8 +1,23 @@
-"""Properties are tested, not how long they take: a busy machine must not fail a drawn example."""
+"""What all tests share: drawn examples without a time limit, and a folder of datasets of a test's own."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
 
+# Properties are tested, not how long they take: a busy machine must not fail a drawn example.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty `DPCL_DATA`; the home is empty too, and the hub out of reach."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    monkeypatch.setenv("DPCL_DATA", str(folder))
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    return folder

@@ -30,7 +30,6 @@ from dpcl_core.methods.lifelong import nets
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import RunSpec
 from tests.classifiers.test_every_method import ALSO as EVERY
-from tests.scenarios.test_preview import data_dir  # noqa: F401
 from tests.support.tiers import of_methods
 from tests.test_neighbours import METHODS, WINDOWS, D, home, lies, shared, spec  # noqa: F401
 

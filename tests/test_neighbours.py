@@ -28,7 +28,6 @@ from dpcl_core.scenarios import preview
 from dpcl_core.spec import RunSpec
 from tests.data.making import write
 from tests.data.test_images import in_lab, long_transparency
-from tests.scenarios.test_preview import data_dir  # noqa: F401
 from tests.support import outside
 from tests.support.doors import DOORS, SINGLE, TOGETHER, Change
 from tests.support.tiers import of_methods
@@ -85,7 +84,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def shared(home: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def shared(home: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DPCL_HOME", str(home))
 
 
@@ -137,7 +136,7 @@ def test_every_door_and_every_method_is_tried() -> None:
 
 @pytest.mark.parametrize(("door", "setting"), SETTINGS)
 def test_training_rows_change_nothing_outside_the_releases(
-    door: Door, setting: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+    door: Door, setting: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared(door, setting, TOGETHER, tmp_path, monkeypatch)
 
@@ -146,7 +145,7 @@ def test_training_rows_change_nothing_outside_the_releases(
 @pytest.mark.parametrize("name", SINGLE)
 @pytest.mark.parametrize(("door", "setting"), SETTINGS)
 def test_one_training_row_changes_nothing_outside_the_releases(
-    door: Door, setting: str, name: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+    door: Door, setting: str, name: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared(door, setting, SINGLE[name], tmp_path, monkeypatch)
 
@@ -191,7 +190,7 @@ TREACHEROUS: Mapping[str, tuple[Door, Callable[..., None]]] = {
 
 @pytest.mark.parametrize("name", TREACHEROUS)
 def test_rows_that_once_broke_their_reader_change_nothing_outside_the_releases(
-    name: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+    name: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     door, put = TREACHEROUS[name]
     found = []
@@ -210,7 +209,7 @@ def assert_same(found: object, expected: object) -> None:
 
 @pytest.mark.parametrize("method", of_methods(METHODS))
 def test_through_every_method_the_terminal_and_all_files_are_the_same(
-    method: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+    method: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files with pictures, 5 MB each, are made for one method: the others' are made by the same code."""
     door, changes = METHODS[method]
@@ -260,7 +259,7 @@ def test_a_text_that_would_not_fit_is_refused_whether_somebody_has_one_or_not(
 
 @pytest.mark.parametrize("method", METHODS)
 def test_what_a_method_refuses_is_said_in_public_numbers(
-    method: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+    method: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A delta, tasks, clients, batches that are too large: the sentence names nominal sizes, never what was counted."""
     door, changes = METHODS[method]
@@ -285,7 +284,7 @@ def refusal(asked: RunSpec) -> str:
 
 
 def test_batches_of_ones_own_data_are_held_against_public_sizes_alone(
-    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two tasks of 160 / 2 nominal examples: a batch of 80 is allowed and runs, though no task has so many; 81 is not."""
     changes = {**METHODS["agem"][1], "params": {"epochs": 1, "batch_size": 80}}
@@ -300,7 +299,7 @@ def test_batches_of_ones_own_data_are_held_against_public_sizes_alone(
 @pytest.mark.parametrize("setting", ["prior-const", "dp-learned"])
 @pytest.mark.parametrize("method", ["cosine", "peft-ensemble"])
 def test_another_row_of_the_bundled_digits_changes_nothing_outside_the_releases(
-    method: str, setting: str, data_dir: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+    method: str, setting: str, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One more, and one replaced, in the training part: coins of their own bytes say that the new pictures are in it."""
     pictures, named = bundled.digits()

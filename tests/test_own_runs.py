@@ -16,7 +16,6 @@ from dpcl_core.data import catalog, intake, own
 from dpcl_core.data.intake import Asked
 from dpcl_core.data.schema import Columns
 from dpcl_core.runs.store import Store
-from tests.data.conftest import data_dir  # noqa: F401
 from tests.support import bad_files, outside
 from tests.support.tiers import quick
 
@@ -24,7 +23,7 @@ ONE = ("--set", "seeds=[0]", "--set", "privacy.noise=seeded")
 
 
 @pytest.fixture(autouse=True)
-def here(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:  # noqa: F811
+def here(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -162,7 +161,7 @@ def n_tested(rows: list[list[str]]) -> int:
         return catalog.facts(name).n_test
 
 
-def test_data_of_ones_own_folder_run_by_name(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+def test_data_of_ones_own_folder_run_by_name(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (data_dir / "mine").mkdir()
     table(data_dir / "mine" / "all.csv", load_breast_cancer(), "label")
     status, out, err = ran("--data", "own:mine", *ONE, capsys=capsys)

@@ -28,7 +28,6 @@ from dpcl_core.methods.language.gradients import Gradients
 from dpcl_core.methods.language.losses import task_loss
 from tests.methods import small_network
 from tests.methods.language import tiny
-from tests.scenarios.test_preview import data_dir  # noqa: F401
 from tests.support import second_device
 from tests.support.tiers import of_methods
 from tests.test_neighbours import METHODS, D, Door, Raw, lies, spec
@@ -64,7 +63,7 @@ def small_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
 
 @pytest.mark.parametrize("name", of_methods(RUNS, also=("film", "last blocks")))
 def test_a_run_on_a_second_device_leaves_no_tensor_behind(
-    name: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+    name: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     method, door, changes = RUNS[name]
     lies(door, D, tmp_path, monkeypatch)

@@ -18,7 +18,6 @@ from dpcl_core.methods.common.classifier import PUBLIC, Step
 from dpcl_core.methods.common.learner import Learner
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell
-from tests.scenarios.test_preview import data_dir  # noqa: F401
 from tests.support.tiers import of_methods
 from tests.test_neighbours import METHODS, D, lies, spec
 
@@ -70,7 +69,7 @@ class Watched:
 
 @pytest.mark.parametrize("name", of_methods([*METHODS, *ALSO]))
 def test_a_kept_classifier_is_what_was_released_and_classifies_as_the_learner(
-    name: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+    name: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DPCL_HOME", str(tmp_path / "home"))
     method, changes = ALSO[name] if name in ALSO else (name, METHODS[name][1])

@@ -26,7 +26,6 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import Classifier
 from dpcl_core.methods.common import classifier
 from dpcl_core.runs.store import Store
-from tests.scenarios.test_preview import data_dir  # noqa: F401
 from tests.support import replay
 from tests.support.tiers import quick
 from tests.support.waiting import PATIENCE_SECONDS
@@ -247,7 +246,7 @@ KINDS: Mapping[str, tuple[str, str, list[str], list[str]]] = {
 
 @pytest.mark.parametrize("kind", quick(2, KINDS))
 def test_every_kind_of_example_is_read_as_the_run_read_it(
-    kind: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]  # noqa: F811
+    kind: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Data that the run used are not needed any more."""
     method, asked, more, names = KINDS[kind]

@@ -1,4 +1,4 @@
-"""A home and a folder of datasets of their own for each test, and the real data where there are any."""
+"""The real data, where there are any."""
 
 from __future__ import annotations
 
@@ -8,17 +8,6 @@ from pathlib import Path
 import pytest
 
 REAL = os.environ.get("DPCL_DATA")  # read before any test puts its own folder there
-
-
-@pytest.fixture
-def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty `DPCL_DATA`; the home is empty too, and the hub out of reach."""
-    folder = tmp_path / "data"
-    folder.mkdir()
-    monkeypatch.setenv("DPCL_DATA", str(folder))
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    return folder
 
 
 @pytest.fixture

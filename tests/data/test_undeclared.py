@@ -18,7 +18,6 @@ from dpcl_core.methods.common.learner import Learner
 from dpcl_core.scenarios import blurry, class_incremental, split
 from dpcl_core.scenarios.stream import Examples, OpenStream, Table
 from dpcl_core.spec import RunSpec
-from tests.data.conftest import data_dir  # noqa: F401
 from tests.data.making import picture, write
 from tests.support.tiers import quick
 
@@ -31,7 +30,7 @@ STREAMS: dict[str, OpenStream] = {
 }
 
 
-def own(data_dir: Path, extra: Sequence[int], schema: str = "") -> None:  # noqa: F811
+def own(data_dir: Path, extra: Sequence[int], schema: str = "") -> None:
     """Four classes in the test part; training rows of these and of `extra` labels."""
     images = [picture(row) for row in range(160)]
     write(data_dir / "mine", "test", image=images[120:], label=LABELS[:40])
@@ -75,7 +74,7 @@ def played(spec: RunSpec) -> tuple[list[dict[str, object]], Learner]:
 @pytest.mark.parametrize("method", quick(1, ["cosine", "peft-ensemble", "non-cl"]))
 def test_a_label_that_many_have_is_released_though_nobody_declared_it(
     method: str,
-    data_dir: Path,  # noqa: F811
+    data_dir: Path,
 ) -> None:
     """Of 300 people at epsilon 0.8 a label is named with chance 1; one of 2 people with chance 1e-4 at most."""
     spec = asked(method)
@@ -104,7 +103,7 @@ def nothing() -> Examples:
 def test_a_label_that_is_not_released_changes_nothing_at_all(
     method: str,
     extra: list[int],
-    data_dir: Path,  # noqa: F811
+    data_dir: Path,
 ) -> None:
     """Under seeded noise accuracies and all else are the same numbers; none of the chances to name it is above 1e-4."""
     own(data_dir, [])
@@ -113,7 +112,7 @@ def test_a_label_that_is_not_released_changes_nothing_at_all(
     assert played(asked(method))[0] == before
 
 
-def test_where_a_schema_names_the_classes_there_are_no_others(data_dir: Path) -> None:  # noqa: F811
+def test_where_a_schema_names_the_classes_there_are_no_others(data_dir: Path) -> None:
     spec = asked()
     own(data_dir, [77] * 3)
     assert load(spec.data, undeclared=True).undeclared == ("77",)
@@ -124,7 +123,7 @@ def test_where_a_schema_names_the_classes_there_are_no_others(data_dir: Path) ->
     assert len(load(spec.data, undeclared=True).train) == 120
 
 
-def test_a_subset_keeps_undeclared_rows_by_their_own_coins(data_dir: Path) -> None:  # noqa: F811
+def test_a_subset_keeps_undeclared_rows_by_their_own_coins(data_dir: Path) -> None:
     """Each with the chance of a class of mean size, 10 of 40; which other labels there are changes none of them."""
     kept = []
     for extra in ([77] * 50, [77] * 50 + [5]):

@@ -19,7 +19,6 @@ from dpcl_core.privacy.accounting import LabelListDpEvent, Pld
 from dpcl_core.spec import SMALLEST_DELTA, PrivacySpec, RunSpec
 from dpcl_core.tuning import search
 from dpcl_core.tuning.settings import TuneSpec
-from tests.data.conftest import data_dir  # noqa: F401
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
@@ -81,7 +80,7 @@ def spec(method: str = "cosine", **more: object) -> RunSpec:
 @pytest.mark.parametrize("per_person", [1, 3])
 @pytest.mark.parametrize("labels", ["prior-const", "dp-learned"])
 def test_the_unit_of_a_run_with_a_column_of_people_is_the_person(
-    per_person: int, labels: str, data_dir: Path  # noqa: F811
+    per_person: int, labels: str, data_dir: Path
 ) -> None:
     hospital(data_dir / "mine", per_person)
     events = list(engine.run(spec(labels=labels)))
@@ -105,7 +104,7 @@ def test_the_unit_of_a_run_with_a_column_of_people_is_the_person(
 
 @pytest.mark.parametrize(("method", "params"), [("cosine", {}), ("peft-ensemble", {"epochs": 1, "sample_rate": 0.5})])
 def test_a_budget_without_a_bound_is_refused_by_the_name_it_was_asked_by(
-    method: str, params: dict[str, object], data_dir: Path  # noqa: F811
+    method: str, params: dict[str, object], data_dir: Path
 ) -> None:
     """With one release a task it is known before the data are read; else it shows after the task that is too much."""
     hospital(data_dir / "mine", 3)
@@ -120,7 +119,7 @@ def test_a_budget_without_a_bound_is_refused_by_the_name_it_was_asked_by(
 
 
 def test_a_tuning_tries_settings_with_the_budget_of_a_row(
-    data_dir: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hospital(data_dir / "mine", 3)
     base = spec("peft-ensemble", privacy={"epsilons": [3.0], "delta": 1e-5}, params={"epochs": 1})
@@ -135,7 +134,7 @@ def test_a_tuning_tries_settings_with_the_budget_of_a_row(
     assert [trial.privacy for trial in seen] == [group.for_a_row(base.privacy, 3)]
 
 
-def test_methods_that_cannot_protect_a_person_say_which_can(data_dir: Path) -> None:  # noqa: F811
+def test_methods_that_cannot_protect_a_person_say_which_can(data_dir: Path) -> None:
     hospital(data_dir / "mine", 1)
     federated = {"kind": "federated", "clients": 5, "tasks": 2}
     for method, changes in (("l2dp-ml", {}), ("dp-fedavg", {"scenario": federated})):
@@ -144,7 +143,7 @@ def test_methods_that_cannot_protect_a_person_say_which_can(data_dir: Path) -> N
         assert methods.card(str(refused.value.fix["method"])).guarantee == "proved"
 
 
-def test_the_way_out_leaves_the_other_methods_settings_behind(data_dir: Path) -> None:  # noqa: F811
+def test_the_way_out_leaves_the_other_methods_settings_behind(data_dir: Path) -> None:
     """The stay-behind of one method would be unknown to another, and nothing would be left to press."""
     hospital(data_dir / "mine", 1)
     raw = json.loads(spec("l2dp-ml", params={"batch_size": 20, "head": "shared"}).model_dump_json())
@@ -162,7 +161,7 @@ def test_a_person_stays_within_epsilon_at_the_smallest_delta_of_a_row(size: int,
     assert group.epsilon_of(Pld(), [release], delta, "add-remove", size) <= epsilon * (1 + 1e-5)
 
 
-def test_a_delta_of_which_a_row_gets_too_little_is_refused(data_dir: Path) -> None:  # noqa: F811
+def test_a_delta_of_which_a_row_gets_too_little_is_refused(data_dir: Path) -> None:
     hospital(data_dir / "mine", 3)
     privacy = {"epsilons": [4.0, math.inf], "delta": 1e-12}
     said = r"privacy.delta = 1e-12: must be at least 1.92e-11, 1e-12 of each of a person's 3 rows at epsilon 4"

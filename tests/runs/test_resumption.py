@@ -20,7 +20,6 @@ from dpcl_core.runs.run import Failure
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import checkpoints, resumptions
 from dpcl_core.spec import RunSpec
-from tests.scenarios.test_preview import data_dir  # noqa: F401
 from tests.support import dying_worker, replay
 from tests.support.postgres import both, both_if_slow
 from tests.support.tiers import quick
@@ -104,7 +103,7 @@ def test_a_process_from_which_a_run_was_taken_cannot_save(store):
     assert n_saved(store, run_id) == 1
 
 
-def test_a_finished_cell_is_kept_when_its_process_dies(store, tmp_path, data_dir, monkeypatch):  # noqa: F811
+def test_a_finished_cell_is_kept_when_its_process_dies(store, tmp_path, data_dir, monkeypatch):
     """Two learners, one for each seed; the process dies after the first task of the second."""
     spec = asked_of("label-means", tmp_path, monkeypatch, seeds=[0, 1])
     first, second = spec.cells()
@@ -293,7 +292,7 @@ FAMILIES = quick(1, ("cosine", "dp-agem", "lm-seqft", "label-means"))
 
 @pytest.mark.parametrize("method", FAMILIES)
 def test_a_worker_that_is_killed_after_a_checkpoint_is_followed_by_one_that_goes_on(
-    store, method, tmp_path, data_dir, monkeypatch  # noqa: F811
+    store, method, tmp_path, data_dir, monkeypatch
 ):
     assert method in METHODS
     spec = asked_of(method, tmp_path, monkeypatch)

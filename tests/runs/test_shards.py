@@ -25,7 +25,6 @@ from dpcl_core.runs.run import Failure, Split
 from dpcl_core.runs.sets import Sets
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
-from tests.scenarios.test_preview import data_dir  # noqa: F401
 from tests.support import replay
 from tests.test_durable_runs import asked_of, results
 
@@ -58,7 +57,7 @@ class InProcess:
 
 
 @pytest.fixture
-def spec(tmp_path, data_dir, monkeypatch) -> RunSpec:  # noqa: F811
+def spec(tmp_path, data_dir, monkeypatch) -> RunSpec:
     """Three groups of one cell each, under seeded noise."""
     return asked_of("dp-fedavg", tmp_path, monkeypatch, [2], seeds=[0, 1, 2])
 
@@ -95,7 +94,7 @@ def test_groups_are_shared_out_each_once_and_evenly():
 
 
 @pytest.mark.parametrize("method", [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
-def test_a_run_in_parts_is_the_unsplit_run(method, store, tmp_path, data_dir, monkeypatch):  # noqa: F811
+def test_a_run_in_parts_is_the_unsplit_run(method, store, tmp_path, data_dir, monkeypatch):
     epsilons = [math.inf] if methods.card(method).guarantee == "none" else [2.0, 4.0]  # no guarantee: no other is taken
     privacy = {"epsilons": epsilons, **({"adjacency": "replace"} if method == "pecl" else {})}
     spec = asked_of(method, tmp_path, monkeypatch, seeds=[0, 1, 2], privacy=privacy)

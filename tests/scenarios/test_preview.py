@@ -16,7 +16,6 @@ from dpcl_core.scenarios import blurry, source_incremental
 from dpcl_core.scenarios import preview as previews
 from dpcl_core.scenarios.preview import Preview
 from dpcl_core.scenarios.stream import Examples, Table
-from tests.data.conftest import data_dir  # noqa: F401
 from tests.data.making import write_pair
 
 
@@ -25,7 +24,7 @@ def shown(dataset: Mapping[str, object], scenario: Mapping[str, object], seed: i
     return previews.preview(spec.data, spec.scenario, seed)
 
 
-def test_the_digits_are_dealt_out_as_the_engine_will(data_dir: Path) -> None:  # noqa: F811
+def test_the_digits_are_dealt_out_as_the_engine_will(data_dir: Path) -> None:
     spec = checks.parse({"data": {"dataset": "digits", "train_per_class": 40}, "scenario": {"kind": "i-blurry"}})
     digits = load(spec.data)
     train, test = (
@@ -41,7 +40,7 @@ def test_the_digits_are_dealt_out_as_the_engine_will(data_dir: Path) -> None:  #
     assert previews.preview(spec.data, spec.scenario, 7) is found, "kept"
 
 
-def test_homes_are_the_plan_even_where_the_lists_are_the_oracle_s(data_dir: Path) -> None:  # noqa: F811
+def test_homes_are_the_plan_even_where_the_lists_are_the_oracle_s(data_dir: Path) -> None:
     scenario = {"kind": "i-blurry", "blurry_percent": 100}
     plain, oracle = (shown({"dataset": "digits"}, {**scenario, "task_prior": kind}) for kind in ("home", "occurring"))
     assert plain is not None
@@ -50,7 +49,7 @@ def test_homes_are_the_plan_even_where_the_lists_are_the_oracle_s(data_dir: Path
     assert all(len(home) == 2 for home in plain.homes)
 
 
-def test_of_ones_own_data_there_is_a_plan_and_no_count(data_dir: Path) -> None:  # noqa: F811
+def test_of_ones_own_data_there_is_a_plan_and_no_count(data_dir: Path) -> None:
     write_pair(data_dir / "mine", [0, 0, 0, 1, 2, 2], [0, 1, 2])
     found = shown({"dataset": "own:mine"}, {"kind": "class-incremental", "tasks": 3})
     assert found is not None
@@ -62,7 +61,7 @@ def test_of_ones_own_data_there_is_a_plan_and_no_count(data_dir: Path) -> None: 
     assert again.homes == found.homes
 
 
-def test_sources_are_tasks_and_their_labels_are_numbered_as_loading_does(data_dir: Path) -> None:  # noqa: F811
+def test_sources_are_tasks_and_their_labels_are_numbered_as_loading_does(data_dir: Path) -> None:
     for name in ("mnist", "notmnist", "fashion_mnist", "cifar10", "mnist_m"):
         write_pair(data_dir / name, [*range(10), 3], list(range(10)))
     spec = checks.parse({"data": {"dataset": "5-datasets-mnist-m"}, "scenario": {"kind": "source-incremental"}})
@@ -96,13 +95,13 @@ def test_sources_are_tasks_and_their_labels_are_numbered_as_loading_does(data_di
     assert all(row[list(home)].sum() == 11 for row, home in zip(found.counts, found.homes, strict=True))
 
 
-def test_a_dataset_elsewhere_has_none_and_a_stream_that_does_not_fit_says_why(data_dir: Path) -> None:  # noqa: F811
+def test_a_dataset_elsewhere_has_none_and_a_stream_that_does_not_fit_says_why(data_dir: Path) -> None:
     assert shown({"dataset": "cifar100"}, {"kind": "i-blurry"}) is None
     with pytest.raises(BadInput, match=r"^scenario\.tasks = 11: must be at most 10"):
         shown({"dataset": "digits"}, {"kind": "i-blurry", "tasks": 11})
 
 
-def test_an_edited_file_is_counted_again(data_dir: Path) -> None:  # noqa: F811
+def test_an_edited_file_is_counted_again(data_dir: Path) -> None:
     write_pair(data_dir / "mnist", [*range(10)], list(range(10)))
     before = shown({"dataset": "mnist"}, {"kind": "class-incremental"})
     write_pair(data_dir / "mnist", [*range(10), 4, 4], list(range(10)))
@@ -114,7 +113,7 @@ def test_an_edited_file_is_counted_again(data_dir: Path) -> None:  # noqa: F811
     assert after.counts.sum() - before.counts.sum() == 2
 
 
-def test_what_clients_hold_is_counted_once_however_many_tasks_it_is_in(data_dir: Path) -> None:  # noqa: F811
+def test_what_clients_hold_is_counted_once_however_many_tasks_it_is_in(data_dir: Path) -> None:
     for protocol in ("class-incremental", "one-vs-rest"):
         found = shown({"dataset": "digits"}, {"kind": "federated", "clients": 12, "protocol": protocol})
         assert found is not None
