@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import dp_accounting as dp
@@ -23,8 +20,9 @@ from dpcl_core.errors import BadInput
 from dpcl_core.privacy import composition, statement
 from dpcl_core.privacy.accounting import subsampled_gaussian
 from dpcl_core.privacy.calculator import solve
+from tests.support import javascript
 
-pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+pytestmark = javascript.NEEDED
 SCRIPTS = ("drag/replay.mjs", "calculator/accountant.mjs")
 CLOSED = [
     {"find": find, "epsilon": epsilon, "sigma": sigma, "delta": delta, "rate": 1, "steps": steps, "adjacency": adjacency}
@@ -36,19 +34,17 @@ CLOSED = [
 SAMPLED = [(1.0, 1e-5, 0.01, 1000), (0.7, 1e-6, 0.1, 400), (4.0, 1e-5, 0.5, 40), (20.0, 1e-8, 0.001, 100_000)]
 
 
-def run(case: str, tmp_path: Path) -> Any:
+def run(case: str) -> Any:
     """What the arithmetic's JavaScript answers; infinities are null."""
     sources = [(paths.assets_dir() / name).read_text(encoding="utf-8") for name in SCRIPTS]
-    (tmp_path / "case.mjs").write_text("\n".join([*sources, case]), encoding="utf-8")
-    done = subprocess.run(["node", tmp_path / "case.mjs"], capture_output=True, text=True, check=True, timeout=60)
-    return json.loads(done.stdout)
+    return javascript.run(*sources, case)
 
 
-def test_the_closed_form_agrees_in_every_direction(tmp_path: Path) -> None:
+def test_the_closed_form_agrees_in_every_direction() -> None:
     """Both search a root to thirteen digits; near δ itself a root's error is that of the normal tail, a few units in 1e-12.
 
     A δ far below its own two terms is their difference: what is left of double precision there is absolute."""
-    found = run(f"console.log(JSON.stringify({json.dumps(CLOSED)}.map(solved)));", tmp_path)
+    found = run(f"console.log(JSON.stringify({json.dumps(CLOSED)}.map(solved)));")
     for case, answer in zip(CLOSED, found, strict=True):
         find = str(case["find"])
         given = {name: None if name == find else case[name] for name in ("epsilon", "sigma", "delta")}
@@ -63,7 +59,7 @@ def rdp(sigma: float, rate: float, n_steps: int, orders: list[int]) -> RdpAccoun
     return accountant
 
 
-def test_random_batches_are_accounted_as_by_the_library_and_never_below_the_tight_accountant(tmp_path: Path) -> None:
+def test_random_batches_are_accounted_as_by_the_library_and_never_below_the_tight_accountant() -> None:
     """The same finite sums and the same conversion: equal to the digits that sums of a thousand terms keep.
 
     The app's accountant is tight, so the bound may be above it, here by a quarter at most."""
@@ -74,7 +70,7 @@ def test_random_batches_are_accounted_as_by_the_library_and_never_below_the_tigh
         "sigmas: cases.map(([s, d, q, n]) => solved({ find: 'sigma', epsilon: sampledEpsilon(s, d, q, n), delta: d, "
         "rate: q, steps: n, adjacency: 'add-remove' }).sigma) }));"
     )
-    found = run(case, tmp_path)
+    found = run(case)
     for (sigma, delta, rate, n_steps), epsilon, at_three, again in zip(
         SAMPLED, found["epsilons"], found["deltas"], found["sigmas"], strict=True
     ):
@@ -88,22 +84,22 @@ def test_random_batches_are_accounted_as_by_the_library_and_never_below_the_tigh
             assert tight - 2e-3 <= epsilon <= 1.25 * tight
 
 
-def test_one_person_in_several_tasks_costs_the_same_in_both_languages(tmp_path: Path) -> None:
+def test_one_person_in_several_tasks_costs_the_same_in_both_languages() -> None:
     cases = [(0.1, 1e-5, 50), (1.0, 1e-5, 10), (8.0, 1e-5, 1)]
-    found = run(f"console.log(JSON.stringify({json.dumps(cases)}.map((one) => inEveryTask(...one))));", tmp_path)
+    found = run(f"console.log(JSON.stringify({json.dumps(cases)}.map((one) => inEveryTask(...one))));")
     ours = [composition.in_every_task([epsilon] * tasks, delta)[-1] for epsilon, delta, tasks in cases]
     np.testing.assert_allclose(found, ours, rtol=1e-8)
 
 
-def test_odds_are_printed_as_the_statement_prints_them(tmp_path: Path) -> None:
+def test_odds_are_printed_as_the_statement_prints_them() -> None:
     budgets = [0.01, 0.1, 1.0, 2.5, 8.0, 30.0, 800.0]
-    found = run(f"console.log(JSON.stringify({json.dumps(budgets)}.map((e) => oddsPercent(e, 1e-5))));", tmp_path)
+    found = run(f"console.log(JSON.stringify({json.dumps(budgets)}.map((e) => oddsPercent(e, 1e-5))));")
     assert [statement.ODDS.format(percent=one) for one in found] == [statement.odds(epsilon, 1e-5) for epsilon in budgets]
 
 
-def test_random_batches_under_replacement_have_no_bound_here(tmp_path: Path) -> None:
+def test_random_batches_under_replacement_have_no_bound_here() -> None:
     case = {"find": "epsilon", "sigma": 1, "delta": 1e-5, "rate": 0.1, "steps": 10, "adjacency": "replace"}
-    assert run(f"console.log(JSON.stringify(solved({json.dumps(case)})));", tmp_path)["epsilon"] is None  # NaN
+    assert run(f"console.log(JSON.stringify(solved({json.dumps(case)})));")["epsilon"] is None  # NaN
 
 
 def test_the_quantile_of_rare_false_alarms_and_the_size_of_the_data() -> None:

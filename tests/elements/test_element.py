@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -13,38 +11,31 @@ from dpcl_core import paths
 from dpcl_core.elements import element
 from dpcl_core.elements.element import BALLOT, ELEMENTS, GALLERY, HEATMAP, PICTURE, ROOM, Element
 from pages.parts.shell.mount import written
+from tests.support import javascript
 
 
 @pytest.mark.parametrize("one", ELEMENTS, ids=lambda one: one.folder)
-@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+@javascript.NEEDED
 def test_each_is_one_function_without_modules(one: Element) -> None:
     check = f"const made = {one.classic}; process.stdout.write(`${{typeof made}} ${{made.name}} ${{made.length}}`);"
-    done = subprocess.run(["node", "-"], input=check, capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout == "function element 1"
+    assert javascript.printed(check, kind="commonjs") == "function element 1"
 
 
 @pytest.mark.parametrize("one", [*ELEMENTS, GALLERY, HEATMAP, ROOM, BALLOT], ids=lambda one: one.folder)
-@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+@javascript.NEEDED
 def test_each_is_a_module_that_reads_bytes(one: Element, tmp_path: Path) -> None:
     (tmp_path / "module.mjs").write_text(one.module_of_bytes, encoding="utf-8")
     check = "import made from './module.mjs'; process.stdout.write(typeof made)"
-    told = subprocess.run(
-        ["node", "--input-type=module"], input=check, capture_output=True, text=True, check=True, cwd=tmp_path, timeout=60
-    )
-    assert told.stdout == "function"
+    assert javascript.printed(check, tmp_path) == "function"
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+@javascript.NEEDED
 def test_bytes_of_json_are_the_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     one = _of(monkeypatch, "export default function element({ data, add }) {\n  return data.text + add;\n}")
     (tmp_path / "module.mjs").write_text(one.module_of_bytes, encoding="utf-8")
     sent = list(written({"text": "ε ≤ 1 \U0001f600"}))
     check = f"import made from './module.mjs'; process.stdout.write(made({{data: Uint8Array.from({sent}), add: '!'}}))"
-    told = subprocess.run(
-        ["node", "--input-type=module"], input=check, capture_output=True, text=True, check=True, cwd=tmp_path,
-        encoding="utf-8", timeout=60,
-    )  # fmt: skip
-    assert told.stdout == "ε ≤ 1 \U0001f600!"
+    assert javascript.printed(check, tmp_path) == "ε ≤ 1 \U0001f600!"
 
 
 def _of(monkeypatch: pytest.MonkeyPatch, script: str) -> Element:

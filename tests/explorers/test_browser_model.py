@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
-import shutil
-import subprocess
 
 import numpy as np
-import pytest
 
 from dpcl_core import paths
 from dpcl_core.attacks import embedding_inversion
@@ -17,6 +13,7 @@ from dpcl_core.data.texts import Texts
 from dpcl_core.explorers import browser_model, scored_texts, token_layers
 from dpcl_core.explorers.token_layers import SHOWN, Dials, Layer
 from dpcl_core.privacy.embeddings import clipped
+from tests.support import javascript
 
 TEXTS = [
     "Grace Okafor's flat in Tartu isn't far from 4711 Basel.", "x", "  two  blanks \n\n and\ttabs ", "😀👩‍👩‍👧 and 🏳️‍🌈",
@@ -25,7 +22,7 @@ TEXTS = [
 ]  # fmt: skip
 DIALS = (Dials(), Dials(0.2, 0.3, 0.5, 500.0, 1e-5, 10.0, "full"))
 TRIAL = """
-const { model: doc, texts, dials, layers, edges, noisy } = JSON.parse(require("fs").readFileSync(0, "utf8"));
+const { model: doc, texts, dials, layers, edges, noisy } = fromPython;
 const model = opened(doc);
 const scored = texts.map((text) => {
   const read = encoded(model, text), likely = logProbabilities(model, read.ids);
@@ -42,7 +39,7 @@ console.log(JSON.stringify({ scored, near, printed: [...Array(doc.shape.size).ke
 """
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+@javascript.NEEDED
 def test_the_browser_scores_as_python_does() -> None:
     """Both sum in single precision in another order: 2e-4 nats is a hundred times its rounding, a wrong term far more."""
     ready, model = tokenizer.load("lm-tiny"), plain.load()
@@ -58,12 +55,8 @@ def test_the_browser_scores_as_python_does() -> None:
         "noisy": [[int(token), ratio, row.tolist()] for token, ratio, row in zip(ids, ratios, draws, strict=True)],
     }  # fmt: skip
     scripts = ("drag/replay.mjs", "tokens/language.mjs", "tokens/sensitivity.mjs")
-    script = "\n".join((paths.assets_dir() / name).read_text(encoding="utf-8") for name in scripts)
-    ended = subprocess.run(
-        ["node", "-e", script.replace("export ", "") + TRIAL], input=json.dumps(request), capture_output=True, text=True
-    )
-    assert ended.returncode == 0, ended.stderr
-    found = json.loads(ended.stdout)
+    sources = [(paths.assets_dir() / name).read_text(encoding="utf-8") for name in scripts]
+    found = javascript.run(*sources, TRIAL, sent=request)
     for string, text, ours in zip(TEXTS, texts, found["scored"], strict=True):
         assert ours["ids"] == ready.encode(string)[0]
         assert tuple(ours["tokens"]) == text.tokens

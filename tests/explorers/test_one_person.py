@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from scipy.stats import chi2
 
 from dpcl_core.explorers import one_person
 from dpcl_core.privacy import gaussian
+from tests.support import javascript
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 EPSILONS = (0.1, 1.0, 30.0, math.inf)
@@ -61,20 +60,19 @@ def test_the_sums_hold_unit_rows_of_the_bundled_digits() -> None:
         np.testing.assert_allclose(total, units.sum(axis=0), rtol=1e-6, atol=1e-5)  # sums are kept in single precision
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
-def test_the_twin_in_javascript_agrees(tmp_path: Path) -> None:
+@javascript.NEEDED
+def test_the_twin_in_javascript_agrees() -> None:
     sources = [(ASSETS / name).read_text(encoding="utf-8") for name in ("drag/replay.mjs", "hero/one_person.mjs")]
     case = (
-        f"import {{ readFileSync }} from 'node:fs';"
-        f"const data = opened(JSON.parse(readFileSync({json.dumps(str(ASSETS / 'hero' / 'digits.json'))})));"
-        f"const budgets = {json.dumps([e if math.isfinite(e) else None for e in EPSILONS])}.map((e) => e ?? Infinity);"
-        "console.log(JSON.stringify(budgets.map((e) => { const std = sigma(e, data.delta); return {"
+        "const data = opened(fromPython.data);"
+        "console.log(JSON.stringify(fromPython.budgets.map((e) => { const std = sigma(e ?? Infinity, data.delta); return {"
         "released: [false, true].map((same) => { const r = releases(data, 1, std, same);"
         "return [Array.from(r.with), Array.from(r.without)]; }), accuracy: classifier(data, std).accuracy }; })));"
     )
-    (tmp_path / "case.mjs").write_text("\n".join([*sources, case]), encoding="utf-8")
-    done = subprocess.run(["node", tmp_path / "case.mjs"], capture_output=True, text=True, check=True, timeout=60)
-    for epsilon, found in zip(EPSILONS, json.loads(done.stdout), strict=True):
+    data = json.loads((ASSETS / "hero" / "digits.json").read_text(encoding="utf-8"))
+    budgets = [e if math.isfinite(e) else None for e in EPSILONS]
+    answers = javascript.run(*sources, case, sent={"data": data, "budgets": budgets})
+    for epsilon, found in zip(EPSILONS, answers, strict=True):
         ours = [one_person.releases(DATA, 1, epsilon, is_shared=same) for same in (False, True)]
         np.testing.assert_allclose(found["released"], ours, rtol=1e-9, atol=1e-9)
         assert found["accuracy"] == one_person.accuracy(DATA, epsilon)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
 from dataclasses import replace
 
 import numpy as np
@@ -15,9 +12,10 @@ from dpcl_core.explorers import anchor_play, matcher_comparison
 from dpcl_core.explorers.rand_index import adjusted_rand, is_correct
 from dpcl_core.lessons import anchor_grid, modes
 from dpcl_core.lessons.modes import World
+from tests.support import javascript
 
 TRIAL = """
-const { lists, at, labellings, noise } = JSON.parse(require("fs").readFileSync(0, "utf8"));
+const { lists, at, labellings, noise } = fromPython;
 console.log(JSON.stringify({
   placed: at.map((place) => placed(lists, place, noise)),
   pictures: lists.pictures.start.map((_, entry) => picture(lists, entry, noise)),
@@ -63,7 +61,7 @@ def test_axes_stay_as_anchors_change() -> None:
         assert all(((scale * placed - target) ** 2).sum() > nearest for scale in (0.95, 1.05))
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+@javascript.NEEDED
 @pytest.mark.parametrize("length", anchor_grid.LENGTHS)
 def test_the_browser_moves_draws_and_counts_as_python_does(length: int) -> None:
     """Places and pixels are written with three decimals: start and step are each off by half of the last."""
@@ -72,10 +70,8 @@ def test_the_browser_moves_draws_and_counts_as_python_does(length: int) -> None:
     labellings = [draws.integers(0, 4, (2, 40)).tolist() for _ in range(5)]
     labellings += [[[0] * 6, [0] * 6], [[0, 1, 2], [0, 1, 2]], [[0, 0, 1, 1], [1, 1, 0, 0]], [[0, 1, 0, 1], [0, 0, 1, 1]]]
     request = {"lists": lists, "at": at, "labellings": labellings, "noise": noise}
-    script = (paths.assets_dir() / "anchors" / "play.mjs").read_text(encoding="utf-8").replace("export ", "")
-    ended = subprocess.run(["node", "-e", script + TRIAL], input=json.dumps(request), capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
-    found = json.loads(ended.stdout)
+    script = (paths.assets_dir() / "anchors" / "play.mjs").read_text(encoding="utf-8")
+    found = javascript.run(script, TRIAL, sent=request)
     clean, noised = modes.world("exact", length, modes.N_CLIENTS, anchor_play.DRAW), simulated(length, noise)
     for place, points in zip(at, found["placed"], strict=True):
         wanted = anchor_grid.positions(clean, lists["counts"][place], noise)

@@ -5,9 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import math
-import shutil
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,41 +21,35 @@ from dpcl_core.lessons.label import Neighbours
 from dpcl_core.privacy import gaussian, statement
 from dpcl_core.privacy.lower_bound import bound_of_counts
 from dpcl_core.privacy.sums import unit_rows
+from tests.support import javascript
 
-node = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
 SIGMA = gaussian.sigma(1.0, label_game.DELTA)
 # Noise that both languages get alike: any numbers will do.
 DRAWS = "let place = 0; const given = (n) => Float64Array.from({ length: n }, () => Math.sin((place += 1) ** 2));"
 
 
-def run(name: str, case: str, tmp_path: Path) -> Any:
+def run(name: str, case: str) -> Any:
     """What the element's scripts answer for the data of a lesson, which are `game` there."""
-    (tmp_path / "game.json").write_text(json.dumps(in_browser.document(name)["game"]), encoding="utf-8")
-    read = (
-        "import { readFileSync } from 'node:fs';"
-        f"const game = opened(JSON.parse(readFileSync({json.dumps(str(tmp_path / 'game.json'))})));"
-    )
-    (tmp_path / "case.mjs").write_text("\n".join([LESSON.module, read, DRAWS, case]), encoding="utf-8")
-    done = subprocess.run(["node", tmp_path / "case.mjs"], capture_output=True, text=True, check=True, timeout=60)
-    return json.loads(done.stdout)
+    game = in_browser.document(name)["game"]
+    return javascript.run(LESSON.module, "const game = opened(fromPython);" + DRAWS + case, sent=game)
 
 
-@node
-def test_the_noise_is_standard_normal(tmp_path: Path) -> None:
+@javascript.NEEDED
+def test_the_noise_is_standard_normal() -> None:
     """A Kolmogorov-Smirnov test of 20,000 draws that fails by chance once in a million; a spread 5 % off has p < 1e-9."""
-    found = run("label", "console.log(JSON.stringify([...normals(20001)]));", tmp_path)
+    found = run("label", "console.log(JSON.stringify([...normals(20001)]));")
     assert len(found) == 20001
     assert kstest(found, "norm").pvalue > 1e-6
 
 
-@node
-def test_releases_are_the_lessons_sums_and_lists(told: Neighbours, tmp_path: Path) -> None:
+@javascript.NEEDED
+def test_releases_are_the_lessons_sums_and_lists(told: Neighbours) -> None:
     """Without noise the sums of unit rows; the document keeps them in single precision."""
     case = (
         "const sides = [false, true].flatMap((isIn) => ['data', 'prior-const'].map((list) => release(game, isIn, list, 0)));"
         "console.log(JSON.stringify(sides.map(({ labels, sums }) => ({ labels, sums: sums.map((s) => s && [...s]) }))));"
     )
-    found = iter(run("label", case, tmp_path))
+    found = iter(run("label", case))
     for is_in in (False, True):
         rows, labels = unit_rows(told.data(is_in)[0]), told.data(is_in)[1]
         for listing in in_browser.LISTS:
@@ -68,20 +59,20 @@ def test_releases_are_the_lessons_sums_and_lists(told: Neighbours, tmp_path: Pat
                 np.testing.assert_allclose(one["sums"][label], rows[labels == label].sum(axis=0), rtol=1e-6, atol=1e-5)
 
 
-@node
-def test_the_attackers_evidence_is_the_lessons(told: Neighbours, tmp_path: Path) -> None:
+@javascript.NEEDED
+def test_the_attackers_evidence_is_the_lessons(told: Neighbours) -> None:
     """Sums in single precision move the evidence by as much."""
     released = label_game.release(told, True, "prior-const", 1.0, 3)
     sums = released.sums[:, told.label].tolist()
     case = f"console.log(JSON.stringify({json.dumps(sums)}.map((s) => sumEvidence(game, s, {SIGMA!r}))));"
-    found = run("label", case, tmp_path)
+    found = run("label", case)
     np.testing.assert_allclose(found, label_game.evidence(told, released, "prior-const", 1.0), rtol=1e-5, atol=1e-6)
 
 
-@node
+@javascript.NEEDED
 @pytest.mark.parametrize("epsilon", [0.5, 8.0])
 def test_a_public_list_is_attacked_as_well_as_anybody_can_and_the_list_from_the_data_always(
-    epsilon: float, tmp_path: Path
+    epsilon: float
 ) -> None:
     """Five standard errors around the best possible, 6e-7; no cut above the exact curve, in one of a million games."""
     sigma = gaussian.sigma(epsilon, label_game.DELTA)
@@ -92,7 +83,7 @@ def test_a_public_list_is_attacked_as_well_as_anybody_can_and_the_list_from_the_
         "broken: isHeld(duel, 2 * std, curve(duel, 40)), free: counted(play(game, 'data', std, 100)), "
         "rule: counted(play(four, 'data', std, 100, 5)), empty: counted(playEmpty(game, true, std, 5000)) }));"
     )
-    found = run("label", case, tmp_path)
+    found = run("label", case)
     best = statement.gaussian_odds_bound(sigma)
     for name in ("held", "empty"):
         assert abs(found[name]["share"] - best) < 5 * math.sqrt(best * (1 - best) / 10_000)
@@ -102,8 +93,8 @@ def test_a_public_list_is_attacked_as_well_as_anybody_can_and_the_list_from_the_
         assert (found[name]["hits"], found[name]["falseAlarms"]) == (100, 0)
 
 
-@node
-def test_bounds_and_curves_are_the_lessons(tmp_path: Path) -> None:
+@javascript.NEEDED
+def test_bounds_and_curves_are_the_lessons() -> None:
     """Limits of shares are searched to 1e-15, the normal quantile to 1e-14."""
     counts = [(10, 10, 0, 10), (2000, 2000, 0, 2000), (900, 1000, 80, 1000), (540, 1000, 480, 1000), (0, 50, 0, 50)]
     counts += [(3, 7, 1, 9), (7, 9, 0, 40)]
@@ -113,14 +104,14 @@ def test_bounds_and_curves_are_the_lessons(tmp_path: Path) -> None:
         f"exact: {json.dumps(alarms)}.map((a) => exactHits(a, {SIGMA!r})),"
         f"promised: {json.dumps(alarms)}.map((a) => promisedHits(a, 1, 1e-5)) }}));"
     )
-    found = run("label", case, tmp_path)
+    found = run("label", case)
     np.testing.assert_allclose(found["bounds"], [bound_of_counts(*one, 1e-5) for one in counts], rtol=1e-8)
     np.testing.assert_allclose(found["exact"], duel.exact_hits(np.array(alarms), SIGMA), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(found["promised"], duel.promised_hits(np.array(alarms), 1.0, 1e-5), rtol=1e-12)
 
 
-@node
-def test_without_noise_the_classifier_is_that_of_a_run(tmp_path: Path) -> None:
+@javascript.NEEDED
+def test_without_noise_the_classifier_is_that_of_a_run() -> None:
     """Ties apart, of which these digits have none, both name the same class for every picture."""
     streams = {cut: [noise_game.stream(cut, seed) for seed in (0, 1)] for cut in (2, 10)}
     orders = {cut: [[c for task in one.tasks for c in task.prior] for one in pair] for cut, pair in streams.items()}
@@ -128,17 +119,17 @@ def test_without_noise_the_classifier_is_that_of_a_run(tmp_path: Path) -> None:
         f"console.log(JSON.stringify(Object.entries({json.dumps(orders)}).map(([cut, orders]) => orders.map((order) => "
         "finalAccuracy(game, true, Number(cut), 0, order)))));"
     )
-    for cut, found in zip(orders, run("noise", case, tmp_path), strict=True):
+    for cut, found in zip(orders, run("noise", case), strict=True):
         accuracy, _ = noise_game.learned("prior-const", cut, (math.inf,), (0, 1))
         assert found == pytest.approx(noise_game.final_accuracies(accuracy)[math.inf], abs=1e-12)
 
 
-@node
+@javascript.NEEDED
 @pytest.mark.parametrize("is_one_list", [False, True])
-def test_noise_moves_the_classifier_as_written_out_plainly(is_one_list: bool, tmp_path: Path) -> None:
+def test_noise_moves_the_classifier_as_written_out_plainly(is_one_list: bool) -> None:
     n_tasks, std = 5, 20.0
     case = f"console.log(finalAccuracy(game, {json.dumps(is_one_list)}, {n_tasks}, {std}, [...Array(10).keys()], given));"
-    found = run("noise", case, tmp_path)
+    found = run("noise", case)
     task = noise_game.stream(1).tasks[0]
     rows, tests = unit_rows(task.train.inputs), np.asarray(task.test.inputs, dtype=np.float64)
     n_layers = n_tasks if is_one_list else 1
@@ -151,18 +142,18 @@ def test_noise_moves_the_classifier_as_written_out_plainly(is_one_list: bool, tm
     assert found < 0.8, "the noise must show"
 
 
-@node
-def test_the_noise_grows_by_its_formula(tmp_path: Path) -> None:
+@javascript.NEEDED
+def test_the_noise_grows_by_its_formula() -> None:
     """200 x 64 numbers, five standard errors (6e-7 a task)."""
     case = "console.log(JSON.stringify([true, false].map((one) => measuredStd(one, 3, 10, 200, 64))));"
-    found = run("noise", case, tmp_path)
+    found = run("noise", case)
     assert np.array(found[0]) / (3 * np.sqrt(np.arange(1, 11))) == pytest.approx(1, abs=5 / math.sqrt(2 * 200 * 64))
     assert np.array(found[1]) / 3 == pytest.approx(1, abs=5 / math.sqrt(2 * 200 * 64))
 
 
-@node
-def test_every_step_has_its_code_and_the_other_way_round(tmp_path: Path) -> None:
-    found = run("label", "console.log(JSON.stringify([labelSteps, noiseSteps].map(Object.keys)));", tmp_path)
+@javascript.NEEDED
+def test_every_step_has_its_code_and_the_other_way_round() -> None:
+    found = run("label", "console.log(JSON.stringify([labelSteps, noiseSteps].map(Object.keys)));")
     assert found == [[step.key for step in text.load(name).steps] for name in text.IN_BROWSER]
 
 
@@ -211,8 +202,8 @@ def test_promises_are_those_of_the_ledger(told: Neighbours) -> None:
             assert words.headline == document["game"]["promises"]["2"]
 
 
-@node
-def test_a_figures_file_has_every_named_point_and_survives_commas_and_quotes(tmp_path: Path) -> None:
+@javascript.NEEDED
+def test_a_figures_file_has_every_named_point_and_survives_commas_and_quotes() -> None:
     case = """
         const series = [
             { kind: "line", points: [[0, 0]] },
@@ -221,7 +212,7 @@ def test_a_figures_file_has_every_named_point_and_survives_commas_and_quotes(tmp
         ];
         console.log(JSON.stringify(csv(drawnNumbers({ title: "tasks" }, { title: "accuracy" }, series))));
     """
-    assert list(csv.reader(run("noise", case, tmp_path).splitlines())) == [
+    assert list(csv.reader(run("noise", case).splitlines())) == [
         ["series", "tasks", "accuracy", "half width of the interval"],
         ['one, "promised"', "1", "2", ""],
         ['one, "promised"', "3", "4.5", ""],

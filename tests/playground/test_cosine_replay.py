@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +17,7 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, PrivacySpec, RunSpec
+from tests.support import javascript
 
 DELTA = 1e-5
 N_CLASSES, SIZE, N_TRAIN, N_TEST = 6, 8, 240, 90
@@ -156,34 +155,28 @@ def test_encoding_keeps_sixteen_bits_and_forgets_only_what_is_never_looked_at() 
         assert np.nanmax(np.abs(before - after)) <= 1.01 / (N_TEST / 3)  # at most one example a task on the other side
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed; the browser test compares the two as well")
+@javascript.NEEDED
 @pytest.mark.parametrize("setting", ["prior", "prior-const"])
-def test_the_twin_in_javascript_agrees(setting: str, tmp_path: Path) -> None:
+def test_the_twin_in_javascript_agrees(setting: str) -> None:
     document = cosine_replay.encode(prepared(setting))
-    (tmp_path / "case.json").write_text(json.dumps(document))
-    (tmp_path / "compare.mjs").write_text(
-        f"import {{ decode, accuracies, sigma, normalBelow }} from {json.dumps(SCRIPT.as_uri())};"
-        "import { readFileSync } from 'node:fs';"
-        f"const data = decode(JSON.parse(readFileSync({json.dumps(str(tmp_path / 'case.json'))})));"
-        f"const budgets = {json.dumps([e if math.isfinite(e) else None for e in EPSILONS])}.map((e) => e ?? Infinity);"
+    case = (
+        "const data = decode(fromPython.data), budgets = fromPython.budgets.map((e) => e ?? Infinity);"
         "console.log(JSON.stringify(budgets.map((e) => ({...accuracies(data, e), sigma: sigma(e, data.delta)}))));"
     )
-    done = subprocess.run(["node", tmp_path / "compare.mjs"], capture_output=True, text=True, check=True, timeout=60)
+    budgets = [e if math.isfinite(e) else None for e in EPSILONS]
+    answers = javascript.run(SCRIPT.read_text(encoding="utf-8"), case, sent={"data": document, "budgets": budgets})
     data = cosine_replay.decode(document)
-    for epsilon, found in zip(EPSILONS, json.loads(done.stdout), strict=True):
+    for epsilon, found in zip(EPSILONS, answers, strict=True):
         assert found["sigma"] == pytest.approx(gaussian.sigma(epsilon, DELTA), rel=1e-9)
         matrices = np.array([[[np.nan if v is None else v for v in row] for row in m] for m in found["matrices"]])
         np.testing.assert_allclose(matrices, cosine_replay.accuracies(data, epsilon), atol=1e-12)
         np.testing.assert_allclose(found["classes"], cosine_replay.class_accuracies(data, epsilon), atol=1e-12)
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed; the browser test compares the two as well")
-def test_the_odds_in_javascript_are_those_of_the_statement(tmp_path: Path) -> None:
+@javascript.NEEDED
+def test_the_odds_in_javascript_are_those_of_the_statement() -> None:
     cases = [(epsilon, delta) for epsilon in (0.1, 0.5, 1.0, 2.0, 8.0, 700.0, 1000.0) for delta in (0.0, 1e-5, 0.01, 0.7)]
-    (tmp_path / "odds.mjs").write_text(
-        f"import {{ oddsPercent }} from {json.dumps(SCRIPT.as_uri())};"
-        f"console.log(JSON.stringify({json.dumps(cases)}.map(([epsilon, delta]) => oddsPercent(epsilon, delta))));"
-    )
-    done = subprocess.run(["node", tmp_path / "odds.mjs"], capture_output=True, text=True, check=True, timeout=60)
-    for case, percent in zip(cases, json.loads(done.stdout), strict=True):
+    asked = "console.log(JSON.stringify(fromPython.map(([epsilon, delta]) => oddsPercent(epsilon, delta))));"
+    answers = javascript.run(SCRIPT.read_text(encoding="utf-8"), asked, sent=cases)
+    for case, percent in zip(cases, answers, strict=True):
         assert statement.ODDS.format(percent=percent) == statement.odds(*case)
