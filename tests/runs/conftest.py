@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -46,6 +47,29 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
     monkeypatch.setenv("DPCL_STORE", server.create(name, like="empty_store"))
     yield tmp_path
     server.drop(name)
+
+
+class Stranger(subprocess.Popen[bytes]):
+    """A process that answers as long as it lives."""
+
+    def __init__(self) -> None:
+        super().__init__(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+
+    def answers(self) -> bool:
+        """Whether it lives: who was killed before this question cannot answer it."""
+        assert self.stdin is not None
+        assert self.stdout is not None
+        with suppress(BrokenPipeError):
+            self.stdin.write(b"?\n")
+        return self.stdout.readline() == b"?\n"
+
+
+@pytest.fixture
+def stranger() -> Iterator[Stranger]:
+    """A process that no run knows; ended with the test."""
+    with Stranger() as started:
+        yield started
+        started.kill()
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from dpcl_core import engine
@@ -13,6 +11,7 @@ from dpcl_core.runs.executor import WORKER, LocalExecutor
 from dpcl_core.runs.subprocess_start import log_file
 from dpcl_core.runs.warm_worker import WarmWorker
 from tests.support import replay
+from tests.support.waiting import until
 
 
 @pytest.mark.parametrize("is_warm", [False, True], ids=["fresh", "warm"])
@@ -27,14 +26,11 @@ def test_a_true_run_says_in_its_process_what_the_engine_says_here_and_plays_back
         app.warm.expect(store.url, "dpcl_core.methods.features.cosine")
         app.warm.keep(store.url, is_idle=True)
         ready = app.warm.pid
-        while not app.warm.listens:
-            time.sleep(0.1)
+        until(lambda: app.warm.listens)
     run_id = store.create(seeded)
     app.submit(run_id)
     assert not is_warm or store.get(run_id).process.pid == ready
-    deadline = time.monotonic() + 60
-    while not store.get(run_id).is_over and time.monotonic() < deadline:
-        time.sleep(0.1)
+    until(lambda: store.get(run_id).is_over)
     run = store.get(run_id)
     assert run.status == "finished", (run.error, run.error_log, log_file(run_id).read_text())
     kept = [event for _, event in store.events_after(run_id)]

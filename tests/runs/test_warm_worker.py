@@ -6,7 +6,6 @@ import json
 import multiprocessing
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -114,12 +113,14 @@ def test_a_run_that_was_handed_over_stops_in_a_long_step_and_has_a_log_of_its_ow
 
 
 def test_a_run_stops_even_if_its_process_is_still_loading(store, make, monkeypatch, tmp_path):
-    (tmp_path / "heavy_part.py").write_text(f"import time; time.sleep({NEVER_SECONDS})")
+    begun = tmp_path / "begun"
+    loading = f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep({NEVER_SECONDS})"
+    (tmp_path / "heavy_part.py").write_text(loading)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     app = make()
     app.warm.expect(store.url, "heavy_part")
     ready = waiting(app)
-    time.sleep(3)  # the engine is there by now
+    until(begun.exists)
     run_id = store.create(replay.a_spec())
     app.submit(run_id)
     assert store.get(run_id).process == ready  # it has answered while it was loading
