@@ -210,11 +210,11 @@ def part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(f"{prefix}."): tensor for name, tensor in tensors.items() if name.startswith(f"{prefix}.")}
 
 
-def save_atomically(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
+def save_atomically(tensors: dict[str, Tensor], path: Path) -> None:
     """A reader sees the old file or the new one, never half of one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, temporary, metadata)
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, temporary)
     temporary.chmod(0o644)  # the library makes the file readable by its owner only
     temporary.replace(path)
 

@@ -18,8 +18,6 @@ from torch.nn import functional
 from dpcl_core.backbones.networks import ChannelNorm
 from dpcl_core.backbones.whitening import Whitened, start_as_identity
 
-PATCH = 8  # side of the square of pixels of one token
-
 
 @dataclass(frozen=True, slots=True)
 class Shape:

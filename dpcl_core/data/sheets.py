@@ -110,11 +110,6 @@ def is_unclear(path: Path) -> bool:
     return _looks_like_values([cell or "" for column in first.columns for cell in column.to_pylist()])
 
 
-def feature_names(path: Path, card: DatasetCard) -> list[str]:
-    """The columns that have no role of their own. Raises BadInput as `header` does."""
-    return [name for name in header(path, card) if name not in CANONICAL.values()]
-
-
 def columns_of(
     path: Path, card: DatasetCard, needed: Sequence[str], wanted: Sequence[str] | None, *, is_private: bool
 ) -> pa.Table:

@@ -28,7 +28,6 @@ from dpcl_core.privacy.embeddings import clipped
 from dpcl_core.privacy.noise import ReleaseNoise
 
 Request = Mapping[str, object]
-ASKS = ("score", "read")
 
 
 class Reader:

@@ -16,19 +16,17 @@ _ROOM = 5  # pictures per strip; fewer are not drawn larger
 
 
 def strips(
-    rows: Mapping[str, Sequence[NDArray[np.float64] | None]],
+    rows: Mapping[str, Sequence[NDArray[np.float64]]],
     columns: Sequence[str],
     *,
     finding: str,
-    missing: str = "",
     dark: bool = False,
 ) -> Picture:
-    """One strip of small square pictures per row, from pixels [side * side] each; None leaves a gap.
+    """One strip of small square pictures per row, from pixels [side * side] each.
 
-    The grey scale is that of each row's own largest and smallest number. `finding`: the sentence, by the caller; `missing`:
-    the label of a gap.
+    The grey scale is that of each row's own largest and smallest number. `finding`: the sentence, by the caller.
     """
-    side = next(round(len(one) ** 0.5) for row in rows.values() for one in row if one is not None)
+    side = next(round(len(one) ** 0.5) for row in rows.values() for one in row)
     width = len(columns) * (side + _GAP) - _GAP
     room = max(width, _ROOM * (side + _GAP) - _GAP)
     inks = theme.ink(dark)
@@ -41,7 +39,6 @@ def strips(
     traces: list[dict[str, object]] = []
     axes: dict[str, object] = {}
     titles: list[dict[str, object]] = []
-    gaps: list[dict[str, object]] = []
     for place, (name, pictures) in enumerate(rows.items()):
         drawn = np.full((side, width), np.nan)
         number, is_last = str(place + 1) if place else "", place == len(rows) - 1
@@ -49,11 +46,7 @@ def strips(
         top = min(bottom + high, 1.0)
         for column, one in enumerate(pictures):
             start = column * (side + _GAP)
-            if one is not None:
-                drawn[:, start : start + side] = one.reshape(side, side)
-            elif missing:
-                where = {"x": middles[column], "y": (side - 1) / 2, "xref": f"x{number}", "yref": f"y{number}"}
-                gaps.append({"text": missing, "showarrow": False, "font": {"color": inks.soft, "size": 11}, **where})
+            drawn[:, start : start + side] = one.reshape(side, side)
         title = {"text": name, "x": 0, "xref": "paper", "xanchor": "left", "y": top, "yref": "paper", "yanchor": "bottom"}
         titles.append({**title, "showarrow": False, "font": {"color": inks.soft, "size": 12}})
         traces.append(
@@ -73,5 +66,5 @@ def strips(
         # Pixels stay square on any screen.
         axes[f"yaxis{number}"] = {**down, "anchor": f"x{number}", "scaleanchor": f"x{number}", "domain": [bottom, top]}
     margin = {"l": 4, "r": 4, "t": 28, "b": 28}
-    layout = theme.layout(dark, height=46 + 96 * len(rows), margin=margin, dragmode=False, annotations=[*titles, *gaps])
+    layout = theme.layout(dark, height=46 + 96 * len(rows), margin=margin, dragmode=False, annotations=titles)
     return Picture(Parts(traces, layout | axes), finding)

@@ -32,9 +32,9 @@ CEILING = "all at once without noise"
 _SAME = 5e-4  # scores that print alike
 
 
-def lucky(chance: float, n_tested: float, alpha: float = ALPHA) -> float:
-    """The mean score that guessing exceeds on n test examples with probability `alpha` at most; 1 if n is too small."""
-    wanted = math.log(1 / alpha) / n_tested
+def lucky(chance: float, n_tested: float) -> float:
+    """The mean score that guessing exceeds on n test examples with probability `ALPHA` at most; 1 if n is too small."""
+    wanted = math.log(1 / ALPHA) / n_tested
     if chance <= 0:
         return 0.0  # whoever is never right by luck is told from chance by one right answer
     if chance >= 1 or _divergence(1.0, chance) <= wanted:

@@ -43,12 +43,12 @@ def element(name: str, body: str = "", /, **attributes: object) -> str:
     return f"<{' '.join(parts)}>{body}</{name}>" if body else f"<{' '.join(parts)}/>"
 
 
-def paint(kind: str, colour: str, opacity: float = 1.0) -> dict[str, object]:
+def paint(kind: str, colour: str) -> dict[str, object]:
     """The attributes of a fill or stroke (`kind`); raises TypeError for what is no colour."""
-    found = _RGBA.fullmatch(colour)
+    opacity, found = 1.0, _RGBA.fullmatch(colour)
     if found is not None:
         red, green, blue, alpha = found.groups()
-        opacity *= float(alpha or 1)
+        opacity = float(alpha or 1)
         colour = "#{:02x}{:02x}{:02x}".format(*(round(float(part)) for part in (red, green, blue)))
     elif not _COLOUR.fullmatch(colour):
         raise TypeError(f"no colour that can be drawn as SVG: {colour!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
 from dpcl_core.privacy.noise import ReleaseNoise
+from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.runs import frames
 from dpcl_core.scenarios import class_incremental
 from dpcl_core.scenarios.catalog import ClassIncremental
@@ -40,6 +42,14 @@ def stream(n_tasks: int = N_TASKS, seed: int = 0) -> TaskStream:
     dataset = load.load(DataSpec(dataset="digits"))
     train, test = (Examples(pixels.rows(split.images), split.labels) for split in (dataset.train, dataset.test))
     return class_incremental.open_stream(ClassIncremental(tasks=n_tasks), Table(train, test, dataset.classes), seed)
+
+
+@cache
+def unit_digits() -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+    """Unit rows [n, K] and labels [n] of the bundled training digits, and of the test digits."""
+    task = stream(1).tasks[0]
+    train, test = (unit_rows(part.inputs).astype(np.float64) for part in (task.train, task.test))
+    return train, task.train.labels, test, task.test.labels
 
 
 def first_class(tasks: TaskStream) -> int:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from dpcl_core.lessons import noise
 from dpcl_core.privacy import gaussian
-from dpcl_core.privacy.sums import unit_rows
 
 DELTA = 1e-5
 RARE, ALIKE = 8, 1  # the rare digit, and the one that it shares a label with in the last step
@@ -29,16 +28,9 @@ class Recognised:
     overall: float
 
 
-@lru_cache(maxsize=1)
-def _digits() -> tuple[Rows, NDArray[np.int64], Rows, NDArray[np.int64]]:
-    task = noise.stream(1).tasks[0]
-    train, test = (unit_rows(part.inputs).astype(np.float64) for part in (task.train, task.test))
-    return train, task.train.labels, test, task.test.labels
-
-
 def most() -> int:
     """How many people have the rare digit in the whole data."""
-    return int((_digits()[1] == RARE).sum())
+    return int((noise.unit_digits()[1] == RARE).sum())
 
 
 @lru_cache(maxsize=256)
@@ -49,7 +41,7 @@ def recognised(epsilon: float, n_rare: int, *, weight: float = 1.0, is_merged: b
     `is_merged`: rare digit and `ALIKE` share one label; recognised is who gets that label.
     """
     sums, counts = _sums(n_rare)
-    tests, truth = _digits()[2:]
+    tests, truth = noise.unit_digits()[2:]
     std, random = gaussian.sigma(epsilon, DELTA, max(weight, 1.0)), np.random.default_rng(7)
     sums = sums.copy()
     sums[RARE] *= weight
@@ -82,7 +74,7 @@ def likeness(epsilon: float, n_rare: int) -> tuple[float, float]:
 @lru_cache(maxsize=32)
 def _sums(n_rare: int) -> tuple[Rows, NDArray[np.float64]]:
     """Sums of unit rows by digit, and how many people each has."""
-    rows, labels, _, _ = _digits()
+    rows, labels, _, _ = noise.unit_digits()
     n_classes = int(labels.max()) + 1
     own = [np.flatnonzero(labels == one)[: n_rare if one == RARE else None] for one in range(n_classes)]
     return np.stack([rows[places].sum(axis=0) for places in own]), np.array([float(len(places)) for places in own])

@@ -34,6 +34,7 @@ MARGIN = 1.0  # nats, of the hinge
 BETA = 0.5  # of NPO
 _DIGITS, _LENGTH = 10, 4
 _WORDS, _CONTEXTS, _WIDTH = 20, 12, 12
+_N_STEPS, _STEP = 300, 2.0  # of the small model's training
 
 
 def probability(score: float) -> float:
@@ -57,13 +58,13 @@ def pull(form: Form, score: float, strength: float, p: float, p_public: float) -
     return float(weights[0])
 
 
-def after_a_step(form: Form, score: float, strength: float, step: float = 1.0) -> float:
-    """Probability of a token after one gradient step, from the public model's.
+def after_a_step(form: Form, score: float, strength: float) -> float:
+    """Probability of a token after one gradient step of length 1, from the public model's.
 
     The token's logit against everything else is what is trained: its cross-entropy falls with slope 1 - p.
     """
     p = probability(score)
-    logit = math.log(p) - math.log1p(-p) + step * pull(form, score, strength, p, p) * (1 - p)
+    logit = math.log(p) - math.log1p(-p) + pull(form, score, strength, p, p) * (1 - p)
     return 1 / (1 + math.exp(-logit))
 
 
@@ -75,7 +76,7 @@ class Course:
     ordinary: NDArray[np.float64]
 
 
-def course(form: Form, score: float, strength: float, n_steps: int = 300, step: float = 2.0) -> Course:
+def course(form: Form, score: float, strength: float) -> Course:
     """Trains a small model on one code of four digits and on ordinary words, with the term on the code's digits.
 
     A softmax on fixed public features of sixteen contexts, which overlap, so that changes to the digits affect the words.
@@ -86,7 +87,7 @@ def course(form: Form, score: float, strength: float, n_steps: int = 300, step: 
     rows, is_digit = np.arange(len(targets)), targets < _DIGITS
     p_public = _softmax(features @ weights)[rows, targets]
     secret, ordinary = [], []
-    for _ in range(n_steps + 1):
+    for _ in range(_N_STEPS + 1):
         chances = _softmax(features @ weights)
         of_targets = np.maximum(chances[rows, targets], 1e-300)
         secret.append(float(-np.log(of_targets[is_digit]).mean()))
@@ -97,7 +98,7 @@ def course(form: Form, score: float, strength: float, n_steps: int = 300, step: 
         residual = chances.copy()
         residual[rows, targets] -= 1
         gradient = features.T @ (pulls[:, None] * residual) / len(targets)
-        weights = weights - step * gradient * min(1.0, 1.0 / max(float(np.linalg.norm(gradient)), 1e-12))
+        weights = weights - _STEP * gradient * min(1.0, 1.0 / max(float(np.linalg.norm(gradient)), 1e-12))
     return Course(np.array(secret), np.array(ordinary))
 
 

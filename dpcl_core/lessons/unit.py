@@ -10,12 +10,10 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcl_core.lessons import noise
 from dpcl_core.privacy import accounting, gaussian
 from dpcl_core.privacy.accounting import LocalDpEvent
-from dpcl_core.privacy.sums import unit_rows
 
 DELTA = 1e-5
 N_WORDS, N_MAILS = 40, 10  # of one person
@@ -46,21 +44,13 @@ def noise_on_mean(epsilon: float, n_units: int) -> float:
     return gaussian.sigma(epsilon, DELTA) / n_units
 
 
-@lru_cache(maxsize=1)
-def _digits() -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-    """Unit rows and labels of the bundled training digits, and of the test digits."""
-    task = noise.stream(1).tasks[0]
-    train, test = (unit_rows(part.inputs).astype(np.float64) for part in (task.train, task.test))
-    return train, task.train.labels, test, task.test.labels
-
-
 def accuracies(epsilon: float, k: int) -> dict[str, float]:
     """Mean accuracy of a classifier by class sums under three rules, where each person has k pictures of one digit.
 
     "example": noise for one picture at epsilon. "group": the same pictures, noise for k of them. "clipped": each person's
     pictures are averaged first, so that a person adds one vector of length at most 1. Teaching noise, `_DRAWS` draws.
     """
-    rows, labels, tests, truth = _digits()
+    rows, labels, tests, truth = noise.unit_digits()
     n_classes = int(labels.max()) + 1
     sums = np.stack([rows[labels == label].sum(axis=0) for label in range(n_classes)])
     means = np.zeros_like(sums)

@@ -61,7 +61,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """Expected seconds of all runs of a preset. `is_here`: measured on this computer, for every run; else elsewhere.
+    """Expected seconds of all runs of a preset on the processor. `is_here`: measured here, for each of them; else elsewhere.
 
     `first_time`: whether features of its data are still to be computed, as far as the store's runs show: its finished runs
     have none on these data.
@@ -120,14 +120,14 @@ def named(runs: Mapping[str, RunSpec]) -> dict[str, str]:
     }
 
 
-def duration(name: str, store: Store, device: str = "cpu") -> Duration:
+def duration(name: str, store: Store) -> Duration:
     """How long all runs of a preset take: from finished runs of this store, else from records and the preset."""
-    return durations([name], store, device)[name]
+    return durations([name], store)[name]
 
 
-def durations(names: Sequence[str], store: Store, device: str = "cpu") -> dict[str, Duration]:
+def durations(names: Sequence[str], store: Store) -> dict[str, Duration]:
     """The same of several presets, by one look into the store."""
-    here = iter(store.estimates([work for name in names for work in _work(name)], device=device))
+    here = iter(store.estimates([work for name in names for work in _work(name)]))
     seen = Sets(store).data_used()
     found = {}
     for name in names:
@@ -139,7 +139,7 @@ def durations(names: Sequence[str], store: Store, device: str = "cpu") -> dict[s
     return found
 
 
-def cheapest_first(runs: Mapping[str, RunSpec], store: Store, device: str = "cpu") -> dict[str, RunSpec]:
+def cheapest_first(runs: Mapping[str, RunSpec], store: Store, device: str) -> dict[str, RunSpec]:
     """The runs in order of expected duration: in this store, else as recorded; unknown ones last, in their own order."""
     here = store.estimates([work_of(spec) for spec in runs.values()], device=device)
     cost = {}

@@ -5,10 +5,8 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 from PIL import Image
 
 
@@ -17,10 +15,6 @@ def picture(value: int = 0, side: tuple[int, int] = (4, 4), mode: str = "L", kin
     file = io.BytesIO()
     Image.new(mode, side, value if mode == "L" else (value,) * 3).save(file, kind)
     return file.getvalue()
-
-
-def pixels_of(encoded: bytes) -> NDArray[np.uint8]:
-    return np.asarray(Image.open(io.BytesIO(encoded)))
 
 
 def write(folder: Path, split: str, **columns: object) -> Path:

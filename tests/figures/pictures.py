@@ -103,8 +103,7 @@ PICTURES: dict[str, Callable[[bool], Picture]] = {
         {"prior": [2.0] * 4, "prior-const": [2.0 * math.sqrt(k) for k in range(1, 5)]}, dark=dark
     ),
     "class_sums.strips": lambda dark: class_sums.strips(
-        {"a": [np.arange(64.0), None], "b": [np.arange(64.0), -np.arange(64.0)]}, ["0", "1"], finding="B has one more.",
-        missing="none", dark=dark,
+        {"a": [np.arange(64.0)] * 2, "b": [np.arange(64.0), -np.arange(64.0)]}, ["0", "1"], finding="B differs.", dark=dark
     ),
     "classes.class_bars": lambda dark: classes.class_bars(
         {"now": np.array([[0.9, 0.2, 0.5], [0.7, 0.4, 0.5]]), "before": np.array([[0.8, 0.3, 0.4], [0.7, 0.4, 0.5]])},

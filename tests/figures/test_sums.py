@@ -7,20 +7,18 @@ import numpy as np
 from dpcl_core.figures import class_sums
 
 
-def test_pictures_lie_side_by_side_and_a_missing_one_is_named() -> None:
+def test_pictures_lie_side_by_side() -> None:
     first, second = np.arange(9.0), np.arange(9.0) * 2
-    picture = class_sums.strips(
-        {"a": [first, None], "b": [first, second]}, ["0", "1"], finding="B has one more.", missing="none"
-    )
+    picture = class_sums.strips({"a": [first, second], "b": [second, first]}, ["0", "1"], finding="They are swapped.")
     above, below = picture.figure.data
     assert np.array_equal(above.z[:, :3], first.reshape(3, 3))
-    assert np.isnan(above.z[:, 3:]).all()
-    assert np.isnan(below.z[:, 3]).all()
-    assert np.array_equal(below.z[:, 4:], second.reshape(3, 3))
-    assert [note.text for note in picture.figure.layout.annotations] == ["a", "b", "none"]
+    assert np.isnan(above.z[:, 3]).all()
+    assert np.array_equal(above.z[:, 4:7], second.reshape(3, 3))
+    assert np.array_equal(below.z[:, 4:7], first.reshape(3, 3))
+    assert [note.text for note in picture.figure.layout.annotations] == ["a", "b"]
     assert list(picture.figure.layout.xaxis2.ticktext) == ["0", "1"]
     assert list(picture.figure.layout.xaxis2.tickvals) == [1, 5]
-    assert picture.finding == "B has one more."
+    assert picture.finding == "They are swapped."
 
 
 def test_pixels_stay_square_and_upright() -> None:
