@@ -1,4 +1,4 @@
-"""What all tests share: drawn examples without a time limit, and a folder of datasets of a test's own."""
+"""What all tests share: drawn examples without a time limit, a home and a folder of datasets of a test's own."""
 
 from __future__ import annotations
 
@@ -10,6 +10,14 @@ from hypothesis import HealthCheck, settings
 # Properties are tested, not how long they take: a busy machine must not fail a drawn example.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home, which has the default store."""
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("DPCL_STORE", raising=False)
+    return tmp_path / "home"
 
 
 @pytest.fixture

@@ -17,12 +17,7 @@ from dpcl_core.results import FIGURES
 from tests.support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("DPCL_STORE", raising=False)
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def test_a_run_is_kept_and_found_again() -> None:

@@ -17,13 +17,7 @@ from dpcl_core.runs.store import Store
 from tests.support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("DPCL_STORE", raising=False)
-    return tmp_path / "home"
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def called(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:

@@ -16,7 +16,9 @@ from dpcl_core.runs.sets import Sets
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.studies import Studies
 from tests.support import replay
-from tests.test_cli import SMALL, TUNE, called, home  # noqa: F401 (a fixture)
+from tests.test_cli import SMALL, TUNE, called
+
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,7 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.spec import Cell, RunSpec
 from tests.support.tiers import of_methods, quick
 
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def spec(**changes: object) -> RunSpec:

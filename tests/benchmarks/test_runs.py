@@ -19,11 +19,7 @@ from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
 
 ROOT = Path(__file__).resolve().parents[2]
 NOISE = 1.5
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def whole_process() -> dict[str, object]:

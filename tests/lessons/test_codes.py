@@ -13,11 +13,7 @@ from dpcl_core.lessons.codes import Handed
 from tests.support.together import together
 
 HANDED = Handed("amber fox", 2, "acd")
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path / "home"))
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.mark.parametrize("handed", [HANDED, Handed("übung 7", 1, ""), Handed("a b", 3, "abcdefg")])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,11 +21,7 @@ from tests.methods import pecl_small
 CLASSES = ("sports_news", "weather_report", "stock_market")
 TEXTS = ("the sports news of today", "a weather report", "the stock market fell", "news of sports")
 LABELS = (0, 1, 2, 1)
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def spec(**changes: object) -> RunSpec:

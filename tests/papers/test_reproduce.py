@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from dpcl_core import checks, cli, engine, presets
+from dpcl_core import checks, engine, presets
 from dpcl_core.events import TaskLearned
 from dpcl_core.papers import measured
 from dpcl_core.papers.catalog import PAPERS
 from dpcl_core.runs.store import Store
+from tests.test_cli import called
 
 LABELS = ["reproduce", "tobaben", "--experiment", "paper-label-spaces"]
 TINY = [
@@ -28,12 +29,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.delenv("DPCL_STORE", raising=False)
     return tmp_path / "home"
-
-
-def called(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    status = cli.main(arguments)
-    out, err = capsys.readouterr()
-    return status, out, err
 
 
 def test_every_run_is_carried_out_and_set_beside_what_was_published(capsys: pytest.CaptureFixture[str]) -> None:

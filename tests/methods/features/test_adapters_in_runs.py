@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
 
@@ -17,9 +16,7 @@ from tests.support.tiers import quick
 METHODS = [("peft-ensemble", "film"), ("naive", "lora"), ("non-cl", "film")]
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def spec(method: str, adapter: str, **changes: object) -> RunSpec:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,11 +26,7 @@ from dpcl_core.spec import Cell, RunSpec
 from tests.support.tiers import quick
 
 N_CLASSES, SIZE, PER_TASK = 4, 5, 30
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def spec(method: str, **changes: object) -> RunSpec:

@@ -18,11 +18,7 @@ SETTINGS: dict[str, Any] = {
     "params": {"epochs": 1, "sample_rate": 0.2, "memory_size": 40, "replay_rate": 0.5},
     "seeds": [0],
 }
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def guaranteed(**changes: Any) -> tuple[Guarantee, list[float]]:

@@ -25,11 +25,7 @@ from dpcl_core.spec import RunSpec
 
 REAL = os.environ.get("DPCL_DATA")
 DELTA = 1e-5
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path / "home"))
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def spec(**changes: object) -> RunSpec:
