@@ -29,7 +29,7 @@ from dpcl_core.spec import SMALLEST_DELTA, DataSpec, PrivacySpec, RunSpec, Spec
 DEFAULT_METHOD = "cosine"
 DEFAULT_SCENARIO = "class-incremental"
 _MOST_FIXES = 8  # a method with another kind of data, stream, network and list of labels takes four
-_USUAL_DELTA = 1e-5  # one that many data allow
+USUAL_DELTA = 1e-5  # one that many data allow
 _PROMPT = 40  # tokens reserved for the task's name and the label after a text
 
 # Dotted keys of all settings except those of a method or a scenario.
@@ -155,7 +155,7 @@ def _check_accounted(privacy: PrivacySpec, rows: int) -> None:
     if not finite or group.for_a_row(privacy, rows).delta >= SMALLEST_DELTA:
         return
     smallest = group.smallest_delta(max(finite), rows)
-    if smallest < _USUAL_DELTA:
+    if smallest < USUAL_DELTA:
         of_row = f", {SMALLEST_DELTA:g} of each of a person's {rows} rows at epsilon {max(finite):g}" if rows > 1 else ""
         allowed = f"must be at least {smallest:.3g}{of_row}: the accountants resolve no smaller one"
         fix = {"privacy.delta": 10.0 ** math.ceil(math.log10(smallest) - 1e-9)}

@@ -218,7 +218,6 @@ def bundle(store: Store, run_id: str, *, unprotected: bool = False) -> dict[str,
         "command.txt": checks.command_line(run.spec) + "\n",
         "privacy.json": json.dumps(guarantees, indent=1, ensure_ascii=False) + "\n",
         "privacy.txt": privacy_text(events) + (f"{seen}\n" if seen else ""),
-        # The privacy card, which anyone can check: every epsilon with the events it follows from.
         "report.html": result.to_html(seen),
         "notebook.ipynb": notebook.of(run.spec),
         "citations.bib": citations.of(run.spec),

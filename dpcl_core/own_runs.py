@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from dpcl_core.backbones import catalog as backbones
-from dpcl_core.checks import default_delta
+from dpcl_core.checks import USUAL_DELTA, default_delta
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import understood
 from dpcl_core.data.card import Kind
@@ -26,7 +26,6 @@ _NETWORKS: Mapping[Kind, tuple[str, ...]] = {
     "table": ("pixels",),
     "embedding": ("pixels",),
 }
-_USUAL_DELTA = 1e-5
 _SHARES = (0.1, 0.2, 0.3, 0.5)
 
 
@@ -39,7 +38,7 @@ def settings(name: str) -> dict[str, object]:
     facts, card = datasets.facts(name), datasets.card(name)
     kind = card.kind
     network = next(one for one in _NETWORKS[kind] if backbones.available(backbones.card(one)) is None)
-    delta = min(_USUAL_DELTA, default_delta(facts.n_train))
+    delta = min(USUAL_DELTA, default_delta(facts.n_train))
     privacy = PrivacySpec(delta=delta)
     share = _label_share(privacy, facts.n_train // facts.n_classes, card.rows_per_unit)
     raw: dict[str, object] = {

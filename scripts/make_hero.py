@@ -24,10 +24,9 @@ from dpcl_core.explorers import one_person, token_layers
 from dpcl_core.explorers.token_layers import Dials
 from dpcl_core.lessons import surprise
 from dpcl_core.privacy.noise import SeededNoise
-from dpcl_core.spec import Cell, DataSpec
+from dpcl_core.spec import Cell
+from scripts.make_playground import DATA, DELTA
 
-DELTA = 1e-5
-DATA = DataSpec(dataset="digits", test_per_class=30)
 SHOWN = (2, 0, 3, 4, 8, 6)  # the classes of the people to choose from: the first training picture of each
 
 

@@ -1,6 +1,6 @@
 """Makes assets/playground: the bundled digits, ready to be replayed at any budget in the browser.
 
-    python scripts/make_playground.py
+    python -m scripts.make_playground
 
 SETTING-TASKS.json holds the products that a replay needs, guarantees.json what each budget on the slider promises: the
 accountant takes up to a second for one of them, and a page has a fifth of a second.
@@ -18,6 +18,7 @@ import numpy as np
 from dpcl_core import events, paths
 from dpcl_core.backbones import cache
 from dpcl_core.data import load
+from dpcl_core.elements.budget_source import STOPS, TASKS
 from dpcl_core.explorers import cosine_replay
 from dpcl_core.explorers.cosine_promise import promised
 from dpcl_core.figures.statistics import interval_factor
@@ -28,8 +29,6 @@ from dpcl_core.scenarios.stream import Examples, Table
 from dpcl_core.spec import Cell, DataSpec, LabelSetting
 
 SETTINGS: tuple[LabelSetting, ...] = ("prior-const", "prior")
-TASKS = (2, 5, 10)
-STOPS = (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, np.inf)
 SEEDS = (0, 1, 2, 3, 4)
 DELTA = 1e-5
 DATA = DataSpec(dataset="digits", test_per_class=30)  # ten tasks of all 450 test digits would exceed what a page may send

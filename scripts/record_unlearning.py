@@ -31,7 +31,8 @@ from dpcl_core.attacks.planted_canaries import LEVELS, Outcome, Score, Settings,
 from dpcl_core.backbones import catalog
 from dpcl_core.backbones.language import files
 from dpcl_core.methods.language.cards.network_params import Loss
-from dpcl_core.methods.language.losses import Form, Unlearning
+from dpcl_core.methods.language.cards.pecl import Form
+from dpcl_core.methods.language.losses import Unlearning
 
 COMMAND = "python scripts/record_unlearning.py"
 SMOLLM2 = "smollm2"

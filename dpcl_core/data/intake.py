@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -450,10 +451,7 @@ def slug(stem: str) -> str:
 
 def _numbered(name: str) -> Iterator[str]:
     yield name
-    number = 2
-    while True:
-        yield f"{name}-{number}"
-        number += 1
+    yield from (f"{name}-{number}" for number in count(2))
 
 
 def _origin(path: Path, said: str, written: int) -> str:

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from dpcl_core import paths
 from dpcl_core.methods.language import sensitivity
+from dpcl_core.methods.language.cards.pecl import Form
 from dpcl_core.spec import Spec
 
-Form = Literal["none", "printed", "flipped", "mask", "unlikelihood", "npo", "hinge"]
 FORMS: dict[Form, str] = {
     "none": "without the term",
     "printed": "the printed term",

@@ -7,18 +7,17 @@ the others, and no bound on one text's influence would hold.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from dpcl_core.methods.language.cards.network_params import Loss
+from dpcl_core.methods.language.cards.pecl import Form
 from dpcl_core.methods.language.forks import Forks
 from dpcl_core.methods.language.gradients import Batch, TextLoss
 from dpcl_core.methods.language.prompts import ANSWER, TEXT
 
-Form = Literal["none", "printed", "flipped", "mask", "unlikelihood", "npo", "hinge"]
 _LEARNING: tuple[Form, ...] = ("none", "printed", "flipped")  # forms that keep sensitive tokens in the task loss
 
 

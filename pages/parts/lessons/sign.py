@@ -9,7 +9,8 @@ import streamlit as st
 from dpcl_core.figures import unlearning
 from dpcl_core.figures.picture import Provenance, minus
 from dpcl_core.lessons import sign as game
-from dpcl_core.lessons.sign import Course, Form, Record, Variant
+from dpcl_core.lessons.sign import Course, Record, Variant
+from dpcl_core.methods.language.cards.pecl import Form
 from pages.parts.lessons.stage import Stage
 from pages.parts.shell import figure_card
 from pages.parts.shell.layout import table

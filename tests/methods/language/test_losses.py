@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from dpcl_core.methods.language import sensitivity
+from dpcl_core.methods.language.cards.pecl import Form
 from dpcl_core.methods.language.gradients import Batch, batch_of, log_probs
-from dpcl_core.methods.language.losses import Form, Unlearning, pecl_loss, task_loss
+from dpcl_core.methods.language.losses import Unlearning, pecl_loss, task_loss
 from dpcl_core.methods.language.prompts import ANSWER, TEMPLATE, TEXT
 from tests.methods.language import tiny
 

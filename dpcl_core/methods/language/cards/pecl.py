@@ -15,7 +15,8 @@ from dpcl_core.methods.language.cards.sculpting_params import SculptingParams
 from dpcl_core.privacy import gaussian
 from dpcl_core.spec import Params, RunSpec
 
-Unlearning = Literal["auto", "none", "hinge", "mask", "unlikelihood", "npo", "printed", "flipped"]
+Form = Literal["none", "hinge", "mask", "unlikelihood", "npo", "printed", "flipped"]
+Unlearning = Literal["auto", Form]
 LOCAL = "with params.mode = local"
 
 
