@@ -17,6 +17,7 @@ from typing import Annotated, cast
 from pydantic import Field, TypeAdapter
 
 from dpcl_core import checks, machine, metrics, paths
+from dpcl_core.data import atomic
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, JsonValue, References, Started, TaskLearned, plain_number
 from dpcl_core.privacy.statement import ways_out
@@ -181,7 +182,9 @@ def write(path: Path, paper: str, fresh: Sequence[Measured]) -> None:
     lines = ",\n".join(json.dumps(_to_json(run), ensure_ascii=False, allow_nan=False) for run in [*unchanged, *fresh])
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f'{{"paper": {json.dumps(paper)}, "runs": [\n{lines}\n]}}\n', encoding="utf-8")
+        with atomic.replacing(path) as file:  # a full disk, or an end halfway, costs no earlier record
+            file.write(f'{{"paper": {json.dumps(paper)}, "runs": [\n{lines}\n]}}\n'.encode())
+        path.chmod(0o644)
     except OSError as error:
         raise BadInput("--record", str(path), f"must be a file that can be written: {error.strerror}") from error
 

@@ -17,6 +17,7 @@ from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.paper import Paper
 from dpcl_core.spec import RunSpec
 from tests.papers.making import run
+from tests.support.full_disk import no_room
 
 PAPER = PAPERS["tobaben"]
 CIFAR, _, _, IMAGENET, FIVE, BLURRY, _ = PAPER.experiments
@@ -180,6 +181,18 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("[]", encoding="utf-8")
     with pytest.raises(BadInput, match="must be a file that `reproduce --record` wrote"):
         measured.read(tmp_path / "x.json")
+
+
+def test_a_full_disk_costs_no_earlier_record(tmp_path: Path) -> None:
+    first = run(lambda epsilon, seed: 0.5, spec=_spec("paper-split-cifar-100-small", "cosine"), epsilons=(1.0, math.inf))
+    other = run(lambda epsilon, seed: 0.25)
+    file = tmp_path / "figures.json"
+    measured.write(file, "tobaben", [first])
+    with no_room(file.stat().st_size), pytest.raises(BadInput, match="must be a file that can be written"):
+        measured.write(file, "tobaben", [other])
+    assert measured.read(file) == (first,)
+    assert list(tmp_path.iterdir()) == [file]
+    assert file.stat().st_mode & 0o044 == 0o044, "others may read it, as any file of a checkout"
 
 
 @pytest.mark.parametrize("experiment", PAPER.experiments, ids=lambda experiment: experiment.name)
