@@ -200,13 +200,10 @@ def _budget(view: View, budgets: list[float]) -> float | None:
 
 
 def _colours(results: dict[str, Result]) -> list[str]:
-    """The methods' own colours if all methods differ; else one colour per run."""
+    """A colour of its own for each run."""
     from dpcl_core.figures import theme
 
-    dark, names = style.is_dark(), [result.spec.method for result in results.values()]
-    if len(set(names)) == len(names):
-        return [theme.colour_of_method(method, dark) for method in names]
-    return [theme.colour_of_series(i, dark) for i in range(len(names))]
+    return theme.colours_of_runs([result.spec.method for result in results.values()], style.is_dark())
 
 
 def _standings(results: dict[str, Result]) -> dict[str, Standing]:

@@ -1,7 +1,8 @@
 """Colours, layout, lines and labels that all figures share, in light and dark.
 
-Eight colours that colour-blind readers can distinguish (after Okabe and Ito), fixed per method. Within one method's run,
-colour shows the budget, on a scale that is also ordered in lightness: a small ε is warm, a large one cold, no noise is ink.
+Eight colours that colour-blind readers can distinguish (the first four after Okabe and Ito), a fixed one per method. Within
+one method's run, colour shows the budget, on a scale that is also ordered in lightness: a small ε is warm, a large one cold,
+no noise is ink.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ CLAIMED_DASH, CLAIMED_PATTERN = "longdashdot", "/"  # for claimed epsilons: neve
 _SERIES_DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 _SERIES_SYMBOLS = ("circle", "square", "x", "diamond", "triangle-up")
 _FIXED = {"cosine": 0}
-_PALETTE = ("#0072b2", "#d55e00", "#008c68", "#b0578d", "#a87900", "#3a87b8", "#6a4fb3", "#7a5230")
-_PALETTE_DARK = ("#5aafe6", "#f08a4b", "#3dbe98", "#e29ac6", "#e0b040", "#8fd0f5", "#b3a0f2", "#c79b76")
+_PALETTE = ("#0072b2", "#d55e00", "#008c68", "#b0578d", "#5f431c", "#8a5cf0", "#a3123f", "#9c8a4e")
+_PALETTE_DARK = ("#5aafe6", "#f08a4b", "#3dbe98", "#e29ac6", "#f5e08a", "#7566ee", "#d23c50", "#b59a70")
 # (log10 epsilon, colour); colours between two of them are interpolated
 _BUDGETS = ((-1.0, "#dd6a0a"), (0.0, "#0c7452"), (0.9, "#175fa8"), (1.3, "#3c3590"))
 _BUDGETS_DARK = ((-1.0, "#f5944a"), (0.0, "#3fc39b"), (0.9, "#62b2ee"), (1.3, "#b0a4f5"))
@@ -60,9 +61,18 @@ def ink(dark: bool) -> Ink:
 
 
 def colour_of_method(method: str, dark: bool) -> str:
-    """The fixed colour of a method; a method without one gets one by its name, the same everywhere."""
+    """The fixed colour of a method; a method without one gets one by its name, the same everywhere.
+
+    There are more methods than colours: `colours_of_runs` tells several apart.
+    """
     palette = _PALETTE_DARK if dark else _PALETTE
     return palette[_FIXED.get(method, zlib.crc32(method.encode()) % len(palette))]
+
+
+def colours_of_runs(methods: Sequence[str], dark: bool) -> list[str]:
+    """A colour for each of up to eight runs in one figure: its method's own where all of these differ, else its place's."""
+    own = [colour_of_method(method, dark) for method in methods]
+    return own if len(set(own)) == len(own) else [colour_of_series(place, dark) for place in range(len(own))]
 
 
 def colour_of_series(index: int, dark: bool) -> str:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from dpcl_core.events import References
 from dpcl_core.figures import theme
-from tests.figures.making import contrast, luminance
+from dpcl_core.methods import catalog
+from tests.figures.making import SIGHTS, apart, contrast, luminance
 
 
 def marks(dark: bool) -> list[str]:
@@ -50,6 +51,22 @@ def test_eight_series_differ_and_a_method_keeps_its_colour(dark: bool) -> None:
     assert len({theme.colour_of_series(i, dark) for i in range(8)}) == 8
     assert theme.colour_of_method("cosine", dark) == theme.colour_of_method("cosine", dark)
     assert theme.colour_of_method("cosine", True) != theme.colour_of_method("cosine", False)
+
+
+@pytest.mark.parametrize("sight", SIGHTS)
+@pytest.mark.parametrize("dark", [False, True])
+def test_every_reader_can_tell_any_two_of_eight_series_apart(dark: bool, sight: str) -> None:
+    colours = [theme.colour_of_series(i, dark) for i in range(8)]
+    for one, other in itertools.combinations(colours, 2):
+        assert apart(one, other, SIGHTS[sight]) > (25 if sight == "usual" else 9), (one, other)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_any_two_methods_in_one_figure_have_two_colours(dark: bool) -> None:
+    for pair in itertools.combinations(catalog.CARDS, 2):
+        assert len(set(theme.colours_of_runs(pair, dark))) == 2, pair
+    assert theme.colours_of_runs(["pecl"], dark) == [theme.colour_of_method("pecl", dark)]
+    assert len(set(theme.colours_of_runs(["cosine", "cosine", "agem", "dp-agem", "pecl", "naive"], dark))) == 6
 
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=12))
