@@ -8,6 +8,7 @@ from dpcl_core.runs.rooms import Rooms
 from dpcl_core.runs.store import Store
 from pages.parts.shell import visitor
 from tests.pages.conftest import Open, button, words
+from tests.support import replay
 
 TEACHER = "a" * 32
 
@@ -29,6 +30,26 @@ def test_a_refused_question_is_one_sentence_for_a_teacher(
     page.text_area[1].set_value(answers)
     button(page, "Ask").click()  # type: ignore[union-attr]
     assert said in words(page.run())
+
+
+def test_a_teachers_second_window_leaves_the_shown_run_alone(
+    open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(visitor, "token", lambda: TEACHER)
+    rooms = Rooms(store)
+    code = rooms.open("Monday", TEACHER)
+    rooms.join(code, "b" * 32)
+    run_id = replay.fill(store, replay.a_spec(), replay.recorded(replay.a_spec()))
+    rooms.add_run(code, "b" * 32, run_id)
+    first, second = (open_page("room", room=code) for _ in range(2))
+    first.selectbox(key="room-run").select(run_id).run()
+    assert rooms.state(code).shown == run_id
+    button(second, "Look for new runs").click()  # type: ignore[union-attr]
+    second.run()
+    assert rooms.state(code).shown == run_id
+    assert second.selectbox(key="room-run").value == run_id
+    second.selectbox(key="room-run").select_index(0).run()
+    assert rooms.state(code).shown is None
 
 
 def test_a_code_that_is_none_is_refused_under_the_label_of_its_field(open_page: Open) -> None:

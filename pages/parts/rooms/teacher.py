@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dpcl_core.runs.rooms import Room
 
 OWN = "A question of my own"
+_SHOWN = "room-run"  # session key
 _HERE = ("localhost", "127.0.0.1", "::1")
 
 
@@ -80,13 +81,16 @@ def _ask(room: Room) -> None:
 def _show(view: View, room: Room) -> None:
     rooms, token = membership.rooms(), visitor.token()
     names = {run_id: f"{name}, {run_id[:4]}" for run_id, name in room.runs.items()}
-    options = [None, *names]
-    chosen = st.selectbox(
-        "Show a run to everybody", options, index=options.index(room.shown) if room.shown in names else 0, key="room-run",
+
+    def choose() -> None:
+        with suppress(BadInput):  # run or room are gone in this moment, and the page then shows neither
+            rooms.show(room.code, token, st.session_state[_SHOWN])
+
+    st.session_state[_SHOWN] = room.shown  # it may have been chosen in the teacher's other window
+    st.selectbox(
+        "Show a run to everybody", [None, *names], key=_SHOWN, on_change=choose,
         format_func=lambda run_id: "none" if run_id is None else names[run_id],
     )  # fmt: skip
-    if chosen != room.shown:
-        _done(lambda: rooms.show(room.code, token, chosen))
     if st.button("Look for new runs", key="room-look"):
         st.rerun()
     with st.popover("Close the room"):
