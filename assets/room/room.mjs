@@ -6,7 +6,10 @@ const PLOT = { left: 68, right: 584, top: 14, bottom: 284 }, CURVE = { left: 46,
 const MARKS = ["M-6,0A6,6 0 1 0 6,0A6,6 0 1 0 -6,0Z", "M-5.5,-5.5H5.5V5.5H-5.5Z", "M0,-7L7,5H-7Z", "M0,-8L8,0L0,8L-8,0Z", "M-7,-2H-2V-7H2V-2H7V2H2V7H-2V2H-7Z"];
 const STEP_MS = 500; // of a replay, for each task
 const percent = (share) => `${Math.round(100 * share)} %`;
-const budget = (epsilon) => (epsilon === "inf" ? "∞" : String(epsilon));
+const tick = (epsilon) => (epsilon === "inf" ? "∞" : String(epsilon));
+// The budget in words, as `picture.epsilon_label` has it.
+const budget = ({ epsilon, standing }, words) => (epsilon === "inf" ? words.noiseless : filled(words[standing === "none" ? "asked" : standing], { epsilon }));
+const isBound = (point) => point.standing === "bound" && point.epsilon !== "inf";
 
 export default function element({ data, parentElement }) {
   const host = parentElement.querySelector(".ro");
@@ -57,8 +60,8 @@ function paint(memory, room) {
   if (memory.data.is_poll_alone) return;
   if (changed("points", [room.points, room.shown?.run])) paintPoints(memory, room);
   if (changed("shown", room.shown)) {
-    part(memory, "shown").hidden = !room.shown?.curve.length;
-    if (room.shown?.curve.length) replay(memory);
+    part(memory, "shown").hidden = !room.shown?.curve?.accuracy.length;
+    if (room.shown?.curve?.accuracy.length) replay(memory);
   }
 }
 
@@ -96,34 +99,45 @@ function paintPoints(memory, room) {
   const room_for_infinity = points.some((point) => point.epsilon === "inf") ? 50 : 0, right = PLOT.right - room_for_infinity;
   const x = (epsilon) => (epsilon === "inf" ? PLOT.right - 14 : PLOT.left + ((Math.log(epsilon) - low) / (high - low)) * (right - PLOT.left));
   const y = (accuracy) => PLOT.bottom - accuracy * (PLOT.bottom - PLOT.top);
-  const ticks = [0.1, 0.3, 1, 3, 10, 30, 100].filter((tick) => Math.log(tick) >= low && Math.log(tick) <= high);
+  const ticks = [0.1, 0.3, 1, 3, 10, 30, 100].filter((at) => Math.log(at) >= low && Math.log(at) <= high);
   const across = [0, 0.25, 0.5, 0.75, 1].flatMap((at) => [
     drawn("line", { class: "grid", x1: PLOT.left, x2: PLOT.right, y1: y(at), y2: y(at) }),
     drawn("text", { x: PLOT.left - 6, y: y(at) + 5, "text-anchor": "end" }, percent(at)),
   ]);
-  const along = [...ticks, ...(room_for_infinity ? ["inf"] : [])].map((at) => drawn("text", { x: x(at), y: PLOT.bottom + 23, "text-anchor": "middle" }, budget(at)));
+  const along = [...ticks, ...(room_for_infinity ? ["inf"] : [])].map((at) => drawn("text", { x: x(at), y: PLOT.bottom + 23, "text-anchor": "middle" }, tick(at)));
   const marks = points.map((point) => {
     const kind = names.indexOf(point.method) % MARKS.length, own = point.name === room.you || point.run_id === room.shown?.run;
-    const text = filled(words.point, { name: point.name, method: title(point.method), epsilon: budget(point.epsilon), accuracy: percent(point.accuracy) });
-    return drawn("path", { d: MARKS[kind], class: own ? "own" : "", fill: `var(--c${kind})`, transform: `translate(${x(point.epsilon)},${y(point.accuracy)})` }, drawn("title", {}, text));
+    const text = filled(words.point, { name: point.name, method: title(point.method), budget: budget(point, words), accuracy: percent(point.accuracy) });
+    const class_ = `${own ? "own" : ""} ${isHollow(point) ? "hollow" : ""}`, colour = `var(--c${kind})`;
+    return drawn("path", { d: MARKS[kind], class: class_, fill: colour, stroke: colour, transform: `translate(${x(point.epsilon)},${y(point.accuracy)})` }, drawn("title", {}, text));
   });
   const axis = drawn("text", { x: (PLOT.left + PLOT.right) / 2, y: PLOT.bottom + 48, "text-anchor": "middle" }, words.axis);
   plot.replaceChildren(...across, ...along, axis, ...marks);
-  const bounded = points.filter((point) => point.epsilon !== "inf"), runs = new Set(points.map((point) => point.run_id)).size;
-  const best = (bounded.length ? bounded : points).reduce((most, point) => (!most || point.accuracy > most.accuracy ? point : most), null);
-  const finding = best ? filled(runs === 1 ? words.best_of_one : words.best, { runs, name: best.name, method: title(best.method), epsilon: budget(best.epsilon), accuracy: percent(best.accuracy) }) : words.none;
+  const finding = found(points, words, title);
   part(memory, "finding").textContent = finding;
   part(memory, "figures").hidden = !points.length;
   plot.setAttribute("aria-label", finding);
   part(memory, "legend").replaceChildren(...names.map((method, place) => made("span", {},
-    drawn("svg", { viewBox: "-8 -8 16 16", "aria-hidden": "true" }, drawn("path", { d: MARKS[place % MARKS.length], fill: `var(--c${place % MARKS.length})` })), title(method))));
+    drawn("svg", { viewBox: "-8 -8 16 16", "aria-hidden": "true" }, drawn("path", { d: MARKS[place % MARKS.length], fill: `var(--c${place % MARKS.length})` })), title(method))),
+    ...(points.some(isHollow) ? [made("span", { textContent: words.hollow })] : []));
+}
+
+const isHollow = (point) => point.epsilon !== "inf" && !isBound(point);
+
+// How many runs there are, and the best of the points whose ε bounds all that gets out.
+function found(points, words, title) {
+  if (!points.length) return words.none;
+  const runs = new Set(points.map((point) => point.run_id)).size;
+  const best = points.filter(isBound).reduce((most, point) => (!most || point.accuracy > most.accuracy ? point : most), null);
+  const said = best ? filled(words.best, { name: best.name, method: title(best.method), budget: budget(best, words), accuracy: percent(best.accuracy) }) : words.unbounded;
+  return `${filled(runs === 1 ? words.one : words.many, { runs })} ${said}`;
 }
 
 // Draws the shown run's curve task by task.
 function replay(memory) {
-  const { words } = memory.data, { curve, name } = memory.room.shown, svg = part(memory, "curve");
+  const { words } = memory.data, { curve: budgeted, name } = memory.room.shown, curve = budgeted.accuracy, svg = part(memory, "curve");
   const x = (task) => CURVE.left + ((task + 0.5) / curve.length) * (CURVE.right - CURVE.left), y = (accuracy) => CURVE.bottom - accuracy * (CURVE.bottom - CURVE.top);
-  const finding = filled(words.curve, { name, first: percent(curve[0]), last: percent(curve.at(-1)), tasks: curve.length });
+  const finding = filled(words.curve, { name, budget: budget(budgeted, words), first: percent(curve[0]), last: percent(curve.at(-1)) });
   svg.setAttribute("aria-label", finding);
   part(memory, "whose").textContent = finding;
   clearInterval(memory.timer);

@@ -6,12 +6,11 @@ opened, and then all of it is deleted; runs stay with the store.
 
 from __future__ import annotations
 
-import json
 import math
 import secrets
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from itertools import groupby
@@ -23,9 +22,12 @@ from sqlalchemy.exc import IntegrityError
 
 from dpcl_core.errors import BadInput
 from dpcl_core.events import JsonValue, TaskLearned
-from dpcl_core.runs.run import checked_id
+from dpcl_core.methods import catalog as methods
+from dpcl_core.privacy.statement import Standing
+from dpcl_core.runs.run import checked_id, spec_of
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import members, room_runs, rooms, runs, votes
+from dpcl_core.spec import RunSpec
 
 SECONDS = 86_400.0  # a room ends a day after it was opened
 MOST_MEMBERS = 200
@@ -60,20 +62,30 @@ class Poll:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A finished budget of somebody's run: mean final accuracy in [0, 1] over its seeds."""
+    """A finished budget of somebody's run: mean final accuracy in [0, 1] over its seeds. `standing`: of the run's ε."""
 
     run_id: str
     name: str
     method: str
     epsilon: float
+    standing: Standing
     accuracy: float
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A run's mean accuracy over its seeds on the tasks learned so far, task by task, at the budget that is shown first."""
+
+    epsilon: float
+    standing: Standing
+    accuracy: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
     """A room as it is now: visitors' names and answers by digest of their token, names by id of their runs.
 
-    `curve`: the shown run's mean accuracy on the tasks learned so far, task by task.
+    `curve`: of the shown run; None also where its settings can no longer be read.
     """
 
     code: str
@@ -86,7 +98,7 @@ class Room:
     runs: dict[str, str]
     points: tuple[Point, ...]
     shown: str | None
-    curve: tuple[float, ...]
+    curve: Curve | None
 
     def belongs_to(self, token: str) -> bool:
         """Whether the visitor with this token opened the room."""
@@ -108,16 +120,16 @@ class Room:
             }
         shown: dict[str, JsonValue] | None = None
         if self.shown is not None:
-            shown = {"run": self.shown, "name": self.runs.get(self.shown, ""), "curve": list(self.curve)}
+            shown = {"run": self.shown, "name": self.runs.get(self.shown, ""), "curve": None}
+            if self.curve is not None:
+                shown["curve"] = {**_written(self.curve), "accuracy": list(self.curve.accuracy)}
         return {
             "code": self.code,
             "title": self.title,
             "people": len(self.names),
             "you": self.names.get(me),
             "poll": poll,
-            "points": [
-                {**asdict(point), "epsilon": "inf" if math.isinf(point.epsilon) else point.epsilon} for point in self.points
-            ],
+            "points": [_written(point) for point in self.points],
             "shown": shown,
         }
 
@@ -247,13 +259,14 @@ class Rooms:
             choices = {one.token: one.choice for one in connection.execute(of_poll)}
             listed = select(room_runs.c.run_id, room_runs.c.name, runs.c.spec).join(runs).where(room_runs.c.room == row.code)
             of_room = connection.execute(listed.where(runs.c.deleted.is_(None)).order_by(runs.c.number)).all()
-        shared = [(one.run_id, one.name, str(json.loads(one.spec)["method"])) for one in of_room]
+        specs = {one.run_id: spec_of(one.spec) for one in of_room}
+        names_of_runs = {one.run_id: one.name for one in of_room}
         is_there = row.shown_run in (one.run_id for one in of_room)  # it may be deleted, or gone with who left
         shown = row.shown_run if is_there else None
         return Room(
             code=row.code, title=row.title, owner=row.owner, ends=row.ends, names=names, poll=poll, choices=choices,
-            runs={run_id: name for run_id, name, _ in shared}, points=self._points(shared),
-            shown=shown, curve=self._curve(shown),
+            runs=names_of_runs, points=self._points(names_of_runs, specs),
+            shown=shown, curve=None if shown is None else self._curve(shown, specs[shown]),
         )  # fmt: skip
 
     def _poll(self, code: str, token: str, poll: Poll) -> None:
@@ -262,25 +275,34 @@ class Rooms:
             connection.execute(delete(votes).where(votes.c.room == room, votes.c.poll != poll.id))
             connection.execute(update(rooms).where(rooms.c.code == room).values(poll=asdict(poll)))
 
-    def _points(self, shared: Sequence[tuple[str, str, str]]) -> tuple[Point, ...]:
-        results = self.store.results([run_id for run_id, _, _ in shared])
+    def _points(self, names: Mapping[str, str], specs: Mapping[str, RunSpec | None]) -> tuple[Point, ...]:
+        results = self.store.results(list(names))
         points = []
-        for run_id, name, method in shared:
+        for run_id, name in names.items():
+            if (spec := specs[run_id]) is None:
+                continue
             for epsilon, of_budget in groupby(results[run_id], key=lambda cell: cell.cell.epsilon):
                 scores = [cell.metrics["AA"] for cell in of_budget]
                 known = [score for score in scores if score is not None]
                 if known:
-                    points.append(Point(run_id, name, method, epsilon, fmean(known)))
+                    points.append(Point(run_id, name, spec.method, epsilon, methods.standing(spec), fmean(known)))
         return tuple(points)
 
-    def _curve(self, run_id: str | None) -> tuple[float, ...]:
-        if run_id is None:
-            return ()
+    def _curve(self, run_id: str, spec: RunSpec | None) -> Curve | None:
+        if spec is None:
+            return None
+        epsilon = spec.privacy.usual_epsilon
         by_task: dict[int, list[float]] = defaultdict(list)
         for event in self.store.events(run_id):
-            if isinstance(event, TaskLearned):
+            if isinstance(event, TaskLearned) and event.cell.epsilon == epsilon:
                 by_task[event.task] += [score for score in event.accuracy if score is not None]
-        return tuple(fmean(by_task[task]) for task in sorted(by_task) if by_task[task])
+        accuracy = tuple(fmean(by_task[task]) for task in sorted(by_task) if by_task[task])
+        return Curve(epsilon, methods.standing(spec), accuracy)
+
+
+def _written(one: Point | Curve) -> dict[str, JsonValue]:
+    """The fields as JSON, which has no infinity."""
+    return {**asdict(one), "epsilon": "inf" if math.isinf(one.epsilon) else one.epsilon}
 
 
 def digest(token: str) -> str:

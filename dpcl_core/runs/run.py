@@ -152,6 +152,11 @@ class Named(NamedTuple):
     scenario: str
 
 
+def spec_of(text: str) -> RunSpec | None:
+    """The settings that a run's row holds; None where they can no longer be read."""
+    return _read_spec(text, tuple(methods.CARDS))[1]
+
+
 @lru_cache(maxsize=1000)  # pages list the same runs again and again
 def _read_spec(text: str, known: tuple[str, ...]) -> tuple[Mapping[str, object], RunSpec | None, str | None]:
     """The settings as written and as read, or why they cannot be; `known`: the methods there are, on which that depends."""

@@ -99,8 +99,19 @@ def test_runs_become_points_at_their_mean_accuracy_and_one_is_shown_to_all(rooms
     }
     assert {float(point["epsilon"]): point["accuracy"] for point in seen["points"]} == pytest.approx(expected)
     assert {point["name"] for point in seen["points"]} == {name}
-    last = max(event.task for event in of_kind(events, TaskLearned))
-    assert (seen["shown"]["name"], len(seen["shown"]["curve"])) == (name, last + 1)
+    assert {point["standing"] for point in seen["points"]} == {"bound"}
+    assert seen["shown"]["name"] == name
+    learned = [event for event in of_kind(events, TaskLearned) if event.cell.epsilon == 1]
+    curve = [fmean(fmean(event.accuracy[: task + 1]) for event in learned if event.task == task) for task in range(5)]
+    assert seen["shown"]["curve"]["epsilon"] == 1, "of all budgets together it would be nobody's accuracy"
+    assert seen["shown"]["curve"]["accuracy"] == pytest.approx(curve)
+
+
+def test_points_of_runs_whose_budgets_bound_nothing_say_so(rooms, code, store):
+    rooms.join(code, ANN)
+    spec = replay.a_spec(labels="data")
+    rooms.add_run(code, ANN, replay.fill(store, spec, replay.recorded(spec)))
+    assert {point["standing"] for point in rooms.state(code).as_seen_by(ANN)["points"]} == {"none"}
 
 
 def test_a_deleted_run_is_on_no_plot_and_shown_to_nobody_until_it_is_restored(rooms, code, store):
@@ -113,7 +124,7 @@ def test_a_deleted_run_is_on_no_plot_and_shown_to_nobody_until_it_is_restored(ro
     store.delete(gone)
     seen = rooms.state(code)
     assert {point.run_id for point in seen.points} == set(seen.runs) == {kept}
-    assert (seen.shown, seen.curve, seen.as_seen_by(BEN)["shown"]) == (None, (), None)
+    assert (seen.shown, seen.curve, seen.as_seen_by(BEN)["shown"]) == (None, None, None)
     with pytest.raises(BadInput, match="must be a run of this room"):
         rooms.show(code, TEACHER, gone)
     store.restore(gone)

@@ -1,0 +1,35 @@
+"""The finding above everybody's runs, as the browser says it: only a proved bound is called privacy."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpcl_core.elements.element import ROOM
+from dpcl_core.elements.room import WORDS
+from tests.support import javascript
+
+pytestmark = javascript.NEEDED
+
+
+def _found(*points: tuple[str, object, str, float]) -> str:
+    """The finding on points of these runs, budgets, standings and accuracies."""
+    sent = {
+        "words": WORDS,
+        "points": [
+            {"run_id": run, "epsilon": epsilon, "standing": standing, "accuracy": accuracy, "name": "ibex", "method": "m"}
+            for run, epsilon, standing, accuracy in points
+        ],
+    }
+    script = "console.log(JSON.stringify(found(fromPython.points, fromPython.words, (method) => method)));"
+    return str(javascript.run(ROOM.module, script, sent=sent))
+
+
+def test_the_best_with_privacy_has_a_bound() -> None:
+    said = _found(("a", 1, "bound", 0.7), ("a", "inf", "bound", 0.95), ("b", 0.5, "claimed", 0.9), ("c", 1, "none", 0.8))
+    assert said == "3 runs. The best with privacy so far: 70 % at ε = 1, m, by ibex."
+    assert _found() == WORDS["none"]
+
+
+@pytest.mark.parametrize(("epsilon", "standing"), [("inf", "bound"), (0.5, "claimed"), (1, "none"), (1, "replay")])
+def test_a_run_without_a_bound_is_never_the_best_with_privacy(epsilon: object, standing: str) -> None:
+    assert _found(("a", epsilon, standing, 0.9)) == "One run. No result with a bound on ε so far."
