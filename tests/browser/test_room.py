@@ -14,6 +14,10 @@ from tests.support.tiers import quick
 from tests.support.together import together
 
 pytestmark = pytest.mark.browser
+_CUT = """() => [...document.querySelectorAll('.ro svg text')].filter(text => {
+    const at = text.getBoundingClientRect(), around = text.ownerSVGElement.getBoundingClientRect();
+    return text.textContent && (at.left < around.left || at.right > around.right || at.bottom > around.bottom);
+}).map(text => text.textContent)"""
 
 
 def _page(browser: Browser, width: int) -> Page:
@@ -50,6 +54,7 @@ def test_a_question_is_asked_answered_and_ended_and_a_run_is_shown(browser: Brow
     teacher.get_by_label("Show a run to everybody").click()
     teacher.get_by_role("option", name=run_id[:4]).click()
     expect(visitor.get_by_role("img", name="after the first task")).to_be_visible()
+    assert visitor.evaluate(_CUT) == [], "texts reach out of their drawing on a phone"
 
     teacher.get_by_role("button", name="End the question").click()
     expect(visitor.get_by_role("button", name="Yes")).to_be_disabled()
