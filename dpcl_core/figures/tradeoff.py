@@ -12,12 +12,12 @@ from plotly.subplots import make_subplots
 from dpcl_core.events import References
 from dpcl_core.figures import theme
 from dpcl_core.figures.curves import forgetting_so_far, mean_so_far
-from dpcl_core.figures.picture import Picture, capital, epsilon_label, epsilon_phrase, epsilon_text, run_label
+from dpcl_core.figures.picture import BREAK, Picture, capital, epsilon_label, epsilon_phrase, epsilon_text, run_label
 from dpcl_core.figures.statistics import Interval, interval
 from dpcl_core.privacy.statement import Standing
 from dpcl_core.spec import LabelSetting
 
-_HEIGHT = 440
+_HEIGHT, _LINE = 440, 16  # of the figure, and of a line below it, in pixels
 _BAR = 0.12  # decades that a hatched bar takes
 _HATCHED = {
     "claimed": "ε only claimed, not verified",
@@ -68,7 +68,10 @@ def trade_off(
             rest = {e: value for e, value in by_epsilon.items() if e not in claimed}
             _points(figure, row, name, rest, column, colour, setting)
     right = 16 if len(finals) == 1 else 110
-    figure.update_layout(theme.layout(dark, height=_HEIGHT, margin={"l": 52, "r": right, "t": 12, "b": 44}))
+    kinds = sorted({standings[name] for name in places})
+    below = _LINE * len(kinds)
+    margin = {"l": 52, "r": right, "t": 12, "b": 44 + below}
+    figure.update_layout(theme.layout(dark, height=_HEIGHT + below, margin=margin))
     low = math.log10(finite[0]) - 0.25 if finite else -0.5
     figure.update_xaxes(
         range=[low, max(column, math.log10(finite[-1]) if finite else 0.0) + 0.25],
@@ -77,9 +80,9 @@ def trade_off(
         showgrid=False,
         zeroline=False,
     )
-    kinds = sorted({standings[name] for name in places})
-    hatched = f"; hatched: {' or '.join(_HATCHED[kind] for kind in kinds)}" if kinds else ""
-    figure.update_xaxes(title=f"privacy budget ε (smaller: stronger privacy{hatched})", row=2, col=1)
+    titles = ["privacy budget ε (smaller: stronger privacy)"]  # a line each: together they are wider than a phone
+    titles += [f"{'or' if place else 'hatched:'} {_HATCHED[kind]}" for place, kind in enumerate(kinds)]
+    figure.update_xaxes(title=BREAK.join(titles), row=2, col=1)
     figure.update_layout(barmode="overlay")
     figure.update_yaxes(theme.percent_axis(title=f"final {score}"), row=1, col=1)
     figure.update_yaxes(title="points forgotten", rangemode="tozero", row=2, col=1)

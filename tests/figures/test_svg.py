@@ -20,7 +20,7 @@ import dpcl_core.figures
 from dpcl_core.figures import svg, theme
 from dpcl_core.figures.picture import Parts, Picture
 from dpcl_core.figures.svg_axes import Axis, Extreme, needed_range, number_text
-from dpcl_core.figures.svg_text import width
+from dpcl_core.figures.svg_text import lines, width
 from dpcl_core.figures.svg_traces import scaled
 from tests.figures.pictures import PICTURES
 
@@ -47,6 +47,15 @@ def bars(root: ElementTree.Element) -> list[tuple[float, float, float, float]]:
         for group in root.iter(f"{NS}g")
         for one in group.findall(f"{NS}rect")
     ]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("builder", PICTURES)
+def test_the_title_below_a_figure_fits_on_a_phone(builder: str) -> None:
+    """Plotly breaks no line, and a card has 316 pixels there."""
+    for name, part in PICTURES[builder](False).figure.to_dict()["layout"].items():
+        title = (part.get("title") or {}) if name.startswith("xaxis") else {}
+        for line in lines(title.get("text") or ""):
+            assert width(line, title["font"]["size"] if "font" in title else 12) <= 290, line
 
 
 def builders() -> set[str]:
