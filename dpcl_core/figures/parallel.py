@@ -10,7 +10,8 @@ from dpcl_core.figures import svg_text, theme
 from dpcl_core.figures.picture import Picture, bold, capital
 
 _FIRST, _LAST = 2.0, 98.0  # places of a row's outermost values
-_ROW, _TOP, _LINE = 70, 44, 15  # pixels from one setting to the next, above the first, and of a line of labels
+_ROW, _TOP, _LINE = 70, 44, 15  # pixels from one setting to the next, above the first, and of a line of accuracies
+_VALUE, _FREE = 13, 2  # pixels of a line of values, and lines of them below a row that need no more than _ROW
 _SIZE, _NARROWEST, _EDGE = 12.0, 290, 12.0  # of letters; pixels of a row on a phone; percent at both ends of a row
 _MOST_ROWS = 6  # further settings are in the table alone
 
@@ -34,14 +35,18 @@ def coordinates(
     """
     shown = rows[:_MOST_ROWS]
     places = [_places([row[run] for run in finals]) for row in shown]
-    levels = list(range(len(shown), -1, -1))  # the score's is 0
+    lines_of = [_lines(list(place), list(place.values())) for place in places]
+    levels = [0.0]  # of the rows from the first to the score's
+    for more in reversed(lines_of):
+        levels.insert(0, levels[0] + 1 + _VALUE * max(0, max(more) - _FREE) / _ROW)
     labels = {run: f"{run} {100 * final:.1f} %" for run, final in finals.items()}
     lines = _lines(list(labels.values()), [100 * value for value in finals.values()])
     below = _LINE * (max(lines) + 1) + 8
     margin = {"l": 12, "r": 12, "t": 8, "b": 28}
-    drawn = theme.figure(dark, height=_ROW * len(shown) + _TOP + below + margin["t"] + margin["b"], margin=margin)
+    high = round(_ROW * levels[0]) + _TOP + below
+    drawn = theme.figure(dark, height=high + margin["t"] + margin["b"], margin=margin)
     drawn.update_xaxes(tickvals=[0, 50, 100], ticktext=["0", "50", "100 %"], range=[-4, 104], showgrid=False, zeroline=False)
-    drawn.update_yaxes(tickvals=levels, range=[-below / _ROW, len(shown) + _TOP / _ROW], showticklabels=False)
+    drawn.update_yaxes(tickvals=levels, range=[-below / _ROW, levels[0] + _TOP / _ROW], showticklabels=False)
     for (run, final), colour, line in zip(finals.items(), colours, lines, strict=True):
         way = [*(place[row[run]] for place, row in zip(places, shown, strict=True)), 100 * final]
         trace = theme.line(way, levels, run, colour, f"{run}: %{{text}}")
@@ -51,15 +56,14 @@ def coordinates(
             font={"color": theme.readable(colour, dark), "size": _SIZE},
         )  # fmt: skip
     soft = {"color": theme.ink(dark).soft, "size": _SIZE}
+    hides = {"showarrow": False, "bgcolor": theme.translucent(theme.ink(dark).ground, 0.8)}  # lines behind a text fade
     for name, level in zip((*(row["setting"] for row in shown), capital(score)), levels, strict=True):
         heading = {**soft, "size": _SIZE + 1}
-        drawn.add_annotation(text=bold(name), x=_FIRST, y=level, yshift=30, showarrow=False, font=heading, **_beside(_FIRST))
-    for level, place in zip(levels, places, strict=False):
-        for (value, across), line in zip(place.items(), _lines(list(place), list(place.values())), strict=True):
-            shift = -13 * line if line else 13  # the first line is above
-            drawn.add_annotation(
-                text=value, x=across, y=level, yshift=shift, showarrow=False, font=soft, **_beside(across)
-            )
+        drawn.add_annotation(text=bold(name), x=_FIRST, y=level, yshift=30, font=heading, **hides, **_beside(_FIRST))
+    for level, place, lines in zip(levels, places, lines_of, strict=False):
+        for (value, across), line in zip(place.items(), lines, strict=True):
+            shift = -_VALUE * line if line else _VALUE  # the first line is above
+            drawn.add_annotation(text=value, x=across, y=level, yshift=shift, font=soft, **hides, **_beside(across))
     return Picture(drawn, _finding(rows, finals, score))
 
 

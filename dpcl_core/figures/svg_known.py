@@ -32,7 +32,7 @@ _AXIS = (
     "constraintoward tickangle"
 )
 _SHAPE = "type x0 x1 y0 y1 xref yref layer line.color line.width line.dash fillcolor"
-_ANNOTATION = "text x y xref yref xanchor yanchor xshift yshift align showarrow font.color font.size"
+_ANNOTATION = "text x y xref yref xanchor yanchor xshift yshift align showarrow bgcolor font.color font.size"
 _COLOURS = ("#636efa", "#ef553b", "#00cc96", "#ab63fa", "#ffa15a", "#19d3f3", "#ff6692", "#b6e880", "#ff97ff", "#fecb52")
 
 

@@ -162,7 +162,11 @@ def annotation(one: Mapping[str, Any], axes: Mapping[str, Axis], area: Area, roo
     align = anchors["x"] if is_single else one.get("align", "center")
     at = x + {"left": 0.0, "center": wide / 2, "right": wide}[align]
     across = {"left": "start", "center": "middle", "right": "end"}[align]
-    return svg_text.text(words, at, y, size=size, colour=font["color"], across=across, down="top")
+    drawn = svg_text.text(words, at, y, size=size, colour=font["color"], across=across, down="top")
+    if (ground := one.get("bgcolor")) is None:
+        return drawn
+    sides = {"x": x - _BORDER, "y": y - _BORDER, "width": wide + 2 * _BORDER, "height": high + 2 * _BORDER}
+    return element("rect", **sides, **paint("fill", ground)) + drawn
 
 
 @dataclass(frozen=True, slots=True)

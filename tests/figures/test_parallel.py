@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import pytest
 
-from dpcl_core.figures import parallel, svg_text
+from dpcl_core.figures import parallel, svg_text, theme
 
 ROWS = [
     {"setting": "Learning rate", "A": "0.01", "B": "0.001", "C": "0.1"},
@@ -72,6 +72,20 @@ def test_no_two_texts_overlap_on_a_phone() -> None:
             assert low - 1 <= left <= left + wide <= high + 1, note.text
         for (height, left, right), (other, begin, end) in combinations(boxes, 2):
             assert abs(height - other) >= 13 or right <= begin or end <= left
+
+
+def test_six_runs_that_differ_in_all_settings_keep_their_texts_apart_and_off_the_lines() -> None:
+    runs, budgets = "ABCDEF", "0.1, 0.2, 0.5, 1, 2, 4, 8, 16"
+    rows = [{"setting": f"Setting {n}"} | {run: f"{budgets}, {n}{run}" for run in runs} for n in range(6)]
+    figure = parallel.coordinates(rows, dict.fromkeys(runs, 0.5), colours=COLOURS * 2, score="accuracy").figure
+    lowest = min(note.yshift for note in figure.layout.annotations if budgets in note.text)
+    levels = sorted({note.y for note in figure.layout.annotations})
+    for low, high in pairwise(levels):
+        assert 70 * (high - low) + lowest - 30 >= 13, "the last value is above the next setting's name"
+    span = figure.layout.yaxis.range[1] - figure.layout.yaxis.range[0]
+    assert figure.layout.height - figure.layout.margin.t - figure.layout.margin.b == pytest.approx(70 * span, abs=1)
+    grounds = {note.bgcolor for note in figure.layout.annotations if budgets in note.text}
+    assert grounds == {theme.translucent(theme.ink(False).ground, 0.8)}
 
 
 def test_a_single_difference_is_named() -> None:

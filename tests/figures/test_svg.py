@@ -58,6 +58,18 @@ def test_the_title_below_a_figure_fits_on_a_phone(builder: str) -> None:
             assert width(line, title["font"]["size"] if "font" in title else 12) <= 290, line
 
 
+def test_a_text_with_a_ground_hides_what_is_behind_it() -> None:
+    note = {"x": 0.5, "y": 0.5, "text": "value", "showarrow": False, "font": {"size": 12}}
+    line = go.Scatter(x=[0, 1], y=[0, 1], mode="lines")
+    plain, covering = (drawn(line, annotations=[note | more]) for more in ({}, {"bgcolor": "#fffffe"}))
+    assert not [one for one in plain.iter(f"{NS}rect") if one.get("fill") == "#fffffe"]
+    (ground,) = [one for one in covering.iter(f"{NS}rect") if one.get("fill") == "#fffffe"]
+    (text,) = [one for one in covering.iter(f"{NS}text") if "".join(one.itertext()) == "value"]
+    assert float(ground.attrib["x"]) < float(text.attrib["x"]) < float(ground.attrib["x"]) + float(ground.attrib["width"])
+    everything = list(covering.iter())
+    assert everything.index(ground) < everything.index(text)
+
+
 def builders() -> set[str]:
     """Every public function of the figures' room that gives a picture."""
     found = set()
