@@ -236,7 +236,7 @@ def references(spec: RunSpec, events: Sequence[Event], ceiling: float | None = N
 def question(spec: RunSpec) -> str:
     """The question of the preset that these settings are a run of, else what any run asks."""
     asked = (presets.about(name).question for name in presets.names() if spec in presets.variants(name).values())
-    return next(asked, f"What does privacy cost {method_title(spec)} on {spec.data.dataset}?")
+    return next(asked, f"What does privacy cost {method_title(spec)} on {datasets.called(spec.data.dataset)}?")
 
 
 def rule_title(rule: str) -> str:

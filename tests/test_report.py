@@ -9,7 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from dpcl_core import checks, notebook, presets
+from dpcl_core.data import catalog as datasets
 from dpcl_core.papers import citations
 from dpcl_core.results import Result, question
 from tests.support import replay
@@ -42,10 +45,13 @@ def test_a_run_that_ended_early_has_a_report_without_figures() -> None:
     assert "<svg" not in Result("0" * 12, "ended", SPEC, ()).to_html()
 
 
-def test_the_question_is_the_presets_or_says_what_any_run_asks() -> None:
+def test_the_question_is_the_presets_or_says_what_any_run_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     preset = presets.load("digits-cosine")
     assert question(preset) == presets.about("digits-cosine").question
-    assert question(replace_seeds(preset)) == "What does privacy cost DP cosine classifier on digits?"
+    assert question(replace_seeds(preset)) == "What does privacy cost DP cosine classifier on Handwritten digits?"
+    own = preset.model_copy(update={"data": preset.data.model_copy(update={"dataset": "own:people"})})
+    monkeypatch.setattr(datasets, "called", {"own:people": "people (own data)"}.__getitem__)
+    assert question(own) == "What does privacy cost DP cosine classifier on people (own data)?"
 
 
 def replace_seeds(spec: object) -> object:
