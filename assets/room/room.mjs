@@ -4,6 +4,9 @@
 const EVERY_MS = 500;
 const PLOT = { left: 68, right: 584, top: 14, bottom: 284 }, CURVE = { left: 46, right: 408, top: 14, bottom: 212 };
 const MARKS = ["M-6,0A6,6 0 1 0 6,0A6,6 0 1 0 -6,0Z", "M-5.5,-5.5H5.5V5.5H-5.5Z", "M0,-7L7,5H-7Z", "M0,-8L8,0L0,8L-8,0Z", "M-7,-2H-2V-7H2V-2H7V2H2V7H-2V2H-7Z"];
+const COLOURS = 8;
+// The mark of a method by its place among those of the room: forty pairs of form and colour before one comes again.
+const mark = (place) => ({ d: MARKS[place % MARKS.length], fill: `var(--c${place % COLOURS})` });
 const STEP_MS = 500; // of a replay, for each task
 const percent = (share) => `${Math.round(100 * share)} %`;
 const tick = (epsilon) => (epsilon === "inf" ? "∞" : String(epsilon));
@@ -106,10 +109,10 @@ function paintPoints(memory, room) {
   ]);
   const along = [...ticks, ...(room_for_infinity ? ["inf"] : [])].map((at) => drawn("text", { x: x(at), y: PLOT.bottom + 23, "text-anchor": "middle" }, tick(at)));
   const marks = points.map((point) => {
-    const kind = names.indexOf(point.method) % MARKS.length, own = point.name === room.you || point.run_id === room.shown?.run;
+    const { d, fill } = mark(names.indexOf(point.method)), own = point.name === room.you || point.run_id === room.shown?.run;
     const text = filled(words.point, { name: point.name, method: title(point.method), budget: budget(point, words), accuracy: percent(point.accuracy) });
-    const class_ = `${own ? "own" : ""} ${isHollow(point) ? "hollow" : ""}`, colour = `var(--c${kind})`;
-    return drawn("path", { d: MARKS[kind], class: class_, fill: colour, stroke: colour, transform: `translate(${x(point.epsilon)},${y(point.accuracy)})` }, drawn("title", {}, text));
+    const kind = `${own ? "own" : ""} ${isHollow(point) ? "hollow" : ""}`;
+    return drawn("path", { d, class: kind, fill, stroke: fill, transform: `translate(${x(point.epsilon)},${y(point.accuracy)})` }, drawn("title", {}, text));
   });
   const axis = drawn("text", { x: (PLOT.left + PLOT.right) / 2, y: PLOT.bottom + 48, "text-anchor": "middle" }, words.axis);
   plot.replaceChildren(...across, ...along, axis, ...marks);
@@ -118,7 +121,7 @@ function paintPoints(memory, room) {
   part(memory, "figures").hidden = !points.length;
   plot.setAttribute("aria-label", finding);
   part(memory, "legend").replaceChildren(...names.map((method, place) => made("span", {},
-    drawn("svg", { viewBox: "-8 -8 16 16", "aria-hidden": "true" }, drawn("path", { d: MARKS[place % MARKS.length], fill: `var(--c${place % MARKS.length})` })), title(method))),
+    drawn("svg", { viewBox: "-8 -8 16 16", "aria-hidden": "true" }, drawn("path", mark(place))), title(method))),
     ...(points.some(isHollow) ? [made("span", { textContent: words.hollow })] : []));
 }
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from dpcl_core.elements.element import ROOM
 from dpcl_core.elements.room import WORDS
+from dpcl_core.figures import theme
+from dpcl_core.methods import catalog as methods
+from dpcl_core.paths import assets_dir
 from tests.support import javascript
 
 pytestmark = javascript.NEEDED
@@ -22,6 +27,17 @@ def _found(*points: tuple[str, object, str, float]) -> str:
     }
     script = "console.log(JSON.stringify(found(fromPython.points, fromPython.words, (method) => method)));"
     return str(javascript.run(ROOM.module, script, sent=sent))
+
+
+def test_no_two_methods_of_a_class_have_one_mark() -> None:
+    marks = javascript.run(ROOM.module, "console.log(JSON.stringify([...Array(30).keys()].map(mark)));")
+    assert len({(mark["d"], mark["fill"]) for mark in marks}) == len(marks) > len(methods.CARDS)
+
+
+def test_colours_are_those_of_figures() -> None:
+    sheet = (assets_dir() / "room/room.css").read_text(encoding="utf-8")
+    colours = re.findall(r"--c(\d): light-dark\((#\w+), (#\w+)\);", sheet)
+    assert colours == [(str(n), *(theme.colour_of_series(n, dark) for dark in (False, True))) for n in range(8)]
 
 
 def test_the_best_with_privacy_has_a_bound() -> None:
