@@ -4,8 +4,10 @@ It uses nothing of the privacy loss distributions of `accounting`. Closed forms 
 are one Gaussian; label lists and noisy copies have finitely many losses, which are enumerated. Sampled steps are composed as
 random variables (after Gopi, Lee and Wutschitz 2021): each loss is rounded to the nearest grid point, shifted so that its
 mean is kept, and n of them are added by Fourier transform. The sum of n rounding errors, independent, of mean zero and each
-within a grid step h, exceeds r = h sqrt(n ln(1/eta) / 2) with probability at most eta (Hoeffding). With everything that was
-cut off or rounded included in eta, the exact epsilon is between epsilon(delta + eta) - r and epsilon(delta - eta) + r.
+within a grid step h, exceeds r = h sqrt(n ln(1/eta) / 2) with probability at most eta (Hoeffding). The transform is cyclic:
+its range is wider by r on both sides than what the exact sum leaves with probability eta. With everything that was cut off,
+wrapped around or rounded included in eta, the exact epsilon is between epsilon(delta + eta) - r and
+epsilon(delta - eta) + r.
 """
 
 from __future__ import annotations
@@ -197,7 +199,7 @@ def _of_steps(
 ) -> Interval:
     """The interval of sampled steps and choices, for a person who leaves or, `is_joining`, one who joins."""
     n = sum(steps.values())
-    eta = _SHARE * delta / 3
+    eta = _SHARE * delta / 4
     losses = {step: _Loss.of(step, is_joining, eta / n) for step in steps}
     coarse = {step: loss.masses(1 << 13) for step, loss in losses.items()}
     top, bottom = _reach(coarse, steps, eta), -_reach({s: (-y, p) for s, (y, p) in coarse.items()}, steps, eta)
@@ -205,7 +207,10 @@ def _of_steps(
     spread = math.sqrt(n * math.log(1 / eta) / 2)  # of n rounding errors, in steps of the grid
     wanted = 1.25 * (top - bottom) * spread / (_ACCURACY * about)
     n_points = 1 << max(_FEWEST.bit_length() - 1, min(_MOST.bit_length() - 1, math.ceil(math.log2(wanted))))
-    h = (top - bottom) / (n_points - 1)
+    room = 1 + math.ceil(2.5 * spread)  # for what rounding adds on either side, to the grid and within cells of a step or so
+    if n_points < 4 * room:
+        raise Unaccountable(f"it has {n:,} sampled steps, more than can be checked")
+    h = (top - bottom) / (n_points - 2 * room)
     transform, shift, widest = np.ones(n_points // 2 + 1, dtype=np.complex128), 0.0, 0.0
     for step, count in steps.items():
         values, masses, mean, width = losses[step].fine(h)
@@ -216,9 +221,9 @@ def _of_steps(
         transform *= np.fft.rfft(table) ** count
     error = n * _ROUND_OFF * float(np.abs(transform).sum())
     chances = np.maximum(np.fft.irfft(transform, n_points), 0.0)
-    first = math.ceil(bottom / h)
+    first = math.floor((bottom - shift) / h) - room + 1
     delta_of = _with_choices(_tabled(np.roll(chances, -(first % n_points)), first * h + shift, h), choices)
-    lost, off = 3 * eta + error, spread * (h + widest)
+    lost, off = 4 * eta + error, spread * (h + widest)
     return Interval(max(0.0, _epsilon(delta_of, delta + lost) - off), _epsilon(delta_of, delta - lost) + off)
 
 

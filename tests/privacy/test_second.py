@@ -95,3 +95,19 @@ def test_other_deltas_keep_the_interval_narrow(delta: float) -> None:
     found = second.interval([event], delta, "add-remove")
     assert found.low <= accounting.Pld().epsilon([event], delta, "add-remove") <= found.high * 1.002
     assert found.high - found.low < 0.02 * found.low
+
+
+@pytest.mark.parametrize(
+    ("sigma", "rate", "n_steps", "delta"),
+    [(0.2369, 0.02437, 5, 9.7e-5), (0.3, 0.02437, 5, 9.7e-5), (0.2, 0.02437, 5, 9.7e-5), (0.1018, 0.005567, 1, 2.1e-10)],
+)
+def test_the_least_losses_do_not_wrap_around_to_the_largest(sigma: float, rate: float, n_steps: int, delta: float) -> None:
+    """Most of the time nobody is sampled, and the sum is least: rounded down, it must still lie within the cyclic range."""
+    event = accounting.subsampled_gaussian(sigma, rate, n_steps)
+    found, first = second.interval([event], delta, "add-remove"), accounting.Pld().epsilon([event], delta, "add-remove")
+    assert 0.99 * first <= found.low <= first <= found.high
+
+
+def test_more_steps_than_the_transform_has_room_for_are_refused() -> None:
+    with pytest.raises(Unaccountable, match="more than can be checked"):
+        second.interval([accounting.subsampled_gaussian(1e6, 0.5, 10**12)], DELTA, "add-remove")
