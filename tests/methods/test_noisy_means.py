@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from scipy.stats import chi2
 
 from dpcl_core.methods import catalog
-from dpcl_core.methods.common.dpsgd_plan import noise_std
+from dpcl_core.methods.common.dpsgd_plan import ROUNDING, noise_std
 from dpcl_core.methods.common.noisy_means import noisy_means
+from dpcl_core.methods.common.per_example_gradients import Gradients
 from dpcl_core.privacy.noise import ReleaseNoise
+from dpcl_core.privacy.rounded import grid32
 
 LENGTHS = ("clip_norm", "embedding_clip")
 
@@ -34,3 +37,44 @@ def test_noise_is_what_it_says_at_the_ends_of_every_clipping_norm(length: float,
         (noisy,) = noisy_means([torch.zeros(4000)], batch, std, ReleaseNoise())
         squares = float((noisy.double() / std).square().sum())
         assert chi2.ppf(5e-7, 4000) < squares < 1.0053 * chi2.isf(5e-7, 4000)
+
+
+class _Told:
+    """Adds no noise, and keeps what it was given."""
+
+    def __init__(self) -> None:
+        self.clean = np.zeros(0)
+
+    def added32(self, clean: np.ndarray, std: float) -> np.ndarray:
+        self.clean = clean.astype(np.float64)
+        return np.zeros_like(clean)
+
+
+def test_an_example_among_100_000_moves_what_gets_noise_by_its_own_gradient() -> None:
+    """In single precision a number of 100,000 has steps of 1/128: one example more would move it by that, or not at all."""
+    generator = np.random.default_rng(0)
+    one = torch.from_numpy(generator.standard_normal(300))
+    one /= one.norm()
+    std, step = noise_std(1.0, 1.0, 1.0), grid32(noise_std(1.0, 1.0, 1.0))
+    whole = []
+    for n in (100_000, 100_001):
+        told = _Told()
+        (on_grid,) = noisy_means([n * one], 1.0, std, told)  # type: ignore[arg-type]
+        assert np.abs(told.clean).max() <= step / 2
+        whole.append(on_grid.double().numpy() + told.clean)
+    assert np.linalg.norm(whole[1] - whole[0] - one.numpy()) <= ROUNDING / 1000
+
+
+def test_sums_over_many_examples_alike_are_as_exact_as_over_few() -> None:
+    """20,000 gradients in one direction, and one more: nothing is rounded to a size that exceeds `ROUNDING`'s share."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(9, 3))
+    found, x = Gradients(net, 1.0), 3 * torch.randn(1, 1, 3, 3)
+
+    def of(n: int) -> np.ndarray:
+        sums = found.of(x.expand(n, -1, -1, -1), torch.zeros(n, dtype=torch.long), torch.arange(3))
+        return torch.cat([part.flatten() for part in sums]).double().numpy()
+
+    more, one = of(20_001) - of(20_000), of(1)
+    assert np.linalg.norm(one) == pytest.approx(1.0, rel=1e-5)
+    assert np.linalg.norm(more - one) <= ROUNDING / 8

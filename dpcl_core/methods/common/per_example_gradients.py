@@ -48,7 +48,7 @@ class Gradients:
         self._room = room(str(self._parameters[0].device))
 
     def of(self, x: Tensor, targets: Tensor, columns: Tensor) -> list[Tensor]:
-        """The sums, one tensor per parameter in the network's order; zeros for an empty batch.
+        """The sums in double precision, one tensor per parameter in the network's order; zeros for an empty batch.
 
         Adding an example changes all sums together by at most `clip_norm` in L2, replacing one by at most twice that. An
         example with a non-finite gradient counts zero.
@@ -70,7 +70,7 @@ class Gradients:
                 parts = self._clipped(x[filled], targets[filled], columns, places < len(x))
             for running, part in zip(sums, parts, strict=True):
                 running += part
-        return [total.to(parameter.dtype) for total, parameter in zip(sums, self._parameters, strict=True)]
+        return sums
 
     def _clipped(self, x: Tensor, targets: Tensor, columns: Tensor, counts: Tensor) -> Sequence[Tensor]:
         """Clipped sums over the examples with `counts`, bool [b]."""

@@ -112,7 +112,8 @@ def trained(
         for step in range(plan.n_steps):
             batch = batches.draw(len(places))
             sums = gradients.of(cast("NDArray[np.uint8]", pictures[places[batch]]), targets[batch])
-            for parameter, mean in zip(parameters, noisy_means(sums, plan.expected_batch, std, noise), strict=True):
+            means = noisy_means(sums, plan.expected_batch, std, noise, dtype=parameters[0].dtype)
+            for parameter, mean in zip(parameters, means, strict=True):
                 parameter.grad = mean
             adam.step()
             if not torch.stack([(parameter.abs() <= LARGEST_WEIGHT).all() for parameter in parameters]).all():

@@ -51,7 +51,9 @@ class Gradients:
         self._hooked: GradSampleModule | None = None
 
     def of(self, pictures: Pictures, targets: Targets) -> list[Tensor]:
-        """The sums, one per trainable parameter, for pictures uint8 [b, side, side, channels] with targets int64 [b].
+        """The sums in double precision, one per trainable parameter.
+
+        Args: pictures uint8 [b, side, side, channels] with targets int64 [b].
 
         Raises MemoryError if not even one picture fits, BadInput for a layer that mixes examples.
         """
@@ -74,7 +76,7 @@ class Gradients:
             for running, part in zip(sums, parts, strict=True):
                 running += part
             start += n
-        return [total.to(parameter.dtype) for total, parameter in zip(sums, self._parameters, strict=True)]
+        return sums
 
     def _piece(self, pictures: Pictures, targets: Targets, n_counting: int) -> list[Tensor]:
         """Clipped sums over the first `n_counting` examples; without clipping, sums over all."""

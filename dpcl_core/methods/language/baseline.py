@@ -104,7 +104,8 @@ class Baseline(AdaptedModel):
 
         def at(rows: Rows) -> list[Tensor]:
             sums = gradients.of(batch_of(inputs.texts, rows, self.context.device), loss, reading)
-            return noisy_means(sums, max(1, len(rows)) if self.is_local else expected, std, noise)
+            divisor = max(1, len(rows)) if self.is_local else expected
+            return noisy_means(sums, divisor, std, noise, dtype=gradients.parameters[0].dtype)
 
         return at
 

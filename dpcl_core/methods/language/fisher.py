@@ -59,12 +59,13 @@ def released(
     """
     texts = sampled(net, inputs, answers, noise, device=device, forks=forks)
     gradients, reading = Gradients(net, clip_norm), texts.reading
-    sums, loss = [torch.zeros_like(parameter) for parameter in gradients.parameters], likelihood(forks)
+    sums, loss = [torch.zeros_like(parameter, dtype=torch.float64) for parameter in gradients.parameters], likelihood(forks)
     for batch in batches_of(texts.texts, device):
         for running, part in zip(sums, gradients.squares_of(batch, loss, reading), strict=True):
             running += part
     std = noise_std(noise_multiplier, clip_norm**2, n_nominal) if math.isfinite(clip_norm) else 0.0
-    return [mean.clamp(min=0) for mean in noisy_means(sums, n_nominal, std, noise)]
+    means = noisy_means(sums, n_nominal, std, noise, dtype=gradients.parameters[0].dtype)
+    return [mean.clamp(min=0) for mean in means]
 
 
 def of_noisy_gradients(squares: Sequence[Tensor], n_steps: int, expected_batch: float, std: float) -> list[Tensor]:

@@ -248,7 +248,7 @@ class Gradients:
         self._sizes: dict[Shape, int] = {}  # texts in a piece
 
     def of(self, batch: Batch, loss: TextLoss, reading: Reading = clean, epoch: int = 0) -> list[Tensor]:
-        """The sums, one tensor per parameter; zeros for an empty batch.
+        """The sums, one tensor per parameter, in double precision where clipped; zeros for an empty batch.
 
         Adding a text changes all sums together by at most `clip_norm` in L2, replacing one by at most twice that. A text
         with a non-finite gradient counts zero.
@@ -278,14 +278,14 @@ class Gradients:
             yield piece.rows, (weights[:, None] * torch.cat(grads, dim=1))[: len(piece)]
 
     def _clipped(self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int, *, squared: bool = False) -> list[Tensor]:
-        """Sums of each text's clipped gradient, or of its entrywise squares."""
+        """Sums of each text's clipped gradient, or of its entrywise squares, in double precision."""
         sums = [torch.zeros_like(parameter, dtype=torch.float64) for parameter in self.parameters]
         for _, weights, grads in self._pieces(batch, loss, reading, epoch):
             if squared:
                 weights, grads = weights.square(), [part.square() for part in grads]
             for running, part in zip(sums, grads, strict=True):
                 running += (weights @ part).view_as(running)
-        return [total.to(parameter.dtype) for total, parameter in zip(sums, self.parameters, strict=True)]
+        return sums
 
     def _pieces(
         self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int

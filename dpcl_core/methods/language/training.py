@@ -82,7 +82,8 @@ def private_steps(
     descent, std = Descent(gradients.parameters, plan), plan.noise_std(noise_multiplier)
     for step in range(plan.n_steps):
         sums = gradients.of(batch_of(texts, batches.draw(len(texts)), device), loss)
-        descent.step(noisy_means(sums, plan.expected_batch, std, noise), penalty)
+        means = noisy_means(sums, plan.expected_batch, std, noise, dtype=gradients.parameters[0].dtype)
+        descent.step(means, penalty)
         yield step + 1
 
 

@@ -158,7 +158,8 @@ class Model:
         x = nets.tensor(batch.inputs, self._form, device)
         targets = torch.from_numpy(np.searchsorted(source.classes, batch.labels)).to(device)
         sums = self._gradients.of(x, targets, torch.from_numpy(source.classes).to(device))
-        return noisy_means(sums, source.plan.expected_batch, source.plan.noise_std(source.noise_multiplier), source.noise)
+        std, dtype = source.plan.noise_std(source.noise_multiplier), next(self._net.parameters()).dtype
+        return noisy_means(sums, source.plan.expected_batch, std, source.noise, dtype=dtype)
 
     def _step(self, means: Sequence[Tensor], step: int, plan: Schedule) -> None:
         with torch.no_grad():

@@ -13,12 +13,13 @@ from dpcl_core.backbones.gpu import half_precision
 from dpcl_core.backbones.language import causal
 from dpcl_core.backbones.language.causal import Adapted
 from dpcl_core.methods.common.dpsgd_plan import Schedule
+from dpcl_core.methods.common.noisy_means import noisy_means
 from dpcl_core.methods.language import gradients
 from dpcl_core.methods.language.gradients import Batch, Gradients, TextLoss, batch_of, log_probs
 from dpcl_core.methods.language.losses import task_loss
 from dpcl_core.methods.language.olora import Stack
 from dpcl_core.methods.language.training import Descent, private_steps
-from dpcl_core.privacy.noise import Batches, SeededNoise
+from dpcl_core.privacy.noise import Batches, ReleaseNoise, SeededNoise
 from dpcl_core.spec import Cell
 from tests.backbones import language_models
 from tests.methods.language import tiny
@@ -41,9 +42,10 @@ def test_adapters_over_a_base_in_half_are_in_single_precision_and_so_is_their_op
     frozen = {parameter.dtype for parameter in net.model.parameters() if not parameter.requires_grad}
     assert frozen == {dtype}
     sums = Gradients(net, 0.5).of(batch_of(tiny.texts(), EVERYONE, "cpu"), task_loss("full"))
-    assert {part.dtype for part in sums} == {torch.float32}
+    means = noisy_means(sums, 8.0, 0.1, ReleaseNoise())
+    assert {part.dtype for part in means} == {torch.float32}
     descent = Descent(list(net.trainable().values()), Schedule(1.0, 3, 0.5, 0.01, 8.0))
-    descent.step(sums)
+    descent.step(means)
     state = [value for values in descent._adam.state.values() for value in values.values()]
     assert {value.dtype for value in state} == {torch.float32}
 
