@@ -100,18 +100,25 @@ def sweep(
         device: as `run` takes it.
         store: as `run` takes it.
 
-    Columns: the settings tried, run_id, epsilon, seed, metric, value.
+    All combinations are checked before the first run. When interrupted, starts no further run, and returns the metrics of the
+    models that were finished. Columns: the settings tried, run_id, epsilon, seed, metric, value.
     """
     import pandas as pd
 
+    from dpcl_core.runs.store import Store
+
+    grid = [dict(zip(over, values, strict=True)) for values in itertools.product(*over.values())]
+    for chosen in grid:
+        checks.check(_spec(preset_or_spec, epsilons, seeds, chosen))
     tables = []
-    for values in itertools.product(*over.values()):
-        chosen = dict(zip(over, values, strict=True))
+    for chosen in grid:
         result = run(
             preset_or_spec, epsilons=epsilons, seeds=seeds, settings=chosen, on_event=on_event, device=device, store=store
         )  # fmt: skip
         table = result.metrics.assign(run_id=result.run_id)
         tables.append(table.assign(**{key: [value] * len(table) for key, value in chosen.items()}))
+        if result.run_id is not None and Store(store).status(result.run_id) == "cancelled":
+            break
     return pd.concat(tables, ignore_index=True)[[*over, "run_id", "epsilon", "seed", "metric", "value"]]
 
 

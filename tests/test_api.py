@@ -14,6 +14,7 @@ import dpcl_core as dpcl
 from dpcl_core import api, presets
 from dpcl_core.events import Classifier, Event, Progress, TaskLearned
 from dpcl_core.results import FIGURES
+from dpcl_core.runs.store import Store
 from tests.support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -53,6 +54,28 @@ def test_a_sweep_is_one_table() -> None:
     assert list(table.columns) == ["labels", "run_id", "epsilon", "seed", "metric", "value"]
     assert table.groupby("labels")["run_id"].nunique().to_dict() == {"prior": 1, "prior-const": 1}
     assert len(table) == 2 * 2 * 6
+
+
+def test_an_interrupted_sweep_starts_no_further_run() -> None:
+    heard: list[Event] = []
+
+    def interrupt(event: Event) -> None:
+        heard.append(event)
+        if isinstance(event, TaskLearned):
+            raise KeyboardInterrupt
+
+    table = dpcl.sweep("digits-cosine", {"labels": ["prior", "prior-const"]}, epsilons=[1.0], seeds=[0], on_event=interrupt)
+    assert sum(isinstance(event, TaskLearned) for event in heard) == 1
+    assert list(table.columns) == ["labels", "run_id", "epsilon", "seed", "metric", "value"]
+    assert [run.status for run in Store().list_runs()] == ["cancelled"]
+
+
+def test_a_sweep_is_checked_before_its_first_run() -> None:
+    with pytest.raises(dpcl.BadInput, match="labels = unknown"):
+        dpcl.sweep("digits-cosine", {"labels": ["prior", "unknown"]}, epsilons=[1.0], seeds=[0])
+    with pytest.raises(dpcl.BadInput, match="data.backbone"):  # one that can be read, but not carried out
+        dpcl.sweep("digits-cosine", {"data.backbone": ["pixels", "minilm"]}, epsilons=[1.0], seeds=[0])
+    assert not Store().list_runs()
 
 
 def test_every_figure_and_the_page_of_all() -> None:
