@@ -159,7 +159,7 @@ def audit(preset_or_spec: PresetOrSpec, *, attack: str | None = None, trials: in
 
 
 def load(run_id: str, *, store: str | None = None) -> Result:
-    """The result so far of a stored run. Raises BadInput for an unknown run."""
+    """The result so far of a stored run. Raises BadInput for an unknown run, a tuning and an audit."""
     from dpcl_core.runs.store import Store
 
     return _result(Store(store), run_id)
@@ -193,6 +193,6 @@ def _spec(
 def _result(store: Store, run_id: str) -> Result:
     from dpcl_core.papers import ceilings
 
-    stored = store.get(run_id)
+    stored = store.get_with_results(run_id)
     events, ceiling = store.events(run_id), ceilings.known(stored.spec, store=store)
     return Result(run_id, stored.name, stored.spec, events, ceiling=ceiling)

@@ -187,12 +187,15 @@ def bundle(store: Store, run_id: str, *, unprotected: bool = False) -> dict[str,
     list-groups.csv, list-agreement.csv, list-anchors.csv and list-statistics.csv, the simulator's view. The released
     classifiers as classifier/…; those without a privacy bound only if `unprotected`.
 
-    Tables count tasks from 0, as the API does; report.html says so. Raises BadInput for an unknown run.
+    Tables count tasks from 0, as the API does; report.html says so. Raises BadInput for an unknown run, for one
+    without results of its own, and for one that has not learned a task.
     """
     from dpcl_core.runs import matching  # loads pandas: a second that `run --json` does not need
 
-    run = store.get(run_id)
+    run = store.get_with_results(run_id)
     events = store.events(run_id)
+    if not any(of_kind(events, TaskLearned)):
+        raise BadInput("run", run_id, f"is {run.status} and has learned no task: there is nothing to export")
     result = Result(run.id, run.name, run.spec, events, ceiling=ceilings.known(run.spec, store=store))
     seen = looks.sentence(store, run.spec.data.dataset)
     tables = {"accuracy": result.scores, "metrics": result.metrics, "spent": result.spent}

@@ -11,11 +11,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from dpcl_core import checks, cli, engine, export
+from dpcl_core import api, checks, cli, engine, export
 from dpcl_core import events as said
+from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
+from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.store import Store
-from tests.support import replay
+from dpcl_core.runs.studies import Studies
+from tests.support import replay, tuned
 from tests.support.signatures import TOLD, with_lists
 from tests.support.texts import SCORED, with_texts
 
@@ -39,6 +42,33 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     monkeypatch.setitem(methods.CARDS, "cosine", replace(methods.CARDS["cosine"], guarantee="nominal"))  # type: ignore[arg-type]
     store = Store()
     return export.bundle(store, replay.fill(store, SPEC, replay.claimed(replay.recorded(SPEC)), name="claims"))
+
+
+@pytest.mark.parametrize("name", ["export", "resume", "load"])
+def test_only_a_run_with_results_of_its_own_is_exported(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+    monkeypatch.delenv("DPCL_STORE", raising=False)
+    others = [Studies(Store()).create(tuned.a_tuning()), Audits(Store()).create(replay.fill(Store(), SPEC, replay.recorded(SPEC)))]
+    for run_id in others:
+        if name == "load":
+            with pytest.raises(BadInput, match="a tuning, an audit or a part of a run"):
+                api.load(run_id)
+            continue
+        assert cli.main([name, run_id, *(["--to", str(tmp_path / "DIR")] if name == "export" else [])]) == 2
+        shown = capsys.readouterr()
+        assert "must be a run with results of its own" in shown.err
+        assert not shown.out
+    assert not (tmp_path / "DIR").exists()
+
+
+def test_a_run_that_has_learned_nothing_is_not_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its privacy card would hold no model, and the check of cards would refuse it."""
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+    monkeypatch.delenv("DPCL_STORE", raising=False)
+    with pytest.raises(BadInput, match="is queued and has learned no task: there is nothing to export"):
+        export.bundle(Store(), Store().create(SPEC))
 
 
 def in_folder(target: Path) -> set[str]:

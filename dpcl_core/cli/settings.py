@@ -53,4 +53,4 @@ def spec_of_stored(options: argparse.Namespace) -> RunSpec:
 
     if options.set or any((options.spec, options.preset, options.attack, options.trials)):
         raise BadInput("--run", options.run, "cannot be combined with other settings: the audit uses the run's own")
-    return Store(options.store).get(options.run).spec
+    return Store(options.store).get_with_results(options.run).spec

@@ -69,7 +69,7 @@ def resume(options: argparse.Namespace) -> int:
 
     # One that has just been killed is lost, and can be resumed at once.
     store = waiting.unlocked(lambda: checked_store(options.store))
-    run = store.get(options.run_id)
+    run = store.get_with_results(options.run_id)
     if run.is_over and run.status != "finished":
         try:
             waiting.unlocked(lambda: resumption.resume(store, run.id))

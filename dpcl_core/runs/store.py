@@ -139,6 +139,15 @@ class Store:
             raise no_such_run(run_id)
         return rows[0]
 
+    def get_with_results(self, run_id: str) -> Run:
+        """As `get`. Raises BadInput, too, for what has no results of its own: a tuning's or audit's run, and a part of a run."""
+        run = self.get(run_id)
+        with self.reading() as connection:
+            if connection.scalar(select(runs.c.id).where(runs.c.id == run_id, runs.c.id.in_(of_others))) is not None:
+                allowed = "must be a run with results of its own: this is a tuning, an audit or a part of a run"
+                raise BadInput("run", run_id, allowed)
+        return run
+
     def present(self, run_ids: Collection[str]) -> dict[str, Run]:
         """Those of these runs that are there, by id: without unknown ones and without those deleted for good."""
         return {run.id: run for run in self._runs(_ROWS.where(_is_one_of(run_ids), runs.c.emptied.is_(None)))}
