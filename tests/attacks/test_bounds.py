@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import binom, norm
+from scipy.stats import beta, binom, norm
 
 from dpcl_core.attacks.play import judged
 from dpcl_core.privacy import gaussian
-from dpcl_core.privacy.lower_bound import Area, bound_of_counts, detectable, gaussian_bound, lower_bound
+from dpcl_core.privacy.lower_bound import Area, bound_of_counts, detectable, gaussian_bound, lower_bound, one_way_bound
 
 DELTA = 1e-5
 MU = 1 / gaussian.sigma(1.0, DELTA)  # of the Gaussian mechanism that is exactly (1, delta)-DP
@@ -49,6 +49,24 @@ def test_a_perfect_attack_proves_what_counting_does() -> None:
 def test_scores_that_tell_nothing_prove_nothing() -> None:
     assert gaussian_bound(np.zeros(100), np.zeros(100), DELTA, 0.95) == 0.0
     assert gaussian_bound(np.zeros(100), np.ones(100), DELTA, 0.95) == 0.0
+
+
+def test_counts_prove_what_two_exact_intervals_do_each_with_half_of_the_error() -> None:
+    """Clopper and Pearson by hand; with all of the error on either rate the bound would hold less often than is said."""
+    hits, alarms, n = 60, 10, 100
+    often, rarely = beta.ppf(0.025, hits, n - hits + 1), beta.ppf(0.975, alarms + 1, n - alarms)
+    loud, quiet = math.log((often - DELTA) / rarely), math.log((1 - rarely - DELTA) / (1 - often))
+    assert one_way_bound(hits, n, alarms, n, DELTA) == pytest.approx(loud)
+    assert bound_of_counts(hits, n, alarms, n, DELTA) == pytest.approx(loud)
+    # The same with the answers turned round: here silence tells more.
+    assert one_way_bound(n - alarms, n, n - hits, n, DELTA) == pytest.approx(quiet)
+    assert bound_of_counts(n - alarms, n, n - hits, n, DELTA) == pytest.approx(loud)
+
+
+def test_the_half_that_chooses_the_threshold_proves_nothing() -> None:
+    apart, alike = np.ones(500), np.zeros(500)
+    assert lower_bound(np.concatenate([apart, alike]), np.concatenate([alike, alike]), DELTA) == 0.0
+    assert lower_bound(np.concatenate([apart, apart]), np.concatenate([alike, alike]), DELTA) > 4
 
 
 RULES = {

@@ -134,3 +134,10 @@ def test_a_client_s_own_noise_is_not_averaged_and_not_amplified() -> None:
 def test_clipped_rows_shorten_and_leave_alone() -> None:
     given = np.array([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]])
     assert clipped_rows(given, 1.0) == pytest.approx(np.array([[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]]))
+
+
+@pytest.mark.parametrize("bound", [1.0, 0.75, 1e-3])
+def test_no_clipped_row_is_as_long_as_its_bound(bound: float) -> None:
+    """Along one axis a length has no rounding: the margin alone, which covers what rounds elsewhere, keeps it below."""
+    rows = clipped_rows(bound * np.diag([1.0, 5.0, 1e300]), bound)
+    assert (np.linalg.norm(rows, axis=1) <= bound * (1 - 2.0**-33)).all()

@@ -95,6 +95,9 @@ def test_the_unit_of_a_run_with_a_column_of_people_is_the_person(
         assert event.guarantee.composition.startswith("group bound" if per_person > 1 else "parallel")
         assert event.ledger is not None
         assert event.ledger.rows_per_unit == per_person
+        # The best attack on one row says nothing of a person with three, and no person is in several tasks a second time.
+        assert (event.guarantee.advantage is None) == (event.guarantee.hits is None) == (per_person > 1)
+        assert not any(name.startswith("the same ") for name in event.guarantee.parts)
     (document,) = [json.dumps(card.document("0" * 12, "cosine", "own:mine", finished))]
     assert {one.verdict for one in card.verify(document.encode())} == {"matches"}
     changed = document.replace('"rows_per_unit": 3', '"rows_per_unit": 2')
@@ -159,6 +162,11 @@ def test_a_person_stays_within_epsilon_at_the_smallest_delta_of_a_row(size: int,
     assert of_row.delta >= SMALLEST_DELTA
     release = dp.GaussianDpEvent(gaussian.sigma(of_row.epsilons[0], of_row.delta))
     assert group.epsilon_of(Pld(), [release], delta, "add-remove", size) <= epsilon * (1 + 1e-5)
+
+
+def test_a_delta_of_a_row_that_no_accountant_resolves_is_no_bound() -> None:
+    assert group.epsilon_of(Pld(), [dp.GaussianDpEvent(1.0)], 1e-8, "add-remove", 2) < math.inf
+    assert group.epsilon_of(Pld(), [dp.GaussianDpEvent(1.0)], 1e-12, "add-remove", 2) == math.inf
 
 
 def test_a_delta_of_which_a_row_gets_too_little_is_refused(data_dir: Path) -> None:

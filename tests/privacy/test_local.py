@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
+from mpmath import mp
 from scipy.stats import binomtest, kstest, laplace
 
 from dpcl_core.errors import BadInput
@@ -45,6 +47,16 @@ def test_noise_is_laplace_of_the_scale_that_two_records_can_differ_by(
         assert kstest(drawn, laplace(scale=wrong * scale).cdf).pvalue < 1e-6
     assert np.abs(drawn).mean() == pytest.approx(scale, rel=0.02)  # 6 standard errors
     assert np.abs(np.corrcoef(found.T)[np.triu_indices(4, 1)]).max() < 6 / math.sqrt(25_000)
+
+
+@pytest.mark.parametrize("n_labels", [2, 3, 10, 1000])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 5.0])
+def test_no_label_is_told_more_often_than_its_odds_allow_to_the_last_word(epsilon: float, n_labels: int) -> None:
+    """In whole words, as they are drawn: the true label at most e^epsilon times as often as the rarest other."""
+    kept = int(Randomiser(0, 0.0, epsilon).chances(n_labels)[0] * 2.0**64)
+    rarest = Fraction(2**64 - kept, 2**64) * Fraction(2**64 // (n_labels - 1), 2**64)
+    with mp.workdps(50):
+        assert mp.mpf(kept) / 2**64 <= mp.exp(mp.mpf(epsilon)) * rarest.numerator / rarest.denominator
 
 
 @pytest.mark.parametrize("l1_clip", [None, 0.7])

@@ -20,6 +20,7 @@ from dpcl_core.privacy.statement import (
     guarantee,
     is_nominal,
     kind,
+    odds,
     odds_bound,
     shown,
     spent,
@@ -217,6 +218,11 @@ def test_small_data_and_large_epsilon_get_their_notes() -> None:
 def test_worst_case_odds(epsilon: float, percent: float) -> None:
     assert 100 * odds_bound(epsilon, 0) == pytest.approx(percent, abs=0.05)
     assert odds_bound(epsilon, 1e-3) > odds_bound(epsilon, 0)
+
+
+def test_printed_odds_are_rounded_up() -> None:
+    assert "at most 73.11 %" in odds(1.0, 0.0)  # 73.1059
+    assert "at most 50 %" in odds(0.0, 0.0)
 
 
 def test_odds_of_any_size() -> None:

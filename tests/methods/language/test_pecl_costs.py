@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import dp_accounting as dp
 import numpy as np
 import pytest
 
@@ -75,6 +76,17 @@ def test_a_budget_for_people_in_every_task_covers_all_of_them() -> None:
     assert 3.9 < accounting.Pld().epsilon(life, 1e-3, "add-remove") <= 4.0
     per_task = pecl_costs.noises(given.params.model_copy(update={"budget": "per-task"}), given.privacy, everyone, 4.0)
     assert per_task.multiplier < noise.multiplier
+
+
+def test_local_copies_of_people_in_every_task_and_their_labels_keep_one_budget() -> None:
+    given = spec(epsilon=4.0, adjacency="replace", mode="local", label_share=0.25)
+    everyone = PublicContext(n_inputs=0, n_classes=4, public=(), n_people=24, n_tasks=3, recurrence="every")
+    assert isinstance(given.params, PeclParams)
+    noise = pecl_costs.noises(given.params, given.privacy, everyone, 4.0)
+    assert 3 * noise.labels == pytest.approx(1.0)
+    copy = dp.GaussianDpEvent(noise.ratio / math.sqrt(given.params.length))
+    life = [copy, accounting.LocalDpEvent(noise.labels)] * 3
+    assert 3.0 < accounting.Pld().epsilon(life, given.privacy.delta, "replace") <= 4.0
 
 
 def test_noise_multipliers_of_the_card() -> None:

@@ -15,6 +15,7 @@ from dpcl_core.methods.lifelong import odometer
 from dpcl_core.methods.lifelong.cards.dp_agem_params import DpAgemParams
 from dpcl_core.methods.lifelong.odometer import Noises, Plan
 from dpcl_core.privacy import gaussian
+from dpcl_core.privacy.accounting import Pld
 from dpcl_core.spec import PrivacySpec, Recurrence
 from tests.support.tiers import quick
 
@@ -96,6 +97,7 @@ def test_an_equal_share_for_every_task_adds_up_to_the_budget_and_is_a_waste(recu
     share["later"] = renyi((found.later, 0.1, 10), (found.later, 0.25, 10), delta=DELTA / 4)
     for value in share.values():
         assert 2.0 <= value < 2.0 * 1.35
+    assert 1.99 < Pld().epsilon([chosen.own_steps(0, found)], DELTA / 4, "add-remove") <= 2.0
     assert found.first < found.later
     lifetime = odometer.noises(DpAgemParams(), chosen, 8.0)
     assert found.later > 1.5 * lifetime.later
