@@ -100,8 +100,8 @@ def sweep(
         device: as `run` takes it.
         store: as `run` takes it.
 
-    All combinations are checked before the first run. When interrupted, starts no further run, and returns the metrics of the
-    models that were finished. Columns: the settings tried, run_id, epsilon, seed, metric, value.
+    All combinations are checked before the first run. When interrupted, starts no further run, and returns the metrics of
+    the models that were finished. Columns: the settings tried, run_id, epsilon, seed, metric, value.
     """
     import pandas as pd
 

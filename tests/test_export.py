@@ -50,7 +50,8 @@ def test_only_a_run_with_results_of_its_own_is_exported(
 ) -> None:
     monkeypatch.setenv("DPCL_HOME", str(tmp_path))
     monkeypatch.delenv("DPCL_STORE", raising=False)
-    others = [Studies(Store()).create(tuned.a_tuning()), Audits(Store()).create(replay.fill(Store(), SPEC, replay.recorded(SPEC)))]
+    audit = Audits(Store()).create(replay.fill(Store(), SPEC, replay.recorded(SPEC)))
+    others = [Studies(Store()).create(tuned.a_tuning()), audit]
     for run_id in others:
         if name == "load":
             with pytest.raises(BadInput, match="a tuning, an audit or a part of a run"):

@@ -140,7 +140,7 @@ class Store:
         return rows[0]
 
     def get_with_results(self, run_id: str) -> Run:
-        """As `get`. Raises BadInput, too, for what has no results of its own: a tuning's or audit's run, and a part of a run."""
+        """As `get`. Raises BadInput also for what has no results of its own: a tuning, an audit, and a part of a run."""
         run = self.get(run_id)
         with self.reading() as connection:
             if connection.scalar(select(runs.c.id).where(runs.c.id == run_id, runs.c.id.in_(of_others))) is not None:
