@@ -73,7 +73,7 @@ def test_an_interrupted_sweep_starts_no_further_run() -> None:
 def test_a_sweep_is_checked_before_its_first_run() -> None:
     with pytest.raises(dpcl.BadInput, match=r"labels = unknown"):
         dpcl.sweep("digits-cosine", {"labels": ["prior", "unknown"]}, epsilons=[1.0], seeds=[0])
-    with pytest.raises(dpcl.BadInput, match="data.backbone"):  # one that can be read, but not carried out
+    with pytest.raises(dpcl.BadInput, match=r"data\.backbone"):  # one that can be read, but not carried out
         dpcl.sweep("digits-cosine", {"data.backbone": ["pixels", "minilm"]}, epsilons=[1.0], seeds=[0])
     assert not Store().list_runs()
 
