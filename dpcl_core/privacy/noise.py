@@ -30,8 +30,8 @@ class Noise(Protocol):
         """Numbers of any shape, each plus independent Gaussian noise of this standard deviation."""
         ...
 
-    def added32(self, clean: NDArray[np.float32], std: float) -> NDArray[np.float32]:
-        """The same in single precision and on a coarser grid, for training."""
+    def added32(self, clean: NDArray[np.floating], std: float) -> NDArray[np.float32]:
+        """The same in single precision and on a coarser grid, for training. Clean numbers may be in double precision."""
         ...
 
     def additions32(self, size: int, std: float, count: int) -> Addition32:
@@ -68,7 +68,7 @@ class ReleaseNoise:
     def added(self, clean: NDArray[np.float64], std: float) -> NDArray[np.float64]:
         return rounded.added(clean, std, self._bits)
 
-    def added32(self, clean: NDArray[np.float32], std: float) -> NDArray[np.float32]:
+    def added32(self, clean: NDArray[np.floating], std: float) -> NDArray[np.float32]:
         return rounded.added32(clean, std, self._many)
 
     def additions32(self, size: int, std: float, count: int) -> Addition32:
@@ -117,10 +117,10 @@ class SeededNoise:
         integers, low = rounded.parts(np.asarray(clean, dtype=np.float64), step := rounded.grid(std))
         return rounded.combined(integers, np.rint(low + std / step * self.normal(low.shape)), step)
 
-    def added32(self, clean: NDArray[np.float32], std: float) -> NDArray[np.float32]:
-        integers, low = rounded.parts(np.asarray(clean, dtype=np.float32), step := rounded.grid32(std))
+    def added32(self, clean: NDArray[np.floating], std: float) -> NDArray[np.float32]:
+        integers, low = rounded.parts(np.asarray(clean), step := rounded.grid32(std))
         drawn = np.float32(std / step) * self._generator.standard_normal(low.shape, dtype=np.float32)
-        return rounded.combined(integers, np.rint(low + drawn), step)
+        return rounded.combined(integers, np.rint(low + drawn), step).astype(np.float32, copy=False)
 
     def additions32(self, size: int, std: float, count: int) -> Addition32:
         return lambda clean: self.added32(clean, std)

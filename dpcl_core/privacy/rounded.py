@@ -109,9 +109,18 @@ def laplace_added(clean: Floats, scale: float, bits: Bits) -> Floats:
     return _blockwise(clean, scale, bits, _laplace)
 
 
-def added32(clean: NDArray[np.float32], std: float, bits: Bits) -> NDArray[np.float32]:
-    """The same as `added` in single precision, on the coarser `grid32(std)`."""
-    return Ahead32(clean.size, [std], 1, bits).added(clean)
+def added32(clean: NDArray[np.floating], std: float, bits: Bits) -> NDArray[np.float32]:
+    """The same as `added` in single precision, on the coarser `grid32(std)`.
+
+    Of numbers in double precision, what lies on the grid is added exactly, and only the rest is rounded to single precision
+    before it has its noise: to 2^-25 of a step, however large the number is.
+    """
+    add, step = Ahead32(clean.size, [std], 1, bits).added, grid32(std)
+    if clean.dtype == np.float32:
+        return add(clean.astype(np.float32, copy=False))
+    on_grid = np.rint(clean / step) * step
+    noisy: NDArray[np.float32] = (on_grid + add((clean - on_grid).astype(np.float32))).astype(np.float32)
+    return noisy
 
 
 def _blockwise(clean: Floats, std: float, bits: Bits, rounded: Callable[[Floats, Words, float, Bits], Floats]) -> Floats:

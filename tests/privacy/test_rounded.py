@@ -94,6 +94,24 @@ def test_single_precision_is_the_exact_sum_rounded(std: float, then: bytes) -> N
     assert found.tolist() == [float(np.float32(value)) for value in rounded_exactly(clean, drawn, std, step)]
 
 
+@pytest.mark.parametrize("noise", ["release", "seeded"])
+def test_what_of_a_number_lies_on_the_grid_is_added_as_it_is(noise: str) -> None:
+    """In double precision 2^23 steps and a fraction are not rounded to whole steps before they have their noise."""
+    std, rest = 3.7, np.random.default_rng(2).uniform(-1, 1, 400)
+    step, words = rounded.grid32(std), np.random.default_rng(3).integers(0, 2**32, 400, np.uint32)
+
+    def added(clean: np.ndarray) -> np.ndarray:
+        source = ReleaseNoise(fed(words)) if noise == "release" else SeededNoise(Cell(1.0, 0), "means")
+        found = source.added32(clean, std)
+        assert found.dtype == np.float32
+        return found.astype(np.float64)
+
+    large = 2.0**23 * step
+    np.testing.assert_array_equal(added(large + rest) - large, added(rest))
+    single = added(rest.astype(np.float32))
+    assert (added(rest) == single).mean() > 0.99  # they may part where rounding to single precision turned a tie
+
+
 @pytest.mark.parametrize("then", [b"\0", b"\xff"])
 def test_laplace_is_the_exact_sum_rounded(then: bytes) -> None:
     words, scale = corner_words(np.uint64).ravel() | np.uint64(2), 5.3  # of nothing but zeros no logarithm is found

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from dpcl_core.privacy.noise import Noise
-from dpcl_core.privacy.rounded import grid32
 
 
 def noisy_means(
@@ -23,12 +21,8 @@ def noisy_means(
     """
     flat = torch.cat([part.flatten() for part in sums]).double() / expected_batch
     if std > 0:
-        clean, step = flat.cpu().numpy(), grid32(std)
-        if dtype == torch.float64:
-            noisy = noise.added(clean, std)
-        else:  # what lies on the grid of the noise is added exactly, the rest fits single precision
-            on_grid = np.rint(clean / step) * step
-            noisy = on_grid + noise.added32((clean - on_grid).astype(np.float32), std)
+        clean = flat.cpu().numpy()
+        noisy = noise.added(clean, std) if dtype == torch.float64 else noise.added32(clean, std)
         flat = torch.from_numpy(noisy).to(flat.device)
     pieces = torch.split(flat.to(dtype), [part.numel() for part in sums])
     return [piece.reshape(part.shape) for piece, part in zip(pieces, sums, strict=True)]
