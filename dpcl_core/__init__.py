@@ -25,3 +25,8 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_PLACES.get(name, 'api')}"), name)
+
+
+def __dir__() -> list[str]:
+    """The public names: they are what a notebook completes, though none is loaded yet."""
+    return [*__all__, "__version__"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dpcl_core import checks, presets
-from dpcl_core.errors import RunFailed
+from dpcl_core.errors import BadInput, RunFailed
 from dpcl_core.events import Event
 from dpcl_core.privacy.calculator import Answer, solve
 from dpcl_core.results import Result
@@ -107,7 +107,8 @@ def sweep(
 
     from dpcl_core.runs.store import Store
 
-    grid = [dict(zip(over, values, strict=True)) for values in itertools.product(*over.values())]
+    every = [_listed(key, values) for key, values in over.items()]
+    grid = [dict(zip(over, values, strict=True)) for values in itertools.product(*every)]
     for chosen in grid:
         checks.check(_spec(preset_or_spec, epsilons, seeds, chosen))
     tables = []
@@ -179,15 +180,26 @@ def _spec(
     """The checked settings of a run. Raises BadInput naming the first wrong one."""
     changes = dict(settings or {})
     if epsilons is not None:
-        changes["privacy.epsilons"] = list(epsilons)
+        changes["privacy.epsilons"] = _listed("epsilons", epsilons)
     if seeds is not None:
-        changes["seeds"] = list(seeds)
+        changes["seeds"] = _listed("seeds", seeds)
     raw: Mapping[str, object]
     if isinstance(preset_or_spec, str):
         raw = presets.raw_startable(preset_or_spec)
+    elif isinstance(preset_or_spec, RunSpec):
+        raw = preset_or_spec.model_dump()
+    elif isinstance(preset_or_spec, Mapping):
+        raw = preset_or_spec
     else:
-        raw = preset_or_spec.model_dump() if isinstance(preset_or_spec, RunSpec) else preset_or_spec
+        raise BadInput("preset_or_spec", preset_or_spec, "must be a preset's name, a RunSpec, or settings as a mapping")
     return checks.parse(checks.changed(raw, changes))
+
+
+def _listed(field: str, values: object) -> list[object]:
+    """The values as a list. Raises BadInput for a single one, and for a text, whose letters would be the values."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise BadInput(field, values, "must be a list, even of one value")
+    return list(values)
 
 
 def _result(store: Store, run_id: str) -> Result:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import doctest
 import math
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -102,6 +104,28 @@ def test_wrong_settings_are_one_sentence() -> None:
         dpcl.run("digits-cosine", settings={"privacy.dleta": 1})
     with pytest.raises(dpcl.BadInput, match="no such run"):
         dpcl.load("0123456789ab")
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: dpcl.run(None), "preset_or_spec = None: must be a preset's name, a RunSpec, or settings as a mapping"),  # type: ignore[arg-type]
+        (lambda: dpcl.run("digits-cosine", epsilons=1.0), "epsilons = 1.0: must be a list"),  # type: ignore[arg-type]
+        (lambda: dpcl.run("digits-cosine", epsilons="10"), "epsilons = 10: must be a list"),  # type: ignore[arg-type]
+        (lambda: dpcl.run("digits-cosine", seeds=0), "seeds = 0: must be a list"),  # type: ignore[arg-type]
+        (lambda: dpcl.sweep("digits-cosine", {"labels": "prior"}), "labels = prior: must be a list"),
+        (lambda: dpcl.account(epsilon="1", delta=1e-5), "epsilon = 1: must be a number"),  # type: ignore[arg-type]
+        (lambda: dpcl.account(epsilon=1, delta=1e-5, steps=2.5), "steps = 2.5: must be a whole number"),  # type: ignore[arg-type]
+        (lambda: dpcl.account(epsilon=1, delta=1e-5, adjacency="swap"), "adjacency = swap: must be one of"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_value_of_another_kind_is_one_sentence(call: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(dpcl.BadInput, match=re.escape(sentence)):
+        call()
+
+
+def test_a_notebook_completes_the_public_names() -> None:
+    assert {*dpcl.__all__, "__version__"} <= set(dir(dpcl))
 
 
 def test_accounts_and_audits() -> None:

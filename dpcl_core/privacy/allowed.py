@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral, Real
 
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import LARGEST_EPSILON, SMALLEST_DELTA
@@ -41,8 +42,10 @@ def check_noise(sigma: float) -> None:
 
 
 def check_counts(**named: int) -> None:
-    """Each must be at least 1."""
+    """Each must be a whole number of at least 1."""
     for name, count in named.items():
+        if not isinstance(count, Integral):
+            raise BadInput(name, count, "must be a whole number")
         if count < 1:
             raise BadInput(name, count, "must be at least 1")
 
@@ -64,6 +67,13 @@ def check_rate(sample_rate: float) -> None:
     """A sampling rate must be above 0 and at most 1."""
     if not 0 < sample_rate <= 1:
         raise BadInput("sample_rate", sample_rate, "must lie in (0, 1]")
+
+
+def check_numbers(**named: float | None) -> None:
+    """Each must be a number or None; before the other checks, which compare them."""
+    for name, value in named.items():
+        if value is not None and not isinstance(value, Real):
+            raise BadInput(name, value, "must be a number")
 
 
 def check_asked(epsilon: float | None, delta: float | None, n_steps: int) -> None:

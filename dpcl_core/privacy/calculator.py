@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, unknown
 from dpcl_core.privacy import accounting, gaussian
 from dpcl_core.privacy.allowed import (
     check_accounted,
@@ -14,6 +14,7 @@ from dpcl_core.privacy.allowed import (
     check_counts,
     check_delta,
     check_noise,
+    check_numbers,
     check_rate,
 )
 from dpcl_core.privacy.gaussian import SENSITIVITY
@@ -46,6 +47,9 @@ def solve(
     n_given = sum(value is not None for value in (epsilon, sigma, delta))
     if n_given != 2:
         raise BadInput("account", f"{n_given} of epsilon, sigma, delta", "give exactly two of epsilon, sigma, delta")
+    if adjacency not in SENSITIVITY:
+        raise unknown("adjacency", str(adjacency), SENSITIVITY)
+    check_numbers(epsilon=epsilon, sigma=sigma, delta=delta, sample_rate=sample_rate)
     check_counts(steps=n_steps)
     check_rate(sample_rate)
     if sigma is not None:
