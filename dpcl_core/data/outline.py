@@ -175,6 +175,17 @@ def refused(card: DatasetCard, data_files: DataFiles) -> tuple[int, list[BadInpu
     return len(data.train_rows), errors
 
 
+def _needed(card: DatasetCard) -> str:
+    """What a row of the user's own data must have to count, in words."""
+    if card.kind == "image":
+        return "a picture in the folder of a class"
+    columns = dict(card.roles)
+    also = ["a text"] if card.kind == "text" else []
+    if "time" in columns and "source" not in columns:  # a source says where a row belongs, whatever its date
+        also.append(f"a date that begins with year and month, such as 2024-05, in {columns['time']}")
+    return ", and ".join(["a label of 1 to 200 characters", *also])
+
+
 def _opened(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple[str, int], ...]) -> _Opened:
     contents = [Contents(card, paths, stamp) for paths in ((data_files.train, data_files.test) if data_files else ((), ()))]
     train_reader = row_reader(card, data_files.train if data_files else (), is_private=True)
@@ -189,9 +200,7 @@ def _opened(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple[
         if card.is_own:  # by the same rule as training rows: nobody chose what is in the test part
             test_rows = _bounded(usable_rows(train_reader, test_rows, None), card, contents[0])
             if not len(test_rows):
-                what = "a picture in the folder of a class" if card.kind == "image" else "a label of 1 to 200 characters"
-                also = ", and a text" if card.kind == "text" else ""
-                allowed = f"needs more rows with {what}{also}: public coins make about a fifth the public test part"
+                allowed = f"needs more rows with {_needed(card)}: public coins make about a fifth the public test part"
                 raise BadInput(card.name, "no usable test part", allowed)
     elif train_reader.has_sources != test_reader.has_sources:
         raise BadInput(card.name, parquet.SOURCE_COLUMN, "must be a column of both train and test, or of neither")

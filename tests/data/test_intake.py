@@ -177,9 +177,22 @@ def test_columns_of_other_names_have_a_role_by_option(data_dir: Path, tmp_path: 
     assert (found.classes, [source.name for source in found.sources]) == (("bad", "good"), ["x0", "x1", "x2"])
     error = used(path, Asked(Columns(target="stars")))
     assert str(error) == "target = stars: must be a column of own:reviews/reviews.csv: body, verdict, author, label, site"
-    error = used(path, Asked(Columns(target="verdict"), 0))
+    error = used(path, Asked(Columns(target="verdict", person="author"), 0))
     assert error is not None
     assert "per_person" in error.field
+
+
+def test_a_column_of_times_without_months_is_named(data_dir: Path, tmp_path: Path) -> None:
+    """Every row is left out then, and their labels, which are fine, were named."""
+    path = tmp_path / "visits.csv"
+    rows = "".join(f"04/05/2024,{'ab'[row % 2]},{'xy'[row % 2]},{row}\n" for row in range(80))
+    path.write_text(f"day,label,site,age\n{rows}", encoding="utf-8")
+    error = used(path, Asked(Columns(target="label", time="day")))
+    assert error is not None
+    assert "a date that begins with year and month, such as 2024-05, in day" in error.allowed
+    assert used(path, Asked(Columns(target="label", time="day", source="site"))) is None
+
+
 
 
 def test_a_file_without_a_line_of_names_is_not_quoted(data_dir: Path, tmp_path: Path) -> None:
