@@ -65,6 +65,8 @@ class Asked:
         if twice := [role for role, column in said.items() if role != "target" and column == said.get("target")]:
             raise BadInput(f"--{twice[0]}", said["target"], "is the column of --target already: name another one")
         changed = {**fields.model_dump(), "columns": {**fields.columns.model_dump(), **said}}
+        if self.per_person is not None and changed["columns"]["person"] is None:
+            raise BadInput("--per-person", self.per_person, "needs --person COLUMN, which says whose a row is")
         for name in ("per_person", "first_line"):
             if (value := getattr(self, name)) is not None:
                 changed[name] = value

@@ -180,6 +180,9 @@ def test_columns_of_other_names_have_a_role_by_option(data_dir: Path, tmp_path: 
     error = used(path, Asked(Columns(target="verdict", person="author"), 0))
     assert error is not None
     assert "per_person" in error.field
+    assert used(path, Asked(Columns(target="verdict", person="author"), 2)) is None
+    error = used(path, Asked(Columns(target="verdict"), 2))
+    assert str(error) == "--per-person = 2: needs --person COLUMN, which says whose a row is"
 
 
 def test_a_column_of_times_without_months_is_named(data_dir: Path, tmp_path: Path) -> None:
