@@ -64,9 +64,9 @@ def _file(path: Path, edited: str | None, side: DeltaGenerator) -> None:
         with side:
             fields = _schema(path, start, is_kept=edited is not None)
         if fields is schema_form.UNCLEAR:
-            st.info("The first line holds numbers, so it may be a row of data. Say which it is.")
+            st.info("The first line may be a row of data. Say which it is: nothing of it is shown before.")
             return
-        if fields is not None and fields.columns.target is None and intake.columns(path, fields.first_line):
+        if fields is not None and fields.columns.target is None and intake.columns(path, fields):
             st.info("Choose the target: the column to predict.")
             return
         asked = Asked(instead=fields)
@@ -111,7 +111,7 @@ def _schema(path: Path, start: schema.Schema, *, is_kept: bool) -> schema.Schema
     start = schema_form.with_first_line(start, intake.first_line(path), str(path), is_kept=is_kept)
     if start is schema_form.UNCLEAR:
         return start
-    columns = intake.columns(path, start.first_line)
+    columns = intake.columns(path, start)
     return schema_form.form(columns, features if known == str(path) else (), start, str(path))
 
 
@@ -123,12 +123,12 @@ def _understood(looked: looking.Looked) -> None:
             rows = [tuple(map(plain, (one.name, one.use, one.read_as))) for one in looked.columns]
             layout.table(("column", "used as", "read as"), rows, names=3)
         for sentence in looked.assumed:
-            st.markdown(f"- {plain(sentence.replace(schema.NO_HEADER, _IF_DATA))}")
+            st.markdown(f"- {plain(sentence.replace(schema.DOUBT, _IF_DATA))}")
 
 
 def _in_words(refused: BadInput) -> str:
     """The sentence of an error, with the form's names in the place of the command line's."""
-    return labelled(refused, _FIELDS).replace(schema.NO_HEADER, _IF_DATA)
+    return labelled(refused, _FIELDS).replace(schema.DOUBT, _IF_DATA)
 
 
 if __name__ == "__main__":

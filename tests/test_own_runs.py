@@ -128,8 +128,10 @@ def test_every_kind_of_file_runs(name: str, kind: str, capsys: pytest.CaptureFix
     ("words", "sentence"),
     [
         (("--data", "no.csv"), "--data = no.csv: is not there"),
-        (("--data", "mine.csv"), "--target = nothing: must name the column of labels, one of x, y"),
-        (("--data", "mine.csv", "--target", "z"), "target = z: must be a column of own:mine/mine.csv: x, y"),
+        (("--data", "mine.csv"), "--target = nothing: must name the column of labels; say --header if"),
+        (("--data", "mine.csv", "--header"), "--target = nothing: must name the column of labels: x, y"),
+        (("--data", "mine.csv", "--target", "z"), "target = z: must be a column of own:mine/mine.csv; say --header if"),
+        (("--data", "mine.csv", "--target", "z", "--header"), "target = z: must be a column of own:mine/mine.csv: x, y"),
         (("--data", "mine.csv", "--target", "x", "--person", "y", "--per-person", "0"), "per_person = 0"),
         (("--data", "mine.csv", "--target", "x", "--per-person", "2"), "--per-person = 2: needs --person COLUMN"),
         (("--data", "mine.csv", "--target", "one"), "must be a column"),
@@ -268,4 +270,4 @@ def test_a_published_table_without_a_line_of_names_runs(capsys: pytest.CaptureFi
     assert "--target column1 --no-header --write-schema" in out
     status, _, err = ran("--data", "wine.data.csv", capsys=capsys)
     assert status == 2
-    assert "the first line of the file, which names the columns, holds values (if it is a row of data: --no-header)" in err
+    assert "--no-header if it is a row of data" in err

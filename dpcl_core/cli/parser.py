@@ -79,8 +79,12 @@ def build() -> Parser:
         ):
             sub.add_argument(f"--{role}", metavar="COLUMN", help=f"the column of {what}" if role != "time" else what)
         sub.add_argument(
-            "--no-header", action="store_const", const="data",
+            "--no-header", action="store_const", const="data", dest="first_line",
             help="the first line of a CSV or TSV file is data: columns are called column1, column2, ...",
+        )
+        sub.add_argument(
+            "--header", action="store_const", const="names", dest="first_line",
+            help="the first line of a CSV or TSV file names its columns, and is public",
         )
         sub.add_argument("--per-person", type=int, metavar="N", help="how many rows of a person count (default 1)")
 

@@ -116,7 +116,7 @@ def own_spec(options: argparse.Namespace) -> RunSpec:
             tell(sentence)
     said = [f"--{role} {shlex.quote(named)}" for role in Columns.model_fields if (named := getattr(options, role))]
     said += [f"--per-person {options.per_person}"] if options.per_person is not None else []
-    said += ["--no-header"] if options.no_header else []
+    said += ["--no-header" if options.first_line == "data" else "--header"] if options.first_line else []
     check = " ".join(["python -m dpcl_core data check", shlex.quote(options.data), *said, "--write-schema"])
     tell(f"A schema makes the result better: {check} writes one to edit.")
     return spec

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -59,7 +60,9 @@ class DatasetCard:
     this computer, 0 for data that are read. `may_show`: texts are synthetic or a public benchmark, so that pages may show
     them token by token. Of a table alone: `roles` has the file's column of each role (`sheets.CANONICAL`), `features` what a
     schema declares of the others, `per_person` how many rows of one person count at most, where a column names the person;
-    `has_names`: the first line of a CSV or TSV file names its columns.
+    `has_names`: the first line of a CSV or TSV file names its columns; `is_named`: its owner has said so. `columns` and
+    `separator`: of a file without such a line, as its public lines have them. `coins`: the version of the rule by which rows
+    are public or go to a task; 1 for data that were taken in before every cell of a row counted alike.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -93,6 +96,18 @@ class DatasetCard:
     features: tuple[Feature, ...] = ()
     per_person: int = 1
     has_names: bool = True
+    is_named: bool = False
+    columns: tuple[str, ...] = ()
+    separator: str = ""
+    coins: Literal[1, 2] = 2
+
+    def has_declared_names(self, names: Sequence[str]) -> bool:
+        """Whether these names of columns are public: as declared, or as one of them was named or is a usual one.
+
+        Else they may be the values of a person, in a file without a line of names.
+        """
+        known = {*(column for _, column in self.roles), "label", "text"}
+        return self.is_named or not self.has_names or not known.isdisjoint(names)
 
     @property
     def has_people(self) -> bool:

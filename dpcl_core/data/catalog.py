@@ -89,13 +89,14 @@ def _folder_card(name: str) -> DatasetCard:
     fields = schema.read(own)
     if fields is not None:
         own = schema.with_columns(own, fields)
+    own = header.with_columns(own, (fields.held_out if fields else None) or HELD_OUT)
     kind = (fields.kind if fields else None) or header.kind(own) or header.of_damaged(own)
     limits = _OF_PERSON if own.has_people else LIMITS[kind]
     own = replace(
         own,
         kind=kind,
         summary=f"Your own {_OWN[kind]}, read from a folder on this computer.",
-        limits=(*limits, _PUBLIC_PARTS),
+        limits=(*limits, _PUBLIC_PARTS, *header.declared(own)),
         may_show=False,
     )
     divided = replace(own, held_out=HELD_OUT)

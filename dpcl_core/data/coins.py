@@ -7,13 +7,15 @@ with equal bytes always have equal coins.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
 
 _KEY = b"public coins of rows"
+_DIVISION = 20_251_040  # public: the same division for every run, seed and user; of the bundled digits into 1,347 and 450
 _GOLDEN, _FIRST, _SECOND = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
@@ -36,3 +38,28 @@ def tossed(row_keys: NDArray[np.uint64], draw: np.random.Generator) -> NDArray[n
         mixed = (mixed ^ (mixed >> np.uint64(27))) * _SECOND
     mixed ^= mixed >> np.uint64(31)
     return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def division(row_keys: NDArray[np.uint64], share: float) -> NDArray[np.bool_]:
+    """Which rows, or people, with these keys [n] are the public test part: about this share of them."""
+    return tossed(row_keys, np.random.default_rng(_DIVISION)) < share
+
+
+def of_people(names: Iterable[str], row_keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """A key for the person of each row [n]; a row without a name is a person of its own."""
+    return keys(
+        b"person" + name.encode("utf-8", "surrogatepass") if name else b"row" + key.tobytes()
+        for name, key in zip(names, row_keys, strict=True)
+    )
+
+
+def distinct(rows: Iterable[bytes]) -> Iterator[bytes]:
+    """The rows, each with the number of equal ones before it.
+
+    Short rows are often equal, and one coin for all would send them all to one side. As a row is no more than its bytes, one
+    more of k equal rows is the row of number k: it moves no other.
+    """
+    seen: Counter[bytes] = Counter()
+    for row in rows:
+        yield row + seen[row].to_bytes(8, "little")
+        seen[row] += 1

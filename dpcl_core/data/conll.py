@@ -21,19 +21,24 @@ def read(path: Path, shown: str) -> list[Tagged | BadInput]:
     An unreadable sentence is replaced by its error, which names the line and what is allowed, but no word of the file: it
     may be private. Raises BadInput for a file that cannot be opened.
     """
-    lines = content_of(path, shown).splitlines()
     sentences_read: list[Tagged | BadInput] = []
-    sentence: list[tuple[int, bytes]] = []
-    for number, line in enumerate([*lines, b""], start=1):
-        if not line.startswith(b"#") and line.strip():
-            sentence.append((number, line))
-        elif sentence:
-            try:
-                sentences_read.append(_sentence(sentence, shown))
-            except BadInput as wrong:
-                sentences_read.append(wrong)
-            sentence = []
+    for block in blocks(path, shown):
+        try:
+            sentences_read.append(_sentence(block, shown))
+        except BadInput as wrong:
+            sentences_read.append(wrong)
     return sentences_read
+
+
+def blocks(path: Path, shown: str) -> list[list[tuple[int, bytes]]]:
+    """The lines of each sentence of a file with their numbers, read or not. Raises BadInput as `read` does."""
+    found: list[list[tuple[int, bytes]]] = [[]]
+    for number, line in enumerate(content_of(path, shown).splitlines(), start=1):
+        if not line.startswith(b"#") and line.strip():
+            found[-1].append((number, line))
+        elif found[-1]:
+            found.append([])
+    return [block for block in found if block]
 
 
 def _sentence(lines: list[tuple[int, bytes]], shown: str) -> Tagged:

@@ -1,9 +1,8 @@
-"""The raw bytes of every row of a split, for its public coin: independent of parsing, so that every row has one."""
+"""The text of every row of a split, for its public coin: a function of that row alone, so that no other row moves it."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -14,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpcl_core.data import bundled, coins, folder, named_rows, parquet, sheets, tagged_files
+from dpcl_core.data import bundled, canonical, coins, conll, folder, lines, named_rows, parquet, sheets, tagged_files
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.pixels import is_list
 from dpcl_core.data.sensors import WINDOW_COLUMN
@@ -23,68 +22,110 @@ from dpcl_core.errors import BadInput
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The files of a split (none: the bundled digits), and their names, times and sizes."""
+    """The files of a split (none: the bundled digits), and their names, times and sizes. `is_private`: nothing of their rows
+    is reported."""
 
     card: DatasetCard
     paths: tuple[Path, ...]
     stamp: tuple[tuple[str, int], ...]
+    is_private: bool = True
 
     def keys(self) -> NDArray[np.uint64]:
-        """A key for each row of the files, uint64 [n], cached until they change; independent of labels and sources."""
+        """A key for each row of the files, uint64 [n], cached until they change; independent of the schema."""
         return _keys(self)
 
     def people(self) -> NDArray[np.uint64] | None:
         """A key for the person of each row, uint64 [n]; rows without one are a person each. None without such a column."""
         return _people(self) if self.card.has_people else None
 
+    def division(self) -> NDArray[np.bool_]:
+        """Which rows are the public test part of a single file: all of a person's, or none."""
+        people = self.people()
+        return coins.division(self.keys() if people is None else people, self.card.held_out or 0)
+
 
 @lru_cache(maxsize=64)
 def _keys(of: Contents) -> NDArray[np.uint64]:
-    return coins.keys(_rows(of.card, of.paths))
+    return coins.keys(_rows(of))
 
 
 @lru_cache(maxsize=64)
 def _people(of: Contents) -> NDArray[np.uint64]:
     field, names = f"{of.card.name} column person", list[str]()
     for path in of.paths:
-        column = sheets.columns_of(path, of.card, (), (sheets.PERSON,), is_private=True)[sheets.PERSON]
+        column = sheets.columns_of(path, of.card, (), (sheets.PERSON,), is_private=of.is_private)[sheets.PERSON]
         names += [(name or "").strip() for name in named_rows.as_words(column, field)]
-    own_keys = of.keys()
-    return coins.keys(
-        b"person" + name.encode("utf-8", "surrogatepass") if name else b"row" + key.tobytes()
-        for name, key in zip(names, own_keys, strict=True)
-    )
+    return coins.of_people(names, of.keys())
 
 
-def _rows(card: DatasetCard, paths: tuple[Path, ...]) -> Iterator[bytes]:
+def _rows(of: Contents) -> Iterator[bytes]:
+    """The text of each row. Of own data that is the whole row, of pictures and windows what they hold.
+
+    Benchmarks, and data that were taken in before rows had a canonical text (`coins` = 1), keep the bytes that they had.
+    """
+    card, paths = of.card, of.paths
     if not paths:
         yield from (row.tobytes() for row in np.asarray(bundled.digits()[0].content))
     elif paths[0].is_dir():
         yield from (entry.content() for entry in folder.listing(paths[0], card))
+    elif card.is_own and card.coins > 1 and card.kind not in ("image", "sensor"):
+        yield from coins.distinct(row for path in paths for row in _whole(path, of))
     elif card.kind == "tagged":
         for sentence in tagged_files.sentences(paths, card):  # an unreadable one counts as empty
             words = () if isinstance(sentence, BadInput) else sentence[0]
             yield "\n".join(words).encode("utf-8", "surrogatepass")
     elif card.kind in ("table", "embedding") or card.roles:
-        yield from _distinct(row for path in paths for row in _cells(path, card))
+        yield from coins.distinct(row for path in paths for row in _cells(path, of))
     else:
         for path in paths:
-            if path.suffix != ".parquet":
-                yield from _bytes(sheets.columns_of(path, card, ("text",), ("text",), is_private=True))
-            else:
-                yield from _of_parquet(path, card)
+            yield from _of_parquet(path, card)
 
 
-def _cells(path: Path, card: DatasetCard) -> Iterator[bytes]:
-    """The bytes of all cells of each row that a reader can use, with the length of each before it.
+def _whole(path: Path, of: Contents) -> Iterator[bytes]:
+    """The canonical text of each row of a file: no schema, no type of a column and no other row decides it."""
+    card = of.card
+    if path.suffix == ".conll":
+        blocks = conll.blocks(path, sheets.shown_name(card, path))
+        yield from (b"\n".join(b" ".join(line.split()) for _, line in block) for block in blocks)
+    elif path.suffix in lines.SUFFIXES:
+        rows, form = sheets.lines_of(path, card, is_private=of.is_private)
+        yield from lines.texts_of(rows, path.suffix, form if card.has_names else None)
+    else:
+        table = sheets.columns_of(path, replace(card, roles=()), (), None, is_private=True)
+        names = sorted(table.column_names)
+        for cells in zip(*(_texts(table[name], f"{card.name} column {name}") for name in names), strict=True):
+            yield canonical.row_text(zip(names, cells, strict=True))
 
-    In the order of the file's own names: which column is the target changes no coin. Else a second schema of the same file
-    would make other rows public.
-    """
+
+def _texts(column: pa.ChunkedArray, field: str) -> Iterable[str | bytes]:
+    """The canonical text of each cell of a typed column."""
+    column = canonical.column(parquet.without_struct(column))
+    if parquet.is_binary(column.type):
+        return [value or b"" for value in column.to_pylist()]
+    inner = column.type.value_type if is_list(column.type) else None
+    if inner is not None and (pa.types.is_integer(inner) or pa.types.is_floating(inner)):
+        return _of_column(column.combine_chunks(), of_double=True)
+    if pa.types.is_nested(column.type):
+        return map(canonical.nested, column.to_pylist())
+    return [word or "" for word in named_rows.as_words(column, field)]
+
+
+def _cells(path: Path, of: Contents) -> Iterator[bytes]:
+    """The bytes of all cells of each row by the first rule (`coins` = 1), with the length of each before it."""
+    card = of.card
+    if path.suffix in lines.SUFFIXES:
+        rows, form = sheets.lines_of(path, card, is_private=of.is_private)
+        for line, found in zip(rows, lines.first_cells(rows, path.suffix, form), strict=True):
+            yield b"no row" + line if found is None else _with_lengths(found)
+        return
     table = sheets.columns_of(path, replace(card, roles=()), (), None, is_private=True)
     plain = [_plain(table[name], card) for name in sorted(table.column_names)]
     for cells in zip(*(_of_column(column) for column in plain if column is not None), strict=True):
-        yield b"".join(len(cell).to_bytes(8, "little") + cell for cell in cells)
+        yield _with_lengths(cells)
+
+
+def _with_lengths(cells: Iterable[bytes]) -> bytes:
+    return b"".join(len(cell).to_bytes(8, "little") + cell for cell in cells)
 
 
 def _plain(column: pa.ChunkedArray, card: DatasetCard) -> pa.Array | None:
@@ -101,34 +142,19 @@ def _is_bytes(kind: pa.DataType) -> bool:
     return sheets.is_text(kind) or parquet.is_binary(kind)
 
 
-def _distinct(rows: Iterator[bytes]) -> Iterator[bytes]:
-    """The rows, each with the number of equal ones before it.
-
-    Short rows are often equal, and one coin for all would send them all to one side. As a row is no more than its bytes, one
-    more of k equal rows is the row of number k: it moves no other.
-    """
-    seen: Counter[bytes] = Counter()
-    for row in rows:
-        yield row + seen[row].to_bytes(8, "little")
-        seen[row] += 1
-
-
 def _of_parquet(path: Path, card: DatasetCard) -> Iterator[bytes]:
     with sheets.parquet_file(path, sheets.shown_name(card, path)) as file:
         names = file.schema_arrow.names
         content = ("text", *card.text_columns) if card.kind == "text" else (WINDOW_COLUMN, *parquet.IMAGE_COLUMNS)
         chosen = [name for name in dict.fromkeys(content) if name in names]
         for group in range(file.num_row_groups):
-            yield from _bytes(file.read_row_group(group, columns=chosen))
+            table, of_double = file.read_row_group(group, columns=chosen), card.is_own and card.coins > 1
+            values = [_of_column(column.combine_chunks(), of_double=of_double) for column in table.columns]
+            yield from map(b"".join, zip(*values, strict=True))
 
 
-def _bytes(table: pa.Table) -> Iterator[bytes]:
-    """The bytes of each row: its values, one column after the other."""
-    return map(b"".join, zip(*(_of_column(column.combine_chunks()) for column in table.columns), strict=True))
-
-
-def _of_column(column: pa.Array) -> Iterator[bytes]:
-    """The bytes of each value; null counts as empty."""
+def _of_column(column: pa.Array, *, of_double: bool = False) -> Iterator[bytes]:
+    """The bytes of each value; null counts as empty. `of_double`: whole numbers become floating point, whatever the type."""
     column = parquet.without_struct(column)
     if sheets.is_text(column.type):
         column = pc.cast(column, pa.large_string()).cast(pa.large_binary())
@@ -140,5 +166,5 @@ def _of_column(column: pa.Array) -> Iterator[bytes]:
         lengths = np.asarray(pc.list_value_length(column).fill_null(0))
         bounds = np.concatenate([[0], np.cumsum(lengths)])[bounds]
         column = column.flatten()
-    values = np.asarray(column.to_numpy(zero_copy_only=False))
+    values = canonical.double(column) if of_double else np.asarray(column.to_numpy(zero_copy_only=False))
     yield from (values[start:end].tobytes() for start, end in pairwise(bounds.tolist()))

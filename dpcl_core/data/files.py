@@ -16,6 +16,7 @@ from dpcl_core.errors import BadInput, DataMissing
 FIELD = "data.dataset"
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 TABLES = (".parquet", ".csv", ".tsv", ".jsonl", ".npz", ".conll")
+ALIKE = {".ndjson": ".jsonl", ".tab": ".tsv", ".pq": ".parquet", ".data": ".csv"}
 _COLUMNS = {
     "image": "columns image and label), or folders train/CLASS and test/CLASS of images,",
     "sensor": "columns window, rate_hz and label; python -m scripts.prepare_sensors makes them)",
@@ -47,6 +48,11 @@ class DataFiles:
     @property
     def is_folder(self) -> bool:
         return self.train[0].suffix not in TABLES
+
+
+def ending(path: Path) -> str:
+    """The usual ending of a file of this form."""
+    return ALIKE.get(path.suffix.lower(), path.suffix.lower())
 
 
 def cache_dir() -> Path:

@@ -23,6 +23,31 @@ def kind(card: DatasetCard) -> Kind | None:
     return detected if is_divisible or data_files.test or card.held_out is not None else None
 
 
+def with_columns(card: DatasetCard, share: float) -> DatasetCard:
+    """The card with the columns that public lines have, where no first line names them; `share`: of rows that are public."""
+    from dpcl_core.data import sheets
+
+    try:
+        divided = replace(card, held_out=share)
+        return replace(sheets.by_public_lines(divided, files.find(divided)), held_out=card.held_out)
+    except (BadInput, OSError):  # reported where the files are needed
+        return card
+
+
+def declared(card: DatasetCard) -> tuple[str, ...]:
+    """What the form of a folder's files makes public, as their owner declares by bringing them in this form."""
+    try:
+        first = files.find(replace(card, held_out=0.5)).train[0]
+    except (BadInput, OSError):
+        return ()
+    if first.suffix == ".parquet":
+        return ("what a parquet file says of its columns, for all rows together: names, types and lists of categories",)
+    if first.suffix == ".npz":
+        return ("what an NPZ file says of its arrays: names, types and widths",)
+    is_named = first.suffix in (".csv", ".tsv") and card.has_names
+    return ("the first line of the file, which names the columns",) if is_named else ()
+
+
 def of_damaged(card: DatasetCard) -> Kind:
     """The kind of files that have none: the one whose reader says what is wrong with a single table."""
     from dpcl_core.data import sheets

@@ -13,9 +13,9 @@ import shutil
 import stat
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import count
 from pathlib import Path, PurePosixPath
@@ -25,7 +25,8 @@ from pydantic import ValidationError
 
 from dpcl_core import paths
 from dpcl_core.data import catalog, files, own, schema
-from dpcl_core.data.files import PICTURES, TABLES
+from dpcl_core.data.card import HELD_OUT
+from dpcl_core.data.files import ALIKE, PICTURES, TABLES, DataFiles, ending
 from dpcl_core.data.folder import MAX_BYTES as MAX_PICTURE
 from dpcl_core.data.held import held
 from dpcl_core.errors import BadInput, DataMissing, first_of
@@ -38,8 +39,7 @@ FORMS = (
 )
 MAX_BYTES = 4 * 2**30
 MAX_FILES = 200_000
-_ALIKE = {".ndjson": ".jsonl", ".tab": ".tsv", ".pq": ".parquet", ".data": ".csv"}
-SUFFIXES = (*TABLES, *_ALIKE, ".zip")
+SUFFIXES = (*TABLES, *ALIKE, ".zip")
 _ORIGIN = own.ORIGIN
 _LOCK = ".lock"  # in a copy on its way in: held while its process lives
 _STAGED = ".taken-"
@@ -82,10 +82,10 @@ def schema_beside(path: Path) -> Path:
 
 
 @contextmanager
-def named(given: str, asked: Asked) -> Iterator[str]:
+def named(given: str, asked: Asked, seen: frozenset[str] = frozenset()) -> Iterator[str]:
     """Within this context the data are own:NAME: those of this name, or a file or folder that is `taken_in`."""
     if not given.startswith("own:"):
-        with taken_in(Path(given), asked) as name:
+        with taken_in(Path(given), asked, seen=seen) as name:
             yield name
         return
     if asked != Asked():
@@ -94,22 +94,27 @@ def named(given: str, asked: Asked) -> Iterator[str]:
 
 
 @contextmanager
-def taken_in(path: Path, asked: Asked, owner: str = "", *, is_apart: bool = False, of: str | None = None) -> Iterator[str]:
+def taken_in(
+    path: Path, asked: Asked, owner: str = "", *, is_apart: bool = False, of: str | None = None,
+    seen: frozenset[str] = frozenset(),
+) -> Iterator[str]:  # fmt: skip
     """Within this context the file or folder is own:NAME, a copy that is kept under this name at the end.
 
     A copy taken in before from the same place with the same schema stays, and is these data where nothing was written there
     since; else the copy has the next number. Raises BadInput for what cannot be used, with what to change; then, and after
     any error within the context, nothing is kept. `owner`: a digest of the token of the visitor who asks. `is_apart`:
     neither the name nor the count of looks depends on what others have brought. `of`: the own:NAME of which this is a copy
-    with another schema.
+    with another schema. `seen`: marks of data that were deleted since somebody looked at them.
     """
     from dpcl_core.data import marks, outline  # imported late, like pyarrow
 
     root = paths.home() / "data"
     with _trouble(path):
         paths.made(root)
-    with _on_its_way(path, root, owner) as staging, _staged(path, asked, staging) as (staged, written):
-        origin = _origin(path, (staged / schema.NAME).read_text(encoding="utf-8"), written)
+    with _on_its_way(path, root, owner) as staging, _staged(path, asked, staging, owner if is_apart else "", seen) as (
+        staged, written,
+    ):  # fmt: skip
+        origin = _origin(path, staged, written)
         stem = staged.name if of is None else of.removeprefix("own:")
         stem = f"{stem}-{owner[:6]}" if is_apart and of is None else stem
         with files.only_in(staged.parent), _trouble(path):
@@ -132,41 +137,52 @@ def taken_in(path: Path, asked: Asked, owner: str = "", *, is_apart: bool = Fals
             folder.rename(root / name)
 
 
-def columns(path: Path, first_line: Literal["names", "data"] = "names") -> list[str]:
+def columns(path: Path, fields: schema.Schema) -> list[str]:
     """The columns of a table, or of the first one in a folder, as its file calls them; none for other data.
 
     Of embeddings in NPZ: their arrays, where there are more than embeddings and labels. Raises BadInput for a damaged file.
     """
-    from dpcl_core.data import arrays, sheets  # imported late, like pyarrow
+    from dpcl_core.data import arrays  # imported late, like pyarrow
 
-    has_names, table = first_line == "names", _table(path)
-    card = catalog.DatasetCard(f"own:{_slug(path)}", _slug(path), "", "", "", 0, 0, 0, has_names=has_names)
-    if table is not None and table.suffix.lower() == ".npz":
-        found = arrays.names(table, table.name)
+    tables = _tables(path)
+    if tables and ending(tables[0]) == ".npz":
+        found = arrays.names(tables[0], tables[0].name)
         return found if len(found) > 2 else []
-    return [] if table is None else sheets.header(table, card)
+    return _header(tables, path, fields) if tables else []
+
+
+def _header(tables: Sequence[Path], path: Path, fields: schema.Schema) -> list[str]:
+    """The columns of tables, of which one may be the test part."""
+    from dpcl_core.data import sheets  # imported late, like pyarrow
+
+    first = tables[0]
+    test = next((one for one in tables if one.stem == "test" and ending(one) == ending(first)), None)
+    without_roles = fields.model_copy(update={"columns": schema.Columns(person=fields.columns.person)})
+    card = catalog.DatasetCard(f"own:{_slug(path)}", _slug(path), "", "", "", 0, 0, 0, held_out=fields.held_out or HELD_OUT)
+    card = schema.with_columns(card, without_roles)
+    card = sheets.by_public_lines(card, DataFiles((first,), (test,) if test is not None and test != first else ()))
+    return sheets.header(first, replace(card, roles=()))
 
 
 def first_line(path: Path) -> Literal["names", "unclear", "none"]:
-    """What the first line of a table seems to be; "unclear": it holds values, "none": no line of this form names columns.
+    """What the first line of a table seems to be; "unclear": it may be a row of data, "none": no line of it names columns.
 
-    Raises BadInput for an empty file, a damaged one and one that is not in UTF-8.
+    Raises BadInput for a damaged file.
     """
     from dpcl_core.data import sheets  # imported late, like pyarrow
 
-    table = _table(path)
-    if table is None or _ALIKE.get(table.suffix.lower(), table.suffix.lower()) not in sheets.DELIMITED:
+    tables = _tables(path)
+    if not tables or ending(tables[0]) not in sheets.DELIMITED:
         return "none"
-    return "unclear" if sheets.is_unclear(table) else "names"
+    return "unclear" if sheets.is_unclear(tables[0]) else "names"
 
 
-def _table(path: Path) -> Path | None:
-    """A file that is a table, or the first one in a folder."""
+def _tables(path: Path) -> list[Path]:
+    """A file that is a table, or those in a folder; the test part, whose rows are public, is not the first of several."""
     from dpcl_core.data import sheets  # imported late, like pyarrow
 
-    inside = sorted(path.iterdir()) if path.is_dir() else [path]
-    forms = (*sheets.LINES, ".parquet", ".npz")
-    return next((one for one in inside if _ALIKE.get(one.suffix.lower(), one.suffix.lower()) in forms), None)
+    inside = sorted(path.iterdir(), key=lambda one: (one.stem == "test", one)) if path.is_dir() else [path]
+    return [one for one in inside if ending(one) in (*sheets.LINES, *sheets.TYPED)]
 
 
 def kept(name: str) -> tuple[Path, schema.Schema]:
@@ -200,26 +216,37 @@ def _home_of(name: str) -> Path:
 
 
 @contextmanager
-def looked_at(path: Path, asked: Asked) -> Iterator[str]:
-    """Within this context the file or folder is own:NAME; nothing is kept. Raises BadInput as `take_in` does."""
+def looked_at(path: Path, asked: Asked, apart: str = "", seen: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Within this context the file or folder is own:NAME; nothing is kept. Raises BadInput as `taken_in` does.
+
+    `apart`: the owner whose data are counted apart from all others'.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="dpcl-") as root,
-        _staged(path, asked, Path(root)) as (folder, _),
+        _staged(path, asked, Path(root), apart, seen) as (folder, _),
         files.only_in(folder.parent),
     ):
         yield f"own:{folder.name}"
 
 
 @contextmanager
-def _staged(path: Path, asked: Asked, staging: Path) -> Iterator[tuple[Path, int]]:
+def _staged(path: Path, asked: Asked, staging: Path, apart: str, seen: frozenset[str]) -> Iterator[tuple[Path, int]]:
     """A checked copy in a folder of its own below `staging`; when its source was last written."""
+    from dpcl_core.data import marks  # imported late, like pyarrow
+
     folder = staging / _slug(path)
     with _trouble(path):
         (staging / "kept").mkdir()
         folder.mkdir(mode=0o700)  # where copies are kept may be a folder that everybody reads
         written = _copied(path, folder)
-        _declare(path, folder, asked)
+        fields = _declared(path, folder, asked)
+        _write(folder, fields.model_copy(update={"coins": fields.coins or 2}))
     with files.only_in(staging):
+        if fields.coins != 1 and marks.knows_by_first_rule(f"own:{folder.name}", apart, seen):
+            if fields.coins is not None:
+                allowed = "must be 1, or left out: by that rule rows of these data were shown before"
+                raise BadInput("coins", fields.coins, allowed)
+            _write(folder, fields.model_copy(update={"coins": 1}))
         _check(path, f"own:{folder.name}")
     yield folder, written
 
@@ -282,34 +309,33 @@ def _check(path: Path, name: str) -> None:
         if table.suffix in (*sheets.LINES, *sheets.TYPED) and card.kind in ("text", "table", "embedding"):
             columns = sheets.header(table, card)
             if LABEL_COLUMN not in columns:
-                listed = ", one of " + ", ".join(columns[:12]) + (" ..." if len(columns) > 12 else "")
-                if card.has_names and table.suffix in sheets.DELIMITED and sheets.is_unclear(table):
-                    listed = f"; the first line of the file, which names the columns, holds values {schema.NO_HEADER}"
-                raise BadInput("--target", "nothing", f"must name the column of labels{listed}")
+                allowed = f"must name the column of labels{sheets.listed(columns, card, is_public=table.suffix not in sheets.DELIMITED)}"
+                raise BadInput("--target", "nothing", allowed)
         load.load(DataSpec(dataset=name), undeclared=True)
     except DataMissing as missing:
         raise BadInput(FIELD, path.name, FORMS) from missing
 
 
-def _declare(path: Path, folder: Path, asked: Asked) -> None:
-    """Writes the schema: the one beside the file, with what was asked in its place."""
+def _declared(path: Path, folder: Path, asked: Asked) -> schema.Schema:
+    """The schema: the one beside the file, with what was asked in its place."""
     beside = schema_beside(path)
     fields = asked.instead or (schema.parsed(beside, beside.name) if beside.exists() else schema.Schema())
-    (folder / schema.NAME).write_text(schema.written(_with_usual(asked.on(fields), folder)), encoding="utf-8")
+    return _with_usual(asked.on(fields), folder)
+
+
+def _write(folder: Path, fields: schema.Schema) -> None:
+    (folder / schema.NAME).write_text(schema.written(fields), encoding="utf-8")
 
 
 def _with_usual(fields: schema.Schema, folder: Path) -> schema.Schema:
     """The schema with the usual columns in their roles, where a table of texts or of rows has them and nothing was said."""
-    from dpcl_core.data import sheets  # imported late, like pyarrow
-    from dpcl_core.data.parquet import IMAGE_COLUMNS
+    from dpcl_core.data.parquet import IMAGE_COLUMNS  # imported late, like pyarrow
     from dpcl_core.data.sensors import WINDOW_COLUMN
 
-    tables = [path for path in folder.iterdir() if path.suffix in (*sheets.LINES, ".parquet")]
+    tables = [one for one in _tables(folder) if ending(one) != ".npz"]
     if not tables or fields.columns.target is not None:
         return fields
-    has_names = fields.first_line == "names"
-    card = catalog.DatasetCard(f"own:{folder.name}", folder.name, "", "", "", 0, 0, 0, has_names=has_names)
-    names = sheets.header(sorted(tables)[0], card)
+    names = _header(tables, folder, fields)
     usual = {role: name for role, name in (("target", "label"), ("text", "text")) if name in names}
     is_other = "target" not in usual or {*IMAGE_COLUMNS, WINDOW_COLUMN} & set(names)
     return fields if is_other else fields.model_copy(update={"columns": fields.columns.model_copy(update=usual)})
@@ -331,7 +357,7 @@ def _copied(path: Path, folder: Path) -> int:
         written = _last_written(path)
         _unzip(path, folder)
         return written
-    suffix = _ALIKE.get(path.suffix.lower(), path.suffix.lower())
+    suffix = ending(path)
     if suffix not in TABLES:
         raise BadInput(FIELD, path.name, FORMS)
     if path.stat().st_size > MAX_BYTES:
@@ -456,11 +482,13 @@ def _numbered(name: str) -> Iterator[str]:
     yield from (f"{name}-{number}" for number in count(2))
 
 
-def _origin(path: Path, said: str, written: int) -> str:
+def _origin(path: Path, staged: Path, written: int) -> str:
     """Which place, the schema of what lies there, and when it was written: a digest, so that no path is kept.
 
-    Not what lies there: the name of the copy would tell neighbours apart.
+    Not what lies there: the name of the copy would tell neighbours apart. Nor the rule of coins, which one from before lacks.
     """
+    fields = schema.parsed(staged / schema.NAME, schema.NAME)
+    said = schema.written(fields.model_copy(update={"coins": None}))
     return sha256(f"{path.resolve()}\n{written}\n{said}".encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -8,11 +8,14 @@ their own, so that nobody learns from a count what somebody else has brought.
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpcl_core import keys, paths
+from dpcl_core.data.card import HELD_OUT
+from dpcl_core.errors import BadInput
 
 if TYPE_CHECKING:
     from dpcl_core.data.outline import Outline
@@ -33,6 +36,24 @@ def of(outlined: Outline, apart: str = "") -> Marks:
     return frozenset(sorted({blake2b(row.tobytes(), key=key, digest_size=8).hexdigest() for row in rows})[:MOST])
 
 
+def knows_by_first_rule(name: str, apart: str, seen: Marks) -> bool:
+    """Whether rows of own:NAME, which is on its way in, were the public part of data that were taken in under `coins` = 1.
+
+    `seen`: marks of data that were deleted since.
+    """
+    from dpcl_core.data import catalog, files, header, outline, schema
+
+    earlier = [folder for folder in _folders() if (found := schema.in_folder(folder)) is not None and found.coins == 1]
+    before = seen.union(*map(_read, earlier))
+    if not before:
+        return False
+    with suppress(BadInput):
+        card = replace(catalog.card(name), coins=1, columns=(), separator="")
+        first = header.with_columns(card, card.held_out or HELD_OUT)
+        return not before.isdisjoint(of(outline.outline(first, files.find(first)), apart))
+    return False
+
+
 def write(folder: Path, marks: Marks) -> None:
     """Keeps the marks of the data in a folder. Raises OSError."""
     (folder / _NAME).write_text("\n".join(sorted(marks)), encoding="ascii")
@@ -45,9 +66,14 @@ def kept(name: str) -> Marks:
 
 def sharing(name: str) -> list[str]:
     """own:NAME of all data taken in that have a mark of own:NAME, itself first whether it has any or not."""
-    marks, root = kept(name), paths.home() / "data"
-    others = sorted(path.parent for path in root.glob(f"*/{_NAME}")) if marks else []
+    marks = kept(name)
+    others = _folders() if marks else []
     return list(dict.fromkeys([name, *(f"own:{folder.name}" for folder in others if marks & _read(folder))]))
+
+
+def _folders() -> list[Path]:
+    """The folders of data with marks."""
+    return sorted(path.parent for path in (paths.home() / "data").glob(f"*/{_NAME}"))
 
 
 def _read(folder: Path) -> Marks:

@@ -20,10 +20,9 @@ from dpcl_core.data.files import DataFiles
 from dpcl_core.data.rows import PublicFacts, RowReader, Rows, usable_rows
 from dpcl_core.errors import BadInput
 
-# Public constants: the same division and the same subset for every run, seed and user. The division splits the bundled
-# digits into 1,347 and 450.
+# Public constants: the same subset for every run, seed and user.
 MAX_CLASSES = 5000  # of the user's own data: a model has a row for each
-_DIVISION, _SUBSET, _CONTRIBUTION = 20_251_040, 20_250_917, 20_261_123
+_SUBSET, _CONTRIBUTION = 20_250_917, 20_261_123
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,9 +167,9 @@ def _bounded(rows: NDArray[np.int64], card: DatasetCard, contents: Contents) -> 
     return np.sort(rows[order[place < card.per_person]])
 
 
-def refused(card: DatasetCard, data_files: DataFiles) -> tuple[int, list[BadInput]]:
+def refused(card: DatasetCard, data_files: DataFiles) -> tuple[int, dict[int, BadInput]]:
     """The number of training rows, and the error of each unusable one: for their owner only."""
-    data, errors = _opened(card, data_files, tuple(_stamp(data_files, card))), list[BadInput]()
+    data, errors = _opened(card, data_files, tuple(_stamp(data_files, card))), dict[int, BadInput]()
     usable_rows(data.reader, data.train_rows, data.facts, errors)
     return len(data.train_rows), errors
 
@@ -187,15 +186,14 @@ def _needed(card: DatasetCard) -> str:
 
 
 def _opened(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple[str, int], ...]) -> _Opened:
-    contents = [Contents(card, paths, stamp) for paths in ((data_files.train, data_files.test) if data_files else ((), ()))]
+    paths = (data_files.train, data_files.test) if data_files else ((), ())
+    contents = [Contents(card, paths[0], stamp), Contents(card, paths[1], stamp, is_private=False)]
     train_reader = row_reader(card, data_files.train if data_files else (), is_private=True)
     test_reader = row_reader(card, data_files.test, is_private=False) if data_files and data_files.test else None
     test_rows, train_rows = (np.arange(len(reader or ()), dtype=np.int64) for reader in (test_reader, train_reader))
     if test_reader is None:
         # All rows of a person are on one side: else the public part would show people of the private one.
-        people = contents[0].people()
-        keys = contents[0].keys() if people is None else people
-        is_test = coins.tossed(keys, np.random.default_rng(_DIVISION)) < (card.held_out or 0)
+        is_test = contents[0].division()
         test_rows, train_rows = np.flatnonzero(is_test), np.flatnonzero(~is_test)
         if card.is_own:  # by the same rule as training rows: nobody chose what is in the test part
             test_rows = _bounded(usable_rows(train_reader, test_rows, None), card, contents[0])

@@ -10,13 +10,13 @@ from os.path import samestat
 from pathlib import Path
 
 from dpcl_core import paths
-from dpcl_core.data import catalog, files, header
+from dpcl_core.data import catalog, files, header, schema
 from dpcl_core.data.cards import CARDS
 from dpcl_core.errors import BadInput
 
 # Beside data that were taken in, both of them: a digest of the token of the visitor who took them in, empty from a terminal;
 # and a digest of where they came from.
-OWNER, ORIGIN = ".owner", ".origin"
+OWNER, ORIGIN = ".owner", schema.ORIGIN
 _DELETED = ".deleted-"  # before the name of a folder that is being deleted, or was when its process died
 
 

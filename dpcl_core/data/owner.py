@@ -29,7 +29,7 @@ from dpcl_core.spec import DataSpec
 _FIELD = "data check"
 _WARNING = "PRIVATE, for you alone. Counted without noise, and covered by no epsilon: do not pass it on."
 _NOTHING = Asked()
-_SKIPPED = 'must have as many values as the first line has names, and close every quote (") on the same line'
+_NO_ROW = 'must have as many values as the first line has names, and close every quote (") on the same line'
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +113,12 @@ def report(named: str, asked: Asked = _NOTHING) -> Report:
         outlined = outline.outline(card, data_files)
         facts, declared, found = catalog.facts(name), _declared(card), understood(card, data_files, outlined)
         n_rows, refused = outline.refused(card, data_files)
+        for row in [] if data_files.is_folder else sheets.no_rows(data_files.train[0], card):
+            if row in refused:
+                refused[row] = BadInput(refused[row].field.rpartition(",")[0], "no row", _NO_ROW)
         n_black = _n_black(load.load(DataSpec(dataset=name), undeclared=True).train.images) if card.kind == "image" else 0
-        reasons = Counter(one.allowed for one in refused)
-        first = {one.allowed: one.field for one in reversed(refused)}
-        lines = [path for path in data_files.train if path.suffix in sheets.LINES]
-        if n_skipped := sum(sheets.n_skipped(path, card.has_names) for path in lines):
-            reasons[_SKIPPED] = n_skipped
-            first[_SKIPPED] = "a line that is no row of the table"
+        reasons = Counter(one.allowed for one in refused.values())
+        first = {one.allowed: one.field for one in reversed(refused.values())}
     labels = outlined.open_train.labels[outlined.open_train.labels >= len(outlined.classes)] - len(outlined.classes)
     undeclared = Counter(outlined.undeclared[label] for label in labels.tolist())
     n_beyond = n_rows - len(refused) - len(outlined.open_train.labels) if card.has_people else 0
@@ -130,7 +129,7 @@ def report(named: str, asked: Asked = _NOTHING) -> Report:
             found,
         ),
         Private(
-            n_rows + n_skipped,
+            n_rows,
             n_used,
             tuple((f"{why}.", count, first[why]) for why, count in reasons.most_common()),
             dict(undeclared.most_common()),

@@ -79,11 +79,11 @@ def by_piece(sizes: Iterable[int], rows: NDArray[np.int64]) -> Iterator[NDArray[
 
 
 def usable_rows(
-    reader: RowReader, rows: NDArray[np.int64], known: PublicFacts | None, refused: list[BadInput] | None = None
+    reader: RowReader, rows: NDArray[np.int64], known: PublicFacts | None, refused: dict[int, BadInput] | None = None
 ) -> NDArray[np.int64]:
     """The usable ones of these rows; the others count as no examples. `known`: None for the public part of a single file.
 
-    The error of each unusable row is appended to `refused`, for their owner only.
+    `refused` gets the error of each unusable row, for their owner only.
     """
     if not len(rows):
         return rows
@@ -95,7 +95,7 @@ def usable_rows(
         if len(rows) == 1:
             if refused is not None:
                 unforeseen = BadInput(f"row {rows[0]}", type(error).__name__, "must be a row that can be read")
-                refused.append(error if isinstance(error, BadInput) else unforeseen)
+                refused[int(rows[0])] = error if isinstance(error, BadInput) else unforeseen
             return rows[:0]
         halves = np.array_split(rows, 2)
         return np.concatenate([usable_rows(reader, half, known, refused) for half in halves])

@@ -18,7 +18,8 @@ from dpcl_core.errors import BadInput, first_of
 from dpcl_core.spec import Spec
 
 NAME = "schema.toml"
-NO_HEADER = "(if it is a row of data: --no-header)"
+ORIGIN = ".origin"  # beside data that were taken in: a digest of where they came from
+DOUBT = "say --header if the first line names the columns, which are then listed, or --no-header if it is a row of data"
 CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # would break a line of a list, or cannot be written as UTF-8
 _MAX_BYTES = 2**20
 
@@ -79,13 +80,16 @@ class Schema(Spec):
     kind: Literal["text", "table", "embedding"] | None = Field(
         None, description="What a table holds; empty: texts if there is a column of texts, else features."
     )
-    first_line: Literal["names", "data"] = Field(
-        "names", description="What the first line of a CSV or TSV file is. data: columns are called column1, column2, ..."
+    first_line: Literal["names", "data"] | None = Field(
+        None, description="What the first line of a CSV or TSV file is. data: columns are called column1, column2, ..."
     )
     columns: Columns = Columns()
     features: dict[_Name, Declared] = Field({}, description="The features of a table by column; empty: every column.")
     per_person: Annotated[int, Field(ge=1, le=1000)] = Field(
         1, description="How many rows of one person count, where a column names the person; others are left out."
+    )
+    coins: Literal[1, 2] | None = Field(
+        None, description="Version of the rule by which rows are public; 1: of data that were taken in before it was mended."
     )
 
 
@@ -111,8 +115,10 @@ def with_columns(card: DatasetCard, schema_fields: Schema) -> DatasetCard:
         Feature(name, one.low, one.high, one.categories, one.text) for name, one in schema_fields.features.items()
     )
     roles = tuple((role, column) for role, column in schema_fields.columns if column is not None)
-    has_names = schema_fields.first_line == "names"
-    return replace(card, roles=roles, features=features, per_person=schema_fields.per_person, has_names=has_names)
+    return replace(
+        card, roles=roles, features=features, per_person=schema_fields.per_person, coins=schema_fields.coins or card.coins,
+        has_names=schema_fields.first_line != "data", is_named=schema_fields.first_line == "names",
+    )  # fmt: skip
 
 
 def written(fields: Schema, undeclared: Sequence[str] = ()) -> str:
@@ -141,9 +147,13 @@ def written(fields: Schema, undeclared: Sequence[str] = ()) -> str:
         lines.append(f"held_out = {fields.held_out!r}")
     if fields.kind is not None:
         lines.append(f"kind = {_quoted(fields.kind)}")
-    if fields.first_line == "data":
-        lines.append("# The first line of the file is a row of data: columns are called column1, column2, ...")
-        lines.append('first_line = "data"')
+    if fields.coins is not None:
+        lines.append("# The rule by which rows are public. Another one would show rows that were private.")
+        lines.append(f"coins = {fields.coins}")
+    if fields.first_line is not None:
+        is_data = fields.first_line == "data"
+        meant = "is a row of data: columns are called column1, column2, ..." if is_data else "names the columns."
+        lines += [f"# The first line of the file {meant}", f"first_line = {_quoted(fields.first_line)}"]
     if fields.columns.person is not None:
         lines += ["# How many rows of one person count; others are left out.", f"per_person = {fields.per_person}"]
     if roles := [f"{role} = {_quoted(column)}" for role, column in fields.columns if column is not None]:
@@ -202,7 +212,17 @@ def read(card: DatasetCard) -> Schema | None:
         return None
     if path is None:
         return None
-    return parsed(path, f"{card.name}/{NAME}")
+    return in_folder(path.parent, card.name)
+
+
+def in_folder(folder: Path, shown: str = "") -> Schema | None:
+    """The schema in a folder, if there is one. Raises BadInput as `read` does."""
+    if not (folder / NAME).is_file():
+        return None
+    fields = parsed(folder / NAME, f"{shown or folder.name}/{NAME}")
+    if fields.coins is None and (folder / ORIGIN).exists():  # taken in before there was a second rule
+        fields = fields.model_copy(update={"coins": 1})
+    return fields
 
 
 def parsed(path: Path, shown: str) -> Schema:

@@ -7,12 +7,16 @@ from typing import Literal
 
 import pyarrow as pa
 
-from dpcl_core.data import catalog, files, outline, row_encoding, schema, sheets, table_files
+from dpcl_core.data import catalog, files, header, outline, row_encoding, sheets, table_files
 from dpcl_core.data.arrays import EMBEDDING_COLUMN
 from dpcl_core.data.card import HELD_OUT, DatasetCard, Feature, Kind
 from dpcl_core.data.files import DataFiles
 from dpcl_core.data.outline import Outline
 
+EARLIER = (
+    "An earlier version took these data in, and its rule says which rows are public: rows once shown never become private. "
+    "By that rule the first line of JSON lines, or one empty cell of a typed column, could move other rows."
+)
 Use = Literal["target", "text", "source", "person", "time", "feature", "unused"]
 _ROLES: dict[str, Use] = {
     "label": "target", "text": "text", "domain": "source", sheets.PERSON: "person", sheets.TIME: "time",
@@ -54,7 +58,8 @@ def understood(card: DatasetCard, data_files: DataFiles, outlined: Outline) -> U
         if card.kind == "table":
             rows = table_files.public_rows(card, paths, outlined.test.rows, is_divided=is_divided)
         columns, undeclared, n_values = _columns(card, data_files, rows)
-    assumed = [*_first_line(card, data_files), *_assumed(card, outlined, undeclared, is_divided)]
+    assumed = [*_declared(card, data_files), *_first_line(card, data_files)]
+    assumed += _assumed(card, outlined, undeclared, is_divided)
     return Understood(card.kind, columns, undeclared, n_values, tuple(assumed))
 
 
@@ -65,17 +70,26 @@ def of(name: str) -> Understood:
     return understood(card, data_files, outline.outline(card, data_files))
 
 
+def _declared(card: DatasetCard, data_files: DataFiles) -> list[str]:
+    """What the form of the file makes public, and an earlier rule of coins."""
+    said = []
+    if data_files.train[0].suffix in sheets.TYPED:
+        said = [f"Public by declaration: {one}." for one in header.declared(card)]
+    if card.coins == 1:
+        said.append(EARLIER)
+    return said
+
+
 def _first_line(card: DatasetCard, data_files: DataFiles) -> list[str]:
     """What the first line of a CSV or TSV file was taken for."""
     path = data_files.train[0]
     if path.suffix not in sheets.DELIMITED or card.kind == "tagged":
         return []
-    has_commas = sheets.has_decimal_commas(path, card.name)
+    has_commas = sheets.has_decimal_commas(path, card)
     commas = ["Values are separated by semicolons, so 1,5 is read as 1.5."] if has_commas else []
     if not card.has_names:
         return ["The first line is a row of data: columns are called column1, column2, and so on.", *commas]
-    doubt = f", though it holds numbers {schema.NO_HEADER}" if sheets.is_unclear(path) else ""
-    return [f"The first line names the columns{doubt}.", *commas]
+    return ["The first line names the columns, and is public. Where it is a row of data, say --no-header.", *commas]
 
 
 def _columns(

@@ -89,9 +89,7 @@ def test_one_training_row_more_moves_no_other_in_or_out_of_a_subset(data_dir: Pa
 
 
 def tossed_to_train(text: str) -> bool:
-    from dpcl_core.data import outline as outlines
-
-    return tossed([text], outlines._DIVISION)[0] >= 0.2
+    return tossed([text], coins._DIVISION)[0] >= 0.2
 
 
 def digits() -> Outline:

@@ -116,10 +116,17 @@ def clinic(data_dir: Path, lines: list[str]) -> owner.Report:
 @pytest.mark.parametrize("line", ['40,120,"f,home', '40,120,f,"home', '"', '40,120,"f ""x"",home', '40,"12"0","f,home'])
 @pytest.mark.parametrize("place", [0, 200, 400])
 def test_an_open_quote_is_one_row_left_out(line: str, place: int, data_dir: Path) -> None:
-    """Neighbours: the row swallows none after it, so that sizes of the public part stay what they are."""
+    """Neighbours: the row swallows none after it, so that sizes of the public part stay what they are.
+
+    With so many letters more its own coin makes it a training row.
+    """
     rows = [f'{20 + k % 60},{100 + k},"{"mf"[k % 2]}","{["home", "ward, ""2"""][k // 2 % 2]}"' for k in range(400)]
-    alone, beside = clinic(data_dir, rows), clinic(data_dir, [*rows[:place], line, *rows[place:]])
-    assert beside.public == alone.public
+    alone = clinic(data_dir, rows)
+    for more in range(20):
+        beside = clinic(data_dir, [*rows[:place], line + "x" * more, *rows[place:]])
+        assert beside.public == alone.public
+        if beside.private.n_rows > alone.private.n_rows:
+            break
     assert (beside.private.n_rows, beside.private.n_used) == (alone.private.n_rows + 1, alone.private.n_used)
     assert "close every quote" in beside.private.refused[0][0]
 
@@ -133,8 +140,11 @@ def test_a_break_inside_quotes_is_two_lines_left_out_and_every_line_counts_alone
     assert whole.private.refused[0][1] == 2
 
 
-def test_an_open_quote_among_the_names_is_said(data_dir: Path) -> None:
+def test_an_open_quote_among_the_names_is_quoted_only_if_they_are_names(data_dir: Path) -> None:
     (data_dir / "mine").mkdir()
     (data_dir / "mine" / "all.csv").write_text('age,"label\n1,a\n2,b\n', encoding="utf-8")
-    with pytest.raises(BadInput, match=r'all\.csv line 1 = an open quote: must name the columns, and close every quote'):
+    with pytest.raises(BadInput, match=schema.DOUBT):
+        owner.report("mine")
+    (data_dir / "mine" / "schema.toml").write_text('first_line = "names"\n', encoding="utf-8")
+    with pytest.raises(BadInput, match='must have a column text: age,"label'):
         owner.report("mine")

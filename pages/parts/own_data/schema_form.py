@@ -61,11 +61,12 @@ def form(columns: Sequence[str], features: Sequence[str], start: schema.Schema, 
 def with_first_line(start: schema.Schema, seems: str, of: str, *, is_kept: bool) -> schema.Schema:
     """Draws what the first line of a table is, where a line can name columns; gives the schema with it.
 
-    `seems`: see `intake.first_line`. `UNCLEAR` until the visitor has said it of a line that holds numbers.
+    `seems`: see `intake.first_line`. `UNCLEAR` until the visitor has said it of a line that may be a row of data.
     """
     if seems == "none":
         return start
-    index = list(_FIRST_LINES).index(start.first_line) if is_kept or seems == "names" else None
+    said = start.first_line or ("names" if is_kept or seems == "names" else None)
+    index = None if said is None else list(_FIRST_LINES).index(said)
     key = sha256(of.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     options = list(_FIRST_LINES)
     chosen = st.radio("The first line", options, index, format_func=_FIRST_LINES.__getitem__, key=f"own-first-{key}")

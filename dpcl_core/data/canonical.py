@@ -1,0 +1,82 @@
+"""The canonical text of a row: of its own cells alone, whatever type a file has given the columns that they stand in.
+
+pandas writes a column of whole numbers with one empty cell as floating point, in every form of file. So 3 and 3.0 are one
+value, and a whole number of a typed column beyond 2^53 counts as the nearest number of double precision: else the cell that
+one person leaves empty would change the rows of all others.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_WHOLE = re.compile(r"\s*([-+]?\d+)\.0+\s*")
+_EXACT = 2**53  # whole numbers up to here are numbers of double precision
+_TRUTH = {"True": "true", "False": "false"}  # as pandas writes them; parquet and JSON have them small
+
+
+def word(cell: str) -> str:
+    """A cell of text; a whole number without its zeros after the point."""
+    if cell[-1:] not in ("0", " ") or "." not in cell:
+        return cell
+    return found[1] if (found := _WHOLE.fullmatch(cell)) else cell
+
+
+def nested(value: object) -> str:
+    """A value of any nesting; a key without a value counts as none, since Arrow gives one row's keys to all."""
+    if value is None or isinstance(value, str):
+        return word(value or "")
+    return json.dumps(_plain(value), sort_keys=True, ensure_ascii=True)
+
+
+def _plain(value: object) -> object:
+    match value:
+        case dict():
+            return {str(key): _plain(one) for key, one in value.items() if one is not None}
+        case list() | tuple():
+            return [_plain(one) for one in value]
+        case None | bool():
+            return value
+        case bytes():
+            return value.hex()
+        case int() | float():
+            number = float(value)
+            return f"{number:.0f}" if abs(number) < _EXACT and number == int(number) else repr(number)
+        case _:
+            return word(str(value))
+
+
+def row_text(pairs: Iterable[tuple[str, str | bytes]]) -> bytes:
+    """The text of a row, from its values by name in alphabetical order; those that are empty are left out."""
+    return b"\x1e".join(
+        f"{name}\x1f".encode("utf-8", "surrogatepass")
+        + (value if isinstance(value, bytes) else _TRUTH.get(value, value).encode("utf-8", "surrogatepass"))
+        for name, value in pairs
+        if value
+    )
+
+
+def column(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A typed column in a type that one cell more or less cannot change: words, numbers or what else it holds."""
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    kind = values.type
+    if pa.types.is_decimal(kind):
+        return values.cast(pa.float64(), safe=False)
+    if pa.types.is_integer(kind):
+        largest = pc.min_max(values.cast(pa.float64(), safe=False))
+        is_small = all(one is None or abs(one) < _EXACT for one in largest.as_py().values())
+        return values if is_small else values.cast(pa.float64(), safe=False)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pc.replace_substring_regex(values.cast(pa.large_string()), r"^\s*([-+]?\d+)\.0+\s*$", r"\1")
+    return values
+
+
+def double(values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Numbers in double precision; an empty one is not-a-number."""
+    return np.asarray(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
