@@ -129,7 +129,7 @@ def test_every_kind_of_file_runs(name: str, kind: str, capsys: pytest.CaptureFix
     [
         (("--data", "no.csv"), "--data = no.csv: is not there"),
         (("--data", "mine.csv"), "--target = nothing: must name the column of labels; say --header if"),
-        (("--data", "mine.csv", "--header"), "--target = nothing: must name the column of labels: x, y"),
+        (("--data", "mine.csv", "--header"), "--target = nothing: must name the column of labels, one of x, y"),
         (("--data", "mine.csv", "--target", "z"), "target = z: must be a column of own:mine/mine.csv; say --header if"),
         (("--data", "mine.csv", "--target", "z", "--header"), "target = z: must be a column of own:mine/mine.csv: x, y"),
         (("--data", "mine.csv", "--target", "x", "--person", "y", "--per-person", "0"), "per_person = 0"),

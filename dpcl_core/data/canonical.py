@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 _WHOLE = re.compile(r"\s*([-+]?\d+)\.0+\s*")
 _EXACT = 2**53  # whole numbers up to here are numbers of double precision
-_TRUTH = {"True": "true", "False": "false"}  # as pandas writes them; parquet and JSON have them small
 
 
 def word(cell: str) -> str:
@@ -55,7 +54,7 @@ def row_text(pairs: Iterable[tuple[str, str | bytes]]) -> bytes:
     """The text of a row, from its values by name in alphabetical order; those that are empty are left out."""
     return b"\x1e".join(
         f"{name}\x1f".encode("utf-8", "surrogatepass")
-        + (value if isinstance(value, bytes) else _TRUTH.get(value, value).encode("utf-8", "surrogatepass"))
+        + (value if isinstance(value, bytes) else value.encode("utf-8", "surrogatepass"))
         for name, value in pairs
         if value
     )
@@ -66,8 +65,10 @@ def column(values: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     kind = values.type
-    if pa.types.is_decimal(kind):
-        return values.cast(pa.float64(), safe=False)
+    if pa.types.is_null(kind):
+        return values.cast(pa.large_string())
+    if pa.types.is_decimal(kind):  # by its digits: Arrow's own cast rounds by the scale, which one cell can widen for all
+        return values.cast(pa.large_string()).cast(pa.float64())
     if pa.types.is_integer(kind):
         largest = pc.min_max(values.cast(pa.float64(), safe=False))
         is_small = all(one is None or abs(one) < _EXACT for one in largest.as_py().values())
@@ -75,6 +76,12 @@ def column(values: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return pc.replace_substring_regex(values.cast(pa.large_string()), r"^\s*([-+]?\d+)\.0+\s*$", r"\1")
     return values
+
+
+def whole(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The whole numbers of a column of floating point as such; anything else is missing."""
+    is_whole = pc.and_(pc.equal(values, pc.floor(values)), pc.less(pc.abs(values), float(_EXACT)))
+    return pc.if_else(is_whole, values, pa.scalar(None, values.type)).cast(pa.int64())
 
 
 def double(values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

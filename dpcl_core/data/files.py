@@ -14,6 +14,7 @@ from dpcl_core.data.card import DatasetCard
 from dpcl_core.errors import BadInput, DataMissing
 
 FIELD = "data.dataset"
+TRAIN = "train"  # the folder of pictures for training
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 TABLES = (".parquet", ".csv", ".tsv", ".jsonl", ".npz", ".conll")
 ALIKE = {".ndjson": ".jsonl", ".tab": ".tsv", ".pq": ".parquet", ".data": ".csv"}
@@ -129,6 +130,8 @@ def _in_folder(card: DatasetCard, folder: Path) -> DataFiles:
             train = (only[0],)
         elif not only and _has_classes(folder):
             train = (folder,)
+    if card.is_own and not test and train == (folder / TRAIN,):
+        train = (folder,)  # a picture in train/ is one like those beside it: its place decides nothing about the others
     if not train:
         raise DataMissing(FIELD, card.name, f"{wish(card)}; that folder has no training part")
     if not test and card.held_out is None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.data.card import DatasetCard
-from dpcl_core.data.files import PICTURES
+from dpcl_core.data.files import PICTURES, TRAIN
 from dpcl_core.data.images import Images
 from dpcl_core.data.rows import PublicFacts, Rows
 from dpcl_core.data.schema import CONTROL
@@ -43,7 +43,7 @@ def listing(split: Path, card: DatasetCard) -> list[Entry]:
     Raises BadInput for a split that is not a folder.
     """
     listed: list[Entry] = []
-    for outer in _entries(split, split, card):
+    for outer in _outer(split, card):
         shown = _shown(card, split, Path(outer.path))
         if not _is_folder(outer):
             allowed = "only folders, one for each class, may lie here"
@@ -56,6 +56,18 @@ def listing(split: Path, card: DatasetCard) -> list[Entry]:
                 wrong = _leads_out(inner, split, shown) or _unusable(inner, shown)
                 listed.append(Entry(Path(inner.path), shown, outer.name, wrong))
     return listed
+
+
+def _outer(split: Path, card: DatasetCard) -> list[os.DirEntry[str]]:
+    """What lies in a split; of a whole set without a test part what lies in its folder train, too: CLASS and train/CLASS are
+    alike, so that the place of one picture decides nothing about others."""
+    found = _entries(split, split, card)
+    if split.name in (TRAIN, "test"):
+        return found
+    outer = [Path(one.path) for one in found if one.name == TRAIN and _is_folder(one)]
+    inside = [one for folder in outer for one in _entries(folder, split, card)]
+    nested = [one for one in inside if _is_folder(one)]
+    return [one for one in found if one.name != TRAIN or len(nested) < len(inside)] + nested
 
 
 class FolderSheet:
@@ -112,7 +124,9 @@ def read_images(split: Path, card: DatasetCard, rows: NDArray[np.int64], *, is_p
 
 def stamp(split: Path) -> Iterator[tuple[str, int]]:
     """Names and modification times of the split's folder and of each class folder, which change with their files."""
-    for path in (split, *sorted(path for path in split.iterdir() if path.is_dir())):
+    inner = split / TRAIN
+    folders = sorted(path for root in (split, inner) if root.is_dir() for path in root.iterdir() if path.is_dir())
+    for path in (split, *folders):
         yield path.name, path.stat().st_mtime_ns
 
 

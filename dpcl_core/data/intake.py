@@ -159,7 +159,7 @@ def _header(tables: Sequence[Path], path: Path, fields: schema.Schema) -> list[s
     test = next((one for one in tables if one.stem == "test" and ending(one) == ending(first)), None)
     without_roles = fields.model_copy(update={"columns": schema.Columns(person=fields.columns.person)})
     card = catalog.DatasetCard(f"own:{_slug(path)}", _slug(path), "", "", "", 0, 0, 0, held_out=fields.held_out or HELD_OUT)
-    card = schema.with_columns(card, without_roles)
+    card = replace(schema.with_columns(card, without_roles), is_named=True)  # nothing of it leaves but by a declaration
     card = sheets.by_public_lines(card, DataFiles((first,), (test,) if test is not None and test != first else ()))
     return sheets.header(first, replace(card, roles=()))
 
@@ -309,7 +309,7 @@ def _check(path: Path, name: str) -> None:
         if table.suffix in (*sheets.LINES, *sheets.TYPED) and card.kind in ("text", "table", "embedding"):
             columns = sheets.header(table, card)
             if LABEL_COLUMN not in columns:
-                allowed = f"must name the column of labels{sheets.listed(columns, card, is_public=table.suffix not in sheets.DELIMITED)}"
+                allowed = f"must name the column of labels, one of {sheets.listed(columns)}"
                 raise BadInput("--target", "nothing", allowed)
         load.load(DataSpec(dataset=name), undeclared=True)
     except DataMissing as missing:
@@ -414,6 +414,7 @@ def _pictures(folder: Path, top: Path) -> Iterator[Path]:
 
 def _unzip(path: Path, folder: Path) -> None:
     """Unpacks the pictures of an archive by class, never beside the folder and never more than announced."""
+    n_read = 0
     try:
         with zipfile.ZipFile(path) as archive:
             members = {place: one for one in archive.infolist() if (place := _place(one)) is not None}
@@ -425,8 +426,11 @@ def _unzip(path: Path, folder: Path) -> None:
                 if to.exists():  # of two outer folders; named by itself alone: no private picture renames a public one
                     to = to.with_name(f"{sha256(one.filename.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}-{to.name}")
                 to.parent.mkdir(parents=True, exist_ok=True)
-                with archive.open(one) as packed:  # of a picture that is too large, as much as shows that it is
-                    to.write_bytes(packed.read(min(one.file_size, MAX_PICTURE + 1)))
+                content = _unpacked(archive, one)
+                n_read += content is not None
+                to.write_bytes(content or b"")  # a picture that is damaged is none, and leaves the others alone
+        if members and not n_read:
+            raise zipfile.BadZipFile
     except (zipfile.BadZipFile, zipfile.LargeZipFile, RuntimeError, NotImplementedError, EOFError, ValueError) as error:
         if isinstance(error, BadInput):
             raise
@@ -438,6 +442,17 @@ def _unzip(path: Path, folder: Path) -> None:
         raise BadInput(FIELD, path.name, "must be a zip file; this one is damaged") from error
     if not any(folder.iterdir()):
         raise BadInput(FIELD, path.name, f"holds no pictures in folders: {FORMS}")
+
+
+def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes | None:
+    """A picture; of one that is too large, as much as shows that it is; None for one that cannot be unpacked."""
+    try:
+        with archive.open(member) as packed:
+            return packed.read(min(member.file_size, MAX_PICTURE + 1))
+    except MemoryError:
+        raise
+    except Exception:  # zipfile, zlib, lzma and bz2 each raise their own for damaged content
+        return None
 
 
 def _place(member: zipfile.ZipInfo) -> PurePosixPath | None:
@@ -485,7 +500,7 @@ def _numbered(name: str) -> Iterator[str]:
 def _origin(path: Path, staged: Path, written: int) -> str:
     """Which place, the schema of what lies there, and when it was written: a digest, so that no path is kept.
 
-    Not what lies there: the name of the copy would tell neighbours apart. Nor the rule of coins, which one from before lacks.
+    Not what lies there: the name of the copy would tell neighbours apart. Nor the rule of coins, which older ones lack.
     """
     fields = schema.parsed(staged / schema.NAME, schema.NAME)
     said = schema.written(fields.model_copy(update={"coins": None}))

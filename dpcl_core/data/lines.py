@@ -100,7 +100,10 @@ def _by_public_lines(
         chosen = [rows[place] for place in np.flatnonzero(coins.division(keys, share))]
     if is_lines:
         names = dict.fromkeys(key for one in map(parsed, chosen) if one for key in one)
-        return Form(tuple(key for key in names if version == 1 or not CONTROL.search(key)), "")
+        if version == 1:
+            return Form(tuple(names), "")
+        # In alphabetical order: of two rows of one text, whose keys may be in another order, either may be the public one.
+        return Form(tuple(sorted(key for key in names if not CONTROL.search(key))), "")
     lines = [text(line) for line in chosen]
     separator = constant or _most_common_separator(lines, ending(path))
     widths = Counter(len(found) for line in lines if (found := cells(line, separator)) is not None)
@@ -162,7 +165,8 @@ def table(rows: Sequence[bytes], suffix: str, form: Form, *, version: int) -> pa
     """
     if suffix == ".jsonl":
         objects = [parsed(line) or {} for line in rows]
-        columns = {name: [_cell(one.get(name)) for one in objects] for name in form.names}
+        cell = _cell if version == 1 else _canonical_cell
+        columns = {name: [cell(one.get(name)) for one in objects] for name in form.names}
     else:
         nothing: list[str | None] = [None] * len(form.names)
         found = [cells(text(line), form.separator) for line in rows]
@@ -257,6 +261,11 @@ def _is_deep(line: bytes) -> bool:
         return False
     steps = [1 if one in b"[{" else -1 for one in re.findall(rb"[\[\]{}]", _JSON_STRING.sub(b"", line))]
     return max(accumulate(steps), default=0) > _MAX_DEPTH
+
+
+def _canonical_cell(value: object) -> str | None:
+    cell = _cell(value)
+    return cell if cell is None or isinstance(value, str) else canonical.nested(value)
 
 
 def _cell(value: object) -> str | None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dpcl_core.data import canonical
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.images import Images
 from dpcl_core.data.pixels import is_list, pixels_of
@@ -124,6 +125,8 @@ def _opened(path: Path, card: DatasetCard, is_private: bool) -> _Piece:
         lists = [name for name in IMAGE_COLUMNS if name in schema.names and is_list(schema.field(name).type)][:1]
         wanted = [name for name in (column, card.name_column, source, WINDOW_COLUMN, *lists) if name in schema.names]
         table: pa.Table = file.read(columns=wanted)
+    if pa.types.is_floating(schema.field(column).type):
+        table = table.set_column(table.column_names.index(column), column, canonical.whole(table[column]))
     if not table.num_rows and not is_private:
         raise BadInput(shown, "no rows", "must have at least one row")
     return _Piece(shown, table, column, _declared_names(schema, column))
@@ -217,7 +220,8 @@ def _encoded(column: pa.ChunkedArray, wanted: NDArray[np.int64], name: str, show
 def _label_column(schema: pa.Schema, card: DatasetCard, shown: str) -> str:
     for name in LABEL_COLUMNS:
         if name in schema.names:
-            if not pa.types.is_integer(schema.field(name).type):
+            kind = schema.field(name).type
+            if not pa.types.is_integer(kind) and not (card.is_own and pa.types.is_floating(kind)):
                 raise BadInput(f"{shown} column {name}", str(schema.field(name).type), "must hold whole numbers")
             return name
     if card.label_column in schema.names:

@@ -79,11 +79,11 @@ def planned(card: DatasetCard, public: pa.Table, shown: str) -> RowEncoding:
             raise BadInput(f"{shown} {EMBEDDING_COLUMN}", f"{n_values} numbers", allowed)
         widths = (n_values,) if EMBEDDING_COLUMN in names else (1,) * n_values
         return RowEncoding(tuple(map(Feature, held)), widths, is_embedding=True, has_names=card.has_names)
-    for name in names:
+    for name in [feature.name for feature in card.features if feature.name in names] or names:
         if pa.types.is_nested(public[name].type) or pa.types.is_binary(public[name].type):
             allowed = "must hold words or numbers, or be left out of the file"
             raise BadInput(f"{card.name} column {name}", str(public[name].type), allowed)
-    columns = {name: public[name] for name in names}
+    columns = {name: public[name] for name in names if not pa.types.is_nested(public[name].type)}
     features = table_features.planned(names, columns, card.features)
     widths = tuple(table_features.width(feature, columns[feature.name]) for feature in features)
     return RowEncoding(features, widths, has_names=card.has_names)

@@ -73,7 +73,7 @@ def parquet_file(path: Path, shown: str) -> Iterator[pq.ParquetFile]:
         if path.exists() and not stat.S_ISREG(path.stat().st_mode):
             raise OSError("no regular file")
         with pq.ParquetFile(path) as file:
-            _check_names(file.schema_arrow.names, shown, is_declared=True)
+            _check_names(file.schema_arrow.names, shown)
             meta = file.metadata
             unpacked = sum(meta.row_group(group).total_byte_size for group in range(meta.num_row_groups))
             if meta.num_rows > MAX_ROWS or unpacked > MAX_VALUES:
@@ -85,7 +85,7 @@ def parquet_file(path: Path, shown: str) -> Iterator[pq.ParquetFile]:
 def header(path: Path, card: DatasetCard) -> list[str]:
     """The names of a file's columns in its order, as readers use them. Raises BadInput for an unusable header."""
     shown = shown_name(card, path)
-    return _renamed(_names(path, shown, card), card, shown, is_public=ending(path) not in DELIMITED)
+    return _renamed(_names(path, shown, card), card, shown)
 
 
 def is_unclear(path: Path) -> bool:
@@ -129,15 +129,11 @@ def lines_of(path: Path, card: DatasetCard, *, is_private: bool = True) -> tuple
     """
     shown = shown_name(card, path)
     content = content_of(path, shown)
-    lines.refuse_utf16(content, shown)
     rows = lines.of_rows(content)
     has_header = ending(path) in DELIMITED and card.has_names
-    if not rows and has_header:
-        raise BadInput(shown, "empty file", "must have a first line that names the columns")
-    form = lines.by_header(rows[0], ending(path)) if has_header else Form(card.columns, card.separator)
-    names = [name for name in form.names if name]
-    is_named = not (has_header and is_private) or card.has_declared_names(names)
-    _check_names(names, shown, is_declared=is_named)
+    form = Form(card.columns, card.separator)
+    if has_header:
+        form = _form_of_header(content, path, card, is_public=not is_private)
     if not is_private and ending(path) in DELIMITED:
         rows = lines.joined(content, form, shown)
     elif not is_private:
@@ -155,11 +151,11 @@ def columns_of(
     `is_private`: nothing is reported of its rows; malformed lines are skipped. Raises BadInput if the file cannot be read or
     lacks a needed column.
     """
-    shown, is_public = shown_name(card, path), not is_private or ending(path) not in DELIMITED
+    shown = shown_name(card, path)
     if ending(path) == ".parquet":
         with parquet_file(path, shown) as file:
             own = file.schema_arrow.names
-            names = _renamed(own, card, shown, is_public=True)
+            names = _renamed(own, card, shown)
             chosen = [place for place, name in enumerate(names) if wanted is None or name in wanted]
             # Text stays a list of distinct values until its length is known: a few bytes can stand for terabytes.
             table = _unpacked(_columns_read(path, file, [own[place] for place in chosen]), shown)
@@ -167,11 +163,11 @@ def columns_of(
     else:
         if ending(path) == ".npz":
             table = arrays.table(content_of(path, shown), shown)
-            _check_names(table.column_names, shown, is_declared=True)
+            _check_names(table.column_names, shown)
         else:
             rows, form = lines_of(path, card, is_private=is_private)
             table = lines.table(rows, ending(path), form, version=card.coins)
-        names = _renamed(table.column_names, card, shown, is_public=is_public)
+        names = _renamed(table.column_names, card, shown)
         chosen = [place for place, name in enumerate(names) if wanted is None or name in wanted]
         table = table.select(chosen).rename_columns([names[place] for place in chosen])
     if ending(path) in TYPED and card.coins > 1:
@@ -179,8 +175,7 @@ def columns_of(
             table = table.set_column(place, name, canonical.column(table.column(place)))
     for name in needed:
         if name not in names:
-            allowed = f"must have a column {name}{listed(names, card, is_public=is_public)}"
-            raise BadInput(shown, "no such column", allowed)
+            raise BadInput(shown, "no such column", f"must have a column {name}: {listed(names)}")
     if not table.num_rows and not is_private:
         raise BadInput(shown, "no rows", "must have at least one row")
     return table
@@ -205,19 +200,33 @@ def _names(path: Path, shown: str, card: DatasetCard) -> list[str]:
             return list(file.schema_arrow.names)
     if ending(path) == ".npz":
         found = arrays.names(path, shown)
-        _check_names(found, shown, is_declared=True)
+        _check_names(found, shown)
         return found
     if ending(path) in DELIMITED and card.has_names:  # the first line alone: cards are made of headers, and often
-        first = _first_line(path, shown)
-        lines.refuse_utf16(first, shown)
-        names = [name for name in lines.by_header(first, ending(path)).names if name]
-        _check_names(names, shown, is_declared=card.has_declared_names(names))
-        return names
+        return [name for name in _form_of_header(_first_line(path, shown), path, card, is_public=False).names if name]
     if not card.columns:
         what = lines.NO_OBJECT if ending(path) == ".jsonl" else "must be a row of values"
         raise BadInput(shown, "no usable public line", f"each line {what}")
-    _check_names(card.columns, shown, is_declared=True)
+    _check_names(card.columns, shown)
     return list(card.columns)
+
+
+def _form_of_header(content: bytes, path: Path, card: DatasetCard, *, is_public: bool) -> Form:
+    """What the first line of a CSV or TSV file says. Raises BadInput where it names no columns, in the same words for every
+    line that nobody has said to name them: it may be a row of data."""
+    shown = shown_name(card, path)
+    first = next(iter(lines.of_rows(content)), b"")
+    form = lines.by_header(first, ending(path))
+    names = [name for name in form.names if name]
+    if not is_public and first and not card.has_declared_names(names):
+        role, column = next(iter(card.roles), ("--target", "nothing"))
+        allowed = f"must be a column of {shown}" if card.roles else "must name the column of labels"
+        raise BadInput(role, column, f"{allowed}; {DOUBT}")
+    lines.refuse_utf16(content, shown)
+    if not first:
+        raise BadInput(shown, "empty file", "must have a first line that names the columns")
+    _check_names(names, shown)
+    return form
 
 
 def _first_line(path: Path, shown: str) -> bytes:
@@ -229,12 +238,12 @@ def _first_line(path: Path, shown: str) -> bytes:
             return next((line for line in file if line.strip()), b"").removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n")
 
 
-def _renamed(names: Sequence[str], card: DatasetCard, shown: str, *, is_public: bool) -> list[str]:
+def _renamed(names: Sequence[str], card: DatasetCard, shown: str) -> list[str]:
     """The readers' names: a column with a role has the role's, and one that bears a role's name without it loses it."""
     roles = dict(card.roles)
     for role, column in roles.items():
         if column not in names:
-            raise BadInput(role, column, f"must be a column of {shown}{listed(names, card, is_public=is_public)}")
+            raise BadInput(role, column, f"must be a column of {shown}: {listed(names)}")
     by_column = {column: CANONICAL[role] for role, column in roles.items()}
     taken = set(by_column.values())
     if EMBEDDING_COLUMN in names:
@@ -242,27 +251,19 @@ def _renamed(names: Sequence[str], card: DatasetCard, shown: str, *, is_public: 
     return [by_column.get(name) or (f"{name} (unused)" if name in taken else name) for name in names]
 
 
-def listed(names: Sequence[str], card: DatasetCard, *, is_public: bool) -> str:
-    """The end of a sentence that lists the names; of a first line that nobody has said to name columns, what to say of it."""
-    if not is_public and not card.has_declared_names(names):
-        return f"; {DOUBT}"
-    return ": " + ", ".join(names[:12]) + (" ..." if len(names) > 12 else "")
+def listed(names: Sequence[str]) -> str:
+    """The names of columns, the first twelve."""
+    return ", ".join(names[:12]) + (" ..." if len(names) > 12 else "")
 
 
-def _check_names(names: Sequence[str], shown: str, *, is_declared: bool) -> None:
-    """Raises BadInput for too many columns, for two of one name, and for a name that is not printed as it is.
-
-    `is_declared`: the names are public; else they may be values of a person, and the message is the same for all.
-    """
-    problem, allowed = "", ""
+def _check_names(names: Sequence[str], shown: str) -> None:
+    """Raises BadInput for too many columns, for two of one name, and for a name that is not printed as it is."""
     if len(names) > MAX_COLUMNS:
-        problem, allowed = f"{len(names):,} columns", f"must have at most {MAX_COLUMNS:,} columns"
-    elif repeated := next((name for name in names if names.count(name) > 1), None):
-        problem, allowed = f"two columns {repeated}", "must name each column once"
-    elif place := next((place for place, name in enumerate(names, start=1) if CONTROL.search(name)), None):
-        problem, allowed = f"a control character in the name of column {place}", "must have names in one line, without such"
-    if problem:
-        raise BadInput(shown, problem if is_declared else "no names of columns", allowed if is_declared else DOUBT)
+        raise BadInput(shown, f"{len(names):,} columns", f"must have at most {MAX_COLUMNS:,} columns")
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise BadInput(shown, f"two columns {repeated[0]}", "must name each column once")
+    if place := next((place for place, name in enumerate(names, start=1) if CONTROL.search(name)), None):
+        raise BadInput(f"{shown} column {place}", "a control character", "must have a name in one line, without such")
 
 
 def _columns_read(path: Path, file: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:

@@ -147,8 +147,6 @@ def _hashed_width(name: str, public: pa.ChunkedArray) -> int:
 
 def _holds_numbers(public: pa.ChunkedArray, name: str) -> bool:
     """Whether every value of the public rows that is not missing is a number, and there is one."""
-    if not _is_text_like(public.type):
-        return True
     words = [word for word in as_words(public, name) if word and word.strip() and word.strip() not in _MISSING]
     return bool(words) and not np.isnan([_number(word) for word in words]).any()
 

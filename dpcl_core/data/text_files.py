@@ -26,10 +26,10 @@ class TextSheet:
 
     def __init__(self, parts: Sequence[Path], card: DatasetCard, *, is_private: bool) -> None:
         self._card = card
-        are_words = parts[0].suffix != ".parquet" or bool(card.roles) or _labels_are_words(parts[0], card)
+        are_words = parts[0].suffix != ".parquet" or bool(card.roles) or card.is_own or _labels_are_words(parts[0], card)
         self._numbered = None if are_words else parquet.Sheet(parts, card, is_private=is_private)
         needed = ("text", LABEL_COLUMN) if are_words else ()
-        wanted = (*named_rows.COLUMNS, *card.text_columns, "text", *_marks(parts[0]))
+        wanted = (*named_rows.COLUMNS, *card.text_columns, "text", *_marks(parts[0], card))
         self._pieces = [
             (sheets.shown_name(card, path), columns_of(path, card, needed, wanted, is_private=is_private)) for path in parts
         ]
@@ -48,8 +48,10 @@ class TextSheet:
         return named_rows.checked(self._pieces, parts, self._card, known)
 
 
-def _marks(path: Path) -> tuple[str, ...]:
-    return (PERSON_COLUMN, SPANS_COLUMN) if path.suffix == ".parquet" else ()
+def _marks(path: Path, card: DatasetCard) -> tuple[str, ...]:
+    """Columns of marks. Whom a text is about only our own corpora say: of own data a schema names the column of people."""
+    marks = (SPANS_COLUMN,) if card.is_own else (PERSON_COLUMN, SPANS_COLUMN)
+    return marks if path.suffix == ".parquet" else ()
 
 
 def read_texts(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64], *, is_private: bool) -> Texts:
@@ -58,7 +60,7 @@ def read_texts(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64]
     `is_private`: malformed lines of a CSV file are skipped, as in `TextSheet`. Raises BadInput naming file, row and what is
     allowed, also for a blank text.
     """
-    wanted = (*card.text_columns, "text", *_marks(parts[0]))
+    wanted = (*card.text_columns, "text", *_marks(parts[0], card))
     tables = [columns_of(path, card, (), wanted, is_private=is_private) for path in parts]
     pieces = zip(parts, tables, by_piece((table.num_rows for table in tables), rows), strict=True)
     return joined(

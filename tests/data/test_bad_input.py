@@ -45,7 +45,7 @@ def cats(data_dir: Path, **columns: object) -> None:
         ([0, -1, 2], "own:cats/test.parquet row 1, label = -1: must number the classes 0, 1, 2, ..."),
         ([0, 1, 3], "own:cats/test.parquet row 2, label = 3: must number the classes 0, 1, 2, ..."),
         ([0, 2, 2], "own:cats test = no label 1: the test part must have an example of all 3 classes, 0 to 2"),
-        ([0.0, 1.0, 2.0], "own:cats/test.parquet column label = double: must hold whole numbers"),
+        ([0.0, 1.0, 1.5], "own:cats/test.parquet row 2, label = nothing: must number the classes 0, 1, 2, ..."),
         (["a", "b", "c"], "own:cats/test.parquet column label = string: must hold whole numbers"),
         ([True, False, True], "own:cats/test.parquet column label = bool: must hold whole numbers"),
         (pa.array([0, 1, 2**64 - 1], pa.uint64()), f"own:cats/test.parquet row 2, label = {2**64 - 1}: must number"),

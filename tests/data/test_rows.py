@@ -31,7 +31,8 @@ class Reader:
 def test_an_unforeseen_error_of_one_row_leaves_out_that_row_alone() -> None:
     refused: dict[int, BadInput] = {}
     assert usable_rows(Reader(), np.arange(8), None, refused).tolist() == [0, 1, 2, 4, 6, 7]
-    assert [str(one) for one in refused.values()] == ["row 3 = OverflowError: must be a row that can be read", "row 5 = x: must be y"]
+    said = [str(one) for one in refused.values()]
+    assert said == ["row 3 = OverflowError: must be a row that can be read", "row 5 = x: must be y"]
 
 
 def test_an_unforeseen_error_of_one_private_picture_makes_it_black(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,334 @@
+"""Any one private row, the first and the last included, decides nothing about columns, types, width, coins or other rows.
+
+For every form of file, whole or with a test part: D and D' differ in one row, which is replaced, added or removed, and in
+what the file's writer makes of the whole column then. All that is public is the same, and of the training part, whole and
+thinned, at most this row is another.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpcl_core.data import catalog, contents, files, outline, understood
+from dpcl_core.data.dataset import Split
+from dpcl_core.data.images import Images
+from dpcl_core.data.load import load
+from dpcl_core.data.sentences import Sentences
+from dpcl_core.data.texts import Texts
+from dpcl_core.data.vectors import Vectors
+from dpcl_core.errors import BadInput
+from dpcl_core.spec import DataSpec
+from tests.data.making import picture
+
+N, N_TEST = 120, 30
+Row = Any
+Write = Callable[[Path, Sequence[Row]], None]
+
+
+class Form(NamedTuple):
+    """A form of file: its ending, what writes rows to it, its rows, rows that may stand in the place of one, its schema."""
+
+    ending: str
+    write: Write
+    rows: Sequence[Row]
+    odd: Sequence[Row]
+    schema: str = '[columns]\ntarget = "label"\n'
+
+
+def cells(row: int) -> dict[str, Any]:
+    return {"age": row % 50, "dose": row * 0.5, "colour": ("red", "blue")[row % 2], "label": row % 4, "who": row // 2}
+
+
+def csv_line(row: Row, separator: str = ",") -> bytes:
+    return row if isinstance(row, bytes) else separator.join(map(str, row.values())).encode()
+
+
+def csv(separator: str, *, has_names: bool) -> Write:
+    head = [separator.join(cells(0)).encode()] if has_names else []
+
+    def write(path: Path, rows: Sequence[Row]) -> None:
+        path.write_bytes(b"\n".join([*head, *(csv_line(one, separator) for one in rows)]) + b"\n")
+
+    return write
+
+
+def json_lines(path: Path, rows: Sequence[Row]) -> None:
+    path.write_bytes(b"\n".join(one if isinstance(one, bytes) else json.dumps(one).encode() for one in rows) + b"\n")
+
+
+def by_pandas(to: str) -> Write:
+    """What pandas makes of the whole table: an empty cell turns whole numbers of a column into floating point."""
+
+    def write(path: Path, rows: Sequence[Row]) -> None:
+        frame = pd.DataFrame(list(rows))
+        if to == "parquet":
+            frame.to_parquet(path)
+        elif to == "csv":
+            frame.to_csv(path, index=False)
+        else:
+            frame.to_json(path, orient="records", lines=True)
+
+    return write
+
+
+def npz(path: Path, rows: Sequence[Row]) -> None:
+    np.savez(path, embeddings=np.array([one[0] for one in rows]), labels=np.array([one[1] for one in rows]))
+
+
+def conll(path: Path, rows: Sequence[Row]) -> None:
+    path.write_bytes(b"\n".join(rows))
+
+
+def block(row: int, genre: str = "ab") -> bytes:
+    line = " ".join([f"{genre[row % 2]}/x/1", "0", "0", f"Ada{row}", *["-"] * 6, "(PER)"])
+    return f"{line}\n{line.replace('(PER)', '*').replace('Ada', 'slept')}\n".encode()
+
+
+def folder(path: Path, rows: Sequence[Row]) -> None:
+    for name, content in rows:
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_bytes(content)
+
+
+_PERSON = '[columns]\ntarget = "label"\nperson = "who"\n'
+_LINES = [
+    b"Alice Smith, positive", b"1,2", b"1,2,red,1,3,4,5,6", b"7;0,5;red;1;9", b'7,"open,red,1,9', b"\xff\xfe7,0.5,red,1,9",
+    b"\xef\xbb\xbf7,0.5,red,1,9", b"7,0.5,caf\xe9,1,9", b"7\t0.5\tred\t1\t9", b",,,,", b"x" * 5000,
+    b"7,n.d.,red,nobody has it,9",
+    b"7.0,0.5,red,1.0,9.0", b",".join([b"1"] * 5000), b"age,dose,colour,label,who", b"text,label",
+]  # fmt: skip
+_OBJECTS: list[Row] = [
+    {**cells(7), "diagnosis": "secret"}, {"diagnosis": "secret"}, {"label": 1}, {}, b"no object", b"[1, 2]", b"{" * 400,
+    {**cells(7), "age": None}, {**cells(7), "label": None}, {**cells(7), "age": "7.0"}, {**cells(7), "age": [7, {"a": 1}]},
+    b'{"age": 7, "label": "caf\xe9"}', {**cells(7), "label": {"a": [1]}}, {"who": 3, **cells(7)}, {**cells(7), "a\x1bb": 1},
+    b'\xef\xbb\xbf{"age": 7, "label": 1}', b'{"age": 1e999, "label": 123456789012345678901234567890}',
+]  # fmt: skip
+_TYPED: list[Row] = [
+    {**cells(7), "age": None}, {**cells(7), "label": None}, {**cells(7), "who": None}, {**cells(7), "age": 7.5},
+    {**cells(7), "colour": None}, {**cells(7), "dose": None}, {**cells(7), "age": 2**40},
+]  # fmt: skip
+_NAMED = [
+    *_TYPED, {**cells(7), "age": "n.d."}, {**cells(7), "dose": "n.d."}, {**cells(7), "label": "nobody has it"},
+]  # fmt: skip
+
+
+def nested(row: int, **more: Any) -> dict[str, Any]:
+    """Cells whose column's type Arrow takes from all rows."""
+    return {
+        "price": Decimal(row) / 4, "flag": row % 3 == 0, "empty": None, "none": {"a": row}, "list": [row, row + 1],
+        "label": f"c{row % 4}", **more,
+    }  # fmt: skip
+
+
+def written_as_text_if_one_is(rows: Sequence[Row]) -> list[Row]:
+    mixed = {
+        name for name in rows[0] if len({isinstance(one[name], str) for one in rows if one.get(name) is not None}) > 1
+    }
+    return [
+        {name: str(value) if name in mixed and value is not None else value for name, value in one.items()} for one in rows
+    ]
+
+
+def parquet(path: Path, rows: Sequence[Row]) -> None:
+    by_pandas("parquet")(path, written_as_text_if_one_is(rows))
+
+
+FORMS: Mapping[str, Form] = {
+    "csv": Form(".csv", csv(",", has_names=True), [cells(row) for row in range(N)], _LINES),
+    "csv of people": Form(".csv", csv(",", has_names=True), [cells(row) for row in range(N)], _LINES, _PERSON),
+    "csv with semicolons": Form(".csv", csv(";", has_names=True), [cells(row) for row in range(N)], _LINES),
+    "csv without names": Form(
+        ".csv", csv(",", has_names=False), [cells(row) for row in range(N)], _LINES,
+        'first_line = "data"\n[columns]\ntarget = "column4"\n',
+    ),
+    "csv of people without names": Form(
+        ".csv", csv(",", has_names=False), [cells(row) for row in range(N)], _LINES,
+        'first_line = "data"\n[columns]\ntarget = "column4"\nperson = "column5"\n',
+    ),
+    "tsv without names": Form(
+        ".tsv", csv("\t", has_names=False), [cells(row) for row in range(N)], _LINES,
+        'first_line = "data"\n[columns]\ntarget = "column4"\n',
+    ),
+    "csv of which nothing is said": Form(".csv", csv(",", has_names=False), [*map(cells, range(N))], _LINES[:-2], ""),
+    "csv by pandas": Form(".csv", by_pandas("csv"), [cells(row) for row in range(N)], _NAMED, _PERSON),
+    "json lines": Form(".jsonl", json_lines, [cells(row) for row in range(N)], _OBJECTS),
+    "json lines of people": Form(".jsonl", json_lines, [cells(row) for row in range(N)], _OBJECTS, _PERSON),
+    "json lines without a target": Form(
+        ".jsonl", json_lines, [cells(row) for row in range(N)], _OBJECTS, '[columns]\ntarget="x"\n'
+    ),
+    "json lines by pandas": Form(".jsonl", by_pandas("json"), [cells(row) for row in range(N)], _NAMED, _PERSON),
+    "parquet": Form(".parquet", parquet, [cells(row) for row in range(N)], _NAMED, "kind = 'table'\n" + _PERSON),
+    "parquet of odd types": Form(
+        ".parquet", by_pandas("parquet"), [nested(row) for row in range(N)],
+        [nested(7, price=Decimal("1.12345")), nested(7, empty="x"), nested(7, empty=3), nested(7, none={"b": "x"}),
+         nested(7, none={"a": 0.5}), nested(7, list=[0.5]), nested(7, list=[None]), nested(7, list=None),
+         nested(7, flag=None)],
+        "kind = 'table'\n[columns]\ntarget = 'label'\n[features.price]\nlow = 0\nhigh = 50\n[features.flag]\nlow=0\nhigh = 1",
+    ),
+    "parquet of embeddings": Form(
+        ".parquet", by_pandas("parquet"), [{"embedding": [row, 3, 1], "label": row % 4} for row in range(N)],
+        [{"embedding": one, "label": label} for one, label in (([1.5, 2, 3], 1), ([1], 1), (None, 1), ([1, 2, 3], None))],
+        "kind = 'embedding'\n[columns]\ntarget = 'label'\n",
+    ),
+    "parquet of texts": Form(
+        ".parquet", by_pandas("parquet"), [{"text": f"number {row}", "label": row % 4} for row in range(N)],
+        [{"text": None, "label": 1}, {"text": "x", "label": None}, {"text": "3.0", "label": 77}], "",
+    ),
+    "npz": Form(
+        ".npz", npz, [([row, 3, 1], row % 4) for row in range(N)],
+        [([1.5, 2, 3], 1), ([np.nan, 2, 3], 1), ([1, 2, 3], np.nan), ([1, 2, 3], 7.5), ([1, 2, 3], 77)], "",
+    ),
+    "parquet of pictures": Form(
+        ".parquet", by_pandas("parquet"), [{"image": picture(row, (6, 5)), "label": row % 4} for row in range(N)],
+        [{"image": None, "label": 1}, {"image": b"broken", "label": None}, {"image": picture(7), "label": 1.5}], "",
+    ),
+    "parquet of sentences": Form(
+        ".parquet", by_pandas("parquet"),
+        [{"tokens": [f"Ada{row}", "slept"], "tags": ["B-PER", "O"], "domain": "ab"[row % 2]} for row in range(N)],
+        [{"tokens": [], "tags": [], "domain": "a"}, {"tokens": None, "tags": ["O"], "domain": "a"},
+         {"tokens": ["x"], "tags": ["B-PLANET"], "domain": None}], "",
+    ),
+    "conll": Form(
+        ".conll", conll, [block(row) for row in range(N)],
+        [b"too few\n", block(7, "xy"), block(7).replace(b"PER", b"PLANET"), b"\xff\xfe\xe9" + block(7), block(7) * 50], "",
+    ),
+    "pictures": Form(
+        "", folder, [(f"c{row % 4}/{row:03d}.png", picture(row, (6, 5))) for row in range(N)],
+        [("c0/a.png", b"broken"), ("nobody/a.png", picture(7)), ("a.png", picture(7)), ("c0/a.txt", b"x"),
+         ("c0/a.png", picture(7, (900, 300), "RGB")), ("train/c0/a.png", picture(7))], "",
+    ),
+}  # fmt: skip
+PLACES = {"first": 0, "middle": N // 2, "last": -1}
+
+
+def test_every_form_of_file_is_here() -> None:
+    assert {one.ending for one in FORMS.values()} == {*files.TABLES, ""}
+
+
+def neighbours(rows: Sequence[Row], odd: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
+    """D with a row in each place replaced, added or removed; every odd row comes first, every second one in another place."""
+    for turn, (where, place) in enumerate(PLACES.items()):
+        at = place % len(rows)
+        yield f"without the {where}", [*rows[:at], *rows[at + 1 :]]
+        for number, row in enumerate(odd):
+            if not turn or number % 2 == turn - 1:
+                yield f"{number} for the {where}", [*rows[:at], row, *rows[at + 1 :]]
+            if number % 3 == turn:
+                yield f"{number} before the {where}", [*rows[:at], row, *rows[at:]]
+
+
+def units(split: Split, names: Sequence[str]) -> Counter[Any]:
+    """Every example with its label; of sentences each with the labels of its words."""
+    labels = [names[label] for label in split.labels.tolist()]
+    match split.images:
+        case Vectors() as rows:
+            return Counter(zip((row.tobytes() for row in rows.values), labels, strict=True))
+        case Texts() as texts:
+            return Counter(zip(texts.strings, labels, strict=True))
+        case Images() as pictures:
+            return Counter(zip(pictures.encoded(), labels, strict=True))
+        case Sentences() as sentences:
+            of = sentences.sentence_of.tolist()
+            return Counter(
+                (words, tuple(label for place, label in zip(of, labels, strict=True) if place == number))
+                for number, words in enumerate(sentences.words)
+            )
+        case other:
+            raise AssertionError(type(other))
+
+
+class Seen(NamedTuple):
+    """What is public of some data, or the sentence that refuses them; the test part; the training part, whole and thinned."""
+
+    public: str
+    test: Counter[Any]
+    train: tuple[Counter[Any], ...]
+
+
+def put(form: Form, rows: Sequence[Row], root: Path, patch: pytest.MonkeyPatch, *, is_split: bool) -> None:
+    """Puts data where `own:mine` is looked for."""
+    mine = root / "mine"
+    mine.mkdir(parents=True)
+    patch.setenv("DPCL_DATA", str(root))
+    if form.schema:
+        (mine / "schema.toml").write_text(form.schema, encoding="utf-8")
+    if is_split:
+        form.write(mine / f"test{form.ending}", form.rows[:N_TEST])
+    name = f"{'train' if is_split else 'all'}{form.ending}"
+    form.write(mine / name if form.ending or is_split else mine, rows)
+
+
+def seen() -> Seen:
+    try:
+        card = catalog.card("own:mine")
+        found = files.find(card)
+        outlined = outline.outline(card, found)
+        whole = load(DataSpec(dataset="own:mine"), undeclared=True)
+        thin = load(DataSpec(dataset="own:mine", train_per_class=5), undeclared=True)
+    except BadInput as refused:
+        return Seen(str(refused), Counter(), ())
+    facts = catalog.facts("own:mine"), asdict(understood.understood(card, found, outlined)), whole.title, whole.classes
+    parts = ((whole.test, whole), (whole.train, whole), (thin.train, thin))
+    test, *train = (units(part, [*of.classes, *of.undeclared]) for part, of in parts)
+    return Seen(repr((facts, whole.n_people, card.columns, card.separator, card.limits)), test, tuple(train))
+
+
+def apart(one: Counter[Any], other: Counter[Any]) -> int:
+    """How many examples of either are not in the other."""
+    return max((one - other).total(), (other - one).total())
+
+
+def is_public(form: Form, row: Row, root: Path, patch: pytest.MonkeyPatch) -> bool:
+    """Whether the row's own coin makes it public: in a file of its own, where no other row can decide."""
+    put(form, [row], root, patch, is_split=False)
+    card = catalog.card("own:mine")
+    return bool(contents.Contents(card, files.find(card).train, ()).division()[0])
+
+
+REFUSED = ("csv of which nothing is said", "json lines without a target")
+
+
+@pytest.mark.parametrize("is_split", [False, True], ids=["divided", "train and test"])
+@pytest.mark.parametrize("name", FORMS)
+def test_one_row_changes_no_other_and_nothing_that_is_public(
+    name: str, is_split: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row that its own coin makes public changes the public part by itself alone."""
+    form, wrong, n_compared = FORMS[name], list[str](), 0
+    if name == "parquet of pictures" and not is_split:
+        pytest.skip("a table of pictures needs a test part")
+    rows = form.rows[N_TEST:] if is_split else form.rows
+    put(form, rows, tmp_path / "D", monkeypatch, is_split=is_split)
+    before = seen()
+    assert bool(before.train) != (name in REFUSED), before.public
+    most = 2 if "person" in form.schema else 1  # another row of hers may take the place of the one that is gone
+    for number, (what, others) in enumerate(neighbours(rows, form.odd)):
+        put(form, others, tmp_path / str(number), monkeypatch, is_split=is_split)
+        now = seen()
+        changed = [one for one in (*others, *rows) if (one in rows) != (one in others)]
+        is_same = len(before.train) == len(now.train) and before.test == now.test
+        if is_same:
+            moved = [apart(*pair) for pair in zip(before.train, now.train, strict=True)]
+        else:  # a public row may bring a column or another share of a label: then the number of examples is compared
+            pairs = ((before.test, now.test), *zip(before.train[:1], now.train[:1], strict=False))
+            moved = [abs(one.total() - other.total()) for one, other in pairs]
+        if max(moved, default=0) > most:
+            wrong.append(f"{what}: {moved} examples are others")
+        if name == "json lines without a target" and not is_split:
+            roots = (tmp_path / f"{number}-{place}" for place in range(len(changed)))
+            is_same = not any(is_public(form, one, root, monkeypatch) for one, root in zip(changed, roots, strict=False))
+        if (is_same and now.public != before.public) or (before.train and not now.train):
+            wrong.append(f"{what}: {now.public}\nis not\n{before.public}")
+        n_compared += is_same
+    assert "\n".join(wrong) == ""
+    assert n_compared > len(form.odd) / 2, "most rows are private, and then all that is public is compared"
