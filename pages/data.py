@@ -12,6 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 from dpcl_core.data import intake, schema
 from dpcl_core.data.intake import Asked
 from dpcl_core.errors import BadInput
+from dpcl_core.runs import looks
 from dpcl_core.spec import ScenarioSpec
 from pages.parts.own_data import kept, looking, schema_form, stream_choice, upload
 from pages.parts.shell import layout, ownership, state, visitor
@@ -71,7 +72,8 @@ def _file(path: Path, edited: str | None, side: DeltaGenerator) -> None:
             return
         asked = Asked(instead=fields)
         with st.spinner("Reading ..."):
-            looked = looking.looked(path, asked)
+            apart = visitor.digest() if ownership.is_shared() else ""
+            looked = looking.looked(path, asked, apart, looks.marks_kept(state.store()))
     except BadInput as refused:
         st.error(plain(_in_words(refused)))
         return
@@ -95,7 +97,8 @@ def _file(path: Path, edited: str | None, side: DeltaGenerator) -> None:
 def _keep(path: Path, asked: Asked, edited: str | None, scenario: ScenarioSpec) -> None:
     """Keeps the file, or another copy of the data that are edited, and says under which name."""
     state.store().check_kept()
-    with intake.taken_in(path, asked, visitor.digest(), is_apart=ownership.is_shared(), of=edited) as name:
+    apart, seen = ownership.is_shared(), looks.marks_kept(state.store())
+    with intake.taken_in(path, asked, visitor.digest(), is_apart=apart, of=edited, seen=seen) as name:
         upload.discard()
     kept.done(name, edited, scenario)
     st.rerun()

@@ -102,11 +102,14 @@ def own_spec(options: argparse.Namespace) -> RunSpec:
     from dpcl_core import own_runs
     from dpcl_core.data import intake
     from dpcl_core.data.schema import Columns
+    from dpcl_core.runs import looks
+    from dpcl_core.runs.store import Store
 
     if options.spec is not None or options.preset is not None:
         raise BadInput("--data", options.data, "cannot be combined with a SPEC.toml or --preset: change settings with --set")
     tell = say if options.json else put
-    with intake.named(options.data, asked_of(options)) as name:
+    seen = looks.marks_kept(Store(options.store))
+    with intake.named(options.data, asked_of(options), seen) as name:
         raw = own_runs.settings(name)
         if any(one.partition("=")[0].strip() == "scenario.kind" for one in options.set):
             del raw["scenario"]  # what is assumed of one kind of stream means something else in another

@@ -105,6 +105,12 @@ def keep(connection: Connection, dataset: str) -> None:
         connection.execute(insert(tables.kept_looks).values(marks=sorted(known), **counts))
 
 
+def marks_kept(store: Store) -> marks.Marks:
+    """The marks of data that were deleted since somebody looked at them."""
+    with store.reading() as connection:
+        return frozenset(mark for row in connection.execute(select(tables.kept_looks.c.marks)) for mark in row.marks)
+
+
 def sentence(store: Store, dataset: str) -> str:
     """The looks at a dataset in words; empty for public data."""
     found = of(store, dataset)

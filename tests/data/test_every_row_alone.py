@@ -173,7 +173,7 @@ FORMS: Mapping[str, Form] = {
         [nested(7, price=Decimal("1.12345")), nested(7, empty="x"), nested(7, empty=3), nested(7, none={"b": "x"}),
          nested(7, none={"a": 0.5}), nested(7, list=[0.5]), nested(7, list=[None]), nested(7, list=None),
          nested(7, flag=None)],
-        "kind = 'table'\n[columns]\ntarget = 'label'\n[features.price]\nlow = 0\nhigh = 50\n[features.flag]\nlow=0\nhigh = 1",
+        "kind = 'table'\n[columns]\ntarget = 'label'\n[features.price]\nlow = 0\nhigh = 50\n[features.flag]\nlow=0\nhigh=1",
     ),
     "parquet of embeddings": Form(
         ".parquet", by_pandas("parquet"), [{"embedding": [row, 3, 1], "label": row % 4} for row in range(N)],
@@ -216,7 +216,7 @@ def test_every_form_of_file_is_here() -> None:
 
 
 def neighbours(rows: Sequence[Row], odd: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
-    """D with a row in each place replaced, added or removed; every odd row comes first, every second one in another place."""
+    """D with a row in each place replaced, added or removed; every odd row comes first, every second one elsewhere."""
     for turn, (where, place) in enumerate(PLACES.items()):
         at = place % len(rows)
         yield f"without the {where}", [*rows[:at], *rows[at + 1 :]]
@@ -248,7 +248,7 @@ def units(split: Split, names: Sequence[str]) -> Counter[Any]:
 
 
 class Seen(NamedTuple):
-    """What is public of some data, or the sentence that refuses them; the test part; the training part, whole and thinned."""
+    """What is public, or the sentence that refuses the data; the test part; the training part, whole and thinned."""
 
     public: str
     test: Counter[Any]

@@ -45,18 +45,21 @@ def _stamp(path: Path) -> tuple[int, int]:
     return found.st_size, found.st_mtime_ns
 
 
-def looked(path: Path, asked: Asked) -> Looked:
-    """What a run would make of a file; the same file with the same schema is read once. Raises BadInput."""
+def looked(path: Path, asked: Asked, apart: str, seen: frozenset[str]) -> Looked:
+    """What a run would make of a file; the same file with the same schema is read once. Raises BadInput.
+
+    `apart` and `seen`: see `intake.looked_at`.
+    """
     said = "" if asked.instead is None else schema.written(asked.instead)
-    return _looked(path, _stamp(path), said, asked)
+    return _looked(path, _stamp(path), said, apart, seen, asked)
 
 
 @st.cache_data(max_entries=20, show_spinner=False)
-def _looked(path: Path, stamp: tuple[int, int], said: str, _asked: Asked) -> Looked:
+def _looked(path: Path, stamp: tuple[int, int], said: str, apart: str, seen: frozenset[str], _asked: Asked) -> Looked:
     from dpcl_core.data import understood  # loads parquet's library
     from dpcl_core.scenarios import preview
 
-    with intake.looked_at(path, _asked) as name:
+    with intake.looked_at(path, _asked, apart, seen) as name:
         found = understood.of(name)
         raw = own_runs.settings(name)
         spec = checks.parse({part: raw[part] for part in ("data", "scenario")})
