@@ -84,9 +84,10 @@ def _file(path: Path, edited: str | None, side: DeltaGenerator) -> None:
     scenario = stream_choice.draw(looked)
     if edited is not None and fields is not None and schema_form.moves_rows(start, fields):
         st.warning(_MOVES)
+    is_as_before = edited is not None and fields in (start, start.model_copy(update={"first_line": "names"}))
     with st.container(horizontal=True):
         title = "Keep these data for runs" if edited is None else "Keep with this schema"
-        if st.button(title, type="primary", key="own-keep", disabled=edited is not None and fields == start):
+        if st.button(title, type="primary", key="own-keep", disabled=is_as_before):
             _keep(path, asked, edited, scenario)
         if fields is not None:
             # Written when pressed: a file that a redraw replaces would be gone while the browser still asks for it.

@@ -179,7 +179,7 @@ WRONG: Mapping[str, tuple[object, str]] = {
     "broken.png": (b"nothing", "must be an image file"),
     "ragged.csv": (b"a,b\n1\n", "as many cells"),
     "words.csv": (b"a,b\n1,two\n", "numbers alone"),
-    "latin.csv": ("text\n\u00e9\n".encode("latin-1"), "in UTF-8"),
+    "utf-16.csv": ("text\n\u00e9\n".encode("utf-16"), "in UTF-8"),
     "other.doc": (b"nothing", "must be a picture, a folder of pictures"),
     "missing.csv": (None, "cannot be read"),
     "empty": ({}, "holds 0 pictures"),

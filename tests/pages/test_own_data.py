@@ -93,7 +93,8 @@ def test_every_field_of_a_schema_survives_a_change(kept: str, open_page: Open) -
     next(one for one in page.text_input if one.label == "Title").set_value("Visits of 2024")
     page = press(page.run(), "Keep with this schema")
     assert not page.exception
-    assert intake.kept("own:visits-2-2")[1] == said.model_copy(update={"title": "Visits of 2024"})
+    added = {"title": "Visits of 2024", "coins": 2, "first_line": "names"}
+    assert intake.kept("own:visits-2-2")[1] == said.model_copy(update=added)
 
 
 def test_the_stream_of_each_scenario_is_shown_from_public_facts(kept: str, open_page: Open) -> None:
@@ -121,14 +122,16 @@ def test_scenarios_follow_from_classes_and_columns(kept: str) -> None:
     assert "federated" not in kinds, "where a column names the person, clients are refused"
 
 
-def test_a_first_line_of_numbers_is_asked_about(home: Path, open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_first_line_is_asked_about_before_anything_of_it_is_shown(
+    home: Path, open_page: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ownership, "is_shared", lambda: False)
     table = home / "iris.csv"
     table.write_text("".join(f"{row % 9},{'ab'[row % 2]}\n" for row in range(200)), encoding="utf-8")
     page = open_page("data")
     next(one for one in page.text_input if one.key == "own-path").set_value(str(table))
     page.run()
-    assert "The first line holds numbers, so it may be a row of data." in words(page)
+    assert "The first line may be a row of data." in words(page)
     assert not page.selectbox
     page.radio[0].set_value("data")
     page.run()
@@ -140,7 +143,7 @@ def test_a_first_line_of_numbers_is_asked_about(home: Path, open_page: Open, mon
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(b"", "empty file"), ("größe,label\n1,a\n".encode("latin-1"), "must be saved as UTF-8")]
+    ("content", "said"), [(b"", "empty file"), ("größe,label\n1,a\n".encode("utf-16"), "must be saved as UTF-8")]
 )
 def test_a_file_that_cannot_be_read_says_so_before_anything_is_asked(
     content: bytes, said: str, home: Path, open_page: Open, monkeypatch: pytest.MonkeyPatch
@@ -153,7 +156,7 @@ def test_a_file_that_cannot_be_read_says_so_before_anything_is_asked(
     page.run()
     assert not page.exception
     assert said in words(page)
-    assert "The first line holds numbers" not in words(page)
+    assert "The first line may be" not in words(page)
     assert not page.radio
 
 
