@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 def split(options: argparse.Namespace) -> int:
     """Writes the parts of a run: one folder for the server, one for each client."""
     from dpcl_core import engine
+    from dpcl_core.cli import waiting
     from dpcl_core.events import Event
     from dpcl_core.flower import participant
+    from dpcl_core.runs import budgets
 
     spec, said, target = spec_of(options), list[Event](), Path(options.to)
     participant.refuse(spec)
     checks.check(spec)
+    budgets.refuse_uncounted(waiting.opened(None), spec)
     opening = engine.opened(spec)
     while True:
         try:

@@ -7,6 +7,7 @@ their own, so that nobody learns from a count what somebody else has brought.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -45,9 +46,14 @@ def kept(name: str) -> Marks:
 
 def sharing(name: str) -> list[str]:
     """own:NAME of all data taken in that have a mark of own:NAME, itself first whether it has any or not."""
-    marks, root = kept(name), paths.home() / "data"
-    others = sorted(path.parent for path in root.glob(f"*/{_NAME}")) if marks else []
-    return list(dict.fromkeys([name, *(f"own:{folder.name}" for folder in others if marks & _read(folder))]))
+    return list(dict.fromkeys([name, *named(kept(name))]))
+
+
+def named(marks: Iterable[str]) -> list[str]:
+    """own:NAME of all data taken in that have one of these marks."""
+    wanted = frozenset(marks)
+    folders = sorted(path.parent for path in (paths.home() / "data").glob(f"*/{_NAME}")) if wanted else []
+    return [f"own:{folder.name}" for folder in folders if wanted & _read(folder)]
 
 
 def _read(folder: Path) -> Marks:
