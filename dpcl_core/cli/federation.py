@@ -28,7 +28,7 @@ def split(options: argparse.Namespace) -> int:
     spec, said, target = spec_of(options), list[Event](), Path(options.to)
     participant.refuse(spec)
     checks.check(spec)
-    budgets.refuse_uncounted(waiting.opened(None), spec)
+    budgets.check(waiting.opened(None), spec, "numbers")  # what real clients release is in no store
     opening = engine.opened(spec)
     while True:
         try:

@@ -55,16 +55,14 @@ def budget(options: argparse.Namespace) -> int:
     if options.delta is not None and options.epsilon is None:
         raise BadInput("--delta", options.delta, "goes with --epsilon, which declares a budget")
     name, store = f"own:{options.data.removeprefix('own:')}", checked_store(options.store)
-    if options.none:
-        budgets.withdraw(store, name)
-    elif options.epsilon is not None:
+    if options.none or options.epsilon is not None:
         budgets.declare(store, name, options.epsilon, options.delta)
     found = budgets.of(store, name)
     if options.json:
-        print_json([one.document() for one in found])
+        print_json([one.document(name) for one in found])
     else:
         none = f"No budget is declared for {name}: runs on it are counted, not limited."
-        put("\n".join(one.sentence for one in found) or none)
+        put("\n".join(one.sentence(name) for one in found) or none)
     return 0
 
 

@@ -353,7 +353,7 @@ def audit(options: argparse.Namespace) -> int:
         if run.status != "finished":
             return exit_status(run)
     elif options.attack == planted_codes.NAME:
-        budgets.refuse_uncounted(waiting.opened(options.store), spec)
+        budgets.check(waiting.opened(options.store), spec, "numbers")
         results = planted_codes.audited(spec)
     elif options.attack == inversion_audit.NAME:
         results = inversion_audit.audited(spec, options.trials or attacks.TRIALS)

@@ -1,58 +1,68 @@
 """What runs on a person's own data cost, and whether a run fits into the budgets that were declared for its rows.
 
-A run is charged before it starts, by what it asks for; a model that has finished, by its ledger. Nothing else is read: no
-private row changes what was spent, what is left and what is refused. A run that never started has released nothing and costs
-nothing; one that started costs all that it may still release, however it ended, as it may be resumed or had results that
-nobody stored. So a budget cannot be exceeded by stopping, and a resumed run is charged once. Two bounds are used (`bounds`):
+Nothing is read but plans and ledgers, so no private row changes what was spent, what is left and what is refused. A run is
+charged before it starts, by what it asks for; a model that has finished, by its ledger. A run that never started has
+released nothing and costs nothing. One that started costs all that it may release, however it ended: it may be resumed, and
+may have had results that nobody stored. So no budget is exceeded by stopping, and a resumed run is charged once.
 
-* All models together. Run i is (e_i, d_i)-DP for one unit, whatever the runs before it released. Basic composition (Dwork
-  and Roth 2014, Theorem 3.16 and its adaptive form): all of them are (sum of e_i, sum of d_i)-DP.
-* Models whose ledgers are known, by these. Their mechanisms form one adaptive composition, whose (e, d) the accountant
-  gives at one delta (`privacy.joint_release`, for which each seed of each run is a seed of its own); with all others, that
-  is again basic composition. Which bound is used depends on public numbers alone, so the smaller one may be taken.
+Why the sum is a bound for one unit (`together`): whatever the others have released, each run without ledgers is (e, d)-DP by
+its plan, as its models are and these add up. All mechanisms in the known ledgers of all runs form one adaptive composition,
+of which the accountant gives the (e, d) (`privacy.joint_release`: a seed of each run is one of its seeds). By basic
+composition (Dwork and Roth 2014, Theorem 3.16, which holds for adaptive choices, too) epsilons and deltas of both add up.
 
-The unit is a person, named by a column, or a row. A row is left out in two steps where a run protects a group that has it, a
-client or a person: the group leaves, and comes back without it. So a run that is (e, d)-DP for groups is, for rows,
-(2 e, d (1 + exp(e)))-DP (`privacy.group`). A run that protects anything but the person of this column has no bound for a
-person. A budget is about a unit that is left out: a run under "replace" may show how many there are, and has no bound for it.
+The unit is a person, named by a column, or a row, and is left out. A row is left out in two steps where a run protects a
+group that has it, a client or a person: the group leaves, and comes back without it. So a run that is (e, d)-DP for groups
+is (2 e, d (1 + exp(e)))-DP for rows (`privacy.group`). What protects anything but the person of this column has no bound for
+a person; what protects a row that is exchanged ("replace") may show how many there are, and has none for one left out.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, case, or_, select
 
 from dpcl_core import checks
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import marks
 from dpcl_core.errors import BadInput
-from dpcl_core.events import CellFinished, Written
+from dpcl_core.events import CellFinished, Written, plain
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import statement
 from dpcl_core.privacy.statement import shown
 from dpcl_core.runs import event_rows, locks, tables
 from dpcl_core.spec import SMALLEST_DELTA, Cell, RunSpec
 
+if TYPE_CHECKING:
+    from dpcl_core.privacy.ledger import Ledger
+
 OWN = "own:"  # before the name that an owner gave a dataset
-# What a run of the queue gives away: its models, numbers that are read without noise, or nothing that others do not count.
+# What a run of the queue gives away: its models; numbers that are read without noise; nothing, or what another run counts.
 Gives = Literal["models", "numbers", "nothing"]
 Bound = tuple[float, float]  # (epsilon, delta); an infinite epsilon: none is known
 _NO_BOUND: Bound = (math.inf, 0.0)
 _CLIENTS = "\x7f"  # no column's name
 _ROUNDING = 1 + 1e-9  # ten times a tenth is one
+_RULE = "Runs compose in sequence: models that have finished by their ledgers, all others by what they ask for."
+
+_runs = tables.runs.c
+_private = tables.studies.c.settings["on"].as_string() == "private"
+_numbers = select(tables.audits.c.id).union_all(select(tables.turns.c.run_id).join(tables.studies).where(_private))
+_gives = case(
+    (_runs.id.in_(_numbers), "numbers"), (_runs.id.in_(tables.of_others), "nothing"), else_="models"
+).label("gives")
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A declared budget for all runs on the same rows. `unit`: the column of the people whom it protects; empty: rows.
+    """A budget declared for all runs on the same rows. `unit`: the column of the people whom it protects; empty: rows.
 
-    `dataset`: the name of data that have no marks, which are known by it alone.
+    `dataset`: the name of data that have no marks, which are known by it alone. `spent`: a bound on what counts against it.
     """
 
     number: int
@@ -61,33 +71,33 @@ class Budget:
     unit: str
     epsilon: float
     delta: float
+    spent: Bound = (0.0, 0.0)
 
     @property
-    def protected(self) -> str:
-        return "people" if self.unit else "rows"
+    def left(self) -> Bound:
+        """What is left, rounded down to three digits; nothing where more was spent, or where no bound is known."""
+        return _down(self.epsilon - self.spent[0]), _down(self.delta - self.spent[1])
 
-    def holds(self, bound: Bound) -> bool:
-        """Whether so much is within the budget."""
-        return bound[0] <= self.epsilon * _ROUNDING and bound[1] <= self.delta * _ROUNDING
+    def sentence(self, dataset: str) -> str:
+        """The account in words for data that it holds for, with the rule by which it adds up."""
+        one = f"one person (column {self.unit})" if self.unit else "one row"
+        spent = _words(self.spent) if math.isfinite(self.spent[0]) else "no bound is known of what was released"
+        whole = f"Budget of {dataset} for all runs on these rows: {_words((self.epsilon, self.delta))}, for {one} left out."
+        return f"{whole} Spent: {spent}. Left: {_words(self.left)}. {_RULE}"
 
-    def left(self, spent: Bound) -> Bound:
-        """What is left of it, rounded down to three digits; nothing where more was spent, or where no bound is known."""
-        return _down(self.epsilon - spent[0]), _down(self.delta - spent[1])
+    def document(self, dataset: str) -> object:
+        """The same as JSON."""
+        whole = {"dataset": dataset, "unit": self.unit or None, "epsilon": self.epsilon, "delta": self.delta}
+        return plain({**whole, "spent": self.spent, "left": self.left})
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """A run's cost: the bound on its `whole`; the ledgers of finished models, with their `delta`, and the `rest`'s bound."""
+    """The cost of a run: ledgers of finished models, with their delta, and the bound on all else."""
 
-    whole: Bound
-    rest: Bound = _NO_BOUND
+    other: Bound
     ledgers: Mapping[Cell, Written] = field(default_factory=dict)
     delta: float = 0.0
-
-    @property
-    def rows(self) -> set[int]:
-        """How many rows a unit has at most, if there are ledgers: those that agree in it compose."""
-        return {one.rows_per_unit for one in self.ledgers.values()}
 
 
 def declared(connection: Connection, dataset: str) -> list[Budget]:
@@ -96,108 +106,76 @@ def declared(connection: Connection, dataset: str) -> list[Budget]:
     return [one for one in budgets if one.dataset == dataset or known.intersection(one.marks)]
 
 
-def check(connection: Connection, spec: RunSpec, gives: Gives = "models") -> None:
+def check(
+    connection: Connection, spec: RunSpec, gives: Gives = "models", *, but: str | None = None, is_start: bool = False
+) -> None:
     """Raises BadInput, with what is left and what would fit, for a run that would exceed a budget; it reads no row.
 
-    Within the transaction that queues it: of two at once, the second finds the first one's charge.
+    Within the transaction that queues it: of two at once, the second finds the first one's charge. `but`, `is_start`: as
+    `charges` takes them.
     """
-    _check(connection, spec, gives, None, is_start=False)
-
-
-def check_again(connection: Connection, run_id: str, *, is_start: bool) -> None:
-    """The same of a stored run, by its other runs' charges: a budget may have been declared since it was queued.
-
-    `is_start`: those that only wait do not count, since they are asked in their turn.
-    """
-    row = connection.execute(_ROWS.where(tables.runs.c.id == run_id)).one_or_none()
-    if row is not None and row.shard is None and (spec := spec_of(row.spec)) is not None:
-        _check(connection, spec, _gives(row), run_id, is_start=is_start)
-
-
-def _check(connection: Connection, spec: RunSpec, gives: Gives, but: str | None, *, is_start: bool) -> None:
     if gives == "nothing" or not spec.data.dataset.startswith(OWN):
         return
     locks.take(connection, locks.QUEUE)
     for budget in declared(connection, spec.data.dataset):
-        before = charges(connection, budget, but=but, launched_alone=is_start)
-        new = _charge(spec, gives, budget.unit, ())
-        if not any(map(budget.holds, bounds([*before, new]))):
-            raise _refusal(spec, gives, budget, new.whole, budget.left(spent(budget, before)))
+        before, new = charges(connection, budget, but=but, is_start=is_start), _charge(spec, gives, budget.unit)
+        epsilon, delta = together([*before, new])
+        if epsilon > budget.epsilon * _ROUNDING or delta > budget.delta * _ROUNDING:
+            raise _refusal(spec, gives, replace(budget, spent=together(before)), new.other)
 
 
-def charges(
-    connection: Connection, budget: Budget, *, but: str | None = None, launched_alone: bool = False
-) -> list[Charge]:
+def check_again(connection: Connection, run_id: str, *, is_start: bool) -> None:
+    """The same of a stored run, by what the others cost: a budget may have been declared since it was queued."""
+    row = connection.execute(select(_runs.spec, _gives).where(_runs.id == run_id)).one()
+    if (spec := spec_of(row.spec)) is not None:
+        check(connection, spec, row.gives, but=run_id, is_start=is_start)
+
+
+def charges(connection: Connection, budget: Budget, *, but: str | None = None, is_start: bool = False) -> list[Charge]:
     """What counts against a budget: runs that were started or wait, deleted ones, and those on data deleted since.
 
-    `but`: a run that does not count.
+    `but`: a run that does not count. `is_start`: those that wait do not, as they are asked in their turn.
     """
-    runs = tables.runs.c
-    counted = runs.started.is_not(None) if launched_alone else runs.started.is_not(None) | (runs.status == "queued")
+    counts = _runs.started.is_not(None) if is_start else or_(_runs.started.is_not(None), _runs.status == "queued")
     names = marks.named(budget.marks) if budget.dataset is None else [budget.dataset]
-    rows = connection.execute(_ROWS.where(tables.dataset.in_(names), counted, runs.id != but)).all()
-    rows = [row for row in rows if row.shard is None and _gives(row) != "nothing"]
-    told = select(tables.events.c.run_id, tables.events.c.payload).where(
-        tables.events.c.run_id.in_([row.id for row in rows]), tables.events.c.kind == CellFinished.__name__
-    )
-    finished: dict[str, list[CellFinished]] = {row.id: [] for row in rows}
-    for one in connection.execute(told):
+    query = select(_runs.id, _runs.spec, _runs.started, _gives).where(tables.dataset.in_(names), counts, _runs.id != but)
+    rows = [row for row in connection.execute(query) if row.gives != "nothing"]
+    finished = defaultdict[str, list[CellFinished]](list)
+    told = select(tables.events.c.run_id, tables.events.c.payload).where(tables.events.c.kind == CellFinished.__name__)
+    for one in connection.execute(told.where(tables.events.c.run_id.in_([row.id for row in rows]))):
         if isinstance(event := event_rows.read(one.payload), CellFinished):
             finished[one.run_id].append(event)
-    found = [(row, _charge(spec_of(row.spec), _gives(row), budget.unit, finished[row.id])) for row in rows]
+    found = [(row, _charge(spec_of(row.spec), row.gives, budget.unit, finished[row.id])) for row in rows]
     # One that waits and has no bound cannot start: `check_again`.
-    now = [charge for row, charge in found if row.started is not None or math.isfinite(charge.whole[0])]
-    kept = connection.execute(select(tables.kept_looks)).all()
-    deleted = [row for row in kept if set(row.marks).intersection(budget.marks)]
-    return [*now, *(Charge(_for(budget.unit, row.unit, (row.epsilon, row.delta))) for row in deleted)]
+    now = [charge for row, charge in found if row.started is not None or math.isfinite(charge.other[0])]
+    kept = [row for row in connection.execute(select(tables.kept_looks)) if set(row.marks).intersection(budget.marks)]
+    return [*now, *(Charge(_for(budget.unit, row.unit, (row.epsilon, row.delta))) for row in kept)]
 
 
-def bounds(of: Sequence[Charge]) -> Iterator[Bound]:
-    """Bounds on all of these together, each proved (see above): by what runs have in all, and by ledgers where known."""
-    yield _added([one.whole for one in of])
-    counted = Counter(rows for one in of for rows in one.rows)
-    if not counted:
-        return
+def together(of: Sequence[Charge]) -> Bound:
+    """A bound on all of these together, proved above. Ledgers for units of as many rows are composed."""
     from dpcl_core.privacy import written  # loads the accountants
-    from dpcl_core.privacy.accounting import Pld, Unaccountable
+    from dpcl_core.privacy.accounting import Pld
     from dpcl_core.privacy.joint_release import joint_release
 
-    ((rows, _),) = counted.most_common(1)
-    pooled = [one for one in of if one.rows == {rows}]
-    delta = max(one.delta for one in pooled)
-    ledgers = {
-        Cell(cell.epsilon, place << 32 | cell.seed): written.read(ledger, delta, Pld())
-        for place, one in enumerate(pooled)
-        for cell, ledger in one.ledgers.items()
-    }
-    try:
-        together = joint_release(ledgers)
-    except Unaccountable:
-        return
-    yield _added([together, *(one.rest if one.rows == {rows} else one.whole for one in of)])
-
-
-def spent(budget: Budget, of: Sequence[Charge]) -> Bound:
-    """The smallest bound on these charges, of those whose delta is within the budget's if there is one."""
-    return min(bounds(of), key=lambda bound: (not budget.holds((0.0, bound[1])), bound))
-
-
-def _added(several: Sequence[Bound]) -> Bound:
+    delta, known = max((one.delta for one in of), default=0.0), defaultdict[int, dict[Cell, Ledger]](dict)
+    for place, one in enumerate(of):
+        for cell, ledger in one.ledgers.items():
+            own = Cell(cell.epsilon, place << 32 | cell.seed)
+            known[ledger.rows_per_unit][own] = written.read(ledger, delta, Pld())
+    several = [*(one.other for one in of), *map(joint_release, known.values())]
     epsilons, deltas = zip(*several, (0.0, 0.0), strict=True)
     return math.fsum(epsilons), math.fsum(deltas)
 
 
-def _charge(spec: RunSpec | None, gives: Gives, unit: str, finished: Sequence[CellFinished]) -> Charge:
+def _charge(spec: RunSpec | None, gives: Gives, unit: str, finished: Sequence[CellFinished] = ()) -> Charge:
     if spec is None or gives == "numbers":
         return Charge(_NO_BOUND)
-    stated = {"epsilon": finished[0].guarantee.epsilon, "parts": finished[0].guarantee.parts} if finished else None
-    whole = _for(unit, unit_of(spec), released(spec, stated))
     ledgers = {one.cell: one.ledger for one in finished if one.ledger is not None}
-    rest = [cell for cell in spec.cells() if cell not in ledgers]
-    is_pooled = unit_of(spec) == unit and _is_bounded(spec) and not (rest and spec.params.shares_batches)
-    if not is_pooled or not ledgers:
-        return Charge(whole)
-    return Charge(whole, _asked(spec, rest), ledgers, spec.privacy.delta)
+    rest, protects = [cell for cell in spec.cells() if cell not in ledgers], unit_of(spec)
+    if protects != unit or not _is_bounded(spec) or (rest and spec.params.shares_batches):
+        return Charge(_for(unit, protects, released(spec, None)))
+    return Charge(_asked(spec, rest), ledgers, spec.privacy.delta)
 
 
 def _for(unit: str, protects: str | None, bound: Bound) -> Bound:
@@ -218,7 +196,7 @@ def unit_of(spec: RunSpec) -> str | None:
 def people(dataset: str) -> str | None:
     """The column of people in own data; empty where there is none; None for data that are not here."""
     try:
-        return dict(datasets.card(dataset).roles).get("person", "") or ""
+        return dict(datasets.card(dataset).roles).get("person", "")
     except BadInput:
         return None
 
@@ -262,61 +240,42 @@ def spec_of(text: str) -> RunSpec | None:
         return None
 
 
-_ROWS = (
-    select(
-        tables.runs.c.id, tables.runs.c.spec, tables.runs.c.started, tables.audits.c.id.label("audit"),
-        tables.shards.c.id.label("shard"), tables.studies.c.id.label("study"), tables.studies.c.settings,
-    ).select_from(
-        tables.runs.outerjoin(tables.audits, tables.audits.c.id == tables.runs.c.id)
-        .outerjoin(tables.shards, tables.shards.c.id == tables.runs.c.id)
-        .outerjoin(tables.turns, tables.turns.c.run_id == tables.runs.c.id)
-        .outerjoin(tables.studies, tables.studies.c.id == tables.turns.c.study_id)
-    )
-)  # fmt: skip
-
-
-def _gives(row: Row[*tuple[Any, ...]]) -> Gives:
-    if row.study is not None:
-        return of_tuning(row.settings.get("on"))
-    return "models" if row.audit is None else "numbers"
-
-
 def of_tuning(on: str) -> Gives:
     """What a tuning gives away: nothing of the private data where it reads a public stand-in."""
     return "numbers" if on == "private" else "nothing"
 
 
-def _refusal(spec: RunSpec, gives: Gives, budget: Budget, asked: Bound, left: Bound) -> BadInput:
-    said = (
-        f"epsilon {left[0]:g}, delta {left[1]:g} is left of the budget declared for all runs on these {budget.protected} "
-        f"(epsilon {shown(budget.epsilon)}, delta {budget.delta:g})"
-    )
+def _refusal(spec: RunSpec, gives: Gives, budget: Budget, asked: Bound) -> BadInput:
+    fix: dict[str, object] = {}
     if gives == "numbers":
-        why = "admits no audit and no tuning on the private data: their numbers are read without noise, so no bound is known"
-        return BadInput("data.dataset", spec.data.dataset, f"{why}, and {said}; tune on a public stand-in instead")
-    fix, n, named = _fix(spec, budget, left), spec.n_cells, ", ".join(map(shown, spec.privacy.epsilons))
-    if math.isinf(asked[0]):
-        why = f"have no bound for one of the {budget.protected} left out" + (", all models together" if n > 1 else "")
-        return BadInput("privacy.epsilons", named, f"{why}, and {said}", fix)
-    models = f"for all {n} models" if n > 1 else "for this run"
-    field, value = ("privacy.delta", f"{spec.privacy.delta:g}") if asked[0] <= left[0] else ("privacy.epsilons", named)
-    too_much = f"{models} that is up to epsilon {shown(asked[0])}, delta {asked[1]:.3g}, and {said}"
-    return BadInput(field, value, f"{too_much}: take smaller budgets, or fewer of them or of seeds", fix)
+        key, value, why = "data.dataset", spec.data.dataset, "admits nothing that is read without noise, or counted nowhere"
+    else:
+        key = "privacy.delta" if asked[0] <= budget.left[0] else "privacy.epsilons"
+        value = f"{spec.privacy.delta:g}" if key == "privacy.delta" else ", ".join(map(shown, spec.privacy.epsilons))
+        fix, n = _fix(spec, budget), spec.n_cells
+        of_all = f"for all {n} models" if n > 1 else "for the model"
+        why = f"{of_all} that is up to {_words(asked)}" if math.isfinite(asked[0]) else f"no bound is known {of_all}"
+    whole = f"the budget of all runs on these {'people' if budget.unit else 'rows'}"
+    said = f"{why}, and {_words(budget.left)} is left of {whole}, {_words((budget.epsilon, budget.delta))}"
+    return BadInput(key, value, said, fix)
 
 
-def _fix(spec: RunSpec, budget: Budget, left: Bound) -> dict[str, object]:
+def _fix(spec: RunSpec, budget: Budget) -> dict[str, object]:
     """One model that fits into what is left: at the largest of the budgets asked for that does, else at all of it."""
-    fitting = [epsilon for epsilon in spec.privacy.epsilons if epsilon <= left[0]]
-    privacy: dict[str, object] = {
-        "epsilons": (max(fitting, default=left[0]),), "delta": min(spec.privacy.delta, left[1]),
-        "adjacency": "add-remove", "noise": "release",
-    }  # fmt: skip
-    one = spec.model_copy(update={"privacy": spec.privacy.model_copy(update=privacy), "seeds": spec.seeds[:1]})
-    whole = _charge(one, "models", budget.unit, ()).whole
-    if not left[0] or left[1] < SMALLEST_DELTA or whole[0] > left[0] or whole[1] > left[1]:
+    (epsilon, delta), asked = budget.left, spec.privacy
+    largest = max((one for one in asked.epsilons if one <= epsilon), default=epsilon)
+    changes: dict[str, object] = {"epsilons": (largest,), "delta": min(asked.delta, delta), "adjacency": "add-remove"}
+    changes["noise"] = "release"
+    one = spec.model_copy(update={"privacy": asked.model_copy(update=changes), "seeds": spec.seeds[:1]})
+    needed = _charge(one, "models", budget.unit).other
+    if not epsilon or delta < SMALLEST_DELTA or needed[0] > epsilon or needed[1] > delta:
         return {}
-    changed = {f"privacy.{name}": value for name, value in privacy.items() if value != getattr(spec.privacy, name)}
-    return changed | ({"seeds": one.seeds} if len(spec.seeds) > 1 else {})
+    changed = {f"privacy.{name}": value for name, value in changes.items() if value != getattr(asked, name)}
+    return changed | ({"seeds": one.seeds} if one.seeds != spec.seeds else {})
+
+
+def _words(bound: Bound) -> str:
+    return f"epsilon {shown(bound[0])}, delta {bound[1]:.3g}"
 
 
 def _down(value: float) -> float:

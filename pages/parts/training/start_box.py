@@ -70,12 +70,16 @@ def _seconds(spec: RunSpec, device: str) -> tuple[float | None, bool]:
 
 
 def _costly(spec: RunSpec | None, device: str) -> str | None:
-    """Why this visitor of a shared server may not start such a run; None: it may be started."""
+    """Why such a run may not be started: above a limit of a shared server, or a budget of own data; None: it may be."""
+    from dpcl_core.runs import budgets
+
     store = state.store()
-    if spec is None or store.visitor is None:
+    if spec is None:
         return None
     try:
-        store.check_cost(spec, _seconds(spec, device)[0])
+        if store.visitor is not None:
+            store.check_cost(spec, _seconds(spec, device)[0])
+        budgets.check(store, spec)
     except BadInput as refused:
         return str(refused)
     return None
