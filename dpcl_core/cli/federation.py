@@ -27,8 +27,8 @@ def split(options: argparse.Namespace) -> int:
 
     spec, said, target = spec_of(options), list[Event](), Path(options.to)
     participant.refuse(spec)
-    checks.check(spec)
     budgets.check(waiting.opened(None), spec, "numbers")  # what real clients release is in no store
+    checks.check(spec)
     opening = engine.opened(spec)
     while True:
         try:

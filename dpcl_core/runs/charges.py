@@ -153,19 +153,25 @@ def charges(connection: Connection, budget: Budget, *, but: str | None = None, i
 
 
 def together(of: Sequence[Charge]) -> Bound:
-    """A bound on all of these together, proved above. Ledgers for units of as many rows are composed."""
+    """A bound on all of these together, proved above."""
+    several = [*(one.other for one in of), *(_composed(of) if any(one.ledgers for one in of) else ())]
+    epsilons, deltas = zip(*several, (0.0, 0.0), strict=True)
+    return math.fsum(epsilons), math.fsum(deltas)
+
+
+def _composed(of: Sequence[Charge]) -> list[Bound]:
+    """The bounds of all ledgers, of those for units of as many rows together."""
     from dpcl_core.privacy import written  # loads the accountants
     from dpcl_core.privacy.accounting import Pld
     from dpcl_core.privacy.joint_release import joint_release
 
-    delta, known = max((one.delta for one in of), default=0.0), defaultdict[int, dict[Cell, Ledger]](dict)
+    delta = max(one.delta for one in of)
+    known: dict[int, dict[Cell, Ledger]] = defaultdict(dict)
     for place, one in enumerate(of):
         for cell, ledger in one.ledgers.items():
             own = Cell(cell.epsilon, place << 32 | cell.seed)
             known[ledger.rows_per_unit][own] = written.read(ledger, delta, Pld())
-    several = [*(one.other for one in of), *map(joint_release, known.values())]
-    epsilons, deltas = zip(*several, (0.0, 0.0), strict=True)
-    return math.fsum(epsilons), math.fsum(deltas)
+    return [joint_release(ledgers) for ledgers in known.values()]
 
 
 def _charge(spec: RunSpec | None, gives: Gives, unit: str, finished: Sequence[CellFinished] = ()) -> Charge:
