@@ -15,9 +15,14 @@ from dpcl_core.data.schema import Columns
 from dpcl_core.errors import BadInput
 from dpcl_core.runs.store import Store
 
-RUN = ("--set", "data.dataset=own:visits", "--set", "labels=prior", "--set", "scenario.tasks=2", "--set", "privacy.delta=1e-6")
-ONE = (*RUN, "--set", "privacy.epsilons=[1.0]", "--set", "seeds=[0]")
-FEDERATED = (*ONE, *(one for said in ("method=label-means", "scenario={kind = \"federated\"}", "labels=prior-const") for one in ("--set", said)))
+def sets(*said: str) -> tuple[str, ...]:
+    """As options of a command."""
+    return tuple(word for one in said for word in ("--set", one))
+
+
+RUN = sets("data.dataset=own:visits", "labels=prior", "scenario.tasks=2", "privacy.delta=1e-6")
+ONE = (*RUN, *sets("privacy.epsilons=[1.0]", "seeds=[0]"))
+FEDERATED = (*ONE, *sets("method=label-means", "scenario={kind = 'federated'}", "labels=prior-const"))
 
 
 def called(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:

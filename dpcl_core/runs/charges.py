@@ -246,11 +246,6 @@ def spec_of(text: str) -> RunSpec | None:
         return None
 
 
-def of_tuning(on: str) -> Gives:
-    """What a tuning gives away: nothing of the private data where it reads a public stand-in."""
-    return "numbers" if on == "private" else "nothing"
-
-
 def _refusal(spec: RunSpec, gives: Gives, budget: Budget, asked: Bound) -> BadInput:
     fix: dict[str, object] = {}
     if gives == "numbers":
@@ -270,14 +265,14 @@ def _fix(spec: RunSpec, budget: Budget) -> dict[str, object]:
     """One model that fits into what is left: at the largest of the budgets asked for that does, else at all of it."""
     (epsilon, delta), asked = budget.left, spec.privacy
     largest = max((one for one in asked.epsilons if one <= epsilon), default=epsilon)
-    changes: dict[str, object] = {"epsilons": (largest,), "delta": min(asked.delta, delta), "adjacency": "add-remove"}
-    changes["noise"] = "release"
-    one = spec.model_copy(update={"privacy": asked.model_copy(update=changes), "seeds": spec.seeds[:1]})
-    needed = _charge(one, "models", budget.unit).other
-    if not epsilon or delta < SMALLEST_DELTA or needed[0] > epsilon or needed[1] > delta:
+    privacy = {"epsilons": (largest,), "delta": min(asked.delta, delta), "adjacency": "add-remove", "noise": "release"}
+    changes = {**{f"privacy.{name}": one for name, one in privacy.items()}, "seeds": spec.seeds[:1]}
+    if not epsilon or delta < SMALLEST_DELTA:
         return {}
-    changed = {f"privacy.{name}": value for name, value in changes.items() if value != getattr(asked, name)}
-    return changed | ({"seeds": one.seeds} if one.seeds != spec.seeds else {})
+    needed = _charge(checks.parse(checks.changed(spec.model_dump(), changes)), "models", budget.unit).other
+    before = {**{f"privacy.{name}": getattr(asked, name) for name in privacy}, "seeds": spec.seeds}
+    fits = needed[0] <= epsilon and needed[1] <= delta
+    return {key: value for key, value in changes.items() if value != before[key]} if fits else {}
 
 
 def _words(bound: Bound) -> str:

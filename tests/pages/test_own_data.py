@@ -285,7 +285,8 @@ def test_the_owner_declares_and_removes_a_budget_and_start_obeys_it(kept: str, o
     next(one for one in page.number_input if one.label == "ε of all runs together").set_value(0.5)
     page = press(page, "Declare")
     assert not page.exception
-    assert "Budget of visits (own data) for all runs on these rows: epsilon 0.5, delta 0.001, for one row left out." in words(page)
+    said = words(page)
+    assert "Budget of visits (own data) for all runs on these rows: epsilon 0.5, delta 0.001, for one row left out." in said
     train = open_page("train", **train_form.parameters_of(checks.parse(own_runs.settings(kept))))
     assert next(one for one in train.button if one.key == "start").disabled
     assert "epsilon 0.5, delta 0.001 is left of the budget of all runs on these rows" in words(train)

@@ -376,9 +376,11 @@ def test_only_the_owner_sees_and_sets_a_budget_on_a_shared_server(home: Path, st
 
 @pytest.mark.parametrize(
     ("epsilon", "delta", "field"),
-    [(math.inf, None, "epsilon"), (math.nan, None, "epsilon"), (-1.0, None, "epsilon"), (1.0, 0.1, "delta"), (1.0, 0.0, "delta")],
+    [(math.inf, None, "epsilon"), (math.nan, None, "epsilon"), (-1, None, "epsilon"), (1, 0.1, "delta"), (1, 0.0, "delta")],
 )
-def test_what_promises_nothing_is_no_budget(epsilon: float, delta: float | None, field: str, data: str, store: Store) -> None:
+def test_what_promises_nothing_is_no_budget(
+    epsilon: float, delta: float | None, field: str, data: str, store: Store
+) -> None:
     with pytest.raises(BadInput) as caught:
         declare(store, data, epsilon, delta)
     assert caught.value.field == field
@@ -408,7 +410,7 @@ def test_the_account_depends_on_no_private_row(home: Path, store: Store, monkeyp
     said = []
     for number in range(2):
         rows = [row if place in public or not number else f"7{row}" for place, row in enumerate(ROWS)]
-        other = taken_in(home / str(number) / "visits.csv", [row for row in rows])
+        other = taken_in(home / str(number) / "visits.csv", rows)
         declare(store, other, 1.0 + number)
         store.create(asking(other, [0.25]))
         said.append(str(refused(store, asking(other, [8.0]))).replace(other, "own:it"))
