@@ -15,6 +15,7 @@ from dpcl_core.data.schema import Columns
 from dpcl_core.errors import BadInput
 from dpcl_core.runs.store import Store
 
+
 def sets(*said: str) -> tuple[str, ...]:
     """As options of a command."""
     return tuple(word for one in said for word in ("--set", one))
