@@ -61,7 +61,8 @@ def finished(store: Store, spec: RunSpec, n: int | None = None, sigma: float | N
     for event in replay.recorded(spec, n_tasks=2):
         if isinstance(event, CellFinished):
             noise = sigma or gaussian.sigma(event.cell.epsilon, spec.privacy.delta)
-            entries = (Spending("sums", 0, (0,), 1, Mechanism("gaussian", noise, (1.0,))),)
+            mechanism = Mechanism("gaussian", noise, (1.0,))
+            entries = (Spending("sums", 0, (0,), 1, mechanism, spec.params.shares_batches),)
             events.append(replace(event, ledger=Written("add-remove", "once", entries)))
     return replay.fill(store, spec, events[:n], status="finished" if n is None else "failed")
 
@@ -122,6 +123,24 @@ def test_a_ledger_counts_and_not_the_wish(data: str, store: Store) -> None:
     assert spent(store, data)[0] == pytest.approx(gaussian.epsilon(sigma, DELTA), rel=1e-3)
 
 
+def test_models_on_the_same_batches_have_a_bound_when_all_have_finished(data: str, home: Path, store: Store) -> None:
+    """Before, their epsilons do not add up: a budget takes one of them at a time. Then all are one training."""
+    several = asking(data, [1.0, 2.0], method="peft-ensemble", params={"adapter": "head"})
+    run_id = finished(store, several)
+    declare(store, data, 4.0)
+    exact = gaussian.epsilon(1 / math.sqrt(sum(gaussian.sigma(one, DELTA) ** -2 for one in (1.0, 2.0))), DELTA)
+    assert spent(store, data) == (pytest.approx(exact, rel=1e-3), DELTA)
+    error = refused(store, several)
+    assert "no bound is known for all 2 models" in error.allowed
+    assert error.fix == {"privacy.epsilons": (1.0,)}
+    purge.purge(store, data)
+    assert store.present([run_id]) == {}
+    other = taken_in(home / "other.csv", [f"1{row}" for row in ROWS])
+    finished(store, checks.parse(checks.changed(several.model_dump(), {"data.dataset": other})), n=1)
+    declare(store, other, 4.0)
+    assert spent(store, other)[0] == math.inf
+
+
 def test_a_row_within_a_client_costs_two_steps_and_a_row_of_another_schema_costs_a_person_everything(
     data: str, home: Path, store: Store
 ) -> None:
@@ -148,6 +167,7 @@ def test_a_row_within_a_client_costs_two_steps_and_a_row_of_another_schema_costs
         ({"labels": "data"}, {}),
         ({"method": "l2dp-ml"}, {}),
         ({"method": "agem"}, {}),
+        ({"method": "dp-agem", "params": {"budget": "fixed"}}, {}),
     ],
 )
 def test_what_has_no_bound_does_not_fit(changes: dict[str, object], fix: object, data: str, store: Store) -> None:
