@@ -108,7 +108,7 @@ def test_a_documents_command_runs(
         monkeypatch.setenv("DPCL_DATA", str(folder))
     monkeypatch.chdir(folder)
     example = "examples/real_clients.toml"
-    stands_for = {"RUN_ID": run_id, "FILE": "FILE.csv", example: str(ROOT / example)}
+    stands_for = {"RUN_ID": run_id, "FILE": "FILE.csv", "own:NAME": "own:FOLDER", example: str(ROOT / example)}
     words = [stands_for.get(word, word) for word in shlex.split(command.removeprefix(PROGRAM))]
     options = parser.build().parse_args(words)
     if options.command is training.reproduce:

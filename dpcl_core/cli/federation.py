@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 def split(options: argparse.Namespace) -> int:
     """Writes the parts of a run: one folder for the server, one for each client."""
     from dpcl_core import engine
+    from dpcl_core.cli import waiting
     from dpcl_core.events import Event
     from dpcl_core.flower import participant
+    from dpcl_core.runs import budgets
 
     spec, said, target = spec_of(options), list[Event](), Path(options.to)
     participant.refuse(spec)
+    budgets.check(waiting.opened(None), spec, "numbers")  # what real clients release is in no store
     checks.check(spec)
     opening = engine.opened(spec)
     while True:

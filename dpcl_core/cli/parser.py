@@ -183,6 +183,14 @@ def build() -> Parser:
     owned.add_argument("data", metavar="NAME_OR_PATH", help="its name, file or folder")
     add_columns(owned)
     owned.add_argument("--write-schema", action="store_true", help="write the public part as schema.toml beside the data")
+    text = "declare, show or remove a budget for all runs on the same rows, whatever their names and schemas"
+    budget = add("budget", reading.budget, text, make=own_data.add_parser)
+    budget.add_argument("data", metavar="NAME", help="its name, own:NAME")
+    said = budget.add_mutually_exclusive_group()
+    said.add_argument("--epsilon", type=float, help="declare this budget, in place of one declared before")
+    said.add_argument("--none", action="store_true", help="remove it; what was spent stays counted")
+    budget.add_argument("--delta", type=float, help="its delta (default: the largest power of ten below 1/n)")
+    budget.add_argument("--store", metavar="URL", help="the store of the runs (default: DPCL_STORE, else the home)")
     real = commands.add_parser("flower", help="clients as processes of their own").add_subparsers(
         required=True, metavar="COMMAND"
     )

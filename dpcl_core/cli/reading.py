@@ -48,6 +48,24 @@ def check_data(options: argparse.Namespace) -> int:
     return 0
 
 
+def budget(options: argparse.Namespace) -> int:
+    """Declares or removes the budget of own data, and prints what then holds and is left."""
+    from dpcl_core.runs import budgets
+
+    if options.delta is not None and options.epsilon is None:
+        raise BadInput("--delta", options.delta, "goes with --epsilon, which declares a budget")
+    name, store = f"own:{options.data.removeprefix('own:')}", checked_store(options.store)
+    if options.none or options.epsilon is not None:
+        budgets.declare(store, name, options.epsilon, options.delta)
+    found = budgets.of(store, name)
+    if options.json:
+        print_json([one.document(name) for one in found])
+    else:
+        none = f"No budget is declared for {name}: runs on it are counted, not limited."
+        put("\n".join(one.sentence(name) for one in found) or none)
+    return 0
+
+
 def show(options: argparse.Namespace) -> int:
     from dpcl_core import export
     from dpcl_core.papers import ceilings

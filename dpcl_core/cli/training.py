@@ -344,7 +344,8 @@ def tuning(options: argparse.Namespace) -> TuneSpec:
 def audit(options: argparse.Namespace) -> int:
     from dpcl_core.attacks import catalog as attacks
     from dpcl_core.attacks import inversion_audit
-    from dpcl_core.runs import planted_codes
+    from dpcl_core.cli import waiting
+    from dpcl_core.runs import budgets, planted_codes
 
     on_device("cpu")
     spec = spec_of(options) if options.run is None else spec_of_stored(options)
@@ -355,6 +356,7 @@ def audit(options: argparse.Namespace) -> int:
         if run.status != "finished":
             return exit_status(run)
     elif options.attack == planted_codes.NAME:
+        budgets.check(waiting.opened(options.store), spec, "numbers")
         results = planted_codes.audited(spec)
     elif options.attack == inversion_audit.NAME:
         results = inversion_audit.audited(spec, options.trials or attacks.TRIALS)

@@ -7,6 +7,7 @@ their own, so that nobody learns from a count what somebody else has brought.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import blake2b
@@ -66,9 +67,13 @@ def kept(name: str) -> Marks:
 
 def sharing(name: str) -> list[str]:
     """own:NAME of all data taken in that have a mark of own:NAME, itself first whether it has any or not."""
-    marks = kept(name)
-    others = _folders() if marks else []
-    return list(dict.fromkeys([name, *(f"own:{folder.name}" for folder in others if marks & _read(folder))]))
+    return list(dict.fromkeys([name, *named(kept(name))]))
+
+
+def named(marks: Iterable[str]) -> list[str]:
+    """own:NAME of all data taken in that have one of these marks."""
+    wanted = frozenset(marks)
+    return [f"own:{folder.name}" for folder in (_folders() if wanted else []) if wanted & _read(folder)]
 
 
 def _folders() -> list[Path]:

@@ -63,7 +63,7 @@ class Audits:
         with self.store.writing() as connection:
             audit_id = enqueue(
                 connection, run.spec, name=name, workload=workload, n_cells=n_cells, device=_DEVICE,
-                visitor=self.store.visitor,
+                visitor=self.store.visitor, gives="numbers",
             )  # fmt: skip
             connection.execute(insert(tables.audits).values(id=audit_id, run_id=run_id, results=[]))
         return audit_id

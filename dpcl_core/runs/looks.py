@@ -8,7 +8,6 @@ so are runs on data that were deleted and came back.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,17 +15,13 @@ from typing import Any
 
 from sqlalchemy import Connection, func, insert, select
 
-from dpcl_core import checks
 from dpcl_core.data import marks
-from dpcl_core.errors import BadInput
-from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy import statement
 from dpcl_core.privacy.statement import shown
-from dpcl_core.runs import tables
+from dpcl_core.runs import charges, tables
+from dpcl_core.runs.charges import OWN
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 
-_OWN = "own:"  # before the name that an owner gave a dataset
 _COUNTED = ("runs", "models", "tuned", "audits", "epsilon", "delta")
 _RULE = "Showing the best of several uses them all. Only new data start at one again."
 _KNOWN = "Some were at data with the same rows, under another name or deleted since."
@@ -71,7 +66,7 @@ class Looks:
 
 def of(store: Store, dataset: str) -> Looks | None:
     """The looks so far at a dataset, and at data that share rows with it; None for public ones, which nobody counts."""
-    if not dataset.startswith(_OWN):
+    if not dataset.startswith(OWN):
         return None
     known = marks.kept(dataset)
     with store.reading() as connection:
@@ -91,7 +86,7 @@ def of_names(connection: Connection, names: Sequence[str]) -> Looks:
     of_cells = select(tables.cells.c.run_id, tables.cells.c.guarantee)
     cells = connection.execute(of_cells.where(tables.cells.c.run_id.in_([row.id for row in found])))
     stated = {row.run_id: row.guarantee for row in cells}
-    launches = [(_spec(row.spec), stated.get(row.id)) for row in found]
+    launches = [(charges.spec_of(row.spec), stated.get(row.id)) for row in found]
     audits = len(connection.execute(launched.where(is_audit)).all())
     studies = connection.execute(tried.group_by(tables.studies.c.id)).all()
     return _added(names, launches, sum(n for settings, n in studies if _is_on(settings, names)), audits)
@@ -102,7 +97,10 @@ def keep(connection: Connection, dataset: str) -> None:
     found, known = of_names(connection, [dataset]), marks.kept(dataset)
     counts = {name: getattr(found, name) for name in _COUNTED}
     if known and any(counts.values()):
-        connection.execute(insert(tables.kept_looks).values(marks=sorted(known), **counts))
+        specs = map(charges.spec_of, connection.scalars(select(tables.runs.c.spec).where(tables.dataset == dataset)))
+        units = {None if spec is None else charges.unit_of(spec) for spec in specs}
+        unit = units.pop() if len(units) == 1 else None
+        connection.execute(insert(tables.kept_looks).values(marks=sorted(known), unit=unit, **counts))
 
 
 def marks_kept(store: Store) -> marks.Marks:
@@ -124,7 +122,7 @@ def _added(names: Sequence[str], launches: Sequence[Launch], tuned: int, audits:
     """A tuning on the data and an audit of a run have no bound: their numbers are read without noise."""
     specs = [spec for spec, _ in launches]
     models = sum(spec.n_cells for spec in specs if spec is not None)
-    totals = [(math.inf, 0.0) if spec is None else _released(spec, stated) for spec, stated in launches]
+    totals = [(math.inf, 0.0) if spec is None else charges.released(spec, stated) for spec, stated in launches]
     epsilon, delta = (math.fsum(column) for column in zip(*totals, (0.0, 0.0), strict=True))
     has_no_bound = tuned or audits
     dataset, *others = names
@@ -132,39 +130,11 @@ def _added(names: Sequence[str], launches: Sequence[Launch], tuned: int, audits:
     return Looks(dataset, len(specs), models, tuned, audits, math.inf if has_no_bound else epsilon, delta, looked)
 
 
-def _released(spec: RunSpec, stated: Mapping[str, Any] | None) -> tuple[float, float]:
-    """(epsilon, delta) of all models of a run: as its ledgers add up (`joint_release`), before by its budgets."""
-    n, delta = spec.n_cells, spec.privacy.delta
-    if not _is_bounded(spec):
-        return math.inf, n * delta
-    for name, total in (stated or {}).get("parts", {}).items():
-        if name.startswith(statement.OF_ALL) and math.isfinite(float(total)):
-            return float(total), delta if name == statement.all_models(n, delta, delta) else n * delta
-    if spec.params.shares_batches and len(spec.privacy.epsilons) > 1:
-        return math.inf, n * delta
-    return math.fsum(cell.epsilon for cell in spec.cells()), n * delta
-
-
-def _is_bounded(spec: RunSpec) -> bool:
-    """Whether a run's budgets bound all that it releases, whatever the data are."""
-    card = methods.CARDS[spec.method]
-    is_proved = card.guarantee == "proved" and methods.standing(spec) == "bound"
-    return is_proved and spec.privacy.noise == "release"
-
-
 def _is_on(settings: object, names: Sequence[str]) -> bool:
     """Whether a tuning reads the private data of one of these names, not a public stand-in."""
     if not isinstance(settings, dict) or settings.get("on") != "private":
         return False
     return settings.get("base", {}).get("data", {}).get("dataset") in names
-
-
-def _spec(text: str) -> RunSpec | None:
-    """Stored settings; None where this program no longer has what they name."""
-    try:
-        return checks.parse(json.loads(text))
-    except (BadInput, ValueError):
-        return None
 
 
 def _count(n: int, what: str) -> str:

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from sqlalchemy import Connection, Row, delete, func, insert, select
 
 from dpcl_core.errors import BadInput
-from dpcl_core.runs import devices, durations, locks, visitors
+from dpcl_core.runs import charges, devices, durations, locks, visitors
 from dpcl_core.runs.run import Split
 from dpcl_core.runs.tables import ACTIVE, kept_turns, runs, set_runs, shards, splits
 from dpcl_core.runs.visitors import Visitor
@@ -105,11 +105,12 @@ def enqueue(
     device: str,
     visitor: Visitor | None,
     split: Split | None = None,
+    gives: charges.Gives = "models",
 ) -> str:
     """Puts a row at the end of its device's queue and gives its id.
 
     Raises BadInput for a bad device, for settings with a null character (PostgreSQL could then look up no run's dataset),
-    and for what is above a limit of the visitor of a shared server.
+    for what is above a limit of the visitor of a shared server, and for what exceeds a budget declared for own data.
     """
     document = spec.model_dump_json()
     if "\\u0000" in document:
@@ -119,6 +120,7 @@ def enqueue(
     if visitor is not None:
         past = durations.past(connection, {workload}).get((workload, device), [])
         visitors.check(connection, visitor, n_cells, durations.estimate(past, n_cells))
+    charges.check(connection, spec, gives)
     run_id = secrets.token_hex(6)
     connection.execute(
         insert(runs).values(

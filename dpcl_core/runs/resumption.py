@@ -20,7 +20,7 @@ from sqlalchemy import cast as cast_in_store
 from dpcl_core.checkpoints import Checkpoint, are_from_the_first_on
 from dpcl_core.errors import BadInput, StoreTrouble, StoreUnusable
 from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Progress, Started, from_json, to_json
-from dpcl_core.runs import database, durations, journal, locks, process, released, visitors
+from dpcl_core.runs import charges, database, durations, journal, locks, process, released, visitors
 from dpcl_core.runs.patience import Patience
 from dpcl_core.runs.run import RESUMABLE, checked_id, no_such_run
 from dpcl_core.runs.store import Store
@@ -132,7 +132,7 @@ def why_not(store: Store, run_id: str) -> str | None:
 def resume(store: Store, run_id: str) -> None:
     """Puts a run back into its queue, at its old place.
 
-    Raises BadInput where it cannot be resumed, and where this visitor may have no more runs.
+    Raises BadInput where it cannot be resumed, where this visitor may have no more runs, and where it exceeds a budget.
     """
     store.check_mine(run_id)
     if store.get(run_id).is_over:  # what its last process could not store comes first
@@ -144,6 +144,8 @@ def resume(store: Store, run_id: str) -> None:
             run = connection.execute(select(runs).where(runs.c.id == run_id)).one()
             past = durations.past(connection, {run.workload}).get((run.workload, run.device), [])
             visitors.check(connection, store.visitor, run.n_cells, durations.estimate(past, run.n_cells))
+        if why is None:
+            charges.check_again(connection, run_id, is_start=False)
         if why is not None or not _requeued(connection, run_id):
             raise BadInput("run", run_id, f"cannot be resumed: {why or 'another process was faster'}")
 

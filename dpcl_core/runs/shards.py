@@ -209,6 +209,7 @@ def _put_into_queue(store: Store, run_id: str, shared: Sequence[Sequence[int]], 
                 shard_id = enqueue(
                     connection, run.spec, name=clean_name(run.name[: LONGEST_NAME - len(tail)] + tail), device=device,
                     workload=workload_of(run.spec), n_cells=run.spec.n_cells * len(groups) // n_groups, visitor=None,
+                    gives="nothing",  # that the whole run does not count
                 )  # fmt: skip
                 connection.execute(insert(shards).values(id=shard_id, run_id=run.id, groups=list(groups)))
     for shard in known:

@@ -23,7 +23,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from dpcl_core import paths
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Classifier, Event, Progress, from_json
-from dpcl_core.runs import database, devices, durations, event_rows, queue, tables, visitors
+from dpcl_core.runs import charges, database, devices, durations, event_rows, queue, tables, visitors
 from dpcl_core.runs.process import Process
 from dpcl_core.runs.run import End, Failure, Named, Run, Split, Status, checked_id, clean_name, is_id, no_such_run, of_row
 from dpcl_core.runs.tables import ACTIVE, cells, dataset, events, of_others, runs, splits
@@ -356,6 +356,8 @@ class Store:
     def claim(self, run_id: str, process: Process | None = None, *, on: str | None = None) -> bool:
         """Claims the first run of a queue for a process (None: one about to be started), if the device is free.
 
+        One for which the budget of its data no longer suffices fails instead, and has never started.
+
         `on`: the device that carries it out, MACHINE/cpu (None: this computer's).
         """
         change = transition(run_id, ("queued",))
@@ -367,6 +369,12 @@ class Store:
                 asked = str(connection.scalar(select(runs.c.device).where(runs.c.id == run_id)))
                 on = on or devices.here(asked)
                 if not devices.fits(asked, on):
+                    return False
+                try:
+                    charges.check_again(connection, run_id, is_start=True)
+                except BadInput as refused:
+                    failed = end_update(run_id, "failed", Failure(refused.kind, str(refused), ""), before=("queued",))
+                    connection.execute(failed)
                     return False
                 return applied(connection, change.values(**begun, runs_on=on))
             except IntegrityError:  # the index of one run per device

@@ -150,5 +150,6 @@ def _enqueue_turn(
     workload = sha256(f"tuning {tune.on} {tune.proxy} {workload_of(base)}".encode()).hexdigest()[:16]
     name = f"tuning {base.method} on {base.data.dataset}"
     return enqueue(
-        connection, base, name=name, workload=workload, n_cells=n_trials, device=device, visitor=visitor
+        connection, base, name=name, workload=workload, n_cells=n_trials, device=device, visitor=visitor,
+        gives="numbers" if tune.on == "private" else "nothing",
     )

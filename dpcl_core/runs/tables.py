@@ -245,6 +245,19 @@ kept_looks = Table(
     Column("audits", Integer, nullable=False),
     Column("epsilon", Double, nullable=False),
     Column("delta", Double, nullable=False),
+    Column("unit", Text),  # who may be left out of them (`charges.unit_of`); none: not known
+)
+
+# What an owner declared for all runs on the same rows, known again by `marks`; by the name where data have none.
+budgets = Table(
+    "budgets",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("dataset", Text),
+    Column("marks", JSON, nullable=False),  # list of str
+    Column("unit", Text, nullable=False),  # the column of people; empty: rows
+    Column("epsilon", Double, nullable=False),
+    Column("delta", Double, nullable=False),
 )
 
 # When runs were started that were deleted with their data, for as long as that counts in the queue (`queue`).

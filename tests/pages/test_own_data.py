@@ -278,3 +278,37 @@ def test_an_array_of_people_beside_embeddings_can_be_named(home: Path, open_page
     said = words(page.run())
     assert "| patient | person |" in said
     assert "The privacy unit is a person" in said
+
+
+def test_the_owner_declares_and_removes_a_budget_and_start_obeys_it(kept: str, open_page: Open, store: Store) -> None:
+    page = open_page("data")
+    page.session_state["budget-visits"] = True  # the popover is open
+    page = page.run()
+    assert "Budget of" not in words(page)
+    next(one for one in page.number_input if one.label == "ε of all runs together").set_value(0.5)
+    page = press(page, "Declare")
+    assert not page.exception
+    said = words(page)
+    assert "Budget of visits (own data) for all runs on these rows: epsilon 0.5, delta 0.001, for one row left out." in said
+    train = open_page("train", **train_form.parameters_of(checks.parse(own_runs.settings(kept))))
+    assert next(one for one in train.button if one.key == "start").disabled
+    assert "epsilon 0.5, delta 0.001 is left of the budget of all runs on these rows" in words(train)
+    train = press(train, "Use settings that go together")
+    assert "They are: ε = 0.5" not in words(train)
+    assert not next(one for one in train.button if one.key == "start").disabled
+    page = press(page, "Remove")
+    assert "Budget of" not in words(page)
+    train = open_page("train", **train_form.parameters_of(checks.parse(own_runs.settings(kept))))
+    assert not next(one for one in train.button if one.key == "start").disabled
+
+
+def test_on_a_shared_server_nobody_else_sets_the_budget(
+    kept: str, open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ownership, "is_shared", lambda: True)
+    with intake.taken_in(paths.home() / "visits.csv", Asked(Columns(target="arm"))):
+        pass
+    page = open_page("data")
+    page.session_state["budget-visits"] = page.session_state["budget-visits-2"] = True
+    page = page.run()
+    assert [one.key for one in page.number_input if one.label == "ε of all runs together"] == ["budget-visits-epsilon"]

@@ -20,6 +20,9 @@ from pages.parts.training import train_form
 STAYS = """The number of looks stays, with keyed digests of rows of the public test part: it goes on if the same rows come
 back under any name."""
 
+_EPSILON: Final = "ε of all runs together"
+_BUDGET: Final = """Looks count against it, and a run that would exceed it is refused. It holds for every copy and schema of
+these rows. A budget that is raised is a new promise."""
 
 _EDITED: Final = "own-edited"
 _DONE: Final = "own-kept"
@@ -74,6 +77,7 @@ def listing() -> None:
                 _start(name)
                 st.button("Change the schema", key=f"edit-{name}", on_click=_edit, args=(name,))
                 if ownership.may_delete(name):
+                    _budget(name)
                     _delete(name)
             if said := _in_words(name):
                 st.caption(plain(said))
@@ -101,6 +105,27 @@ def _start(name: str, scenario: ScenarioSpec | None = None, label: str = "Set up
         st.caption(plain(str(trouble)))
         return
     st.page_link("pages/train.py", label=f":primary[{label}]", query_params=train_form.parameters_of(spec))
+
+
+def _budget(name: str) -> None:
+    """Draws the budget for all runs on these rows, with what is left of it, and the buttons that declare and remove it."""
+    key = name.removeprefix("own:")
+    box = layout.popover("Budget", f"budget-{key}")
+    if box is None:
+        return
+    from dpcl_core.runs import budgets
+
+    with box:
+        found = budgets.of(state.store(), name)
+        for one in found:
+            st.markdown(plain(one.sentence(datasets.called(name))))
+        epsilon = st.number_input(_EPSILON, 0.01, value=found[0].epsilon if found else 4.0, key=f"budget-{key}-epsilon")
+        st.caption(_BUDGET)
+        chosen: dict[str, float | None] = {"Declare": epsilon, **({"Remove": None} if found else {})}
+        for label, declared in chosen.items():
+            if st.button(label, key=f"budget-{key}-{label}"):
+                budgets.declare(state.store(), name, declared)
+                st.rerun()
 
 
 def _delete(name: str) -> None:

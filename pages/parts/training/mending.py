@@ -19,10 +19,10 @@ from pages.parts.shell.view import View
 from pages.parts.training import train_form
 
 
-def button(view: View, values: train_form.Values) -> None:
-    """Draws "Use … instead" for refused settings, if the refusals on the way say what to use."""
+def button(view: View, values: train_form.Values, fix: Mapping[str, object] | None = None) -> None:
+    """Draws "Use … instead" for refused settings: by this `fix`, else if the refusals on the way say what to use."""
     raw = train_form.raw_of(values)
-    changes = checks.repair(raw)
+    changes = fix or checks.repair(raw)
     if not changes:
         return
 

@@ -17,7 +17,7 @@ from pages.parts.rooms import membership
 from pages.parts.shell import state, status_line
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
-from pages.parts.training import mending, noise_warning, question_picker, train_form
+from pages.parts.training import mending, noise_warning, question_picker, train_form, wording
 
 if TYPE_CHECKING:
     from dpcl_core.runs.run import Split
@@ -40,7 +40,9 @@ def draw(
             st.caption(_estimate(spec, device) + named, help=None if layer is None else plain(layer.words))
         costly = _costly(spec, device)
         if costly:
-            st.error(plain(costly))
+            st.error(plain(wording.in_words(costly, values)))
+            if costly.fix:
+                mending.button(view, values, costly.fix)
         is_off = spec is None or costly is not None
         if st.button("Start", type="primary", width="stretch", disabled=is_off, key="start") and spec is not None:
             _start(spec, device, split)
@@ -69,15 +71,19 @@ def _seconds(spec: RunSpec, device: str) -> tuple[float | None, bool]:
     return (here if here is not None or preset is None else preset.seconds), here is not None
 
 
-def _costly(spec: RunSpec | None, device: str) -> str | None:
-    """Why this visitor of a shared server may not start such a run; None: it may be started."""
+def _costly(spec: RunSpec | None, device: str) -> BadInput | None:
+    """Why such a run may not be started: above a limit of a shared server, or a budget of own data; None: it may be."""
+    from dpcl_core.runs import budgets
+
     store = state.store()
-    if spec is None or store.visitor is None:
+    if spec is None:
         return None
     try:
-        store.check_cost(spec, _seconds(spec, device)[0])
+        if store.visitor is not None:
+            store.check_cost(spec, _seconds(spec, device)[0])
+        budgets.check(store, spec)
     except BadInput as refused:
-        return str(refused)
+        return refused
     return None
 
 

@@ -1,0 +1,448 @@
+"""Budgets for own data: what counts against one, by which rule, and that nothing that would exceed it can start."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dpcl_core import checks
+from dpcl_core.data import intake
+from dpcl_core.data.intake import Asked
+from dpcl_core.data.schema import Columns
+from dpcl_core.errors import BadInput
+from dpcl_core.events import CellFinished, Mechanism, Spending, Written
+from dpcl_core.privacy import gaussian
+from dpcl_core.runs import budgets, process, purge, resumption, tables
+from dpcl_core.runs.audits import Audits
+from dpcl_core.runs.budgets import declare
+from dpcl_core.runs.run import Split
+from dpcl_core.runs.sets import Sets
+from dpcl_core.runs.store import Store
+from dpcl_core.runs.studies import Studies
+from dpcl_core.runs.visitors import Limits, Visitor
+from dpcl_core.spec import RunSpec
+from dpcl_core.tuning import settings
+from tests.support import replay
+from tests.support.postgres import both
+from tests.support.together import together
+
+ROWS = [f"{row},{row % 7},{'ab'[row % 2]},{'cd'[row % 3 > 0]},p{row % 90}" for row in range(300)]
+DELTA = 1e-6
+
+
+def taken_in(path: Path, rows: Sequence[str] = ROWS, owner: str = "", **columns: str) -> str:
+    """own:NAME of these rows in a file. `owner`: a visitor of a server that others reach."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join(["x,y,one,two,who", *rows]), encoding="utf-8")
+    with intake.taken_in(path, Asked(Columns(**{"target": "one", **columns})), owner, is_apart=bool(owner)) as name:
+        pass
+    return name
+
+
+@pytest.fixture
+def data(home: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.delenv("DPCL_DATA", raising=False)
+    return taken_in(home / "visits.csv")
+
+
+def asking(name: str, epsilons: Sequence[float] = (1.0,), seeds: Sequence[int] = (0,), **changes: object) -> RunSpec:
+    raw = {"method": "cosine", "data": {"dataset": name}, "labels": "prior", "seeds": list(seeds)}
+    privacy = {"epsilons": list(epsilons), "delta": DELTA, **changes.pop("privacy", {})}
+    return checks.parse({**raw, "scenario": {"kind": "class-incremental", "tasks": 2}, "privacy": privacy, **changes})
+
+
+def finished(store: Store, spec: RunSpec, n: int | None = None, sigma: float | None = None) -> str:
+    """A run whose first `n` models (None: all) have finished, each with one Gaussian sum; of its own noise, or `sigma`."""
+    events: list[CellFinished] = []
+    for event in replay.recorded(spec, n_tasks=2):
+        if isinstance(event, CellFinished):
+            noise = sigma or gaussian.sigma(event.cell.epsilon, spec.privacy.delta)
+            mechanism = Mechanism("gaussian", noise, (1.0,))
+            entries = (Spending("sums", 0, (0,), 1, mechanism, spec.params.shares_batches),)
+            events.append(replace(event, ledger=Written("add-remove", "once", entries)))
+    return replay.fill(store, spec, events[:n], status="finished" if n is None else "failed")
+
+
+def launched(store: Store, spec: RunSpec, end: str = "failed") -> str:
+    run_id = store.create(spec)
+    assert store.claim(run_id)
+    store.end(run_id, end)  # type: ignore[arg-type]
+    return run_id
+
+
+def spent(store: Store, name: str) -> tuple[float, float]:
+    (budget,) = budgets.of(store, name)
+    return budget.spent
+
+
+def refused(store: Store, spec: RunSpec) -> BadInput:
+    before = len(store.unfinished())
+    with pytest.raises(BadInput) as caught:
+        store.create(spec)
+    assert len(store.unfinished()) == before
+    return caught.value
+
+
+# How it adds up
+
+
+def test_finished_models_of_all_runs_add_up_as_one_gaussian(data: str, store: Store) -> None:
+    """Noise sigma_i on one row each: together mu^2 is the sum of 1 / sigma_i^2, at one delta; far less than the sum."""
+    declare(store, data, 20.0)
+    for epsilon in (1.0, 2.0, 1.0):  # the same settings twice are two runs
+        finished(store, asking(data, [epsilon], [0, 1]))
+    sigmas = [gaussian.sigma(epsilon, DELTA) for epsilon in (1.0, 2.0, 1.0) for _ in range(2)]
+    exact = gaussian.epsilon(1 / math.sqrt(sum(sigma**-2 for sigma in sigmas)), DELTA)
+    epsilon, delta = spent(store, data)
+    assert epsilon == pytest.approx(exact, rel=1e-3)
+    assert epsilon >= exact
+    assert epsilon < 0.8 * 2 * (1.0 + 2.0 + 1.0)
+    assert delta == DELTA
+
+
+def test_what_has_not_finished_costs_what_it_asks_for(data: str, store: Store) -> None:
+    """One model of four by its ledger; the other three, a run that waits and one that failed, by epsilons and deltas."""
+    declare(store, data, 40.0)
+    finished(store, asking(data, [1.0, 2.0], [0, 1]), n=1)
+    launched(store, asking(data, [3.0]))
+    store.create(asking(data, [0.25], [0, 1]))
+    epsilon, delta = spent(store, data)
+    assert epsilon == pytest.approx(1.0 + (1.0 + 2.0 + 2.0) + 3.0 + 2 * 0.25, rel=1e-3)
+    assert delta == pytest.approx((1 + 3 + 1 + 2) * DELTA)
+
+
+def test_a_ledger_counts_and_not_the_wish(data: str, store: Store) -> None:
+    """A model that was asked for epsilon 1 and made half the noise costs what the half costs."""
+    declare(store, data, 40.0)
+    sigma = gaussian.sigma(1.0, DELTA) / 2
+    finished(store, asking(data), sigma=sigma)
+    assert spent(store, data)[0] == pytest.approx(gaussian.epsilon(sigma, DELTA), rel=1e-3)
+
+
+def test_models_on_the_same_batches_have_a_bound_when_all_have_finished(data: str, home: Path, store: Store) -> None:
+    """Before, their epsilons do not add up: a budget takes one of them at a time. Then all are one training."""
+    several = asking(data, [1.0, 2.0], method="peft-ensemble", params={"adapter": "head"})
+    run_id = finished(store, several)
+    declare(store, data, 4.0)
+    exact = gaussian.epsilon(1 / math.sqrt(sum(gaussian.sigma(one, DELTA) ** -2 for one in (1.0, 2.0))), DELTA)
+    assert spent(store, data) == (pytest.approx(exact, rel=1e-3), DELTA)
+    error = refused(store, several)
+    assert "no bound is known for all 2 models" in error.allowed
+    assert error.fix == {"privacy.epsilons": (1.0,)}
+    purge.purge(store, data)
+    assert store.present([run_id]) == {}
+    other = taken_in(home / "other.csv", [f"1{row}" for row in ROWS])
+    finished(store, checks.parse(checks.changed(several.model_dump(), {"data.dataset": other})), n=1)
+    declare(store, other, 4.0)
+    assert spent(store, other)[0] == math.inf
+
+
+def test_a_row_within_a_client_costs_two_steps_and_a_row_of_another_schema_costs_a_person_everything(
+    data: str, home: Path, store: Store
+) -> None:
+    """Left out with the client, and back without: 2 epsilon at delta (1 + exp(epsilon)). Many rows of a person: no bound."""
+    federated = asking(data, method="label-means", scenario={"kind": "federated", "clients": 4}, labels="prior-const")
+    declare(store, data, 20.0)
+    launched(store, federated)
+    assert spent(store, data) == (2.0, pytest.approx(DELTA * (1 + math.e)))
+    by_person = taken_in(home / "people.csv", person="who")
+    assert spent(store, by_person) == spent(store, data)
+    declare(store, by_person, 20.0)
+    (budget,) = budgets.of(store, data)
+    assert (budget.unit, budget.spent[0]) == ("who", math.inf)
+    assert "no bound is known" in budget.sentence(data)
+    assert refused(store, asking(by_person)).fix == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "fix"),
+    [
+        ({"privacy": {"epsilons": [1.0, math.inf]}}, {"privacy.epsilons": (1.0,)}),
+        ({"privacy": {"noise": "seeded"}}, {"privacy.noise": "release"}),
+        ({"privacy": {"adjacency": "replace"}}, {"privacy.adjacency": "add-remove"}),
+        ({"labels": "data"}, {}),
+        ({"method": "l2dp-ml"}, {}),
+        ({"method": "agem"}, {}),
+        ({"method": "dp-agem", "params": {"budget": "fixed"}}, {}),
+    ],
+)
+def test_what_has_no_bound_does_not_fit(changes: dict[str, object], fix: object, data: str, store: Store) -> None:
+    launched(store, asking(data, [0.5]))
+    declare(store, data, 4.0)
+    error = refused(store, asking(data, **changes))
+    assert (error.field, error.fix) == ("privacy.epsilons", fix)
+    assert "no bound is known" in error.allowed
+    assert "epsilon 3.5," in error.allowed
+
+
+# What is refused, and where
+
+
+def test_a_run_beyond_the_budget_is_refused_with_what_is_left_and_what_fits(data: str, store: Store) -> None:
+    declare(store, data, 4.0)
+    launched(store, asking(data, [2.5]))
+    error = refused(store, asking(data, [1.0, 1.2, 8.0], [3, 4]))
+    assert (error.field, error.fix) == ("privacy.epsilons", {"privacy.epsilons": (1.2,), "seeds": (3,)})
+    assert "epsilon 1.5, delta 0.000999 is left" in error.allowed
+    assert "epsilon 20.4, delta 6e-06" in error.allowed
+    mended = checks.parse(checks.changed(asking(data, [1.0, 1.2, 8.0], [3, 4]).model_dump(), error.fix))
+    store.create(mended)
+    assert refused(store, asking(data, [8.0])).fix == {"privacy.epsilons": (0.3,)}
+    store.create(asking(data, [0.1]))
+    store.create(asking(data, [0.2]))
+    assert refused(store, asking(data, [0.001])).fix == {}, "nothing is left, by tenths that are no binary fractions"
+
+
+def test_deltas_count_too(data: str, store: Store) -> None:
+    declare(store, data, 100.0, 5e-6)
+    store.create(asking(data, [1.0], [0, 1]))
+    error = refused(store, asking(data, [1.0], [0, 1, 2, 3]))
+    assert (error.field, error.fix) == ("privacy.delta", {"seeds": (0,)})
+    store.create(asking(data, [1.0], [0, 1, 2]))
+    assert refused(store, asking(data)).fix == {}
+
+
+@both
+def test_of_runs_that_are_queued_at_once_only_those_that_fit_are(home: Path, store: Store) -> None:
+    name = taken_in(home / "visits.csv")
+    declare(store, name, 4.0)
+    outcomes: list[bool] = []
+
+    def queue(_: int) -> None:
+        try:
+            Store().create(asking(name, [1.5]))
+        except BadInput:
+            outcomes.append(False)
+        else:
+            outcomes.append(True)
+
+    together(queue, 6)
+    assert sorted(outcomes) == [False] * 4 + [True] * 2
+    assert spent(store, name)[0] == 3.0
+
+
+def test_a_set_is_queued_whole_or_not_at_all(data: str, store: Store) -> None:
+    declare(store, data, 4.0)
+    with pytest.raises(BadInput):
+        Sets(store).create("sweep", {"small": asking(data, [1.0]), "large": asking(data, [3.5])})
+    assert store.unfinished() == []
+    assert spent(store, data) == (0.0, 0.0)
+    Sets(store).create("sweep", {"small": asking(data, [1.0]), "large": asking(data, [3.0])})
+    assert spent(store, data)[0] == 4.0
+
+
+@both
+def test_audits_and_tunings_on_the_private_data_are_refused(home: Path, store: Store) -> None:
+    """Numbers are read there without noise. A tuning on a public stand-in costs nothing."""
+    name = taken_in(home / "visits.csv")
+    base = asking(name, method="peft-ensemble")
+    run_id = launched(store, base)
+    declare(store, name, 4.0)
+    private = settings.parse({"on": "private", "base": base, "n_trials": 3})
+    for act in (lambda: Audits(store).create(run_id), lambda: Studies(store).create(private)):
+        with pytest.raises(BadInput) as caught:
+            act()
+        assert caught.value.field == "data.dataset"
+    Studies(store).create(settings.parse({"on": "public", "proxy": "digits", "base": base, "n_trials": 3}))
+    assert spent(store, name)[0] == 1.0
+
+
+def test_an_audit_before_the_declaration_leaves_no_bound(data: str, store: Store) -> None:
+    run_id = launched(store, asking(data, method="peft-ensemble"))
+    waits = Audits(store).create(run_id)
+    declare(store, data, 4.0)
+    assert spent(store, data)[0] == 1.0, "one that waits cannot start any more"
+    assert not store.claim(waits)
+    assert (store.get(waits).status, store.get(waits).error_kind) == ("failed", "wrong-input")
+    declare(store, data, None)
+    assert store.claim(Audits(store).create(run_id))
+    declare(store, data, 4.0)
+    assert spent(store, data)[0] == math.inf
+
+
+def test_a_run_that_waits_does_not_start_under_a_budget_declared_since(data: str, store: Store) -> None:
+    waiting = [store.create(asking(data, [epsilon])) for epsilon in (3.0, 2.0)]
+    declare(store, data, 4.0)
+    assert [store.claim(waiting[0])] == [True]
+    store.end(waiting[0], "failed")
+    assert not store.claim(waiting[1])
+    run = store.get(waiting[1])
+    assert (run.status, run.error_kind, run.started) == ("failed", "wrong-input", None)
+    assert "epsilon 1," in (run.error or "")
+    assert spent(store, data)[0] == 3.0, "what never started has released nothing"
+
+
+def test_a_part_of_a_run_is_counted_with_the_whole(data: str, store: Store) -> None:
+    from dpcl_core.runs import shards
+
+    declare(store, data, 2.0)
+    run_id = store.create(asking(data, [1.0], [0, 1]), split=Split(2, "local", "cpu"))
+    assert store.claim(run_id, process.me())
+    shards._put_into_queue(store, run_id, [[0], [1]], "cpu")
+    assert len(shards.of_run(store, run_id)) == 2
+    assert spent(store, data)[0] == 2.0
+
+
+# What stays counted
+
+
+def test_a_resumed_run_is_counted_once_and_one_that_never_started_is_asked_again(data: str, store: Store) -> None:
+    declare(store, data, 4.0)
+    stopped, never = launched(store, asking(data, [2.0]), "cancelled"), store.create(asking(data, [2.0]))
+    store.request_stop(never)
+    assert spent(store, data)[0] == 2.0
+    resumption.resume(store, stopped)
+    assert store.claim(stopped)
+    store.end(stopped, "cancelled")
+    assert spent(store, data)[0] == 2.0
+    store.create(asking(data, [1.0]))
+    with pytest.raises(BadInput) as caught:
+        resumption.resume(store, never)
+    assert caught.value.fix == {"privacy.epsilons": (1.0,)}
+    assert store.status(never) == "cancelled"
+    resumption.resume(store, stopped)
+    declare(store, data, 1.5)
+    store.request_stop(stopped)
+    with pytest.raises(BadInput):
+        resumption.resume(store, stopped)
+    with pytest.raises(BadInput):
+        store.retry(stopped)
+
+
+def test_deleted_runs_stay_counted_and_so_do_runs_on_deleted_data(data: str, home: Path, store: Store) -> None:
+    """Nor does the budget go with the data. Any other copy, schema or part of the rows has it."""
+    declare(store, data, 4.0)
+    run_id = finished(store, asking(data, [1.5], [0, 1]))
+    whole = spent(store, data)[0]
+    store.delete(run_id)
+    assert spent(store, data)[0] == whole
+    purge.empty_trash(store)
+    assert spent(store, data) == (3.0, pytest.approx(2 * DELTA)), "without its ledgers, by what it asked for"
+    purge.purge(store, data)
+    again = taken_in(home / "again.csv")
+    assert spent(store, again) == (3.0, pytest.approx(2 * DELTA))
+    assert refused(store, asking(again, [1.1])).fix == {"privacy.epsilons": (1.0,)}
+    for number, rows in enumerate((ROWS[::2], [*ROWS, "9,9,a,d,p"])):
+        name = taken_in(home / f"other{number}.csv", rows, target="two")
+        assert spent(store, name)[0] == 3.0, rows
+        refused(store, asking(name, [1.1]))
+    store.create(asking(again))
+    assert spent(store, data if data == again else name)[0] == 4.0
+    other = taken_in(home / "new.csv", [f"1{row}" for row in ROWS])
+    assert budgets.of(store, other) == []
+    store.create(asking(other, [100.0]))
+
+
+def test_a_budget_declared_again_takes_the_place_of_the_one_before(data: str, home: Path, store: Store) -> None:
+    """Below what was spent nothing is left; without one there is no limit; another schema declares for all copies."""
+    copy = taken_in(home / "copy.csv", target="two")
+    launched(store, asking(data, [3.0]))
+    declare(store, data, 4.0)
+    declare(store, copy, 2.0, 1e-4)
+    for name in (data, copy):
+        (budget,) = budgets.of(store, name)
+        assert (budget.epsilon, budget.delta, budget.spent[0], budget.left[0]) == (2.0, 1e-4, 3.0, 0.0)
+        assert budget.left[1] == pytest.approx(9.9e-5)
+    refused(store, asking(copy, [0.1]))
+    declare(store, data, None)
+    assert budgets.of(store, copy) == []
+    store.create(asking(copy, [100.0, math.inf]))
+
+
+def test_a_budget_declared_for_a_part_goes_on_for_the_whole(data: str, home: Path, store: Store) -> None:
+    """In place of that for the whole: rows that the part does not have keep one."""
+    declare(store, data, 4.0)
+    declare(store, taken_in(home / "part.csv", ROWS[:100]), 2.0)
+    rest = taken_in(home / "rest.csv", ROWS[200:])
+    assert [budget.epsilon for budget in budgets.of(store, rest)] == [2.0]
+
+
+def test_data_that_join_rows_of_two_budgets_keep_both(data: str, home: Path, store: Store) -> None:
+    others = [f"1{row}" for row in ROWS]
+    other = taken_in(home / "others.csv", others)
+    declare(store, data, 2.0)
+    declare(store, other, 1.0)
+    joined = taken_in(home / "joined.csv", [*ROWS, *others])
+    assert [budget.epsilon for budget in budgets.of(store, joined)] == [2.0, 1.0]
+    refused(store, asking(joined, [1.5]))
+    store.create(asking(joined, [0.75]))
+    assert [spent(store, name)[0] for name in (data, other)] == [0.75, 0.75]
+    refused(store, asking(other, [0.5]))
+    store.create(asking(data, [1.25]))
+
+
+def test_a_folder_put_there_by_hand_is_known_by_its_name(home: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DPCL_DATA", str(home / "files"))
+    (home / "files" / "mine").mkdir(parents=True)
+    (home / "files" / "mine" / "mine.csv").write_text("\n".join(["x,label", *(f"{n},{'ab'[n % 2]}" for n in range(200))]))
+    declare(store, "own:mine", 1.0)
+    store.create(asking("own:mine", [0.75]))
+    assert refused(store, asking("own:mine", [0.5])).fix == {"privacy.epsilons": (0.25,)}
+
+
+# Who declares, and what
+
+
+def test_only_the_owner_sees_and_sets_a_budget_on_a_shared_server(home: Path, store: Store) -> None:
+    hers = taken_in(home / "a" / "visits.csv", owner="a" * 64)
+    his = taken_in(home / "b" / "visits.csv", owner="b" * 64)
+    she, he = (store.as_visitor(Visitor(letter * 64, Limits())) for letter in "ab")
+    declare(she, hers, 1.0)
+    for act in (lambda: budgets.of(he, hers), lambda: declare(he, hers, 9.0), lambda: declare(he, hers, None)):
+        with pytest.raises(BadInput) as caught:
+            act()
+        assert caught.value.field == "data"
+    assert [budget.epsilon for budget in budgets.of(she, hers)] == [1.0]
+    assert budgets.of(he, his) == []
+    he.create(asking(his, [8.0]))
+    refused(she, asking(hers, [8.0]))
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "field"),
+    [(math.inf, None, "epsilon"), (math.nan, None, "epsilon"), (-1, None, "epsilon"), (1, 0.1, "delta"), (1, 0.0, "delta")],
+)
+def test_what_promises_nothing_is_no_budget(
+    epsilon: float, delta: float | None, field: str, data: str, store: Store
+) -> None:
+    with pytest.raises(BadInput) as caught:
+        declare(store, data, epsilon, delta)
+    assert caught.value.field == field
+    assert budgets.of(store, data) == []
+
+
+def test_delta_follows_from_the_public_number_of_rows(data: str, store: Store) -> None:
+    declare(store, data, 1.0)
+    (budget,) = budgets.of(store, data)
+    assert budget.delta == 1e-3
+
+
+@pytest.mark.parametrize("name", ["digits", "own:nothing", "own:../x"])
+def test_data_that_are_not_here_have_no_budget(name: str, data: str, store: Store) -> None:
+    with pytest.raises(BadInput):
+        declare(store, name, 1.0)
+
+
+def test_the_account_depends_on_no_private_row(home: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other private rows, same public ones: spent, left and refusals are the same."""
+    monkeypatch.delenv("DPCL_DATA", raising=False)
+    from dpcl_core.data import catalog, files, outline
+
+    name = taken_in(home / "visits.csv")
+    card = catalog.card(name)
+    public = set(outline.outline(card, files.find(card)).test.rows.tolist())
+    said = []
+    for number in range(2):
+        rows = [row if place in public or not number else f"7{row}" for place, row in enumerate(ROWS)]
+        other = taken_in(home / str(number) / "visits.csv", rows)
+        declare(store, other, 1.0 + number)
+        store.create(asking(other, [0.25]))
+        said.append(str(refused(store, asking(other, [8.0]))).replace(other, "own:it"))
+    with store.reading() as connection:
+        assert len(connection.execute(tables.budgets.select()).all()) == 1
+    assert "epsilon 0.75, delta 0.000999" in said[0]
+    assert "epsilon 1.5, delta 0.000998" in said[1]

@@ -1,0 +1,116 @@
+"""A budget for own data at every door: the command that declares it, and all that would release something."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import dpcl_core
+from dpcl_core import cli
+from dpcl_core.data import intake
+from dpcl_core.data.intake import Asked
+from dpcl_core.data.schema import Columns
+from dpcl_core.errors import BadInput
+from dpcl_core.runs.store import Store
+
+
+def sets(*said: str) -> tuple[str, ...]:
+    """As options of a command."""
+    return tuple(word for one in said for word in ("--set", one))
+
+
+RUN = sets("data.dataset=own:visits", "labels=prior", "scenario.tasks=2", "privacy.delta=1e-6")
+ONE = (*RUN, *sets("privacy.epsilons=[1.0]", "seeds=[0]"))
+FEDERATED = (*ONE, *sets("method=label-means", "scenario={kind = 'federated'}", "labels=prior-const"))
+
+
+def called(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    status = cli.main(arguments)
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+@pytest.fixture
+def name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A table of this computer's: own:visits."""
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path / "home"))
+    for variable in ("DPCL_DATA", "DPCL_STORE"):
+        monkeypatch.delenv(variable, raising=False)
+    rows = "".join(f"{row % 9},{row % 5},{'ab'[row % 2]}\n" for row in range(400))
+    (tmp_path / "visits.csv").write_text(f"x,y,risk\n{rows}", encoding="utf-8")
+    with intake.taken_in(tmp_path / "visits.csv", Asked(Columns(target="risk"))) as taken:
+        pass
+    return taken
+
+
+def test_a_budget_is_declared_shown_used_and_removed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert called("data", "budget", name, capsys=capsys)[1].startswith("No budget is declared for own:visits")
+    status, said, _ = called("data", "budget", "visits", "--epsilon", "4", capsys=capsys)
+    assert status == 0
+    assert said.startswith(
+        "Budget of own:visits for all runs on these rows: epsilon 4, delta 0.001, for one row left out. "
+        "Spent: epsilon 0, delta 0. Left: epsilon 4, delta 0.001."
+    )
+    two = (*RUN, "--set", "privacy.epsilons=[1.0]", "--set", "seeds=[0, 1]")
+    assert called("run", *two, "--json", capsys=capsys)[0] == 0
+    (document,) = json.loads(called("data", "budget", name, "--json", capsys=capsys)[1])
+    assert 1.3 < document["spent"][0] < 1.6, "two models by their ledgers together: less than 2"
+    assert document["spent"][1] == 1e-6
+    assert document["left"][0] == pytest.approx(4 - document["spent"][0], abs=0.01)
+    status, out, err = called("run", *RUN, "--set", "privacy.epsilons=[1.0, 8.0]", capsys=capsys)
+    assert (status, out) == (2, "")
+    assert err.startswith("privacy.epsilons = 1, 8: for all 10 models that is up to epsilon 45, delta 1e-05, and epsilon 2.")
+    assert err.endswith("epsilon 4, delta 0.001; add --set 'privacy.epsilons=[1.0]' --set 'seeds=[0]'\n")
+    assert called("data", "budget", name, "--none", capsys=capsys)[1].startswith("No budget is declared")
+
+
+@pytest.mark.parametrize(
+    "wrong", [("--delta", "1e-5"), ("--epsilon", "inf"), ("--epsilon", "4", "--none"), ("--epsilon", "4", "--delta", "0.5")]
+)
+def test_what_declares_nothing_is_one_sentence(
+    wrong: tuple[str, ...], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out, err = called("data", "budget", name, *wrong, capsys=capsys)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert called("data", "budget", name, capsys=capsys)[1].startswith("No budget is declared")
+
+
+@pytest.mark.parametrize(
+    ("door", "field"),
+    [
+        (("run", *ONE), "privacy.epsilons"),
+        (("sweep", *ONE, "--over", "seeds=[[0], [1]]"), "privacy.epsilons"),
+        (("tune", *ONE, "--set", "method=peft-ensemble", "--on", "private"), "data.dataset"),
+        (("audit", *ONE, "--set", "method=pecl", "--attack", "planted-codes"), "data.dataset"),
+        (("flower", "split", *FEDERATED, "--to", "parts"), "data.dataset"),
+    ],
+    ids=lambda door: door[0] if isinstance(door, tuple) else "",
+)
+def test_every_command_that_releases_something_is_refused(
+    door: tuple[str, ...], field: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert called("data", "budget", name, "--epsilon", "0.5", capsys=capsys)[0] == 0
+    status, out, err = called(*door, capsys=capsys)
+    assert (status, out) == (2, "")
+    assert err.startswith(f"{field} = ")
+    assert "epsilon 0.5, delta 0.001 is left of the budget of all runs on these rows" in err
+    assert Store().unfinished() == []
+    assert Store().list_runs() == []
+    assert not (tmp_path / "parts").exists()
+
+
+def test_python_refuses_it_too_and_says_what_fits(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    called("data", "budget", name, "--epsilon", "0.5", capsys=capsys)
+    raw = {"data": {"dataset": name}, "labels": "prior", "scenario": {"tasks": 2}, "privacy": {"delta": 1e-6}}
+    for act in (
+        lambda: dpcl_core.run(raw, epsilons=[1.0], seeds=[0]),
+        lambda: dpcl_core.sweep(raw, {"labels": ["prior", "prior-const"]}, epsilons=[1.0], seeds=[0]),
+    ):
+        with pytest.raises(BadInput) as caught:
+            act()
+        assert (caught.value.field, caught.value.fix) == ("privacy.epsilons", {"privacy.epsilons": (0.5,)})
+    assert Store().list_runs() == []
