@@ -203,6 +203,7 @@ L2DP_AS_PRINTED = {
     "projection": "always",
     "scope": "joint",
     "recon_objective": "taylor1-linear",
+    "label_objective": "eq-12",
     "encoder_weight": 1.0,
     "encoder_divisor": "none",
     "theta_norm": "columns",
@@ -218,7 +219,7 @@ def layer_of(method: str, params: dict[str, object], **more: object) -> layers.L
     return found
 
 
-def test_l2dp_ml_is_as_printed_under_nine_settings_and_each_of_them_counts() -> None:
+def test_l2dp_ml_is_as_printed_under_ten_settings_and_each_of_them_counts() -> None:
     data = {"dataset": "mnist", "backbone": "pixels"}
     layer = layer_of("l2dp-ml", L2DP_AS_PRINTED, data=data)
     assert (layer.name, layer.departures) == ("as printed", ())
