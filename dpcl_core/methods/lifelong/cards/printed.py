@@ -22,6 +22,7 @@ _OF_ALL = {
     ),
     "data.train_per_class": Printed((None,), "A part of the data takes minutes instead of hours.", is_of_scale=True),
     "data.train_per_source": Printed((None,), "A part of the data takes minutes instead of hours.", is_of_scale=True),
+    "data.test_per_class": Printed((None,), "Fewer test examples take less time.", is_of_scale=True),
     "scenario.tasks": Printed(_n_tasks, "Fewer tasks take minutes instead of hours.", is_of_scale=True),
 }
 _OPEN = {
