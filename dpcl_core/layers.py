@@ -1,8 +1,8 @@
 """The printed settings of a method's publication, and the layer of a run that follows from comparing them with its own.
 
-Three layers: "as printed" (exact but for scale, see `EXEMPT`), "made to work" (differs from print, every difference named) and "repaired" (its bound is
-proved, the printed one is not). A fourth name, "added", is for methods that no paper prints. The layer is computed by
-comparing all settings, so no difference can be left out.
+Three layers: "as printed" (exact but for scale, see `EXEMPT`), "made to work" (differs from print, every difference named)
+and "repaired" (its bound is proved, the printed one is not). A fourth name, "added", is for methods that no paper prints.
+The layer is computed by comparing all settings, so no difference can be left out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dpcl_core.spec import RunSpec
 
 LayerName = Literal["as printed", "made to work", "repaired", "added"]
 Values = tuple[object, ...]
-# What a layer does not count, by setting: differences of scale alone. Wherever one of them differs, the layer's title names it.
+# What a layer does not count, by setting: differences of scale alone. The title of the layer names those that a run has.
 EXEMPT: Mapping[str, str] = {
     "data.backbone": "network",
     "data.resolution": "network",

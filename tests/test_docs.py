@@ -182,7 +182,8 @@ def _unheld(security: str) -> list[str]:
         wrong += [] if named and re.fullmatch(r"`[^`]+`(, `[^`]+`)*", places) else [note]
         for path, name in named:
             source = (ROOT / path).read_text(encoding="utf-8") if (ROOT / path).is_file() else ""
-            wrong += [] if source and re.search(rf"^(def |class )?{name}\b", source, re.MULTILINE) else [f"{note}: {path}::{name}"]
+            is_there = source and re.search(rf"^(def |class )?{name}\b", source, re.MULTILINE)
+            wrong += [] if is_there else [f"{note}: {path}::{name}"]
     return wrong
 
 

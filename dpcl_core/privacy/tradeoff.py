@@ -1,9 +1,10 @@
 """What no attack on a ledger exceeds: trade-off of false alarms and hits, from the privacy loss distribution.
 
 Epsilon at one delta allows more than most mechanisms reveal. The whole curve delta(epsilon) bounds every test of "took part"
-against "did not". Of Gaussian steps it is exact, and some test attains the bound; of a learned list of labels and of local copies
-only an (epsilon, delta) is known, and none may. At a false alarm rate a, its hit rate is at most the minimum, over epsilon, of
-a e^epsilon + delta(epsilon) and of 1 - e^-epsilon (1 - a - delta(epsilon)) (Dong, Roth and Su 2022, Proposition 6).
+against "did not". Of Gaussian steps it is exact, and some test attains the bound; of a learned list of labels and of local
+copies only an (epsilon, delta) is known, and none may. At a false alarm rate a, its hit rate is at most the minimum, over
+epsilon, of a e^epsilon + delta(epsilon) and of 1 - e^-epsilon (1 - a - delta(epsilon)) (Dong, Roth and Su 2022,
+Proposition 6).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """L2DP-ML's losses: truncated Taylor series of cross-entropies, and their gradients in closed form.
 
 Lai et al. 2022, section 4. Eq. 12 is there as printed ("eq-12") and with its two wrong signs mended ("taylor2"). The leading
-minus of their Eq. 9, which would maximise the cross-entropy, is in neither: Eq. 12 does not have it. All are sums over cells.
-The constants n d log 2 and n K log 2 are left out, so that the exact loss minus the polynomial of the first order or "taylor2" is
-the constant plus a remainder of at most z²/8 or z⁴/192 per cell.
+minus of their Eq. 9, which would maximise the cross-entropy, is in neither: Eq. 12 does not have it. All are sums over
+cells. The constants n d log 2 and n K log 2 are left out, so that the exact loss minus the polynomial of the first order or
+"taylor2" is the constant plus a remainder of at most z²/8 or z⁴/192 per cell.
 """
 
 from __future__ import annotations

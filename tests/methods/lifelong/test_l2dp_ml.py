@@ -216,7 +216,7 @@ def test_gradients_are_those_of_the_published_losses(delta_r: str) -> None:
 
 
 def test_gradients_as_printed_are_those_of_equations_12_and_13() -> None:
-    """Σ h̄ (1/2 - x̄) over the batch's size for the encoder, no divisor, no ReLU; the signs of Eq. 12; one χ3 for all classes."""
+    """Σ h̄ (1/2 - x̄) over the batch's size for the encoder, no divisor, no ReLU; Eq. 12 with its signs; one χ3 for all."""
     learner = made(spec(delta_r="witness", **AS_PRINTED))
     given = batch(learner)
     net, n, draws = copy.deepcopy(learner._net).double(), len(given.targets), learner._draws

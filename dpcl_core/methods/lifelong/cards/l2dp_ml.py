@@ -81,8 +81,8 @@ class L2dpMlParams(BatchParams):
     label_objective: LabelObjective = Field(
         "taylor2",
         title="Label loss",
-        description="The output layer's loss. taylor2: the cross-entropy to the second order. eq-12: as printed, with two other "
-        "signs, so that it falls without end as scores grow.",
+        description="The output layer's loss. taylor2: the cross-entropy to the second order. eq-12: as printed, with two "
+        "other signs, so that it falls without end as scores grow.",
     )
     encoder_weight: NonNegative = Field(
         0.1,
