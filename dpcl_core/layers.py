@@ -1,8 +1,8 @@
 """The printed settings of a method's publication, and the layer of a run that follows from comparing them with its own.
 
-Three layers: "as printed" (exact), "made to work" (differs from print, every difference named) and "repaired" (its bound is
-proved, the printed one is not). A fourth name, "added", is for methods that no paper prints. The layer is computed by
-comparing all settings, so no difference can be left out.
+Three layers: "as printed" (exact but for scale, see `EXEMPT`), "made to work" (differs from print, every difference named)
+and "repaired" (its bound is proved, the printed one is not). A fourth name, "added", is for methods that no paper prints.
+The layer is computed by comparing all settings, so no difference can be left out.
 """
 
 from __future__ import annotations
@@ -16,6 +16,23 @@ from dpcl_core.spec import RunSpec
 
 LayerName = Literal["as printed", "made to work", "repaired", "added"]
 Values = tuple[object, ...]
+# What a layer does not count, by setting: differences of scale alone. The title of the layer names those that a run has.
+EXEMPT: Mapping[str, str] = {
+    "data.backbone": "network",
+    "data.resolution": "network",
+    "data.dataset": "data",
+    "data.train_per_class": "data size",
+    "data.train_per_source": "data size",
+    "data.test_per_class": "data size",
+    "privacy.delta": "δ",
+    "scenario.tasks": "number of tasks",
+    "scenario.clients": "clients",
+    "scenario.alpha": "clients",
+    "params.epochs": "epochs",
+    "params.rounds": "rounds",
+    "tuned": "tuning",
+}
+EXEMPTED = ", ".join(dict.fromkeys(EXEMPT.values()))
 _ABSENT = object()  # a setting that this method or scenario does not have
 
 
@@ -50,10 +67,11 @@ class Layer:
 
     @property
     def title(self) -> str:
-        """The layer in a few words: "Made to work, 3 differences from print"."""
+        """The layer in a few words: "Made to work, 3 differences from print, not counting network, δ"."""
         count = sum(not one.is_of_scale for one in self.departures)
         more = "" if self.name in ("as printed", "added") else f", {count} difference{'' if count == 1 else 's'} from print"
-        return f"{self.name.capitalize()}{more}"
+        exempt = ", ".join(dict.fromkeys(EXEMPT[one.parameter] for one in self.departures if one.is_of_scale))
+        return f"{self.name.capitalize()}{more}{', not counting ' if exempt else ''}{exempt}"
 
     @property
     def words(self) -> str:

@@ -269,7 +269,7 @@ class RunSpec(Spec):
         None, description="Class names assumed public; examples of other classes are dropped. Empty: all classes."
     )
     privacy: PrivacySpec = PrivacySpec()
-    tuned: Tuned = Field("no", description="On which data these settings were tuned; the statement says what that costs.")
+    tuned: Tuned = Field("no", description="On which data these settings were tuned, by your word; the statement says so.")
     seeds: Annotated[tuple[Seed, ...], AfterValidator(_distinct)] = Field(
         (0, 1, 2, 3, 4), min_length=1, max_length=100, description="One model each: the order of classes and other draws."
     )

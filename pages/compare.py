@@ -149,9 +149,9 @@ def _nothing_yet() -> None:
 
 
 def _layer(result: Result) -> str:
-    """The run's layer in brackets; empty if unknown."""
+    """The run's layer and what it does not count, in brackets; empty if unknown."""
     layer = methods.layer(result.spec)
-    return "" if layer is None else f" ({layer.name})"
+    return "" if layer is None else f" ({plain(layer.title)})"
 
 
 def _comparison(view: View, results: dict[str, Result]) -> dict[str, object]:

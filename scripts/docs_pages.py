@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from dpcl_core import listing, machine, paths, presets
+from dpcl_core import layers, listing, machine, paths, presets
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.figures.picture import epsilon_label
@@ -72,7 +72,7 @@ _DEVIATIONS = """# Deviations by paper
 
 What each publication prints, setting by setting, and why a run may differ. A run's layer follows from this table: it is
 *as printed* where nothing differs but the scale, *made to work* where something does, and *repaired* where a bound is proved
-that the print does not have.
+that the print does not have. Of scale are: """ + layers.EXEMPTED + """. Whatever of these differs is named beside the layer.
 """
 _GPU = """# Graphics cards
 

@@ -160,3 +160,54 @@ def test_links_of_the_documents_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+\.md)\)", path.read_text(encoding="utf-8")):
         found = (path.parent / target).resolve()
         assert found.exists() or found.relative_to(ROOT / "docs").as_posix() in made, target
+
+
+def _unheld(security: str) -> list[str]:
+    """The sentences that claim something and have no note behind them, and the notes that lead nowhere or are not used."""
+    text, notes = security[security.index("\n## ") :], dict(re.findall(r"^\[\^([\w-]+)\]: (.*)$", security, re.MULTILINE))
+    claims = text[: text.index("## Reporting a weakness")]
+    paragraphs = [" ".join(part.split()) for part in re.split(r"\n\n|^\* |^## .*$", claims, flags=re.MULTILINE)]
+    wrong, used = list[str](), set[str]()
+    for paragraph in paragraphs:
+        plain = re.sub(r"^\*\*[^*]*\.\*\* ", "", paragraph)  # a bullet's title
+        for sentence in re.findall(r"\S.*?[.:?!](?:\[\^[\w-]+\])*(?= [A-Z`*]|$)|\S.*$", plain):
+            found = re.search(r"[.?!]((?:\[\^[\w-]+\])+)$", sentence)
+            if found is None:
+                wrong.append(sentence)
+            else:
+                used |= set(re.findall(r"\[\^([\w-]+)\]", found[1]))
+    wrong += sorted(used ^ notes.keys())
+    for note, places in notes.items():
+        named = re.findall(r"`([^`:]+)(?:::(\w+))?`", places)
+        wrong += [] if named and re.fullmatch(r"`[^`]+`(, `[^`]+`)*", places) else [note]
+        for path, name in named:
+            source = (ROOT / path).read_text(encoding="utf-8") if (ROOT / path).is_file() else ""
+            is_there = source and re.search(rf"^(def |class )?{name}\b", source, re.MULTILINE)
+            wrong += [] if is_there else [f"{note}: {path}::{name}"]
+    return wrong
+
+
+SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+
+
+def test_every_sentence_on_security_names_a_test_or_a_module_that_is_there() -> None:
+    assert _unheld(SECURITY) == []
+    assert SECURITY.count(".[^") >= 40
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("[^times] Stored", " Stored"),
+        ("coarse.[^coarse]", "coarse."),
+        ("[^audit]\n", "\n"),
+        (".[^seeded]\n", ".[^seeded] It is safe.\n"),
+        ("[^noise]: `dpcl_core/privacy/noise.py::ReleaseNoise`", "[^noise]: `dpcl_core/privacy/noise.py::NoSuchNoise`"),
+        ("tests/runs/test_looks.py::", "tests/runs/test_no_looks.py::"),
+        ("[^second]: ", "[^secnd]: "),
+        ("[^forgery]: `dpcl_core/privacy/card.py::CHECK_FINDS`", "[^forgery]: somewhere"),
+    ],
+)
+def test_a_sentence_without_its_note_and_a_note_that_leads_nowhere_are_found(old: str, new: str) -> None:
+    assert SECURITY.count(old) == 1
+    assert _unheld(SECURITY.replace(old, new))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict
+from pathlib import Path
 from typing import Literal, get_args, get_origin
 
 import pytest
@@ -14,9 +15,11 @@ from dpcl_core import checks, events, layers, listing, presets
 from dpcl_core.events import Guarantee
 from dpcl_core.layers import Departure, Print, Printed
 from dpcl_core.methods import catalog as methods
+from dpcl_core.papers import verdicts
 from dpcl_core.privacy import statement, token_noise
-from dpcl_core.spec import RunSpec
+from dpcl_core.spec import DataSpec, RunSpec
 
+TRAINS_NO_NETWORK = ("dp-coeff-memory", "independent-laplace")  # their features are a setting of their own
 PRINTED = [card for card in methods.CARDS.values() if card.printed.kind != "added"]
 
 
@@ -150,7 +153,7 @@ def test_public_axes_are_named_where_the_network_has_some(method: str) -> None:
         assert bool(named) is differs
         if method == "cosine":
             assert layer.name == ("made to work" if differs else "as printed")
-    of_nobody = checks.parse({"method": "cosine"})
+    of_nobody = checks.parse({"method": "cosine", "data": {"dataset": "cifar100"}})
     gone = of_nobody.data.model_copy(update={"backbone": "gone"})
     layer = methods.card("cosine").printed.layer(of_nobody.model_copy(update={"data": gone}))
     assert [one.parameter for one in layer.departures] == ["data.backbone"]
@@ -193,16 +196,37 @@ def test_a_setting_says_what_is_printed_of_it() -> None:
     assert TOY.of_setting("params.learning_rate") == TOY.of_setting("params.nowhere") == ""
 
 
-def test_the_title_counts_what_differs_and_leaves_scale_alone() -> None:
-    assert TOY.layer(spec(learning_rate=0.1, epochs=3)).title == "As printed"
-    assert TOY.layer(spec(learning_rate=0.1, epochs=3, clip_norm=3.0)).title == "Made to work, 1 difference from print"
+def test_the_title_counts_what_differs_and_names_what_it_does_not_count() -> None:
+    assert TOY.layer(spec(learning_rate=0.1)).title == "As printed"
+    assert TOY.layer(spec(learning_rate=0.1, epochs=3)).title == "As printed, not counting epochs"
+    made = TOY.layer(spec(learning_rate=0.1, epochs=3, clip_norm=3.0))
+    assert made.title == "Made to work, 1 difference from print, not counting epochs"
     assert layers.ADDED.layer(spec()).title == "Added"
+
+
+def test_whatever_a_layer_does_not_count_has_a_word_that_the_readme_and_the_legend_name() -> None:
+    exempt = {name for card in PRINTED for name, one in card.printed.settings.items() if one.is_of_scale}
+    assert exempt == layers.EXEMPT.keys()
+    assert not [one for card in PRINTED for one in card.printed.always if one.is_of_scale]
+    readme = " ".join((Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8").split())
+    assert f"A layer does not count differences of scale: {layers.EXEMPTED}." in readme
+    assert layers.EXEMPTED in verdicts.MEANING["as printed"]
+
+
+@pytest.mark.parametrize("card", PRINTED, ids=lambda card: card.name)
+def test_network_delta_and_every_size_of_the_data_are_printed_or_said_to_be_left_open(card: methods.MethodCard) -> None:
+    told = {*card.printed.settings, *card.printed.left_open}
+    sizes = {f"data.{name}" for name in DataSpec.model_fields if name.endswith(("_per_class", "_per_source"))}
+    assert sizes | {"data.dataset"} <= told
+    assert "data.backbone" in told or card.name in TRAINS_NO_NETWORK
+    assert "privacy.delta" in told or card.printed.source == "Lai et al. 2022"  # which prints no δ
 
 
 L2DP_AS_PRINTED = {
     "projection": "always",
     "scope": "joint",
     "recon_objective": "taylor1-linear",
+    "label_objective": "eq-12",
     "encoder_weight": 1.0,
     "encoder_divisor": "none",
     "theta_norm": "columns",
@@ -218,7 +242,7 @@ def layer_of(method: str, params: dict[str, object], **more: object) -> layers.L
     return found
 
 
-def test_l2dp_ml_is_as_printed_under_nine_settings_and_each_of_them_counts() -> None:
+def test_l2dp_ml_is_as_printed_under_ten_settings_and_each_of_them_counts() -> None:
     data = {"dataset": "mnist", "backbone": "pixels"}
     layer = layer_of("l2dp-ml", L2DP_AS_PRINTED, data=data)
     assert (layer.name, layer.departures) == ("as printed", ())

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from dpcl_core import layers
 from dpcl_core.figures.picture import capital
 from dpcl_core.layers import LayerName
 from dpcl_core.methods import catalog as methods
@@ -15,7 +16,7 @@ from dpcl_core.spec import RunSpec
 
 LayerOfClaim = LayerName | Literal["between layers"]
 MEANING: Mapping[LayerOfClaim, str] = {
-    "as printed": "The settings that the paper prints.",
+    "as printed": f"The settings that the paper prints, not counting {layers.EXEMPTED}.",
     "made to work": "The paper's method with settings changed where the printed ones fail; every change is listed.",
     "repaired": "A version whose privacy bound is proved, where the printed one is not.",
     "added": "Methods of ours, for comparison.",

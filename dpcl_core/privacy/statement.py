@@ -62,7 +62,10 @@ _COUNTED = (
     "taken as public"
 )
 _TIMES = "how long the work took: times depend on the data, and are stored coarsely only"
-_TUNED_ON_PUBLIC = "settings were tuned on public data, in which none of the protected people is"
+_TUNED_ON_PUBLIC = (
+    "settings were tuned on public data, in which none of the protected people is: so whoever set up the run declares, and "
+    "nothing checks it"
+)
 FEW_PEOPLE = 500
 WEAK_EPSILON = 8.0
 # Templates, because the browser fills them too while a budget is dragged.
@@ -71,9 +74,9 @@ ODDS = (
     "(50 % is a coin)."
 )
 NO_ODDS = "No bound: an attacker may be right every time."
-EXACT_ODDS = (
-    "With exactly this ledger the best possible guess is right {percent} % of the time; at 0.1 % false alarms it finds "
-    "{hits} % of those who took part."
+EXACT_ODDS = (  # an upper bound: of a learned list of labels or of local copies, a ledger knows (epsilon, delta) alone
+    "With exactly this ledger no guess is right more than {percent} % of the time; at 0.1 % false alarms none finds more "
+    "than {hits} % of those who took part."
 )
 # Read from the data, a list of labels has no bound.
 LIST_FROM_DATA = "The list of labels is read from the data: it can show with certainty that someone took part."
@@ -388,7 +391,7 @@ def odds(epsilon: float, delta: float) -> str:
 
 
 def exact_odds(advantage: float | None, hits: float | None) -> str:
-    """The best attack on this ledger in a sentence to follow `odds`; empty where unknown."""
+    """What no attack on this ledger exceeds, in a sentence to follow `odds`; empty where unknown."""
     if advantage is None or hits is None:
         return ""
     right, hits_percent = (math.ceil(1e4 * value - 1e-6) / 100 for value in ((1 + advantage) / 2, hits))  # both are bounds

@@ -1,8 +1,10 @@
-"""The best possible attack on a ledger: trade-off of false alarms and hits, from the privacy loss distribution.
+"""What no attack on a ledger exceeds: trade-off of false alarms and hits, from the privacy loss distribution.
 
 Epsilon at one delta allows more than most mechanisms reveal. The whole curve delta(epsilon) bounds every test of "took part"
-against "did not" exactly: at a false alarm rate a, its hit rate is at most the minimum, over epsilon, of
-a e^epsilon + delta(epsilon) and of 1 - e^-epsilon (1 - a - delta(epsilon)) (Dong, Roth and Su 2022, Proposition 6).
+against "did not". Of Gaussian steps it is exact, and some test attains the bound; of a learned list of labels and of local
+copies only an (epsilon, delta) is known, and none may. At a false alarm rate a, its hit rate is at most the minimum, over
+epsilon, of a e^epsilon + delta(epsilon) and of 1 - e^-epsilon (1 - a - delta(epsilon)) (Dong, Roth and Su 2022,
+Proposition 6).
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ class TradeOff:
 
 
 def of_ledger(ledger: Ledger) -> TradeOff | None:
-    """The best attack on the people with the largest loss; None where there is no bound, and where a person has several
+    """Bounds for the people with the largest loss; None where there is no bound, and where a person has several
     rows: only the epsilon of a group is computed. Raises Unaccountable."""
     if ledger.rows_per_unit > 1:
         return None
@@ -46,7 +48,7 @@ def of_ledger(ledger: Ledger) -> TradeOff | None:
 
 
 def of_events(events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency) -> TradeOff:
-    """The best attack on a person who is in all these events. Raises Unaccountable."""
+    """Bounds for a person who is in all these events. Raises Unaccountable."""
     return _of(tuple(sorted(events, key=repr)), delta, adjacency)
 
 

@@ -60,8 +60,8 @@ def privacy_sentence(tune: TuneSpec) -> str:
     """The privacy cost of this tuning, in one sentence."""
     if tune.on == "public":
         return (
-            f"Tuned on {tune.proxy}, taken as public: the private data were not touched, so tuning costs no privacy as long "
-            "as no one of them is in it."
+            f"Tuned on {tune.proxy}, by declaration public: the private data were not touched, so tuning costs no privacy "
+            "as long as no one of them is in it, which nothing checks."
         )
     uses = tune.n_trials + 1
     return (

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
-from dpcl_core.privacy import gaussian, statement, tradeoff
+from dpcl_core.privacy import gaussian, partition, statement, tradeoff
 from dpcl_core.privacy.accounting import LabelListDpEvent, subsampled_gaussian
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.spec import Adjacency
@@ -45,6 +45,15 @@ def test_one_choice_is_as_good_as_the_worst_case() -> None:
     by_hand = math.e * tradeoff.RARE + 1e-6
     assert by_hand * (1 - 1e-6) <= found.hits <= by_hand * 1.004
     assert statement.odds_bound(1.0, 0.0) == pytest.approx((1 + found.advantage) / 2, rel=1e-5)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+def test_of_a_learned_list_the_best_possible_guess_stays_below_what_is_said(epsilon: float) -> None:
+    """The best guess by one label's count, at whatever count it is best, against the ledger's bound."""
+    chances = np.array(partition.chances(epsilon, 1e-3, 400)) / partition.ONE
+    assert chances[-1] == 1
+    bound = tradeoff.of_events([LabelListDpEvent(epsilon, 1e-3)], DELTA, "add-remove").advantage
+    assert 0.8 * bound < np.diff(chances).max() < 0.99 * bound
 
 
 def test_sampled_steps_are_played_as_well_as_that_and_no_better() -> None:
@@ -84,6 +93,6 @@ def test_nothing_spent_tells_nothing() -> None:
 def test_the_sentence_rounds_up_and_is_empty_where_nothing_is_known() -> None:
     assert statement.exact_odds(None, None) == ""
     assert statement.exact_odds(0.10641, 0.0024012) == (
-        " With exactly this ledger the best possible guess is right 55.33 % of the time; at 0.1 % false alarms it finds "
-        "0.25 % of those who took part."
+        " With exactly this ledger no guess is right more than 55.33 % of the time; at 0.1 % false alarms none finds more "
+        "than 0.25 % of those who took part."
     )

@@ -105,7 +105,9 @@ class L2dpMl(Agem):
         last = net.rest[1:](read).clamp(max=1)  # a ReLU's output: at least 0
         with torch.no_grad():
             weights = net.head.weight[columns]
-            in_logits = taylor_loss.logit_gradient(functional.one_hot(targets, len(columns)), last @ weights.T)
+            in_logits = taylor_loss.logit_gradient(
+                functional.one_hot(targets, len(columns)), last @ weights.T, self._chosen.label_objective
+            )
             output = torch.zeros_like(net.head.weight)
             output[columns] = taylor_loss.output_gradient(last, in_logits) / n
         below = torch.autograd.grad(last, list(net.rest.parameters()), in_logits @ weights / n)

@@ -22,7 +22,8 @@ _OPTIONS = {  # the names of options that do not read as words
     "film": "FiLM", "lora": "LoRA", "head": "last layer only", "argmax": "largest score (ArgMax)",
     "cnn-32": "CNN, 32 channels", "cnn-64": "CNN, 64 channels", "cnn-128": "CNN, 128 channels", "bilstm": "BiLSTM",
     "cnn-ig": "CNN-Ig", "cnn-ig-featureless": "CNN-Ig without statistics", "taylor1-abs": "first-order Taylor, absolute",
-    "taylor1-linear": "first-order Taylor, linear", "lifelong": "that of the other methods",
+    "taylor1-linear": "first-order Taylor, linear", "taylor2": "second-order Taylor", "eq-12": "Eq. 12, as printed",
+    "lifelong": "that of the other methods",
 }  # fmt: skip
 
 

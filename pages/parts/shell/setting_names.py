@@ -22,7 +22,7 @@ LABELS: Final = {
 }
 TUNED: Final = {
     "no": "not by looking at results on any data",
-    "public": "on public data",
+    "public": "on public data (by your word)",
     "private": "on the private data (not accounted)",
 }
 ADJACENCY: Final = {"add-remove": "one example present or left out", "replace": "one example replaced"}

@@ -34,6 +34,7 @@ AS_PRINTED = {
     "projection": "always",
     "scope": "joint",
     "recon_objective": "taylor1-linear",
+    "label_objective": "eq-12",
     "encoder_weight": 1.0,
     "encoder_divisor": "none",
     "theta_norm": "columns",
@@ -214,8 +215,8 @@ def test_gradients_are_those_of_the_published_losses(delta_r: str) -> None:
         torch.testing.assert_close(found.double(), expected, rtol=2e-3, atol=2e-4 * max(1e-6, expected.abs().max().item()))
 
 
-def test_gradients_as_printed_are_those_of_equations_13_and_14() -> None:
-    """Σ h̄ (1/2 - x̄) over the batch's size for the encoder, no divisor, no ReLU; one χ3 for all classes."""
+def test_gradients_as_printed_are_those_of_equations_12_and_13() -> None:
+    """Σ h̄ (1/2 - x̄) over the batch's size for the encoder, no divisor, no ReLU; Eq. 12 with its signs; one χ3 for all."""
     learner = made(spec(delta_r="witness", **AS_PRINTED))
     given = batch(learner)
     net, n, draws = copy.deepcopy(learner._net).double(), len(given.targets), learner._draws
@@ -226,10 +227,11 @@ def test_gradients_as_printed_are_those_of_equations_13_and_14() -> None:
     loss = (functional.conv2d(0.5 - given.inputs, kernel, stride=2, padding=2) * hidden).sum()
     (of_encoder,) = torch.autograd.grad(loss, kernel)
     last = net.rest[1:]((units + 2 * draws.hidden / n).relu().detach()).clamp(0, 1)
-    slopes = 0.5 + last @ net.head.weight.T / 4 - functional.one_hot(given.targets, N_CLASSES)
-    of_output = (slopes.T @ last - draws.output[:1]) / n
+    y, z = functional.one_hot(given.targets, N_CLASSES), last @ net.head.weight.T
+    loss = (z - z * y).sum() - (z.abs() / 2 + z.square() / 8).sum()
+    *of_between, of_output = torch.autograd.grad(loss / n, [*net.rest.parameters(), net.head.weight])
     ours = learner._gradients(given)
-    for found, expected in ((ours[0], of_encoder / n), (ours[-2], of_output)):
+    for found, expected in zip(ours[:-1], [of_encoder / n, *of_between, of_output - draws.output[:1] / n], strict=True):
         torch.testing.assert_close(found.double(), expected, rtol=2e-3, atol=2e-4 * expected.abs().max().item())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import get_args
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from dpcl_core.methods.lifelong import taylor_loss
+from dpcl_core.methods.lifelong.cards.l2dp_ml import LabelObjective
 
 LOG2 = math.log(2)
 
@@ -44,8 +46,20 @@ def test_second_order_is_the_form_of_the_predecessor_and_not_the_one_that_is_pri
     ours = taylor_loss.classification(y, z) + z.numel() * LOG2
     code = (z.clamp(min=0) - y * z + LOG2 - z.abs() / 2 + z.square() / 8).sum()
     printed = (z - y * z + LOG2 - z.abs() / 2 - z.square() / 8).sum()
+    as_printed = taylor_loss.classification(y, z, "eq-12") + z.numel() * LOG2
     assert abs(ours - code) < 1e-11
+    assert abs(as_printed - printed) < 1e-11
     assert abs(ours - printed) > 1
+
+
+@pytest.mark.parametrize(("objective", "ends"), [("taylor2", math.inf), ("eq-12", -math.inf)])
+def test_eq_12_as_printed_falls_without_end_whatever_the_label_and_grows_with_two_other_signs(
+    objective: LabelObjective, ends: float
+) -> None:
+    for label in (0.0, 1.0):
+        for score in (-1e6, 1e6):
+            y, z = torch.full((1, 1), label), torch.full((1, 1), score)
+            assert taylor_loss.classification(y, z, objective) * math.copysign(1, ends) > 1e11
 
 
 def test_linear_reconstruction_is_unbounded_and_its_size_is_not() -> None:
@@ -69,7 +83,8 @@ def test_gradient_of_the_encoder_is_the_closed_form_where_hidden_units_are_const
         assert forgotten.abs().max() > 1e-3
 
 
-def test_slopes_and_output_gradient_are_autograd_s_of_the_perturbed_loss() -> None:
+@pytest.mark.parametrize("objective", get_args(LabelObjective))
+def test_slopes_and_output_gradient_are_autograd_s_of_the_perturbed_loss(objective: LabelObjective) -> None:
     """The noise stands in the gradient of the output weights, and in that of nothing below."""
     y, weights = functional.one_hot(torch.arange(30) % 3, 3).double(), normal(3, 5, seed=2).requires_grad_()
     below = normal(4, 5, seed=3).requires_grad_()
@@ -78,9 +93,9 @@ def test_slopes_and_output_gradient_are_autograd_s_of_the_perturbed_loss() -> No
     for noise in noises:
         hidden = torch.tanh(normal(30, 4) @ below)
         z = hidden @ weights.T
-        loss = taylor_loss.classification(y, z) - (noise * weights).sum()
+        loss = taylor_loss.classification(y, z, objective) - (noise * weights).sum()
         of_output, of_below = torch.autograd.grad(loss, [weights, below])
-        slopes = taylor_loss.logit_gradient(y, z)
+        slopes = taylor_loss.logit_gradient(y, z, objective)
         torch.testing.assert_close(taylor_loss.output_gradient(hidden, slopes) - noise, of_output, rtol=0, atol=1e-9)
         hidden = torch.tanh(normal(30, 4) @ below)
         (through_slopes,) = torch.autograd.grad(hidden, below, (slopes @ weights).detach())

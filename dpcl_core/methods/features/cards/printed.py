@@ -30,6 +30,8 @@ _OF_ALL = {
     "data.backbone": Printed(
         ("timm:vit_base_patch16_224.augreg_in21k",), "A smaller public network runs on two cores.", is_of_scale=True
     ),
+    "data.resolution": Printed((None,), "Fewer pixels are quicker.", is_of_scale=True),
+    "data.dataset": Printed(("cifar100", "imagenet-r", "5-datasets"), "Other data are not the paper's.", is_of_scale=True),
     "data.axes": Printed(
         _axes,
         "Noise grows with the number of features, and most of them tell little. They are centred, turned and scaled along "
@@ -38,6 +40,7 @@ _OF_ALL = {
     ),
     "data.train_per_class": Printed((None,), "A part of the data takes minutes instead of hours.", is_of_scale=True),
     "data.train_per_source": Printed((None,), "A part of the data takes minutes instead of hours.", is_of_scale=True),
+    "data.test_per_class": Printed((None,), "Fewer test examples take less time.", is_of_scale=True),
 }
 COSINE = Print(
     SOURCE,

@@ -95,8 +95,15 @@ _OF_ALL: dict[str, Printed] = {
         words="BERT-base for names, all-MiniLM-L6-v2 else",
         is_of_scale=True,
     ),
+    "data.dataset": Printed(
+        tuple(name for name in BENCHMARKS if name != "ner-gum"),
+        "Other data are not the paper's.",
+        words=", ".join(BENCHMARKS.values()),
+        is_of_scale=True,
+    ),
     "data.train_per_class": Printed((None,), "A part of the texts takes minutes.", is_of_scale=True),
     "data.train_per_source": Printed((None,), "A part of the texts takes minutes.", is_of_scale=True),
+    "data.test_per_class": Printed((None,), "Fewer test examples take less time.", is_of_scale=True),
     "scenario.clients": Printed(_clients, "Another number of clients.", is_of_scale=True),
     "scenario.alpha": Printed(_alpha, "Examples are dealt out more or less evenly.", is_of_scale=True),
 }

@@ -27,6 +27,7 @@ _OF_ALL = {
     "data.train_per_source": Printed(
         _per_source, "A few texts take minutes.", words="3,000 texts of each task", is_of_scale=True
     ),
+    "data.test_per_class": Printed((None,), "Fewer test examples take less time.", is_of_scale=True),
     "data.backbone": Printed(("hf:meta-llama/Llama-2-7b-hf",), "A small model runs on two cores.", is_of_scale=True),
     "scenario.kind": Printed(("source-incremental",), "Tasks are not the datasets."),
     "params.epochs": Printed((3,), "Another number of passes over a task."),

@@ -14,6 +14,7 @@ from dpcl_core.spec import Params, RunSpec
 
 Losses = Literal["taylor", "softmax"]
 Reconstruction = Literal["taylor1-abs", "taylor1-linear"]
+LabelObjective = Literal["taylor2", "eq-12"]
 FirstLayer = Literal["recentred", "plain", "batch-norm"]
 OutputNoise = Literal["per-class", "shared"]
 NonNegative = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
@@ -76,6 +77,12 @@ class L2dpMlParams(BatchParams):
         title="Reconstruction loss",
         description="The encoder's loss. taylor1-linear: as printed (Eq. 13), decoded by the encoder's transpose, without a "
         "minimum. taylor1-abs: its size, cell by cell, decoded by upsampling and a ReLU, as in the predecessor's code.",
+    )
+    label_objective: LabelObjective = Field(
+        "taylor2",
+        title="Label loss",
+        description="The output layer's loss. taylor2: the cross-entropy to the second order. eq-12: as printed, with two "
+        "other signs, so that it falls without end as scores grow.",
     )
     encoder_weight: NonNegative = Field(
         0.1,

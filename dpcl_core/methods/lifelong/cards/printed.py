@@ -22,6 +22,7 @@ _OF_ALL = {
     ),
     "data.train_per_class": Printed((None,), "A part of the data takes minutes instead of hours.", is_of_scale=True),
     "data.train_per_source": Printed((None,), "A part of the data takes minutes instead of hours.", is_of_scale=True),
+    "data.test_per_class": Printed((None,), "Fewer test examples take less time.", is_of_scale=True),
     "scenario.tasks": Printed(_n_tasks, "Fewer tasks take minutes instead of hours.", is_of_scale=True),
 }
 _OPEN = {
@@ -58,6 +59,7 @@ L2DP_ML = Print(
         "params.output_norm_cap": Printed((0.0,), "The same noise at every step would add up without end."),
         "params.losses": Printed(("taylor",), "A-GEM's own loss, to see what the polynomials do."),
         "params.recon_objective": Printed(("taylor1-linear",), "The printed loss has no minimum."),
+        "params.label_objective": Printed(("eq-12",), "With two signs of Eq. 12 as printed, it has no minimum."),
         "params.encoder_weight": Printed((1.0,), "One of the two losses would drown the other."),
         "params.encoder_divisor": Printed(("none",), "The encoder's gradient is nearly all noise, of any size."),
         "params.first_layer": Printed(("plain",), "Noise alone would switch units on and off, whatever the picture."),
