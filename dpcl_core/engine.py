@@ -26,14 +26,14 @@ from dpcl_core.data.dataset import Content, Dataset
 from dpcl_core.data.sentences import Sentences
 from dpcl_core.data.texts import TextForm, Texts
 from dpcl_core.errors import BadInput
-from dpcl_core.events import CellFinished, Event, Note, Progress, References, Started, TaskLearned
+from dpcl_core.events import CellFinished, Event, Note, Planned, Progress, References, Started, TaskLearned
 from dpcl_core.learning import Group
-from dpcl_core.methods import axes, references
+from dpcl_core.methods import axes, planned, references
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import of_spec, source_sizes
 from dpcl_core.methods.noise_forecast import forecast
-from dpcl_core.privacy import gaussian, group, noise_forecast, partition
+from dpcl_core.privacy import gaussian, group, noise_forecast, partition, statement
 from dpcl_core.privacy.budget import list_budget, training_budget
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios import catalog as scenarios
@@ -61,6 +61,7 @@ class Opened:
     streams: Mapping[int, TaskStream]
     context: PublicContext
     known: References
+    planned: Planned | None = None
     written: Mapping[str, int] = field(default_factory=dict)
 
     def of_cells(self, cells: Sequence[Cell]) -> tuple[Mapping[int, TaskStream], PublicContext]:
@@ -89,10 +90,11 @@ def run(
     """
     asked, of = spec, (yield from opened(spec, device=device))
     spec = of.spec
-    groups = _groups(spec, of.context.n_axes if spec.params.inputs == "features" else {})
+    groups = _groups(spec, of.context)
 
     def here(place: int) -> Iterator[Event]:
-        return Group(asked, spec, groups[place], *of.of_cells(groups[place]), place, keep, written=of.written).events()
+        group, planned = groups[place], of.planned
+        return Group(asked, spec, group, *of.of_cells(group), place, keep, written=of.written, planned=planned).events()
 
     division.begin(len(groups), of.context.n_tasks)
     # Clients' lists are short: threads that share a product wait for each other, three times as long on a busy computer.
@@ -105,7 +107,7 @@ def run(
 
 def opened(spec: RunSpec, *, device: str = "cpu") -> Generator[Event, None, Opened]:
     """Loads the data of a run, computes features and opens its streams; yields the events until then. Raises as `run`."""
-    checks.check(spec)
+    checks.check(asked := spec)
     # A person has several rows: learners get the budget of one row, and all that leaves here has the person's.
     rows = datasets.card(spec.data.dataset).rows_per_unit
     of_row = spec.model_copy(update={"privacy": group.for_a_row(spec.privacy, rows)})
@@ -156,7 +158,11 @@ def opened(spec: RunSpec, *, device: str = "cpu") -> Generator[Event, None, Open
         yield Note("warning", warning)
     context = replace(context, anchors=(yield from _anchors(spec, dataset, device)))
     context = replace(context, n_axes=axes.numbers(spec, context))
-    return Opened(spec, table, streams, context, known, written)
+    plan = planned.of_run(asked, spec, context, _groups(spec, context), rows)
+    yield plan
+    if asked.n_cells > 1:
+        yield Note("info", f"The {asked.n_cells} models of this run: {statement.all_planned(plan)}.")
+    return Opened(spec, table, streams, context, known, plan, written)
 
 
 def _refuse_unbounded(asked: RunSpec, of_row: RunSpec, rows: int) -> None:
@@ -210,10 +216,10 @@ def _with_untrained(
             yield references.answered(known, list(streams.values()), fresh)
 
 
-def _groups(spec: RunSpec, n_axes: Mapping[float, int]) -> list[list[Cell]]:
+def _groups(spec: RunSpec, context: PublicContext) -> list[list[Cell]]:
     """The cells grouped by learner, as the method's card says; one learner takes cells of one number of axes."""
-    shares = methods.card(spec.method).shares
-    cells = list(spec.cells())
+    shares, cells = methods.card(spec.method).shares, list(spec.cells())
+    n_axes = context.n_axes if spec.params.inputs == "features" else {}
     if shares == "all":
         counts = dict.fromkeys(n_axes.get(cell.epsilon, 0) for cell in cells)
         return [[cell for cell in cells if n_axes.get(cell.epsilon, 0) == count] for count in counts]

@@ -138,6 +138,23 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
+class Planned:
+    """What all models of a run together may reveal, entered before the first release: (`epsilon`, `delta`), inf: no bound.
+
+    `n_people`, `n_tasks`: public numbers of the run's privacy units and tasks.
+    `learners`: every planned model, by the learner that takes it; models of one learner and seed may share batches.
+    `ledgers`: all that a model will do to private data, one for each budget of the run, the same for every seed.
+    """
+
+    epsilon: float
+    delta: float
+    n_people: int
+    n_tasks: int
+    learners: tuple[tuple[Cell, ...], ...]
+    ledgers: tuple[tuple[float, Written], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """Progress of the run: `done` of `total` units of work, in which phase, learning which task (None: before the first)."""
 
@@ -430,6 +447,7 @@ class Note:
 # A closed list: adding a kind is a design decision.
 Event = (
     Started
+    | Planned
     | References
     | Progress
     | TaskLearned

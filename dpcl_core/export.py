@@ -23,6 +23,7 @@ from dpcl_core.events import (
     Guarantee,
     JsonValue,
     Leaks,
+    Planned,
     References,
     Retained,
     Signatures,
@@ -209,7 +210,8 @@ def bundle(store: Store, run_id: str, *, unprotected: bool = False) -> dict[str,
     }  # fmt: skip
     tables |= {name: frame for name, table in details.items() if not (frame := table(events)).empty}
     dataset = run.spec.data.dataset if result.started is None else result.started.dataset_title
-    privacy_card = card.document(run.id, run.spec.method, dataset, list(of_kind(events, CellFinished)))
+    plan = next(of_kind(events, Planned), None)
+    privacy_card = card.document(run.id, run.spec.method, dataset, list(of_kind(events, CellFinished)), plan)
     guarantees = [
         {"asked": plain_number(requested), **guarantee_document(given, run.spec)}
         for requested, given in result.guarantees.items()

@@ -23,7 +23,7 @@ from dpcl_core.backbones import extractor
 from dpcl_core.checkpoints import Checkpoint, Keep, are_from_the_first_on, is_public
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
-from dpcl_core.events import AuditNote, CellFinished, Event, Fact, JsonValue, TaskLearned
+from dpcl_core.events import AuditNote, CellFinished, Event, Fact, JsonValue, Planned, TaskLearned
 from dpcl_core.explorers.catalog import Observer
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common import classifier, state
@@ -31,9 +31,9 @@ from dpcl_core.methods.common.card import MakeLearner
 from dpcl_core.methods.common.evaluation import evaluated, untrained
 from dpcl_core.methods.common.learner import Learner, Prefetching, PublicContext, Surveying
 from dpcl_core.privacy import ledger_state
-from dpcl_core.privacy.joint_release import joint_release
 from dpcl_core.privacy.labels import spend_on_read_list
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.recount import exceeds
 from dpcl_core.privacy.statement import guarantee
 from dpcl_core.privacy.written import written
 from dpcl_core.scenarios.stream import Task, TaskStream
@@ -58,7 +58,8 @@ class Group:
     """The cells of one learner.
 
     `asked`: the run as it was asked for; `place`: of the group among the run's; `keep`: for its checkpoints, if any; `make`:
-    makes the learner, where that is not as usual; `written`: when own data were (`own.written`), asked before reading them.
+    makes the learner, where that is not as usual; `written`: when own data were (`own.written`), asked before reading them;
+    `planned`: the plan of the whole run, None for a learner alone: its models' joint epsilon is then not stated.
     """
 
     asked: RunSpec
@@ -70,10 +71,12 @@ class Group:
     keep: Keep | None = None
     make: MakeLearner | None = None
     written: Mapping[str, int] = field(default_factory=dict)
+    planned: Planned | None = None
 
     def __post_init__(self) -> None:
         self._started = time.perf_counter()
         self._seeds = tuple(dict.fromkeys(cell.seed for cell in self.cells))
+        self._names = dict(zip(self.spec.cells(), self.asked.cells(), strict=True))
         self._rounds: list[Mapping[int, Task]] = [
             {seed: self.streams[seed].tasks[step] for seed in self._seeds} for step in range(self.context.n_tasks)
         ]
@@ -136,6 +139,7 @@ class Group:
             for cell, result in zip(matching, results, strict=True):
                 standing.matrices[cell].append((*result.by_task, result.ahead))
                 spent = self._spent(cell, standing.ledgers[cell])
+                self._refuse_unplanned(cell, standing.ledgers[cell])
                 yield TaskLearned(cell, step, result.by_task, result.pooled, spent, result.by_rule, result.ahead)
                 kept = classifier.kept(learner, cell, step, self.context, reads, self.spec.n_cells)
                 yield from () if kept is None else (kept,)
@@ -151,11 +155,16 @@ class Group:
             raise BadInput("privacy.epsilons", cell.epsilon, allowed)
         return spent
 
+    def _refuse_unplanned(self, cell: Cell, ledger: Ledger) -> None:
+        """Raises BadInput where a model did more than was planned: nothing of it leaves, and the plan's bound holds."""
+        if self.planned is not None and exceeds(written(ledger), dict(self.planned.ledgers)[self._names[cell].epsilon]):
+            allowed = "entered more into its ledger than its card's `planned` says; mend the plan"
+            raise BadInput("method", self.spec.method, allowed)
+
     def _finished(self, standing: _Standing, baselines: Mapping[Cell, tuple[float | None, ...]]) -> Iterator[CellFinished]:
         spec, asked, cells, context, ledgers = self.spec, self.asked, self.cells, self.context, standing.ledgers
-        rows, names = datasets.card(spec.data.dataset).rows_per_unit, dict(zip(spec.cells(), asked.cells(), strict=True))
+        rows = datasets.card(spec.data.dataset).rows_per_unit
         seconds = coarse((standing.seconds + time.perf_counter() - self._started) / len(cells))
-        all_models = joint_release(ledgers) if 1 < len(cells) == len(list(spec.cells())) else None
         audits = _audits(spec) if methods.card(spec.method).guarantee == "nominal" else {}
         for cell in cells:
             stream = self.streams[cell.seed]
@@ -165,13 +174,13 @@ class Group:
                 guarantee(
                     ledgers[cell],
                     asked,
-                    names[cell],
+                    self._names[cell],
                     unit=_unit(spec, stream),
                     n_people=context.n_people // rows if context.n_users is None else context.n_users,
                     n_tasks=context.n_tasks,
                     assumed=(*stream.assumed, *methods.card(spec.method).assumes(spec.params)),
                     limits=datasets.card(spec.data.dataset).limits,
-                    together=all_models,
+                    planned=self.planned,
                     audit=audits.get(cell.epsilon),
                     notes=methods.card(spec.method).notes(spec.params),
                     layer=methods.layer(asked),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dpcl_core import checks, presets
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import unknown
-from dpcl_core.events import CellFinished, Event, Guarantee, References, Started, of_kind
+from dpcl_core.events import CellFinished, Event, Guarantee, Planned, References, Started, of_kind
 from dpcl_core.figures.picture import Provenance
 from dpcl_core.methods import catalog as methods
 from dpcl_core.runs import frames
@@ -185,8 +185,8 @@ class Result:
         from dpcl_core.papers import citations
         from dpcl_core.privacy import card, statement_text
 
-        finished = [*of_kind(self.events, CellFinished)]
-        given = card.document(self.run_id or "", self.spec.method, self.provenance.dataset, finished)
+        finished, plan = [*of_kind(self.events, CellFinished)], next(of_kind(self.events, Planned), None)
+        given = card.document(self.run_id or "", self.spec.method, self.provenance.dataset, finished, plan)
         written = json.dumps(given, indent=1, ensure_ascii=False)
         parts = {
             "What is protected": "\n".join(line for line in (statement_text.text(self.guarantees), looks) if line),

@@ -10,7 +10,7 @@ import pytest
 
 from dpcl_core import checks, engine, learning, metrics
 from dpcl_core.errors import BadInput
-from dpcl_core.events import CellFinished, Event, Note, Progress, Started, TaskLearned
+from dpcl_core.events import CellFinished, Event, Note, Planned, Progress, Started, TaskLearned, of_kind
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import card as privacy_card
 from dpcl_core.privacy import gaussian
@@ -130,6 +130,8 @@ def test_a_subset_says_so_and_counts_its_people() -> None:
 def test_noise_that_no_model_survives_is_said_before_the_first_task() -> None:
     run = engine.run(spec(privacy={"epsilons": [0.05, 8.0]}, seeds=[0]))
     said = [event for event in run if isinstance(event, (Note, TaskLearned))]
+    assert isinstance(said[1], Note)
+    assert "together they have epsilon" in said.pop(1).text  # type: ignore[union-attr]
     assert isinstance(said[0], Note)
     assert "accuracy will be near chance" in said[0].text
     assert not any(isinstance(event, Note) for event in said[1:])
@@ -211,7 +213,8 @@ def the_common_rules_hold(run: RunSpec, n_tasks: int) -> None:
     finished = [event for event in first if isinstance(event, CellFinished)]
     assert [event.cell for event in finished] == list(run.cells())
     if run.labels == "prior":  # the card of every method holds up before a second accountant
-        found = privacy_card.verify(json.dumps(privacy_card.document("0" * 12, run.method, "", finished)).encode())
+        plan = next(of_kind(first, Planned))
+        found = privacy_card.verify(json.dumps(privacy_card.document("0" * 12, run.method, "", finished, plan)).encode())
         assert [one.verdict for one in found] == ["matches"] * len(finished), [*map(privacy_card.sentence, found)]
     for event in finished:
         assert event.guarantee.unit == ("one training text" if run.params.inputs == "text" else "one training example")

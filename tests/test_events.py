@@ -14,7 +14,9 @@ from dpcl_core.events import (
     Guarantee,
     Leaks,
     ListEntries,
+    Mechanism,
     Note,
+    Planned,
     Progress,
     Prototypes,
     PublicPart,
@@ -23,9 +25,11 @@ from dpcl_core.events import (
     Retained,
     ScoredText,
     Signatures,
+    Spending,
     Started,
     TaskLearned,
     TokensScored,
+    Written,
     from_json,
     to_json,
 )
@@ -51,6 +55,11 @@ EVENTS = [
     TaskLearned(Cell(math.inf, 3), 1, (0.5, 0.25), 0.4, math.inf),
     CellFinished(Cell(1.0, 0), {"AA": 0.5, "AF": None}, GUARANTEE, 1.5),
     Note("warning", "careful"),
+    Planned(
+        math.inf, 1e-5, 900, 2, ((Cell(1.0, 0),), (Cell(math.inf, 0),)),
+        ((1.0, Written("replace", "once", (Spending("sums", 0, (0, 1), 2, Mechanism("gaussian", 3.0, (0.1, 1.0), 5)),), 3)),
+         (math.inf, Written("replace", "once", (Spending("texts", 0, (0, 1), 1, Mechanism("no-bound")),), 3))),
+    ),
     References(0.25, None, n_tested=412.5),
     References(0.0, 0.5, n_tested=None, ceiling=0.75),
     TokensScored(

@@ -68,6 +68,7 @@ def method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         methods.card("cosine"),
         name="counting",
         module=module.__name__,
+        planned="",
         scenarios=("federated",),
         needs_anchors=True,
         refuses=lambda spec, facts: None,

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.errors import BadInput
-from dpcl_core.events import CellFinished, Event
+from dpcl_core.events import CellFinished, Event, Planned, of_kind
 from dpcl_core.flower import participant, wire
 from dpcl_core.flower.participant import Participant
 from dpcl_core.flower.wire import Record, Unusable
@@ -156,9 +156,9 @@ def events(part: Participant, transport: Transport, wait_seconds: float, log: Ca
     roll.wait(wait_seconds)
     yield from part.events
     spec, card = part.spec, methods.card(part.spec.method)
-    (seed,) = spec.seeds
-    make = partial(cast("Callable[..., object]", methods.maker(spec.method)), collect=Collector(roll))
-    group = Group(spec, spec, list(spec.cells()), {seed: part.stream}, part.context, make=cast(MakeLearner, make))
+    (seed,), plan = spec.seeds, next(of_kind(part.events, Planned), None)
+    make = cast(MakeLearner, partial(cast("Callable[..., object]", methods.maker(spec.method)), collect=Collector(roll)))
+    group = Group(spec, spec, list(spec.cells()), {seed: part.stream}, part.context, make=make, planned=plan)
     for event in group.events():
         if isinstance(event, CellFinished):
             simulated = card.assumes(spec.params)

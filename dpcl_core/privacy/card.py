@@ -1,6 +1,6 @@
 """The privacy card of a run, and its check: a second accountant recomputes every number on it from the card's events.
 
-A card is a JSON document of version 1, described in `docs/privacy_card.md`: the run's models as `cells`, each with its
+A card is a JSON document of version 2, described in `docs/privacy_card.md`: the run's models as `cells`, each with its
 epsilon, its parts, and the ledger's events, from which both follow.
 
 The check finds inconsistency, not forgery: no card can show that the events are what was done.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -17,9 +18,19 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, ValidationError
 
 from dpcl_core.errors import BadInput, first_of
-from dpcl_core.events import CellFinished, Guarantee, JsonValue, Mechanism, MechanismKind, Spending, Written, plain_number
+from dpcl_core.events import (
+    CellFinished,
+    Guarantee,
+    JsonValue,
+    Mechanism,
+    MechanismKind,
+    Planned,
+    Spending,
+    Written,
+    plain_number,
+)
 from dpcl_core.privacy import statement
-from dpcl_core.privacy.protected import who
+from dpcl_core.privacy.protected import PROTECTED
 from dpcl_core.spec import Adjacency, Cell, NoiseSource, Recurrence, Spec
 
 if TYPE_CHECKING:
@@ -35,40 +46,85 @@ CHECK_FINDS = "This finds inconsistency, not forgery: whether the events are wha
 _LARGEST_FILE = 16_000_000  # bytes
 _WIDEST = 0.05  # of epsilon: a wider interval checks nothing
 _ROUNDING = 1e-6  # of epsilon: rounding in either accountant
+_ALL = "all models of the run"  # name of the plan's own number
+LARGEST_DELTA = 0.01  # on a card: with a larger one, a bound says nothing however few people there are
 
 Verdict = Literal["matches", "differs", "unchecked"]
 Task = Annotated[int, Field(ge=1, le=100_000)]
 Number = Annotated[float, Field(ge=0)]  # NaN fails the comparison
 
 
+# The numbers of each kind of mechanism: no fewer, and no others.
+NUMBERS: Mapping[MechanismKind, set[str]] = {
+    "gaussian": {"noise_multiplier", "sample_rates", "steps"},
+    "label-list": {"epsilon", "delta"},
+    "local": {"epsilon"},
+    "no-bound": set(),
+    "nothing": set(),
+}
+_Events = Annotated[tuple[Mapping[str, object], ...], Field(max_length=2000)]  # parsed one by one, to name the place of each
+
+
 class _Mechanism(Spec):
     mechanism: MechanismKind
-    noise_multiplier: Annotated[float, Field(ge=1e-6, le=1e12)] | None = None
+    noise_multiplier: Annotated[float, Field(ge=1e-6, le=1e12)] = 1.0
     sample_rates: tuple[Annotated[float, Field(ge=0, le=1)], ...] = Field((), max_length=100)
     steps: int = Field(1, ge=1, le=10**9)
-    epsilon: Annotated[float, Field(ge=0, le=1e4)] | None = None
-    delta: Annotated[float, Field(ge=0, lt=1)] | None = None
+    epsilon: Annotated[float, Field(ge=0, le=1e4)] = 0.0
+    delta: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+    @property
+    def numbers(self) -> set[str]:
+        return self.model_fields_set & set().union(*NUMBERS.values())
 
     @property
     def read(self) -> Mechanism:
-        return Mechanism(self.mechanism, self.noise_multiplier, self.sample_rates, self.steps, self.epsilon, self.delta)
+        return Mechanism(self.mechanism, **{name: getattr(self, name) for name in self.numbers})
+
+    def is_whole(self, n_people: int) -> bool:
+        """Whether it has just the numbers of its kind, and one sampling rate for all or one for each task's people."""
+        is_sampled = self.mechanism != "gaussian" or len(self.sample_rates) in (1, n_people)
+        return is_sampled and self.numbers == NUMBERS[self.mechanism]
 
 
 class _Event(_Mechanism):
     what: str
     task: Task
-    people_of: tuple[Task, ...] = Field(max_length=1000)
+    people_of: tuple[Task, ...] = Field(min_length=1, max_length=1000)
     count: int = Field(ge=1, le=10_000)
     adjacency: Adjacency
-    shares_batches: bool = False
-    channels: Mapping[str, _Mechanism] = Field(default_factory=dict)
+    shares_batches: bool
+    channels: Mapping[Literal["replay", "head"], _Mechanism]
+
+    @property
+    def spending(self) -> Spending:
+        people = tuple(task - 1 for task in self.people_of)
+        channels: dict[str, Mechanism] = {name: one.read for name, one in self.channels.items()}
+        return Spending(self.what, self.task - 1, people, self.count, self.read, self.shares_batches, channels)
 
 
-class _Cell(Spec):
-    """A model on a card. `events` are parsed one by one, so that an unknown one is reported by its place."""
+class _Statement(Spec):
+    """In words: the headline is checked, the rest is not."""
 
+    headline: str
+    composition: str
+    scope: str
+    covered: tuple[str, ...]
+    not_covered: tuple[str, ...]
+    assumptions: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+class _Name(Spec):
     asked: Number
     seed: int
+
+    @property
+    def cell(self) -> Cell:
+        return Cell(self.asked, self.seed)
+
+
+class _Cell(_Name):
     guarantee: Literal["proved", "nominal", "none"]
     unit: str
     noise: NoiseSource
@@ -77,22 +133,42 @@ class _Cell(Spec):
     adjacency: Adjacency
     recurrence: Recurrence | None
     parts: Mapping[str, Number]
-    rows_per_unit: int = Field(1, ge=1, le=1000)
-    events: Annotated[tuple[Mapping[str, object], ...], Field(max_length=2000)] | None
-    statement: Mapping[str, str | tuple[str, ...]] = Field(default_factory=dict)  # in words, not checked
+    rows_per_unit: int = Field(ge=1, le=1000)
+    events: _Events | None
+    statement: _Statement
+
+
+class _Model(Spec):
+    asked: Number
+    events: _Events
+
+
+class _All(Spec):
+    """All planned models, by learner, and what each of a budget does."""
+
+    epsilon: Number
+    delta: float = Field(gt=0, lt=1)
+    people: int = Field(ge=1)
+    tasks: Task
+    adjacency: Adjacency
+    recurrence: Recurrence
+    rows_per_unit: int = Field(ge=1, le=1000)
+    learners: tuple[Annotated[tuple[_Name, ...], Field(min_length=1)], ...] = Field(min_length=1, max_length=10_000)
+    models: tuple[_Model, ...] = Field(min_length=1)
 
     @property
-    def cell(self) -> Cell:
-        return Cell(self.asked, self.seed)
+    def cells(self) -> list[Cell]:
+        return [one.cell for learner in self.learners for one in learner]
 
 
 class _Card(Spec):
     card: Literal["privacy card of a continual learner"]  # NAME
-    version: Literal[1]
+    version: Literal[2]
     how_to_check: str
     run_id: str
     method: str
     dataset: str
+    all_models: _All | None
     cells: tuple[_Cell, ...] = Field(min_length=1, max_length=1024)
 
 
@@ -117,20 +193,34 @@ class Checked:
     why: str = ""
 
 
-class _Contradiction(ValueError):
-    """The card contradicts itself, whatever its events add up to."""
-
-
-def document(run_id: str, method: str, dataset: str, finished: Sequence[CellFinished]) -> dict[str, JsonValue]:
-    """The card of a run. `events` are null for a model that was stored before ledgers were stored."""
+def document(
+    run_id: str, method: str, dataset: str, finished: Sequence[CellFinished], planned: Planned | None
+) -> dict[str, JsonValue]:
+    """The card of a run. `events` are null for a model stored before ledgers were, `all_models` before plans were."""
     return {
         "card": NAME,
-        "version": 1,
+        "version": 2,
         "how_to_check": _HOW_TO_CHECK,
         "run_id": run_id,
         "method": method,
         "dataset": dataset,
+        "all_models": None if planned is None else _planned(planned),
         "cells": [_cell(one) for one in finished],
+    }
+
+
+def _planned(plan: Planned) -> dict[str, JsonValue]:
+    any_one = plan.ledgers[0][1]
+    return {
+        "epsilon": plain_number(plan.epsilon),
+        "delta": plan.delta,
+        "people": plan.n_people,
+        "tasks": plan.n_tasks,
+        "adjacency": any_one.adjacency,
+        "recurrence": any_one.recurrence,
+        "rows_per_unit": any_one.rows_per_unit,
+        "learners": [[{"asked": plain_number(c.epsilon), "seed": c.seed} for c in learner] for learner in plan.learners],
+        "models": [{"asked": plain_number(asked), "events": _events(ledger)} for asked, ledger in plan.ledgers],
     }
 
 
@@ -147,8 +237,8 @@ def _cell(event: CellFinished) -> dict[str, JsonValue]:
         "adjacency": "replace" if guarantee.adjacency.startswith("replace") else "add-remove",
         "recurrence": None if ledger is None else ledger.recurrence,
         "parts": {name: plain_number(value) for name, value in guarantee.parts.items()},
-        **({} if ledger is None or ledger.rows_per_unit == 1 else {"rows_per_unit": ledger.rows_per_unit}),
-        "events": None if ledger is None else [_event(entry, ledger.adjacency) for entry in ledger.entries],
+        "rows_per_unit": 1 if ledger is None else ledger.rows_per_unit,
+        "events": None if ledger is None else _events(ledger),
         "statement": _statement(guarantee),
     }
 
@@ -167,6 +257,10 @@ def _statement(given: Guarantee) -> dict[str, JsonValue]:
     }
 
 
+def _events(ledger: Written) -> list[JsonValue]:
+    return [_event(entry, ledger.adjacency) for entry in ledger.entries]
+
+
 def _event(entry: Spending, adjacency: Adjacency) -> dict[str, JsonValue]:
     return {
         "what": entry.what,
@@ -175,8 +269,8 @@ def _event(entry: Spending, adjacency: Adjacency) -> dict[str, JsonValue]:
         "count": entry.count,
         "adjacency": adjacency,
         **_numbers(entry.mechanism),
-        **({"shares_batches": True} if entry.shares_batches else {}),
-        **({"channels": {name: _numbers(one) for name, one in entry.channels.items()}} if entry.channels else {}),
+        "shares_batches": entry.shares_batches,
+        "channels": {name: _numbers(one) for name, one in entry.channels.items()},
     }
 
 
@@ -190,8 +284,11 @@ def _numbers(one: Mechanism) -> dict[str, JsonValue]:
 
 def verify(content: bytes) -> list[Checked]:
     """Checks every model of a card. Raises BadInput if the content is no card."""
-    cells = _read(content).cells
-    return [_checked(cell, cells) for cell in cells]
+    found = _read(content)
+    ways = Counter(cell.cell for cell in found.cells)
+    if twice := [cell for cell, count in ways.items() if count > 1]:
+        raise BadInput("cells", f"{twice[0].epsilon:g}, seed {twice[0].seed}", "must be on the card once")
+    return [_checked(cell, found.all_models) for cell in found.cells]
 
 
 def exit_status(checks: Sequence[Checked]) -> int:
@@ -240,11 +337,11 @@ def _span(number: Recounted) -> str:
 
 
 def _read(content: bytes) -> _Card:
-    must = f"must be the {FILE} of an export, a JSON document of version 1"
+    must = f"must be the {FILE} of an export, a JSON document of version 2"
     if len(content) > _LARGEST_FILE:
         raise BadInput("card", f"{len(content):,} bytes", f"{must}, of {_LARGEST_FILE:,} bytes at most")
     try:
-        return _Card.model_validate(json.loads(content))
+        return _Card.model_validate(json.loads(content, object_pairs_hook=_once))
     except ValidationError as error:
         first = first_of(error, "card")
         raise BadInput(first.field, first.value, f"{first.allowed}; the file {must}") from error
@@ -252,32 +349,45 @@ def _read(content: bytes) -> _Card:
         raise BadInput("card", "no JSON", must) from error
 
 
-def _checked(cell: _Cell, cells: Sequence[_Cell]) -> Checked:
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object of JSON. Raises ValueError for a key that stands twice: readers would disagree which one counts."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key stands twice")
+    return found
+
+
+def _checked(cell: _Cell, every: _All | None) -> Checked:
     from dpcl_core.privacy.accounting import Pld, Unaccountable  # loads the accountants, which take seconds
+    from dpcl_core.privacy.recount import Contradiction
     from dpcl_core.privacy.second import HIGH, LOW
 
     try:
-        ends = [_recomputed(cell, accountant) for accountant in (LOW, HIGH, Pld())]
-    except _Contradiction as problem:
+        plan = _plan(cell, every)
+        ends = [_recomputed(cell, plan, accountant) for accountant in (LOW, HIGH, Pld())]
+    except Contradiction as problem:
         return Checked(cell.cell, "differs", (), str(problem))
     except (Unaccountable, ArithmeticError) as problem:
         return Checked(cell.cell, "unchecked", (), str(problem))
-    stated, why = {"epsilon": cell.epsilon, **cell.parts}, ""
-    joint_parts = {name: stated.pop(name) for name in cell.parts if name.startswith(statement.OF_ALL)}
+    stated = {"epsilon": cell.epsilon, **cell.parts, _ALL: plan.every.epsilon}
     for name in dict.fromkeys([*stated, *ends[0]]):
         if name not in stated or name not in ends[0]:
             says = "the events have no such part" if name in stated else "the card leaves this part out"
             return Checked(cell.cell, "differs", (), f"{name}: {says}")
     numbers = [_recounted(name, value, [end[name] for end in ends]) for name, value in stated.items()]
-    try:
-        for name, value in joint_parts.items():
-            joint_ends = [_joint_total(name, cells, accountant) for accountant in (LOW, HIGH, Pld())]
-            numbers.append(_recounted(name, value, joint_ends))
-    except (_Contradiction, Unaccountable, ArithmeticError) as problem:
-        why = f"{name}: {problem}"
-    verdicts = {number.verdict for number in numbers} | ({"unchecked"} if why else set())
+    verdicts = {number.verdict for number in numbers}
     worst: Verdict = "differs" if "differs" in verdicts else "unchecked" if "unchecked" in verdicts else "matches"
-    return Checked(cell.cell, worst, tuple(numbers), why)
+    why = _said_wrong(cell, plan.every) if worst == "matches" else ""
+    return Checked(cell.cell, "differs" if why else worst, tuple(numbers), why)
+
+
+def _said_wrong(cell: _Cell, every: _All) -> str:
+    """What a model says beside its numbers that does not go with them; empty for nothing."""
+    if not (cell.delta < 1 / every.people and cell.delta <= LARGEST_DELTA):
+        return f"delta {cell.delta:g} hides nobody: it must be below 1/{every.people} people, and at most {LARGEST_DELTA:g}"
+    if (cell.guarantee == "proved") != math.isfinite(cell.epsilon):
+        return f"the guarantee is {cell.guarantee}, which does not go with its epsilon"
+    return "" if cell.statement.headline.startswith(_opening(cell)) else "its headline does not say what its numbers do"
 
 
 def _recounted(name: str, stated: float, ends: Sequence[float]) -> Recounted:
@@ -300,43 +410,91 @@ def _verdict(stated: float, low: float, high: float, first: float) -> Verdict:
     return "matches" if is_close or stated == first or abs(stated - first) <= _ROUNDING * (1 + first) else "differs"
 
 
-def _recomputed(cell: _Cell, accountant: Accountant) -> dict[str, float]:
-    """The total and all parts of a model by this accountant. Raises Unaccountable and _Contradiction."""
-    from dpcl_core.privacy.written import read
-
-    ledger = read(_ledger(cell), cell.delta, accountant)
-    n_tasks = 2 if any(name.startswith("the same ") for name in cell.parts) else 1
-    has_list = statement.LISTS in cell.parts
-    parts = statement.parts_of(ledger, one=who(cell.unit), has_list=has_list, n_tasks=n_tasks)
-    return {"epsilon": ledger.epsilon(), **parts}
-
-
-def _joint_total(name: str, cells: Sequence[_Cell], accountant: Accountant) -> float:
-    """Joint epsilon of all models of the card, stated under this name. Raises Unaccountable and _Contradiction."""
-    from dpcl_core.privacy.joint_release import joint_release
-    from dpcl_core.privacy.written import read
-
-    total, delta = joint_release({one.cell: read(_ledger(one), one.delta, accountant) for one in cells})
-    if name != (expected := statement.all_models(len(cells), delta, cells[0].delta)):
-        raise _Contradiction(f"the card holds {expected}")
-    return total
-
-
-def _ledger(cell: _Cell) -> Written:
-    """The ledger of a model's events. Raises Unaccountable for unknown events, _Contradiction for another adjacency."""
+def _plan(cell: _Cell, every: _All | None) -> _Plan:
+    """The plan behind a model, if the card's sections agree with each other. Raises Unaccountable and Contradiction."""
     from dpcl_core.privacy.accounting import Unaccountable
+    from dpcl_core.privacy.recount import Contradiction, exceeds
 
     if cell.events is None or cell.recurrence is None:
         raise Unaccountable("the run was stored before events were kept; run it again")
+    if every is None:
+        raise Unaccountable("the run was stored before all its models were planned together; run it again")
+    entered = _ledger(cell.events, cell.adjacency, cell.recurrence, cell.rows_per_unit)
+    models = {
+        one.asked: _ledger(one.events, every.adjacency, every.recurrence, every.rows_per_unit) for one in every.models
+    }
+    cells, seeds = every.cells, {one.seed for one in every.cells}
+    planned = [one for model in models.values() for one in model.entries]
+    read = {task for one in planned for task in one.people_of}
+    people = {*range(every.tasks)}
+    same = [getattr(cell, name) == getattr(every, name) for name in ("adjacency", "recurrence", "rows_per_unit")]
+    found = {
+        "the plan names a model or a budget twice": len({*cells}) == len(cells) and len(models) == len(every.models),
+        "the plan is no grid of budgets and seeds": {*cells} == {Cell(e, s) for e in models for s in seeds},
+        "the plan has no such model": cell.cell in cells,
+        "there is no such unit": cell.unit in (one.unit for one in PROTECTED.values()),
+        "the plan is for another adjacency, recurrence or number of rows": all(same),
+        "the plan does not read the people of just its tasks": read == people,
+        "the plan has releases apart": not any(one.channels for one in planned),
+        "an event is in no task of the plan": all({e.task, *e.people_of} <= people for e in (*entered.entries, *planned)),
+        "the model did more than was planned": not exceeds(entered, models[cell.asked]) if cell.asked in models else False,
+    }
+    for problem, is_right in found.items():
+        if not is_right:
+            raise Contradiction(problem)
+    return _Plan(every, entered, models)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    every: _All
+    entered: Written
+    models: Mapping[float, Written]
+
+
+def _opening(cell: _Cell) -> str:
+    """How the headline of such a model begins."""
+    if cell.guarantee == "proved":
+        return statement.headline(cell.unit, cell.epsilon, cell.delta) if cell.noise == "release" else statement.SEEDED
+    return statement.NOT_DP.partition("{")[0] if cell.guarantee == "none" else "Claimed "
+
+
+def _recomputed(cell: _Cell, plan: _Plan, accountant: Accountant) -> dict[str, float]:
+    """The total and all parts of a model by this accountant. Raises Unaccountable and Contradiction."""
+    from dpcl_core.privacy.recount import Contradiction, Recount, joint
+
+    every, models = plan.every, [plan.entered, *plan.models.values()]
+    unit = next(one for one in PROTECTED.values() if one.unit == cell.unit)
+    kinds = {entry.mechanism.kind for model in models for entry in model.entries}
+    # Without any bounded model nothing says whether lists were learned.
+    has_list = "label-list" in kinds or (kinds == {"no-bound"} and statement.LISTS in cell.parts)
+    one = unit.one if every.tasks > 1 and unit.in_several else None
+    found = Recount(accountant, cell.delta, plan.entered).numbers(one, has_list)
+    learners = [[name.cell for name in learner] for learner in every.learners]
+    together, delta = joint(learners, plan.models, cell.delta, accountant)
+    if f"{delta:g}" != f"{every.delta:g}":
+        raise Contradiction(f"all models together have their epsilon at delta {delta:g}, not {every.delta:g}")
+    if len(every.cells) > 1:
+        found[statement.all_models(len(every.cells), every.delta, cell.delta)] = together
+    return {**found, _ALL: together}
+
+
+def _ledger(events: Sequence[Mapping[str, object]], adjacency: Adjacency, recurrence: Recurrence, rows: int) -> Written:
+    """The ledger of these events. Raises Unaccountable for unknown events, Contradiction for impossible ones."""
+    from dpcl_core.privacy.accounting import Unaccountable
+    from dpcl_core.privacy.recount import Contradiction
+
     entries = []
-    for place, raw in enumerate(cell.events, start=1):
+    for place, raw in enumerate(events, start=1):
         try:
             one = _Event.model_validate(raw)
         except ValidationError as error:
             raise Unaccountable(f"event {place} is not known: {first_of(error)}") from error
-        if one.adjacency != cell.adjacency:
-            raise _Contradiction(f"event {place} is accounted under {one.adjacency}, the model under {cell.adjacency}")
-        channels = {name: channel.read for name, channel in one.channels.items()}
-        people = tuple(task - 1 for task in one.people_of)
-        entries.append(Spending(one.what, one.task - 1, people, one.count, one.read, one.shares_batches, channels))
-    return Written(cell.adjacency, cell.recurrence, tuple(entries), cell.rows_per_unit)
+        if one.adjacency != adjacency:
+            raise Contradiction(f"event {place} is accounted under {one.adjacency}, the model under {adjacency}")
+        if len({*one.people_of}) < len(one.people_of):
+            raise Contradiction(f"event {place} names a task's people twice")
+        if not all(mechanism.is_whole(len(one.people_of)) for mechanism in (one, *one.channels.values())):
+            raise Unaccountable(f"event {place} does not have just the numbers of its mechanism")
+        entries.append(one.spending)
+    return Written(adjacency, recurrence, tuple(entries), rows)

@@ -13,42 +13,45 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.spec import Cell
 
 
-def joint_release(ledgers: Mapping[Cell, Ledger]) -> tuple[float, float]:
-    """(epsilon, delta) of the release of all these models, for any one person.
+def joint_release(learners: Iterable[Mapping[Cell, Ledger]]) -> tuple[float, float]:
+    """(epsilon, delta) of the release of all models of these learners, for any one person.
 
-    Models of one seed that were trained on the same batches are one training with several noises (see `joint`); all others
-    compose in sequence. Another seed may put a person into another task, so each seed counts, for every kind of entry, the
-    largest number that any of its people has. Each list of labels costs a delta of its own, so with lists delta is the sum
-    of the models' deltas. Where that sum has no bound (a person of many rows, `privacy.group`), the models' own bounds add
-    up, epsilons and deltas, unless some share batches: such models are not independent.
+    Models of one learner and seed that were trained on the same batches are one training with several noises (see `joint`);
+    all others compose in sequence: each learner draws its own batches and noise. Another seed may put a person into another
+    task, so each seed counts, for every kind of entry, the largest number that any of its people has. Each list of labels
+    costs a delta of its own, so with lists delta is the sum of the models' deltas. Where that sum has no bound (a person of
+    many rows, `privacy.group`), the models' own bounds add up, epsilons and deltas, unless some share batches: such models
+    are not independent.
     """
-    any_one = next(iter(ledgers.values()))
-    events: Counter[dp.DpEvent] = Counter()
-    for seed in sorted({cell.seed for cell in ledgers}):
-        events += _worst([ledger for cell, ledger in ledgers.items() if cell.seed == seed])
+    groups = list(learners)
+    ledgers = [ledger for group in groups for ledger in group.values()]
+    any_one, events = ledgers[0], Counter[dp.DpEvent]()
+    for seed in sorted({cell.seed for group in groups for cell in group}):
+        events += _worst([[ledger for cell, ledger in group.items() if cell.seed == seed] for group in groups])
     delta = any_one.delta
     if has_lists(events):
         delta = min(0.5, delta * len(ledgers))
     together = any_one.composed(tuple(events.elements()), delta)
-    if math.isinf(together) and not any(entry.shares_batches for ledger in ledgers.values() for entry in ledger.entries):
-        added, of_all = math.fsum(ledger.epsilon() for ledger in ledgers.values()), any_one.delta * len(ledgers)
+    if math.isinf(together) and not any(entry.shares_batches for ledger in ledgers for entry in ledger.entries):
+        added, of_all = math.fsum(ledger.epsilon() for ledger in ledgers), any_one.delta * len(ledgers)
         if math.isfinite(added) and of_all < 1:
             return added, of_all
     return together, delta
 
 
-def _worst(ledgers: Sequence[Ledger]) -> Counter[dp.DpEvent]:
-    """For each event, the largest count of any person, over the models of one seed."""
-    alone = [[entry for entry in ledger.entries if not entry.shares_batches] for ledger in ledgers]
-    shared = [[entry for entry in ledger.entries if entry.shares_batches] for ledger in ledgers]
+def _worst(learners: Sequence[Sequence[Ledger]]) -> Counter[dp.DpEvent]:
+    """For each event, the largest count of any person, over the models of one seed, by learner."""
+    ledgers = [ledger for group in learners for ledger in group]
     merged = Ledger(ledgers[0].delta, ledgers[0].adjacency, ledgers[0].recurrence)
-    if len({len(entries) for entries in shared}) > 1:
-        raise Unaccountable("models trained on the same batches must have as many trainings")
-    merged.entries += [entry for entries in alone for entry in entries]
-    for same in zip(*shared, strict=True):
-        merged.spend(
-            joint([entry.event for entry in same]), task=same[0].task, what=same[0].what, people_of=same[0].people_of
-        )
+    merged.entries += [entry for ledger in ledgers for entry in ledger.entries if not entry.shares_batches]
+    for group in learners:
+        shared = [[entry for entry in ledger.entries if entry.shares_batches] for ledger in group]
+        if len({len(entries) for entries in shared}) > 1:
+            raise Unaccountable("models trained on the same batches must have as many trainings")
+        for same in zip(*shared, strict=True):
+            merged.spend(
+                joint([entry.event for entry in same]), task=same[0].task, what=same[0].what, people_of=same[0].people_of
+            )
     worst: Counter[dp.DpEvent] = Counter()
     for events in merged.events_by_people().values():
         worst |= Counter(events)

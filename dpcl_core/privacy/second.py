@@ -125,7 +125,9 @@ def _sorted_in(event: dp.DpEvent, count: int, adjacency: Adjacency, parts: _Part
             parts.steps[_step(sigma, (1 - rate, rate), adjacency)] += count
         case SampledGroupDpEvent(sigma, rates):
             if adjacency == "replace":  # bounded by all members joining at once
-                return _sorted_in(event.all_at_once, count, adjacency, parts)
+                rate = 1 - float(np.prod([1 - one for one in rates]))
+                parts.steps[_step(sigma / len(rates), (1 - rate, rate), adjacency)] += count
+                return True
             chances = np.ones(1)
             for rate in rates:
                 chances = np.convolve(chances, [1 - rate, rate])

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from dpcl_core.events import AuditNote, Guarantee
+from dpcl_core.events import AuditNote, Guarantee, Planned
 from dpcl_core.layers import Layer
 from dpcl_core.privacy.protected import PROTECTED, Protected
 from dpcl_core.spec import Cell, Inputs, RunSpec
@@ -81,6 +81,7 @@ EXACT_ODDS = (  # an upper bound: of a learned list of labels or of local copies
 # Read from the data, a list of labels has no bound.
 LIST_FROM_DATA = "The list of labels is read from the data: it can show with certainty that someone took part."
 NOT_DP = "Not DP. {reason}"
+SEEDED = "For teaching only: a recorded noise seed voids this bound."
 GAUSSIAN_ODDS = "One Gaussian release with exactly this noise: the best possible guess is right {percent} % of the time."
 
 
@@ -133,7 +134,7 @@ def guarantee(
     n_tasks: int,
     assumed: Sequence[str] = (),
     limits: Sequence[str] = (),
-    together: tuple[float, float] | None = None,
+    planned: Planned | None = None,
     audit: AuditNote | None = None,
     notes: Sequence[str] = (),
     layer: Layer | None = None,
@@ -142,7 +143,7 @@ def guarantee(
 
     Args: unit: the privacy unit, one of `protected`; n_people: public nominal number of them in the training data; assumed:
     the stream's assumptions where no public rule says which task a record belongs to; limits: what these data leave
-    unprotected where the unit is a single example; together: (epsilon, delta) of all models of the run, where computed;
+    unprotected where the unit is a single example; planned: what all models of the run were planned to do;
     audit: the lower bound by an attack on the method's mechanism; notes: caveats of the method with these settings; layer:
     how these settings relate to the method's publication.
     """
@@ -175,11 +176,9 @@ def guarantee(
         not_covered.append(f"{protected.in_several}: see the sum for one in every task")
     if n_models > 1:
         line = f"the {n_models} models of this run taken together: each bound holds for one model alone"
-        if together is not None:
-            total, delta = together
-            at = f", delta {delta:g}" if delta != spec.privacy.delta else ""
-            line += f"; together they have {'no bound' if math.isinf(total) else f'epsilon {shown(total)}{at}'}"
-            parts[all_models(n_models, delta, spec.privacy.delta)] = total
+        if planned is not None:
+            line += f"; {all_planned(planned)}"
+            parts[all_models(n_models, planned.delta, spec.privacy.delta)] = planned.epsilon
         not_covered.append(line)
     return Guarantee(
         epsilon=epsilon,
@@ -228,6 +227,12 @@ def all_models(n_models: int, delta: float, own_delta: float) -> str:
     """The name of the part for all models of a run together, with their delta where it differs from each one's own."""
     at = f", delta {delta:g}" if delta != own_delta else ""
     return f"{OF_ALL}{n_models} models of this run together{at}"
+
+
+def all_planned(plan: Planned) -> str:
+    """What all models of a run together may reveal, in words that are true before the first of them is released."""
+    bound = "no bound" if math.isinf(plan.epsilon) else f"epsilon {shown(plan.epsilon)}, delta {plan.delta:g}"
+    return f"together they have {bound}, as planned before the first release, even if the run ends early"
 
 
 def _composition(ledger: Ledger) -> str:
@@ -343,7 +348,7 @@ def words(given: Guarantee) -> Words:
         assumptions=given.assumptions,
         caveats=given.caveats,
         odds=odds(given.epsilon, given.delta) + exact_odds(given.advantage, given.hits),
-        banner="For teaching only: a recorded noise seed voids this bound." if given.noise == "seeded" else None,
+        banner=SEEDED if given.noise == "seeded" else None,
         is_private=True,
         layer=layer,
     )

@@ -22,6 +22,7 @@ from dpcl_core.spec import Cell
 from pages.parts.claims import accountants
 from tests.pages.conftest import Open, words
 from tests.support import replay
+from tests.support.planned import plan_of
 
 
 def test_the_example_is_stated_in_full_with_its_odds(open_page: Open) -> None:
@@ -170,7 +171,8 @@ def test_a_dropped_card_is_checked_and_a_changed_one_named(open_page: Open, home
     ledger.spend(dp.GaussianDpEvent(4.0), task=0, what="sums")
     spec = checks.parse({"privacy": {"epsilons": [1.0]}, "seeds": [0]})
     given = guarantee(ledger, spec, cell, unit="example", n_people=900, n_tasks=1)
-    document = card.document("0" * 12, "cosine", "Digits", [CellFinished(cell, {}, given, 1.0, written(ledger))])
+    plan = plan_of({cell: ledger}, n_tasks=1)
+    document = card.document("0" * 12, "cosine", "Digits", [CellFinished(cell, {}, given, 1.0, written(ledger))], plan)
     page = open_page("privacy")
     said = []
     changed = json.loads(json.dumps(document))

@@ -30,7 +30,7 @@ def test_gaussian_releases_of_all_budgets_and_seeds_are_one_gaussian(recurrence:
         for task in range(4):
             ledger.spend(dp.GaussianDpEvent(gaussian.sigma(cell.epsilon, DELTA)), task=task, what="sums")
     mu_squared = times * 3 * sum(gaussian.sigma(e, DELTA) ** -2 for e in (1.0, 8.0))
-    epsilon, delta = joint_release(ledgers)
+    epsilon, delta = joint_release([ledgers])
     assert delta == DELTA
     assert epsilon == pytest.approx(gaussian.epsilon(mu_squared**-0.5, DELTA), rel=1e-4)
 
@@ -38,10 +38,10 @@ def test_gaussian_releases_of_all_budgets_and_seeds_are_one_gaussian(recurrence:
 def test_one_model_alone_is_its_own_ledger_and_one_without_noise_leaves_no_bound() -> None:
     ledgers = books((1.0,), 1)
     ledgers[Cell(1.0, 0)].spend(dp.GaussianDpEvent(3.0), task=0, what="sums")
-    assert joint_release(ledgers)[0] == pytest.approx(ledgers[Cell(1.0, 0)].epsilon())
+    assert joint_release([ledgers])[0] == pytest.approx(ledgers[Cell(1.0, 0)].epsilon())
     exact = books((math.inf,), 1)
     exact[Cell(math.inf, 0)].spend(dp.NonPrivateDpEvent(), task=0, what="sums")
-    assert joint_release({**ledgers, **exact})[0] == math.inf
+    assert joint_release([{**ledgers, **exact}])[0] == math.inf
 
 
 def test_the_worst_off_has_of_each_seed_the_most_of_everything() -> None:
@@ -52,7 +52,7 @@ def test_the_worst_off_has_of_each_seed_the_most_of_everything() -> None:
             ledgers[Cell(1.0, seed)].spend(dp.GaussianDpEvent(sigma), task=task, what="sums")
     # Both entries of a seed are counted, since they are of different kinds: a bound that nobody reaches.
     upper = gaussian.epsilon((2 / 2.0**2 + 2 / 9.0**2) ** -0.5, DELTA)
-    assert joint_release(ledgers)[0] == pytest.approx(upper, rel=1e-4)
+    assert joint_release([ledgers])[0] == pytest.approx(upper, rel=1e-4)
     assert upper >= gaussian.epsilon(2.0 / math.sqrt(2), DELTA)
 
 
@@ -65,12 +65,12 @@ def test_trainings_on_the_same_batches_are_one_with_the_noises_combined() -> Non
     for (cell, ledger), sigma in zip(ledgers.items(), [s for s in sigmas for _ in range(2)], strict=True):
         for task in range(3):
             ledger.spend(subsampled_gaussian(sigma, 0.1, 50), task=task, what=f"{cell}", shares_batches=True)
-    assert joint_release(ledgers)[0] == pytest.approx(Pld().epsilon([made, made], DELTA, "add-remove"), rel=1e-6)
+    assert joint_release([ledgers])[0] == pytest.approx(Pld().epsilon([made, made], DELTA, "add-remove"), rel=1e-6)
     apart = {cell: Ledger(DELTA, "add-remove", "once") for cell in ledgers}
     for cell, ledger in ledgers.items():
         apart[cell].spend(ledger.entries[0].event, task=0, what="own batches")
     alone = [ledger.entries[0].event for ledger in apart.values()]
-    assert joint_release(apart)[0] == pytest.approx(Pld().epsilon(alone, DELTA, "add-remove"), rel=1e-6)
+    assert joint_release([apart])[0] == pytest.approx(Pld().epsilon(alone, DELTA, "add-remove"), rel=1e-6)
 
 
 def test_the_combined_noise_is_what_the_best_test_sees() -> None:
@@ -96,11 +96,11 @@ def test_where_the_joint_sum_of_a_person_of_many_rows_has_no_bound_the_models_ow
         ledger.spend(subsampled_gaussian(4.0, 0.1, 50), task=0, what="steps")
     alone = {cell: ledger.epsilon() for cell, ledger in ledgers.items()}
     assert all(map(math.isfinite, alone.values()))
-    epsilon, delta = joint_release(ledgers)
+    epsilon, delta = joint_release([ledgers])
     assert (epsilon, delta) == (pytest.approx(sum(alone.values())), pytest.approx(20 * DELTA))
     for ledger in ledgers.values():
         ledger.spend(subsampled_gaussian(3000.0, 0.1, 1), task=0, what="steps", shares_batches=True)
-    assert joint_release(ledgers)[0] == math.inf
+    assert joint_release([ledgers])[0] == math.inf
 
 
 def test_lists_of_all_models_are_told_at_the_sum_of_their_deltas() -> None:
@@ -108,6 +108,6 @@ def test_lists_of_all_models_are_told_at_the_sum_of_their_deltas() -> None:
     for ledger in ledgers.values():
         ledger.spend(LabelListDpEvent(0.1, DELTA / 2), task=0, what="list")
         ledger.spend(dp.GaussianDpEvent(5.0), task=0, what="sums")
-    epsilon, delta = joint_release(ledgers)
+    epsilon, delta = joint_release([ledgers])
     assert delta == pytest.approx(6 * DELTA)
     assert 0.1 < epsilon < 6 * 0.1 + gaussian.epsilon(5.0 / math.sqrt(6), 3 * DELTA)

@@ -17,7 +17,18 @@ from pathlib import Path
 from safetensors import numpy as safetensors
 
 from dpcl_core import checks, cli
-from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Note, Progress, References, Started, TaskLearned
+from dpcl_core.events import (
+    CellFinished,
+    Classifier,
+    Event,
+    JsonValue,
+    Note,
+    Planned,
+    Progress,
+    References,
+    Started,
+    TaskLearned,
+)
 from dpcl_core.methods.common.classifier import PUBLIC
 from dpcl_core.spec import RunSpec
 
@@ -26,7 +37,7 @@ TIMES = {"seconds"}
 CLAIMED = {"claim", "eps_claimed", "eps_terms"}  # L2DP-ML's claim: from norms of weights that its ledger gives no bound for
 AUDITED = {"eps_audit_lower", "lower_bound"}  # what an attack on invented data happened to prove
 LEFT_OUT = RELEASED | TIMES | AUDITED | CLAIMED
-SAID_OF_OWN_DATA = (Started, References, Progress, TaskLearned, Classifier, CellFinished, Note)
+SAID_OF_OWN_DATA = (Started, Planned, References, Progress, TaskLearned, Classifier, CellFinished, Note)
 _AUDITED = re.compile(r"(proved at least |ε ≥ )\d+(\.\d+)?")
 _PLACED = re.compile(r", so [^.\n]*|^Cannot be told from guessing.*\n", re.MULTILINE)  # what accuracies say of one another
 _NUMBER = re.compile(r"[+-]?\d+\.\d+|\bnan\b|–|-(?= )")

@@ -48,6 +48,8 @@ class MethodCard:
     `is_for_the_replay`: whether, under these settings, the budget covers the replay alone; every surface then says so,
     because the head, and so the whole release, has no bound.
     `training_steps`: sampling rate and number of DP-SGD steps of a training, if nothing else gives them; else None.
+    `planned`: "module:function" of its plan (`methods.planned`), where its guarantee is "proved"; without one, no bound
+    for all models of a run together is stated.
     `is_one_release`: whether a task is exactly one Gaussian release, so that tasks add up in closed form.
     `is_in_playground`: whether the Playground shows its finished runs.
     `noises_embeddings`: whether, under these settings, it adds noise to token embeddings.
@@ -91,6 +93,7 @@ class MethodCard:
     assumes: Callable[[Params], tuple[str, ...]] = lambda params: ()
     is_for_the_replay: Callable[[Params], bool] = lambda params: False
     training_steps: Callable[[Params], tuple[float, int] | None] = lambda params: None
+    planned: str = ""
     is_one_release: bool = False
     is_in_playground: bool = False
     noises_embeddings: Callable[[Params], bool] = lambda params: False

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.planned import learned_list
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.privacy.budget import training_budget
 from dpcl_core.privacy.labels import LabelLists, in_label_space, listed_labels
 from dpcl_core.privacy.ledger import Ledger
@@ -94,3 +97,11 @@ class CosineClassifier:
 
 
 make_learner = CosineClassifier
+
+
+def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
+    """The plan of a model (`methods.planned`): one noisy sum of every class a task."""
+    std = class_sums_std(*training_budget(spec.privacy, spec.labels, epsilon), spec.privacy.adjacency)
+    for task in range(facts.n_tasks):
+        learned_list(spec, facts, epsilon, ledger, (task,))
+        ledger.spend(dp.GaussianDpEvent(std), task=task, what="planned sums")

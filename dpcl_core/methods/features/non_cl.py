@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.common.state import Records
 from dpcl_core.methods.features.cards.non_cl import NonClParams
-from dpcl_core.methods.features.trainer import Model, Trainer, Work
+from dpcl_core.methods.features.trainer import Model, Trainer, Work, planned_on
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task, joined
 from dpcl_core.spec import Cell, RunSpec
@@ -72,3 +73,10 @@ class NonCl:
 
 
 make_learner = NonCl
+
+
+def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
+    """The plan of a model (`methods.planned`): a training on all tasks so far after each, or one after the last."""
+    assert isinstance(spec.params, NonClParams)
+    so_far = [tuple(range(n)) for n in range(1, facts.n_tasks + 1)]
+    planned_on(so_far[-1:] if spec.params.release == "once" else so_far, spec, facts, epsilon, ledger)

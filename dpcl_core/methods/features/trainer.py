@@ -17,6 +17,8 @@ from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd_cost import event, noise_multiplier
 from dpcl_core.methods.common.dpsgd_plan import Schedule
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.planned import learned_list
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.common.state import Records
 from dpcl_core.methods.features import linear_heads
 from dpcl_core.methods.features.cards.adaptation_params import PeftParams
@@ -296,3 +298,21 @@ class SideBySide:
     def released(self, place: int) -> Mapping[str, NDArray[np.generic]]:
         """The weights of the adapter and the last layer, by name."""
         return self.models[place].released()
+
+
+def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
+    """The plan of a model (`methods.planned`): one training a task."""
+    planned_on([(task,) for task in range(facts.n_tasks)], spec, facts, epsilon, ledger)
+
+
+def planned_on(
+    reads: Sequence[tuple[int, ...]], spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger
+) -> None:
+    """The plan of trainings that read these tasks each, the last one the task being learned."""
+    params = spec.params
+    assert isinstance(params, PeftParams)
+    multiplier = noise_multiplier(spec, params.sample_rate, params.n_steps, epsilon)
+    training, shared = event(params.schedule(facts.task_size), multiplier), params.shares_batches
+    for tasks in reads:
+        learned_list(spec, facts, epsilon, ledger, tasks)
+        ledger.spend(training, task=tasks[-1], what="planned training", people_of=tasks, shares_batches=shared)

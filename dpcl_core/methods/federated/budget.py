@@ -8,9 +8,13 @@ from functools import lru_cache
 
 import dp_accounting as dp
 
+from dpcl_core.methods.common.planned import each_task
+from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.federated.cards.federated_params import RoundParams
 from dpcl_core.privacy import accounting
 from dpcl_core.privacy.accounting import noise_multiplier, subsampled_gaussian
-from dpcl_core.spec import Adjacency, PrivacySpec, Recurrence
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.spec import Adjacency, PrivacySpec, Recurrence, RunSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,16 @@ class Horizon:
     def of(cls, privacy: PrivacySpec, n_tasks: int, recurrence: Recurrence, rounds: int = 1, rate: float = 1.0) -> Horizon:
         """Horizon of a stream: one task where each client belongs to one task only, else all `n_tasks`."""
         return cls(n_tasks if recurrence == "every" else 1, rounds, rate, privacy.delta, privacy.adjacency)
+
+    @classmethod
+    def of_run(cls, spec: RunSpec, facts: PublicSizes) -> Horizon:
+        """Horizon of a run whose clients answer in rounds."""
+        assert isinstance(spec.params, RoundParams)
+        return cls.of(spec.privacy, facts.n_tasks, facts.recurrence, spec.params.rounds, spec.params.participation)
+
+    def rounds_of(self, *multipliers: float) -> dp.DpEvent:
+        """The event of a task's rounds, in which the same clients answer with as many vectors as there are multipliers."""
+        return subsampled_gaussian(1 / math.hypot(*(1 / one for one in multipliers)), self.rate, self.rounds)
 
     def releases(self, epsilon: float) -> float:
         """Noise multiplier at which one release per task, over all clients, spends epsilon."""
@@ -77,3 +91,15 @@ def _head_beside(horizon: Horizon, epsilon: float, release: float) -> float:
         return [releases, subsampled_gaussian(head, horizon.rate, n_rounds)]
 
     return accounting.calibrated(events, epsilon, horizon.delta, horizon.adjacency)
+
+
+def releases(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
+    """A plan (`methods.planned`): one vector of every client a task."""
+    multiplier = Horizon.of(spec.privacy, facts.n_tasks, facts.recurrence).releases(epsilon)
+    each_task(ledger, facts, subsampled_gaussian(multiplier, 1.0, 1))
+
+
+def rounds(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
+    """A plan (`methods.planned`): one update of every sampled client a round, of one network or of two as one event."""
+    horizon = Horizon.of_run(spec, facts)
+    each_task(ledger, facts, horizon.rounds_of(horizon.one_per_round(epsilon)))

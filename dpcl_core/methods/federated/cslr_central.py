@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.planned import each_task
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.federated import client_release
 from dpcl_core.methods.federated.budget import Horizon, Noises
 from dpcl_core.methods.federated.cards.cslr_central import CslrCentralParams
@@ -27,6 +29,7 @@ from dpcl_core.methods.federated.release_schedule import ReleaseSchedule
 from dpcl_core.methods.federated.replay import Replay
 from dpcl_core.methods.federated.slot_assignment import TaskRows
 from dpcl_core.methods.federated.task_rows import SeenLabels, clients_per_task, features
+from dpcl_core.privacy.accounting import subsampled_gaussian
 from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors
 from dpcl_core.scenarios.stream import Task
@@ -120,3 +123,13 @@ class _RoundSums:
 
 
 make_learner = CslrCentral
+
+
+def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
+    """The plan of a model (`methods.planned`): a release a task beside the head's rounds, or one in every round."""
+    params, horizon = spec.params, Horizon.of_run(spec, facts)
+    assert isinstance(params, CslrCentralParams)
+    noise = noises(params, horizon, epsilon)
+    if params.releases == "round":
+        return each_task(ledger, facts, horizon.rounds_of(noise.release, noise.head))
+    return each_task(ledger, facts, subsampled_gaussian(noise.release, 1.0, 1), horizon.rounds_of(noise.head))

@@ -42,7 +42,7 @@ from dpcl_core.privacy import accounting, token_noise
 from dpcl_core.privacy.accounting import LocalDpEvent, SampledGroupDpEvent
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.statement import shown
-from dpcl_core.spec import PrivacySpec, Recurrence
+from dpcl_core.spec import PrivacySpec, Recurrence, RunSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,3 +225,13 @@ def _references(params: GemParams, plan: Plan, noises: Noises, past: int) -> Cha
 
 def _gaussian(noise_multiplier: float) -> dp.DpEvent:
     return dp.GaussianDpEvent(noise_multiplier) if noise_multiplier > 0 else dp.NonPrivateDpEvent()
+
+
+def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, book: Ledger) -> None:
+    """The plan of a model (`methods.planned`): trainings with all that they read again, or noisy copies."""
+    assert isinstance(spec.params, BaselineParams)
+    numbers = plan(spec.params, spec.privacy, facts)
+    if spec.params.is_local:
+        book.entries += copies_ledger(spec.params, numbers, copy_noise(spec.params, numbers, epsilon)).entries
+    else:
+        book.entries += ledger(spec.params, numbers, noises(spec.params, numbers, epsilon)).entries

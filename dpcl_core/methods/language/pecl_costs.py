@@ -19,11 +19,14 @@ from dataclasses import dataclass
 import dp_accounting as dp
 
 from dpcl_core.methods.common.dpsgd_plan import Schedule
+from dpcl_core.methods.common.planned import each_task
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.language.cards.pecl import PeclParams
 from dpcl_core.privacy import accounting, token_noise
+from dpcl_core.privacy.accounting import LocalDpEvent
 from dpcl_core.privacy.gaussian import SENSITIVITY
-from dpcl_core.spec import PrivacySpec
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.spec import PrivacySpec, RunSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +71,14 @@ def noises(params: PeclParams, privacy: PrivacySpec, facts: PublicSizes, epsilon
     n_tokens = params.length if params.budget_per == "text" else 1
     ratio = token_noise.ratio_for((1 - params.label_share) * epsilon, privacy.delta, n_tokens, n_uses)
     return Noises(ratio=ratio, labels=params.label_share * epsilon / n_uses if params.label_share > 0 else math.inf)
+
+
+def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
+    """The plan of a model (`methods.planned`): a training a task with its mean score, or noisy copies."""
+    params = spec.params
+    assert isinstance(params, PeclParams)
+    noise = noises(params, spec.privacy, facts, epsilon)
+    if not params.is_local:
+        return each_task(ledger, facts, *events(params, spec.privacy, facts.task_size, noise.multiplier))
+    labels = [LocalDpEvent(noise.labels)] if math.isfinite(noise.labels) else []
+    return each_task(ledger, facts, dp.GaussianDpEvent(noise.ratio / math.sqrt(params.length)), *labels)

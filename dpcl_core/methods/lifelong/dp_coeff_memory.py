@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.planned import each_task
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.lifelong import quadratic
 from dpcl_core.methods.lifelong.cards.coefficient_params import CoeffMemoryParams
 from dpcl_core.methods.lifelong.linear_readout import LinearReadout
 from dpcl_core.methods.lifelong.public_features import RandomRelu
-from dpcl_core.privacy.coefficient_release import coefficients_std, noisy_coefficients
+from dpcl_core.privacy.coefficient_release import coefficients_std, noisy_coefficients, sensitivity
+from dpcl_core.privacy.gaussian import SENSITIVITY
 from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.sums import unit_rows
@@ -102,3 +106,12 @@ class CoefficientMemory(LinearReadout):
 def make_learner(spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> CoefficientMemory:
     """The learner of a run's whole grid."""
     return CoefficientMemory(spec, cells, context)
+
+
+def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
+    """The plan of a model (`methods.planned`): three noisy sums a task."""
+    adjacency, is_raw = spec.privacy.adjacency, spec.data.backbone == "pixels"
+    n = facts.n_tasks if facts.recurrence == "every" else 1
+    std = coefficients_std(epsilon, spec.privacy.delta, adjacency, is_non_negative=is_raw, n_releases=n)
+    ratio = sensitivity(adjacency, is_non_negative=is_raw) / SENSITIVITY[adjacency]
+    each_task(ledger, facts, dp.GaussianDpEvent(std / ratio))

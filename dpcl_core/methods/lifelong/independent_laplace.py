@@ -13,6 +13,8 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.planned import each_task
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.lifelong import quadratic
 from dpcl_core.methods.lifelong.cards.coefficient_params import IndependentLaplaceParams
 from dpcl_core.methods.lifelong.linear_readout import LinearReadout
@@ -134,3 +136,10 @@ def unbiased_sums(
 def make_learner(spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> NoisyRecords:
     """The learner of a run's whole grid."""
     return NoisyRecords(spec, cells, context)
+
+
+def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
+    """The plan of a model (`methods.planned`): one noisy copy of every record a task."""
+    assert isinstance(spec.params, IndependentLaplaceParams)
+    n_copies = facts.n_tasks if facts.recurrence == "every" else 1
+    each_task(ledger, facts, randomiser(spec.params, 1, epsilon_of_each(epsilon, spec.privacy.delta, n_copies)).event)

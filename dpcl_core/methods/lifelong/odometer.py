@@ -32,9 +32,11 @@ from dataclasses import dataclass
 
 import dp_accounting as dp
 
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.lifelong.cards.dp_agem_params import DpAgemParams
 from dpcl_core.privacy import accounting
-from dpcl_core.spec import PrivacySpec, Recurrence
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.spec import PrivacySpec, Recurrence, RunSpec
 
 ReplaySchedule = tuple[tuple[int | None, ...], ...]  # per task and step, the task whose sample is replayed; None: none
 
@@ -192,3 +194,14 @@ def _event(noise_multiplier: float, rate: float, count: int) -> dp.DpEvent:
     if noise_multiplier == 0:
         return dp.NonPrivateDpEvent()
     return accounting.subsampled_gaussian(noise_multiplier, rate, count)
+
+
+def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
+    """The plan of a model (`methods.planned`): steps on every task, and the public schedule of replays."""
+    assert isinstance(spec.params, DpAgemParams)
+    numbers = plan(spec.params, spec.privacy, facts.n_tasks, facts.recurrence)
+    both = noises(spec.params, numbers, epsilon)
+    for task, turns in enumerate(capped_schedule(numbers, both, spec.params.memory_epsilon_cap)):
+        ledger.spend(numbers.own_steps(task, both), task=task, what="planned steps")
+        for sample, uses in Counter(sample for sample in turns if sample is not None).items():
+            ledger.spend(numbers.uses(task, both, uses), task=task, what="planned replays", people_of=(sample,))

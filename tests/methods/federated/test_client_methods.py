@@ -24,6 +24,7 @@ from dpcl_core.privacy.written import written
 from dpcl_core.scenarios.stream import Examples, Task, TaskStream
 from dpcl_core.spec import Cell
 from tests.support import clients
+from tests.support.planned import plan_of
 from tests.support.tiers import of_methods
 
 CLIENT_METHODS = [name for name, card in catalog.CARDS.items() if card.scenarios == ("federated",)]
@@ -48,7 +49,8 @@ def test_every_method_of_clients_keeps_the_common_rules(method: str) -> None:
     given = guarantee(ledger, asked, cell, unit="user", n_people=clients.N_CLIENTS, n_tasks=len(OF.tasks))
     assert three_numbers(given).startswith("Replay ε = ")
     finished = CellFinished(cell, {}, given, 1.0, written(ledger))
-    (found,) = privacy_card.verify(json.dumps(privacy_card.document("0" * 12, method, "", [finished])).encode())
+    plan = plan_of({cell: ledger}, n_people=clients.N_CLIENTS, n_tasks=len(OF.tasks))
+    (found,) = privacy_card.verify(json.dumps(privacy_card.document("0" * 12, method, "", [finished], plan)).encode())
     assert found.verdict == "matches", privacy_card.sentence(found)
     for event in first[2]:
         assert isinstance(event, Progress | Signatures)

@@ -19,6 +19,7 @@ CARD = adaptation_params.card(
     source="Tobaben et al. 2025, Algorithm 1",
     params=CosineParams,
     module="dpcl_core.methods.features.cosine",
+    planned="dpcl_core.methods.features.cosine:planned",
     forecast=noise_forecast.of_class_sums,
     is_one_release=True,
     is_in_playground=True,

@@ -14,6 +14,7 @@ CARD = adaptation_params.trained_card(
     params=adaptation_params.PeftParams,
     matters=("adapter", "epochs", "clip_norm"),
     module="dpcl_core.methods.features.naive",
+    planned="dpcl_core.methods.features.trainer:planned",
     labels=("prior-const",),
     forecast=noise_forecast.of_task_heads,
     printed=printed.NAIVE,

@@ -31,6 +31,7 @@ CARD = adaptation_params.trained_card(
     params=NonClParams,
     matters=("adapter", "epochs", "release"),
     module="dpcl_core.methods.features.non_cl",
+    planned="dpcl_core.methods.features.non_cl:planned",
     trains_on="all",
     at_once={"release": "once"},
     forecast=noise_forecast.of_heads_on_all,

@@ -28,6 +28,7 @@ CARD = adaptation_params.trained_card(
     params=EnsembleParams,
     matters=("adapter", "epochs", "rule"),
     module="dpcl_core.methods.features.peft_ensemble",
+    planned="dpcl_core.methods.features.trainer:planned",
     forecast=noise_forecast.of_task_heads,
     printed=printed.ENSEMBLE,
     table_names=lambda spec: ("PEFT Ensemble", adaptation_params.variant(spec)),

@@ -69,6 +69,7 @@ CARD = federated_params.card(
     params=CslrCentralParams,
     matters=("anchors", "list_size", "matcher"),
     module="dpcl_core.methods.federated.cslr_central",
+    planned="dpcl_core.methods.federated.cslr_central:planned",
     notes=notes,
     is_for_the_replay=is_for_the_replay,
     needs_anchors=True,

@@ -19,6 +19,7 @@ CARD = federated_params.card(
     params=CslrServerHeadParams,
     matters=("anchors", "list_size", "matcher"),
     module="dpcl_core.methods.federated.cslr_server_head",
+    planned="dpcl_core.methods.federated.budget:releases",
     shares="epsilons",
     derived=lambda params, facts: f"{facts.n_tasks} releases in all, of every client each; the head costs nothing more.",
     needs_anchors=True,

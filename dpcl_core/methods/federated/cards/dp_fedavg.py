@@ -18,6 +18,7 @@ CARD = federated_params.card(
     params=DpFedAvgParams,
     matters=("rounds", "participation", "clip_norm"),
     module="dpcl_core.methods.federated.dp_fedavg",
+    planned="dpcl_core.methods.federated.budget:rounds",
     printed=printed.FED_AVG,
     asks_clients=True,
     table_names=lambda spec: ("DP-SGD (no replay)", ""),

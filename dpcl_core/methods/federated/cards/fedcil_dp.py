@@ -37,6 +37,7 @@ CARD = federated_params.card(
     params=FedCilDpParams,
     matters=("rounds", "participation", "clip_norm"),
     module="dpcl_core.methods.federated.fedcil_dp",
+    planned="dpcl_core.methods.federated.budget:rounds",
     printed=printed.FED_CIL,
     table_names=lambda spec: ("FedCIL+DP", ""),
     reference="FedCIL+DP",

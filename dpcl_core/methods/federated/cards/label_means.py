@@ -20,6 +20,7 @@ CARD = federated_params.card(
     params=LabelMeansParams,
     matters=("dimensions", "radius", "slots"),
     module="dpcl_core.methods.federated.label_means",
+    planned="dpcl_core.methods.federated.budget:releases",
     shares="epsilons",
     derived=lambda params, facts: f"{facts.n_tasks} releases in all, of every client each; nothing is trained.",
     needs_anchors=True,

@@ -101,6 +101,7 @@ SEQFT = network_params.language_card(
     params=BaselineParams,
     matters=("mechanism", "epochs", "length"),
     module="dpcl_core.methods.language.baselines",
+    planned="dpcl_core.methods.language.baseline_costs:planned",
     refuses=check,
     derived=derived,
     totals=totals,

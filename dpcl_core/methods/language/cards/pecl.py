@@ -148,6 +148,7 @@ CARD = network_params.language_card(
     params=PeclParams,
     matters=("alpha", "theta", "lambda_unlearn"),
     module="dpcl_core.methods.language.pecl",
+    planned="dpcl_core.methods.language.pecl_costs:planned",
     refuses=check,
     derived=network_params.derived,
     notes=network_params.notes,

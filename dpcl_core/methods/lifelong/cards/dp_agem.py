@@ -105,6 +105,7 @@ CARD = network_params.network_card(
     params=DpAgemParams,
     matters=("epochs", "clip_norm", "memory_size"),
     module="dpcl_core.methods.lifelong.dp_agem",
+    planned="dpcl_core.methods.lifelong.odometer:planned",
     shares="all",
     refuses=check,
     derived=derived,

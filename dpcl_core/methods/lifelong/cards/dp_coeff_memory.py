@@ -27,6 +27,7 @@ CARD = MethodCard(
     params=CoeffMemoryParams,
     matters=("features", "steps", "projection"),
     module="dpcl_core.methods.lifelong.dp_coeff_memory",
+    planned="dpcl_core.methods.lifelong.dp_coeff_memory:planned",
     shares="all",
     labels=("prior", "prior-const"),
     scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),

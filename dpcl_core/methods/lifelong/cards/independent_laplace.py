@@ -45,6 +45,7 @@ CARD = MethodCard(
     params=IndependentLaplaceParams,
     matters=("project_to", "clip", "label_share"),
     module="dpcl_core.methods.lifelong.independent_laplace",
+    planned="dpcl_core.methods.lifelong.independent_laplace:planned",
     shares="all",
     labels=("prior", "prior-const"),
     scenarios=("class-incremental", "split", "permuted", "source-incremental"),
