@@ -62,7 +62,7 @@ def watching() -> Iterator[Drawn]:
         for module in (client_training, fedcil_dp):
             _note_divisor(patch, module, seen)
 
-        def coins(rate: float, seed: int | None, purpose: str = "training") -> None:
+        def coins(rate: float, seed: int | None, purpose: str = "training", n_batches: int | None = None) -> None:
             seen.rates.append(rate)
             if seed is not None:
                 seen.seeded.append(purpose)

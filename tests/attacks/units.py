@@ -20,11 +20,11 @@ UNITS: Mapping[str, tuple[tuple[float, ...], int]] = {
     "peft-ensemble": ((1.0,), 1),  # sums are in units of the clipping norm
     "naive": ((1.0,), 1),
     "non-cl": ((1.0,), 1),
-    "dp-agem": (((1 + ROUNDING) / _IMAGES, (1 + ROUNDING) / 4), 1),  # own batch, replayed one
+    "dp-agem": (((1 + ROUNDING) / _IMAGES, (1 + ROUNDING) / 2), 1),  # own batch, replayed one
     "dp-coeff-memory": ((math.sqrt(3), math.sqrt(1.5)), 4),  # features, their classes, products on the diagonal and off it
     "independent-laplace": ((), 1),
     "lm-seqft": (((1 + ROUNDING) / _OF_TEXTS,), 1),
-    "lm-er": (((1 + ROUNDING) / _OF_TEXTS, (1 + ROUNDING) / 7.2), 1),  # own texts, and with kept ones
+    "lm-er": (((1 + ROUNDING) / _OF_TEXTS, (1 + ROUNDING) / 7), 1),  # own texts, and with a kept one
     "lm-ewc": (((1 + ROUNDING) / _OF_TEXTS, (1 + ROUNDING) / 12), 1),  # steps, and squares of all texts
     "lm-gem": (((1 + ROUNDING) / _OF_TEXTS, (1 + ROUNDING) / 12), 1),  # steps and references
     "lm-olora": (((1 + ROUNDING) / _OF_TEXTS,), 1),
