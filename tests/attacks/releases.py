@@ -98,7 +98,11 @@ class Mute:
 
 @contextmanager
 def listening(
-    patch: pytest.MonkeyPatch, draws: int, *, is_anybody_drawn: bool = True, times: Callable[[str], float] = lambda purpose: 1.0
+    patch: pytest.MonkeyPatch,
+    draws: int,
+    *,
+    is_anybody_drawn: bool = True,
+    times: Callable[[str], float] = lambda purpose: 1.0,
 ) -> Iterator[Heard]:
     """Notes the releases of a play. `times`: a fault, coins that fall that many times as often as they should."""
     heard = Heard(draws)
@@ -160,7 +164,8 @@ def reading(with_one: Heard, without: Heard, *, is_client: bool) -> list[int | N
         if _same(one.clean, other.clean):
             found.append(None)
             continue
-        tossed = [place for place, (a, b) in enumerate(zip(one.batches, other.batches, strict=True)) if is_client or a.n != b.n]
+        pairs = enumerate(zip(one.batches, other.batches, strict=True))
+        tossed = [place for place, (a, b) in pairs if is_client or a.n != b.n]
         if len(tossed) > 1:
             raise ValueError(f"several batches for one release: {one.batches}")
         found.append(tossed[0] if tossed else -1)

@@ -10,6 +10,9 @@ from dpcl_core.methods.common.dpsgd_plan import ROUNDING
 from tests.attacks import small_plays
 
 PROVED = [name for name, card in catalog.CARDS.items() if card.guarantee == "proved"]
+ALWAYS_READ = ("cosine", "dp-coeff-memory", "independent-laplace", "label-means", "cslr-server-head", "local-list")
+IN_ROUNDS = ("cslr-central", "dp-stat-share", "dp-fedavg", "fedcil-dp")  # of clients, each round charged by itself
+IN_STEPS = tuple(name for name in PROVED if name not in (*ALWAYS_READ, *IN_ROUNDS))
 _SUM, _LIST = math.hypot(1, 0.5), math.sqrt(1.5)  # bounds of a client's vector, and of its list
 _OF_TEXTS = 6.0  # texts in a step on average: half of twelve
 _IMAGES = small_plays.NOMINAL / 2
