@@ -7,11 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
+import torch
 
 from dpcl_core import checks
 from dpcl_core.data.dataset import Form
 from dpcl_core.methods import catalog
 from dpcl_core.methods.common.learner import Learner, PublicContext
+from dpcl_core.methods.language import gradients
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
@@ -76,6 +79,16 @@ def played(asked: RunSpec, *, neighbour: int | None = None, is_huge: bool = Fals
     return learner, ledger
 
 
+def without_gradients(patch: pytest.MonkeyPatch) -> None:
+    """In place of a language model's gradients a number for each text that is read, for tests of noise and charges alone."""
+
+    def sums(self: gradients.Gradients, batch: gradients.Batch, *args: Any, **named: Any) -> list[torch.Tensor]:
+        return [torch.full_like(one, float(batch.ids.sum())) for one in self.parameters]
+
+    patch.setattr(gradients.Gradients, "of", sums)
+    patch.setattr(gradients.Gradients, "squares_of", sums)
+
+
 def _neighbour(asked: RunSpec, train: Examples, is_huge: bool) -> Examples:
     """An example or a text more, or in place of the last where records are replaced; a client less."""
     if train.users is not None:
@@ -101,7 +114,7 @@ def _facts(asked: RunSpec) -> PublicContext:
     if catalog.card(asked.method).scenarios == ("federated",):
         return clients.known(OF_CLIENTS, PUBLIC)
     if _is_of_texts(asked.method):
-        return pecl_small.known(n_tasks=N_TASKS)
+        return pecl_small.known(n_tasks=N_TASKS, may_show=False)
     return PublicContext(
         n_inputs=36,
         n_classes=2 * N_TASKS,

@@ -81,6 +81,7 @@ def play(
 ) -> tuple[Heard, Ledger]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(adaptable, "load", lambda *args, **named: small_network.network(double=False))
+        small_plays.without_gradients(patch)
         with releases.listening(patch, PLAYS[name].draws, is_anybody_drawn=is_anybody_drawn, times=times) as heard:
             _, ledger = small_plays.played(PLAYS[name].spec, neighbour=neighbour)
     return heard, ledger
