@@ -227,10 +227,10 @@ def table() -> str:
         "",
         "* **spy**: `test_sabotage_is_found` plays the method's learner with the fault in it, and holds each noise that is "
         "drawn against its ledger.",
-        "* **charges**: `test_charges` finds in neighbours' plays which releases read a person, at which rate and with which "
-        "noise, and holds them against what the ledger charges that person. The fault is in each charge of the method in turn, "
-        "or in each of its samplers. Methods are played with other settings, too: adapters, learned lists, noisy copies, "
-        "releases in rounds, another division of the budget.",
+        "* **charges**: `test_charges` finds in neighbours' plays which releases read a person, at which rate and with "
+        "which noise, and holds them against what the ledger charges that person. The fault is in each charge of the "
+        "method in turn, or in each of its samplers. Methods are played with other settings, too: adapters, learned lists, "
+        "noisy copies, releases in rounds, another division of the budget.",
         "* **neighbours**: `test_sabotage_of_clipping_and_divisors_is_found` plays the learner with the fault in it on two "
         "neighbours with the same noise and coins, and holds what one person moves against its ledger.",
         *(f"* **{fault} test**: `{test}`." for (_, fault), test in ELSEWHERE.items()),
