@@ -103,7 +103,7 @@ def trouble(name: str, heard: Heard, ledger: Ledger) -> str:
     if len(heard.releases) != len(read[0]):
         return "another number of releases"
     groups = replace(ledger, recurrence="once").events_by_people()
-    if ledger.recurrence == "every" and len(ledger.events_by_people()["everyone"]) != len(ledger.entries):
+    if ledger.recurrence == "every" and len(ledger.events_by_people().get("everyone", [])) != len(ledger.entries):
         return "somebody in every task is not charged for everything"
     for task, of_task in enumerate(read):
         charges = releases.charged(groups.get(f"people of task {task + 1}", []))
