@@ -71,6 +71,11 @@ class Params(Spec):
         return False
 
     @property
+    def is_total_asked(self) -> bool:
+        """Whether epsilon is asked for all that is done to a person, and not for one task or one token of it."""
+        return not self.is_noise_given
+
+    @property
     def is_task_given(self) -> bool:
         """Whether a test example comes with its task, so that only the task's own labels compete for it."""
         return False

@@ -131,7 +131,7 @@ def _pooled(setting: Setting, noise: Noise, n: int) -> tuple[str, int, int]:
             size = min(_BLOCK, count - start)
             books = [Ledger(setting.delta, "add-remove", "every") for _ in range(size)]
             sums = noisy_slot_sums(
-                chosen, ids, setting.n_groups, [sigma] * size, [noise] * size, books, task=0, sample_rate=1.0,
+                chosen, ids, setting.n_groups, [sigma] * size, [noise] * size, books, task=0,
                 n_clients=_N_CLIENTS, pooled=True,
             )  # fmt: skip
             projections += [float(_flat(one) @ difference) for one in sums]
@@ -208,7 +208,7 @@ def _clean(lists: Lists, rule: Rule, n_groups: int) -> Floats:
     """All four sums without noise, which only the simulator sees."""
     book = Ledger(0.5, "add-remove", "every")
     (sums,) = noisy_slot_sums(
-        lists, _groups(lists, rule, n_groups), n_groups, [0.0], [ReleaseNoise()], [book], task=0, sample_rate=1.0,
+        lists, _groups(lists, rule, n_groups), n_groups, [0.0], [ReleaseNoise()], [book], task=0,
         n_clients=_N_CLIENTS, pooled=True,
     )  # fmt: skip
     return _N_CLIENTS * _flat(sums)

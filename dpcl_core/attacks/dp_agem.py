@@ -34,7 +34,7 @@ def _attacked(spec: RunSpec, params: DpAgemParams, facts: PublicSizes, epsilon: 
     noises = odometer.noises(params, plan, epsilon)
     turns = odometer.capped_schedule(plan, noises, params.memory_epsilon_cap)
     person = max(
-        range(facts.n_tasks), key=lambda task: plan.epsilon(plan.events_of(task, noises, odometer.n_uses(plan, turns, task)))
+        range(facts.n_tasks), key=lambda task: plan.epsilon(plan.steps_of(task, noises, odometer.n_uses(plan, turns, task)))
     )
     n_uses = odometer.n_uses(plan, turns, person)
     tasks = range(facts.n_tasks) if facts.recurrence == "every" else (person,)
@@ -44,7 +44,7 @@ def _attacked(spec: RunSpec, params: DpAgemParams, facts: PublicSizes, epsilon: 
     is_replaced = spec.privacy.adjacency == "replace"
     return Audited(
         claimed=epsilon,
-        accounted=plan.epsilon(plan.events_of(person, noises, n_uses)),
+        accounted=plan.epsilon(plan.steps_of(person, noises, n_uses)),
         lower_bound=lower_bound(
             dpsgd_trace.scores(trace, 1.0, is_replaced, trials),
             dpsgd_trace.scores(trace, -1.0 * is_replaced, is_replaced, trials),

@@ -19,6 +19,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.allowed import check_budget, check_counts, check_delta, check_positive, check_rate
 from dpcl_core.privacy.loss_distributions import of_gaussian, of_mixture
+from dpcl_core.privacy.noise import Steps
 from dpcl_core.spec import Adjacency
 
 # Grid of the privacy loss. The accountant rounds up, so a coarser grid only reports more; at 1e-3 one Gaussian's epsilon
@@ -300,6 +301,15 @@ def subsampled_gaussian(noise_multiplier: float, sample_rate: float, n_steps: in
     check_rate(sample_rate)
     check_counts(n_steps=n_steps)
     return dp.SelfComposedDpEvent(gaussian_step(noise_multiplier, sample_rate), n_steps)
+
+
+def of_steps(steps: Steps) -> dp.DpEvent:
+    """The event of all these steps; no bound without noise. Raises BadInput for impossible settings."""
+    if steps.noise_multiplier == 0:
+        return dp.NonPrivateDpEvent()
+    if len(steps.rates) > 1:
+        return dp.SelfComposedDpEvent(SampledGroupDpEvent(steps.noise_multiplier, steps.rates), steps.n_steps)
+    return subsampled_gaussian(steps.noise_multiplier, steps.rates[0], steps.n_steps)
 
 
 def noise_multiplier(epsilon: float, delta: float, sample_rate: float, n_steps: int, adjacency: Adjacency) -> float:

@@ -9,7 +9,8 @@ import dp_accounting as dp
 
 from dpcl_core.events import Claim
 from dpcl_core.privacy import group
-from dpcl_core.privacy.accounting import Accountant, LabelListDpEvent, Pld, of_group, of_part
+from dpcl_core.privacy.accounting import Accountant, LabelListDpEvent, Pld, of_group, of_part, of_steps
+from dpcl_core.privacy.noise import Steps
 from dpcl_core.spec import Adjacency, Recurrence
 
 REPLAY, HEAD = "replay", "head"  # the two releases of a federated method with replay
@@ -53,7 +54,7 @@ class Ledger:
 
     def spend(
         self,
-        event: dp.DpEvent,
+        event: dp.DpEvent | Steps,
         *,
         task: int,
         what: str,
@@ -63,12 +64,14 @@ class Ledger:
     ) -> None:
         """Records a mechanism. Call it before the mechanism's output leaves the mechanism.
 
-        `people_of`: the tasks whose data it read, where not `task` alone. `channels`: its releases (`REPLAY`, `HEAD`),
-        each as the event that it would be alone. Two that share one sample of people are one `event` of their joint noise,
-        because one draw decides both; a release that costs nothing is a `NoOpDpEvent`.
+        `event`: where batches are drawn, the `Steps` that draw them. `people_of`: the tasks whose data it read, where not
+        `task` alone. `channels`: its releases (`REPLAY`, `HEAD`), each as the event that it would be alone. Two that share
+        one sample of people are one `event` of their joint noise, because one draw decides both; a release that costs
+        nothing is a `NoOpDpEvent`.
         """
         people = (task,) if people_of is None else people_of
-        self.entries.append(Entry(event, task, what, people, shares_batches, channels or {}))
+        charged = of_steps(event) if isinstance(event, Steps) else event
+        self.entries.append(Entry(charged, task, what, people, shares_batches, channels or {}))
 
     def epsilon(self) -> float:
         """Epsilon of all entries for any one person (inf: no bound)."""

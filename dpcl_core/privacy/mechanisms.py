@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpcl_core.privacy.accounting import gaussian_step
 from dpcl_core.privacy.gaussian import SENSITIVITY, sigma
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.noise import Noise
+from dpcl_core.privacy.noise import Batches, Noise
 from dpcl_core.privacy.sums import STEP, ExactSum, clipped_rows, on_grid, row_blocks, unit_rows
 from dpcl_core.spec import Adjacency
 
@@ -106,7 +106,7 @@ def noisy_client_sums(
     *,
     task: int,
     what: str,
-    sample_rate: float = 1.0,
+    batches: Batches | None = None,
 ) -> list[NDArray[np.float64]]:
     """Sums over a round's clients of every part, each with its own Gaussian noise: [E, D] for each part.
 
@@ -116,13 +116,15 @@ def noisy_client_sums(
     Clipped vectors are on a grid, and their sums are exact (`privacy.sums`).
 
     All parts share the round's sample of clients: they are one Gaussian vector, part j scaled by 1 / std_j, and one event of
-    multiplier (sum of (bound_j / std_j)²)^-1/2. Where clients are drawn independently with probability `sample_rate`, one
-    draw decides for all parts, so the event is amplified once. A round without clients runs the same way.
+    multiplier (sum of (bound_j / std_j)²)^-1/2. `batches`: the coins that drew the round's clients, each independently;
+    None: all are there. One draw decides for all parts, so the event is amplified once, by the rate of these very coins. A
+    round without clients runs the same way.
     """
+    rate = 1.0 if batches is None else batches.rate
     for release, ledger in enumerate(ledgers):
         names = dict.fromkeys(part.channel for part in parts)
-        channels = {name: _joint([part for part in parts if part.channel == name], release, sample_rate) for name in names}
-        ledger.spend(_joint(parts, release, sample_rate), task=task, what=what, channels=channels)
+        channels = {name: _joint([part for part in parts if part.channel == name], release, rate) for name in names}
+        ledger.spend(_joint(parts, release, rate), task=task, what=what, channels=channels)
     return [_noised(part, clipped_rows(part.vectors, part.bound).sum(axis=-2), noises) for part in parts]
 
 

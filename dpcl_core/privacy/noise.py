@@ -7,6 +7,7 @@ import os
 import ssl
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from hashlib import sha256, shake_256
 from typing import Protocol, cast
 
@@ -157,7 +158,7 @@ def noise_of(source: NoiseSource, cell: Cell, purpose: str) -> Noise:
 
 
 class Batches:
-    """Poisson batches: every record is in a batch independently with probability `sample_rate`.
+    """Poisson batches: every record is in a batch independently with probability `rate`.
 
     Amplification by sampling holds only against an attacker who does not know who was in a batch, so a release (`seed` None)
     draws batches from the operating system, as it does its noise. A seeded source is for teaching and voids the bound.
@@ -165,8 +166,12 @@ class Batches:
 
     KEPT = ("_generator",)  # a key lives no longer than one training
 
-    def __init__(self, sample_rate: float, seed: int | None, purpose: str = "training") -> None:
-        self._below = int(sample_rate * 2**32)  # rounded down: never sampled more often than accounted
+    def __init__(
+        self, rate: float, seed: int | None, purpose: str = "training", n_batches: int | None = None
+    ) -> None:
+        """`n_batches`: how many there are at most, where a ledger is charged with all of them (`Steps`)."""
+        self.rate, self._n_left = rate, n_batches
+        self._below = int(rate * 2**32)  # rounded down: never sampled more often than accounted
         label = b"" if seed is None else f"batches/{purpose}/{seed}".encode()
         self._generator = None if seed is None else np.random.default_rng(int.from_bytes(sha256(label).digest(), "little"))
         self._key, self._n_drawn = b"", 0
@@ -186,7 +191,14 @@ class Batches:
         return [copy.deepcopy(first) for _ in range(count)]
 
     def draw(self, n_records: int) -> NDArray[np.int64]:
-        """Indices of one batch's records, ascending; often none where there are few records."""
+        """Indices of one batch's records, ascending; often none where there are few records.
+
+        Raises RuntimeError for a batch more than are charged.
+        """
+        if self._n_left is not None:
+            if not self._n_left:
+                raise RuntimeError("a batch more than the ledger is charged with")
+            self._n_left -= 1
         if self._generator is not None:
             bits = self._generator.integers(0, 2**32, n_records, dtype=np.uint32)
         elif self._key:  # Keccak's stream from key and count: without the key as unpredictable as the system's own numbers
@@ -196,3 +208,21 @@ class Batches:
         else:
             bits = np.frombuffer(_many_bytes(4 * n_records), dtype=np.uint32)
         return np.flatnonzero(bits < self._below)
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Gaussian releases on Poisson batches: a learner draws its batches from this object, and charges the same to a ledger.
+
+    `noise_multiplier`: standard deviation of the noise over the most that one record moves a sum; 0: there is no noise, and
+    no bound. `rates`: chance that a record is in a batch; several where a batch joins records of several tasks, each task's
+    with its own rate, in the order of the `people_of` that are charged.
+    """
+
+    n_steps: int
+    rates: tuple[float, ...]
+    noise_multiplier: float
+
+    def batches(self, seed: int | None, purpose: str, part: int = -1) -> Batches:
+        """The source of all batches of the records at `rates[part]`; `seed` None: of a release."""
+        return Batches(self.rates[part], seed, purpose, self.n_steps)

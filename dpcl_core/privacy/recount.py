@@ -83,19 +83,7 @@ def joint(
     """
     groups = [list(learner) for learner in learners]
     cells = [cell for group in groups for cell in group]
-    any_one = models[cells[0].epsilon]
-    total: Costs = Counter()
-    for seed in {cell.seed for cell in cells}:
-        entries: list[Spending] = []
-        for group in groups:
-            ledgers = [models[cell.epsilon] for cell in group if cell.seed == seed]
-            entries += [entry for ledger in ledgers for entry in ledger.entries if not entry.shares_batches]
-            entries += _in_one(ledgers)
-        most: Costs = Counter()
-        for person in _persons(any_one, entries):
-            for event, count in costs(entries, person).items():
-                most[event] = max(most[event], count)
-        total += most
+    any_one, total = models[cells[0].epsilon], costs_of_all(groups, models)
     recount = Recount(accountant, delta, any_one)
     at = min(0.5, delta * len(cells)) if any(isinstance(event, LabelListDpEvent) for event in total) else delta
     epsilon, added = recount.epsilon(total, at), delta * len(cells)
@@ -105,6 +93,27 @@ def joint(
         summed = math.fsum(of_each[cell.epsilon] for cell in cells)
         return (summed, added) if math.isfinite(summed) else (epsilon, at)
     return epsilon, at
+
+
+def costs_of_all(learners: Sequence[Sequence[Cell]], models: Mapping[float, Written]) -> Costs:
+    """What all models of these learners together cost a person: of each seed, for every event, the most of anybody.
+
+    Another seed may put a person into another task. Raises Contradiction as `joint` does.
+    """
+    cells = [cell for group in learners for cell in group]
+    total: Costs = Counter()
+    for seed in {cell.seed for cell in cells}:
+        entries: list[Spending] = []
+        for group in learners:
+            ledgers = [models[cell.epsilon] for cell in group if cell.seed == seed]
+            entries += [entry for ledger in ledgers for entry in ledger.entries if not entry.shares_batches]
+            entries += _in_one(ledgers)
+        most: Costs = Counter()
+        for person in _persons(models[cells[0].epsilon], entries):
+            for event, count in costs(entries, person).items():
+                most[event] = max(most[event], count)
+        total += most
+    return total
 
 
 def exceeds(entered: Written, planned: Written) -> bool:

@@ -1,14 +1,15 @@
 """What runs on a person's own data cost, and whether a run fits into the budgets that were declared for its rows.
 
-Nothing is read but plans and ledgers, so no private row changes what was spent, what is left and what is refused. A run is
-charged before it starts, by what it asks for; a model that has finished, by its ledger. A run that never started has
-released nothing and costs nothing. One that started costs all that it may release, however it ended: it may be resumed, and
-may have had results that nobody stored. So no budget is exceeded by stopping, and a resumed run is charged once.
+Nothing is read but plans, so no private row changes what was spent, what is left and what is refused. A run is charged
+before it starts, by what it asks for; from its first release on by the plan that it entered then (`events.Planned`), which it
+cannot exceed. A run that never started has released nothing and costs nothing. One that started costs all that it may release,
+however it ended: it may be resumed, and may have had results that nobody stored. So no budget is exceeded by stopping, and a
+resumed run is charged once.
 
-Why the sum is a bound for one unit (`together`): whatever the others have released, each run without ledgers is (e, d)-DP by
-its plan, as its models are and these add up. All mechanisms in the known ledgers of all runs form one adaptive composition,
-of which the accountant gives the (e, d) (`privacy.joint_release`: a seed of each run is one of its seeds). By basic
-composition (Dwork and Roth 2014, Theorem 3.16, which holds for adaptive choices, too) epsilons and deltas of both add up.
+Why the sum is a bound for one unit (`together`): whatever the others have released, each run without a plan is (e, d)-DP by
+what it asks for, as its models are and these add up. All mechanisms in the plans of all runs form one adaptive composition,
+of which the accountant gives the (e, d) (`privacy.recount`: a seed of each run is one of its seeds). By basic composition
+(Dwork and Roth 2014, Theorem 3.16, which holds for adaptive choices, too) epsilons and deltas of both add up.
 
 The unit is a person, named by a column, or a row, and is left out. A row is left out in two steps where a run protects a
 group that has it, a client or a person: the group leaves, and comes back without it. So a run that is (e, d)-DP for groups
@@ -20,10 +21,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from sqlalchemy import Connection, case, or_, select
 
@@ -31,15 +32,12 @@ from dpcl_core import checks
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import marks
 from dpcl_core.errors import BadInput
-from dpcl_core.events import CellFinished, Written, plain
+from dpcl_core.events import Planned, plain
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import statement
 from dpcl_core.privacy.statement import shown
 from dpcl_core.runs import event_rows, locks, tables
 from dpcl_core.spec import SMALLEST_DELTA, Cell, RunSpec
-
-if TYPE_CHECKING:
-    from dpcl_core.privacy.ledger import Ledger
 
 OWN = "own:"  # before the name that an owner gave a dataset
 # What a run of the queue gives away: its models; numbers that are read without noise; nothing, or what another run counts.
@@ -48,7 +46,7 @@ Bound = tuple[float, float]  # (epsilon, delta); an infinite epsilon: none is kn
 _NO_BOUND: Bound = (math.inf, 0.0)
 _CLIENTS = "\x7f"  # no column's name
 _ROUNDING = 1 + 1e-9  # ten times a tenth is one
-_RULE = "Runs compose in sequence: models that have finished by their ledgers, all others by what they ask for."
+_RULE = "Runs compose in sequence: those that have begun by their plans, all others by what they ask for."
 
 _runs = tables.runs.c
 _private = tables.studies.c.settings["on"].as_string() == "private"
@@ -93,10 +91,10 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """The cost of a run: ledgers of finished models, with their delta, and the bound on all else."""
+    """The cost of a run: its plan, with the delta of each model, or else a bound."""
 
-    other: Bound
-    ledgers: Mapping[Cell, Written] = field(default_factory=dict)
+    bound: Bound
+    plan: Planned | None = None
     delta: float = 0.0
 
 
@@ -121,7 +119,7 @@ def check(
         before, new = charges(connection, budget, but=but, is_start=is_start), _charge(spec, gives, budget.unit)
         epsilon, delta = together([*before, new])
         if epsilon > budget.epsilon * _ROUNDING or delta > budget.delta * _ROUNDING:
-            raise _refusal(spec, gives, replace(budget, spent=together(before)), new.other)
+            raise _refusal(spec, gives, replace(budget, spent=together(before)), new.bound)
 
 
 def check_again(connection: Connection, run_id: str, *, is_start: bool) -> None:
@@ -140,48 +138,53 @@ def charges(connection: Connection, budget: Budget, *, but: str | None = None, i
     names = marks.named(budget.marks) if budget.dataset is None else [budget.dataset]
     query = select(_runs.id, _runs.spec, _runs.started, _gives).where(tables.dataset.in_(names), counts, _runs.id != but)
     rows = [row for row in connection.execute(query) if row.gives != "nothing"]
-    finished = defaultdict[str, list[CellFinished]](list)
-    told = select(tables.events.c.run_id, tables.events.c.payload).where(tables.events.c.kind == CellFinished.__name__)
-    for one in connection.execute(told.where(tables.events.c.run_id.in_([row.id for row in rows]))):
-        if isinstance(event := event_rows.read(one.payload), CellFinished):
-            finished[one.run_id].append(event)
-    found = [(row, _charge(spec_of(row.spec), row.gives, budget.unit, finished[row.id])) for row in rows]
+    told = select(tables.events.c.run_id, tables.events.c.payload).where(tables.events.c.kind == Planned.__name__)
+    in_turn = connection.execute(told.where(tables.events.c.run_id.in_([row.id for row in rows])))
+    plans = {one.run_id: plan for one in in_turn if isinstance(plan := event_rows.read(one.payload), Planned)}
+    found = [(row, _charge(spec_of(row.spec), row.gives, budget.unit, plans.get(row.id))) for row in rows]
     # One that waits and has no bound cannot start: `check_again`.
-    now = [charge for row, charge in found if row.started is not None or math.isfinite(charge.other[0])]
+    now = [charge for row, charge in found if row.started is not None or math.isfinite(charge.bound[0])]
     kept = [row for row in connection.execute(select(tables.kept_looks)) if set(row.marks).intersection(budget.marks)]
     return [*now, *(Charge(_for(budget.unit, row.unit, (row.epsilon, row.delta))) for row in kept)]
 
 
 def together(of: Sequence[Charge]) -> Bound:
     """A bound on all of these together, proved above."""
-    several = [*(one.other for one in of), *(_composed(of) if any(one.ledgers for one in of) else ())]
+    several = [one.bound for one in of if one.plan is None]
+    several += _composed(of) if len(several) < len(of) else ()
     epsilons, deltas = zip(*several, (0.0, 0.0), strict=True)
     return math.fsum(epsilons), math.fsum(deltas)
 
 
 def _composed(of: Sequence[Charge]) -> list[Bound]:
-    """The bounds of all ledgers, of those for units of as many rows together."""
-    from dpcl_core.privacy import written  # loads the accountants
-    from dpcl_core.privacy.accounting import Pld
-    from dpcl_core.privacy.joint_release import joint_release
+    """The bounds of all plans, of those for units of as many rows together, or else each plan's own."""
+    from dpcl_core.privacy import recount  # loads the accountants
+    from dpcl_core.privacy.accounting import LabelListDpEvent, Pld
 
-    delta = max(one.delta for one in of)
-    known: dict[int, dict[Cell, Ledger]] = defaultdict(dict)
-    for place, one in enumerate(of):
-        for cell, ledger in one.ledgers.items():
-            own = Cell(cell.epsilon, place << 32 | cell.seed)
-            known[ledger.rows_per_unit][own] = written.read(ledger, delta, Pld())
-    return [joint_release(ledgers) for ledgers in known.values()]
+    alike, found = defaultdict[int, list[tuple[Planned, Charge]]](list), list[Bound]()
+    for one in of:
+        if one.plan is not None:
+            alike[one.plan.ledgers[0][1].rows_per_unit].append((one.plan, one))
+    for plans in alike.values():
+        total, delta = Counter[Any](), max(one.delta for _, one in plans)
+        for plan, _ in plans:
+            total += recount.costs_of_all(plan.learners, dict(plan.ledgers))
+        has_lists = any(isinstance(event, LabelListDpEvent) for event in total)  # each costs a delta of its own
+        at = delta * sum(len(learner) for plan, _ in plans for learner in plan.learners) if has_lists else delta
+        any_one = plans[0][0].ledgers[0][1]
+        epsilon = recount.Recount(Pld(), delta, any_one).epsilon(total, at) if at < 1 else math.inf
+        found += [(epsilon, at)] if math.isfinite(epsilon) else [one.bound for _, one in plans]
+    return found
 
 
-def _charge(spec: RunSpec | None, gives: Gives, unit: str, finished: Sequence[CellFinished] = ()) -> Charge:
+def _charge(spec: RunSpec | None, gives: Gives, unit: str, plan: Planned | None = None) -> Charge:
     if spec is None or gives == "numbers":
         return Charge(_NO_BOUND)
-    ledgers = {one.cell: one.ledger for one in finished if one.ledger is not None}
-    rest, protects = [cell for cell in spec.cells() if cell not in ledgers], unit_of(spec)
-    if protects != unit or not _is_bounded(spec) or (rest and spec.params.shares_batches):
+    protects = unit_of(spec)
+    if plan is None or not _is_bounded(spec):
         return Charge(_for(unit, protects, released(spec, None)))
-    return Charge(_asked(spec, rest), ledgers, spec.privacy.delta)
+    bound = _for(unit, protects, (plan.epsilon, plan.delta))
+    return Charge(bound, plan if protects == unit and math.isfinite(bound[0]) else None, spec.privacy.delta)
 
 
 def _for(unit: str, protects: str | None, bound: Bound) -> Bound:
@@ -226,8 +229,8 @@ def released(spec: RunSpec, stated: Mapping[str, Any] | None) -> Bound:
 
 
 def _asked(spec: RunSpec, cells: Sequence[Cell]) -> Bound:
-    """What these models ask for in all; no bound where noise is set, whatever is asked for."""
-    epsilon = math.inf if cells and spec.params.is_noise_given else math.fsum(cell.epsilon for cell in cells)
+    """What these models ask for in all; no bound where noise is set, or epsilon is asked for a part, whatever it is."""
+    epsilon = math.inf if cells and not spec.params.is_total_asked else math.fsum(cell.epsilon for cell in cells)
     return epsilon, len(cells) * spec.privacy.delta
 
 
@@ -269,7 +272,7 @@ def _fix(spec: RunSpec, budget: Budget) -> dict[str, object]:
     changes = {**{f"privacy.{name}": one for name, one in privacy.items()}, "seeds": spec.seeds[:1]}
     if not epsilon or delta < SMALLEST_DELTA:
         return {}
-    needed = _charge(checks.parse(checks.changed(spec.model_dump(), changes)), "models", budget.unit).other
+    needed = _charge(checks.parse(checks.changed(spec.model_dump(), changes)), "models", budget.unit).bound
     before = {**{f"privacy.{name}": getattr(asked, name) for name in privacy}, "seeds": spec.seeds}
     fits = needed[0] <= epsilon and needed[1] <= delta
     return {key: value for key, value in changes.items() if value != before[key]} if fits else {}

@@ -30,14 +30,13 @@ class Drawn:
 
     stds: list[float] = field(default_factory=list)
     laplace: list[float] = field(default_factory=list)
-    rates: list[float] = field(default_factory=list)
     seeded: list[str] = field(default_factory=list)
     clean: list[tuple[NDArray[np.float64], float]] = field(default_factory=list)
     expected: list[float] = field(default_factory=list)  # batches or clients that sums are divided by
 
     def forget(self) -> None:
         """Begins anew."""
-        for told in (self.stds, self.laplace, self.rates, self.seeded, self.clean, self.expected):
+        for told in (self.stds, self.laplace, self.seeded, self.clean, self.expected):
             told.clear()
 
     def add(self, clean: Any, std: float) -> None:
@@ -62,8 +61,7 @@ def watching() -> Iterator[Drawn]:
         for module in (client_training, fedcil_dp):
             _note_divisor(patch, module, seen)
 
-        def coins(rate: float, seed: int | None, purpose: str = "training") -> None:
-            seen.rates.append(rate)
+        def coins(rate: float, seed: int | None, purpose: str = "training", n_batches: int | None = None) -> None:
             if seed is not None:
                 seen.seeded.append(purpose)
 

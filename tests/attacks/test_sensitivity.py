@@ -30,7 +30,7 @@ def trouble(method: str, fault: Fault | None) -> str:
     if method == "pecl":  # the mean score that would be released first is another mechanism's
         asked = asked.model_copy(update={"params": asked.params.model_copy(update={"mean_score": "public"})})
     catalog.maker(method)  # loads what a fault is put into
-    for is_neighbour in (False, True):
+    for neighbour in (None, 0):
         with pytest.MonkeyPatch.context() as patch, spy.watching() as seen:
             random = np.random.default_rng(3)
             patch.setattr("ssl.RAND_bytes", random.bytes)
@@ -38,7 +38,7 @@ def trouble(method: str, fault: Fault | None) -> str:
             patch.setattr(noise.Batches, "draw", lambda self, n_records: np.arange(n_records))
             if fault is not None:
                 fault(patch)
-            _, ledger = small_plays.played(asked, is_neighbour=is_neighbour)
+            _, ledger = small_plays.played(asked, neighbour=neighbour, is_huge=True)
         plays.append(seen)
     one, other = plays
     if one.stds != other.stds or one.expected != other.expected:

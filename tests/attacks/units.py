@@ -10,6 +10,9 @@ from dpcl_core.methods.common.dpsgd_plan import ROUNDING
 from tests.attacks import small_plays
 
 PROVED = [name for name, card in catalog.CARDS.items() if card.guarantee == "proved"]
+ALWAYS_READ = ("cosine", "dp-coeff-memory", "independent-laplace", "label-means", "cslr-server-head", "local-list")
+IN_ROUNDS = ("cslr-central", "dp-stat-share", "dp-fedavg", "fedcil-dp")  # of clients, each round charged by itself
+IN_STEPS = tuple(name for name in PROVED if name not in (*ALWAYS_READ, *IN_ROUNDS))
 _SUM, _LIST = math.hypot(1, 0.5), math.sqrt(1.5)  # bounds of a client's vector, and of its list
 _OF_TEXTS = 6.0  # texts in a step on average: half of twelve
 _IMAGES = small_plays.NOMINAL / 2
@@ -20,11 +23,11 @@ UNITS: Mapping[str, tuple[tuple[float, ...], int]] = {
     "peft-ensemble": ((1.0,), 1),  # sums are in units of the clipping norm
     "naive": ((1.0,), 1),
     "non-cl": ((1.0,), 1),
-    "dp-agem": (((1 + ROUNDING) / _IMAGES, (1 + ROUNDING) / 4), 1),  # own batch, replayed one
+    "dp-agem": (((1 + ROUNDING) / _IMAGES, (1 + ROUNDING) / 2), 1),  # own batch, replayed one
     "dp-coeff-memory": ((math.sqrt(3), math.sqrt(1.5)), 4),  # features, their classes, products on the diagonal and off it
     "independent-laplace": ((), 1),
     "lm-seqft": (((1 + ROUNDING) / _OF_TEXTS,), 1),
-    "lm-er": (((1 + ROUNDING) / _OF_TEXTS, (1 + ROUNDING) / 7.2), 1),  # own texts, and with kept ones
+    "lm-er": (((1 + ROUNDING) / _OF_TEXTS, (1 + ROUNDING) / 7), 1),  # own texts, and with a kept one
     "lm-ewc": (((1 + ROUNDING) / _OF_TEXTS, (1 + ROUNDING) / 12), 1),  # steps, and squares of all texts
     "lm-gem": (((1 + ROUNDING) / _OF_TEXTS, (1 + ROUNDING) / 12), 1),  # steps and references
     "lm-olora": (((1 + ROUNDING) / _OF_TEXTS,), 1),

@@ -11,7 +11,7 @@ from scipy.stats import chi2, norm
 
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums, noisy_client_vectors
-from dpcl_core.privacy.noise import ReleaseNoise
+from dpcl_core.privacy.noise import Batches, ReleaseNoise
 from dpcl_core.privacy.sums import clipped_rows
 
 DELTA = 1e-5
@@ -23,7 +23,7 @@ def ledger() -> Ledger:
 
 def released(*parts: ClientVectors, rate: float = 1.0) -> tuple[list[np.ndarray], Ledger]:
     book = ledger()
-    return noisy_client_sums(parts, [ReleaseNoise()], [book], task=0, what="test", sample_rate=rate), book
+    return noisy_client_sums(parts, [ReleaseNoise()], [book], task=0, what="test", batches=Batches(rate, None)), book
 
 
 def test_without_noise_sums_equal_a_loop_and_nothing_is_promised() -> None:

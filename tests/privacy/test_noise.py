@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dp_accounting as dp
 import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from dpcl_core.privacy.noise import Batches, ReleaseNoise, noise_of
+from dpcl_core.privacy.accounting import SampledGroupDpEvent, of_steps
+from dpcl_core.privacy.noise import Batches, ReleaseNoise, Steps, noise_of
 from dpcl_core.spec import Cell
 
 CELL = Cell(1.0, 0)
@@ -39,6 +41,20 @@ def test_a_rate_of_one_takes_everyone_and_nobody_gives_an_empty_batch() -> None:
     for seed in (None, 3):
         np.testing.assert_array_equal(Batches(1.0, seed).draw(50), np.arange(50))
         assert len(Batches(0.5, seed).draw(0)) == 0
+
+
+def test_steps_draw_at_the_rates_that_they_are_charged_at_and_no_batch_more() -> None:
+    steps = Steps(3, (0.25, 0.5), 1.3)
+    assert of_steps(steps) == dp.SelfComposedDpEvent(SampledGroupDpEvent(1.3, (0.25, 0.5)), 3)
+    for part, rate in enumerate((0.25, 0.5)):
+        batches = steps.batches(7, "any", part)
+        plain = Batches(rate, 7, "any")
+        assert [batches.draw(60).tolist() for _ in range(3)] == [plain.draw(60).tolist() for _ in range(3)]
+        with pytest.raises(RuntimeError):
+            batches.draw(60)
+    one = Steps(4, (0.5,), 1.3)
+    assert of_steps(one) == dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.5, dp.GaussianDpEvent(1.3)), 4)
+    assert isinstance(of_steps(Steps(4, (0.5,), 0.0)), dp.NonPrivateDpEvent)
 
 
 def test_batches_of_a_release_do_not_repeat_and_seeded_ones_do() -> None:

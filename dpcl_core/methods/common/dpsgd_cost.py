@@ -1,12 +1,9 @@
-"""Noise and privacy cost of a training by DP-SGD."""
+"""Noise of a training by DP-SGD."""
 
 from __future__ import annotations
 
 import math
 
-import dp_accounting as dp
-
-from dpcl_core.methods.common.dpsgd_plan import Schedule
 from dpcl_core.privacy import accounting
 from dpcl_core.privacy.budget import training_budget
 from dpcl_core.spec import RunSpec
@@ -18,10 +15,3 @@ def noise_multiplier(spec: RunSpec, sample_rate: float, n_steps: int, epsilon: f
         return 0.0
     left, delta = training_budget(spec.privacy, spec.labels, epsilon)
     return accounting.noise_multiplier(left, delta, sample_rate, n_steps, spec.privacy.adjacency)
-
-
-def event(plan: Schedule, noise_multiplier: float) -> dp.DpEvent:
-    """The DP event of the whole training; no bound for a noise multiplier of 0."""
-    if noise_multiplier == 0:
-        return dp.NonPrivateDpEvent()
-    return accounting.subsampled_gaussian(noise_multiplier, plan.sample_rate, plan.n_steps)

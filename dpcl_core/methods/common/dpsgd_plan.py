@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dpcl_core.errors import Diverged
+from dpcl_core.privacy.noise import Steps
 
 # A training has diverged when a weight exceeds this. The largest weight of heads trained on digits for 400 steps was 1.9 at
 # a learning rate of 0.01 (the end of Table A2's range), 70 at 1, 700 at 10 and 6,000 at 100; that of FiLM on MNIST was 2.0
@@ -59,6 +60,10 @@ class Schedule:
     def noise_std(self, noise_multiplier: float) -> float:
         """Standard deviation of the noise on each coordinate of a step's mean gradient."""
         return noise_std(noise_multiplier, self.clip_norm, self.expected_batch)
+
+    def steps(self, noise_multiplier: float) -> Steps:
+        """What batches are drawn from and a ledger is charged with, at this noise."""
+        return Steps(self.n_steps, (self.sample_rate,), noise_multiplier)
 
     @property
     def words(self) -> str:

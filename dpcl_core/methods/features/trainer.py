@@ -14,7 +14,7 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.backbones.axes import Axes
 from dpcl_core.events import Fact, Progress
 from dpcl_core.methods.common.classifier import Rule
-from dpcl_core.methods.common.dpsgd_cost import event, noise_multiplier
+from dpcl_core.methods.common.dpsgd_cost import noise_multiplier
 from dpcl_core.methods.common.dpsgd_plan import Schedule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.planned import learned_list
@@ -25,7 +25,7 @@ from dpcl_core.methods.features.cards.adaptation_params import PeftParams
 from dpcl_core.methods.features.process_pool import Job, ProcessPool, Running, estimate, is_wide
 from dpcl_core.privacy.labels import LabelLists, listed_labels
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.noise import Batches, Noise, noise_of
+from dpcl_core.privacy.noise import Batches, Noise, Steps, noise_of
 from dpcl_core.scenarios.stream import Examples
 from dpcl_core.spec import Cell, RunSpec
 
@@ -182,9 +182,8 @@ class Trainer:
         plan = self._plan(work)
         spaces = self._lists.released(cells, work.prior, work.examples.labels, ledgers, tasks=work.tasks)
         for cell in cells:
-            dp_event = event(plan, self._multipliers[cell.epsilon])
             ledgers[cell].spend(
-                dp_event,
+                self._steps(work, cell.epsilon),
                 task=work.tasks[-1],
                 what=plan.words,
                 people_of=work.tasks,
@@ -194,6 +193,10 @@ class Trainer:
 
     def _plan(self, work: Work) -> Schedule:
         return self._params.schedule(work.nominal_size)
+
+    def _steps(self, work: Work, epsilon: float) -> Steps:
+        """What a budget's training draws its batches from and its ledger is charged with."""
+        return self._plan(work).steps(self._multipliers[epsilon])
 
     def _jobs(self, works: Mapping[int, Work], spaces: Mapping[int, linear_heads.Spaces]) -> dict[int, Job]:
         jobs: dict[int, Job] = {}
@@ -205,7 +208,7 @@ class Trainer:
                 work.examples.inputs,
                 work.examples.labels,
                 self._plan(work),
-                [self._multipliers[epsilon] for epsilon in self._epsilons],
+                [self._steps(work, epsilon).noise_multiplier for epsilon in self._epsilons],
                 self._batches(seed, work),
                 [self._noise(Cell(epsilon, seed), work) for epsilon in self._epsilons],
                 self._device,
@@ -220,7 +223,8 @@ class Trainer:
         """The batch sampler of a training: shared by all budgets of a seed (heads), or of one `epsilon` (adapters)."""
         seeded = self._spec.privacy.noise == "seeded"
         purpose = f"training for task {work.tasks[-1]}" + ("" if epsilon is None else f" at epsilon {epsilon}")
-        return Batches(self._params.sample_rate, seed if seeded else None, purpose)
+        steps = self._steps(work, self._epsilons[0] if epsilon is None else epsilon)
+        return steps.batches(seed if seeded else None, purpose)
 
     def _axes(self, epsilon: float) -> Axes | None:
         """The public axes under a budget's last layer, as many as the rule gives it; None for a network without."""
@@ -265,7 +269,7 @@ class Trainer:
                     work.examples.inputs,
                     work.examples.labels,
                     plan,
-                    self._multipliers[epsilon],
+                    self._steps(work, epsilon).noise_multiplier,
                     self._batches(seed, work, epsilon),
                     self._noise(Cell(epsilon, seed), work),
                 )
@@ -312,7 +316,7 @@ def planned_on(
     params = spec.params
     assert isinstance(params, PeftParams)
     multiplier = noise_multiplier(spec, params.sample_rate, params.n_steps, epsilon)
-    training, shared = event(params.schedule(facts.task_size), multiplier), params.shares_batches
+    training, shared = params.schedule(facts.task_size).steps(multiplier), params.shares_batches
     for tasks in reads:
         learned_list(spec, facts, epsilon, ledger, tasks)
         ledger.spend(training, task=tasks[-1], what="planned training", people_of=tasks, shares_batches=shared)

@@ -155,15 +155,13 @@ def released(
     *,
     task: int,
     n_clients: int,
-    sample_rate: float = 1.0,
 ) -> list[Replay]:
     """One release of the clients' vectors [n, D], a mixture for each budget: one Gaussian on the sum, division by constants.
 
     A client's vector is the layout's; whatever else arrives in its place is clipped to the same length by the mechanism.
     `multipliers`: noise over sensitivity, one per budget (0: none; the ledger records it). Targets [K, C] are public: slots
-    are labels or parts of one. `n_clients`: the public number of clients. With `sample_rate` < 1 `vectors` holds those of a
-    Poisson sample of clients, and sums are divided by the rate times `n_clients`, not by the sample's size. Components get
-    the public covariance.
+    are labels or parts of one. `n_clients`: the public number of clients, all of whom are in the sum, and which divides it.
+    Components get the public covariance.
 
     Sensitivity: the layout's, provided a client's vector depends only on its own data, public facts and earlier releases.
     Raises BadInput for fewer than two clients.
@@ -171,8 +169,8 @@ def released(
     stds = [multiplier * layout.sensitivity for multiplier in multipliers]
     part = ClientVectors(REPLAY, vectors, layout.sensitivity, stds)
     what = f"sum of clients' vectors of {layout.n_slots} slots"
-    totals = noisy_client_sums([part], noises, ledgers, task=task, what=what, sample_rate=sample_rate)
-    return decoded(totals[0], layout, targets, expected_clients(n_clients, sample_rate), stds)
+    totals = noisy_client_sums([part], noises, ledgers, task=task, what=what)
+    return decoded(totals[0], layout, targets, expected_clients(n_clients), stds)
 
 
 def decoded(
@@ -189,7 +187,7 @@ def side_by_side(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return values.reshape(len(values), math.prod(values.shape[1:]))
 
 
-def expected_clients(n_clients: int, sample_rate: float) -> float:
+def expected_clients(n_clients: int, sample_rate: float = 1.0) -> float:
     """The divisor of sums: the expected number of clients in a sample.
 
     Raises BadInput for fewer than two clients: a sum over one client hides it among no others.

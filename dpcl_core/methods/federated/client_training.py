@@ -75,6 +75,11 @@ class RoundHead:
         return {"head": self._weights.copy()}
 
     @property
+    def coins(self) -> Batches:
+        """What draws a round's clients, and what its sums are charged by."""
+        return self._participation
+
+    @property
     def n_hidden(self) -> int:
         """Hidden units of the head; 0: it is linear."""
         return self._head.n_hidden
@@ -118,7 +123,7 @@ class RoundHead:
         clients = Clients.of(rows.z, rows.targets, rows.users, self._n_users)
         rehearsal = generator(self._cell.seed, f"rehearsal of task {index}")
         for done in range(self._params.rounds):
-            chosen = self._participation.draw(self._n_users)
+            chosen = self.coins.draw(self._n_users)
             if self._collect is None:
                 chosen = clients_of_this_task(chosen, rows, self._context)
             if on_start is not None:
@@ -133,7 +138,7 @@ class RoundHead:
             if self._multiplier > 0:
                 head = ClientVectors(HEAD, updates, self._clip, [self._multiplier * self._clip])
                 sums = self._sums([head, *parts], index, ledger)
-                self._weights = moved(self._weights, sums.pop(0)[0], self._params.participation * self._n_clients)
+                self._weights = moved(self._weights, sums.pop(0)[0], self.coins.rate * self._n_clients)
             else:
                 sums = self._sums(parts, index, ledger) if parts else []
                 self._weights = averaged(self._weights, updates.astype(np.float32, copy=False))
@@ -152,9 +157,8 @@ class RoundHead:
         return local_updates(self._head, start, clients, chosen, self._plan, draws, replayed)
 
     def _sums(self, parts: Sequence[ClientVectors], index: int, ledger: Ledger) -> list[NDArray[np.float64]]:
-        rate = self._params.participation
-        what = f"a round of {' and '.join(dict.fromkeys(part.channel for part in parts))}, sampling rate {rate:g}"
-        return noisy_client_sums(parts, [self._noise], [ledger], task=index, what=what, sample_rate=rate)
+        what = f"a round of {' and '.join(dict.fromkeys(part.channel for part in parts))}, sampling rate {self.coins.rate:g}"
+        return noisy_client_sums(parts, [self._noise], [ledger], task=index, what=what, batches=self.coins)
 
     def _replayed(
         self, mixtures: Sequence[Replay], random: np.random.Generator

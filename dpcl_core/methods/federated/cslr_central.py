@@ -71,7 +71,7 @@ class CslrCentral:
             for done in self._head.trained(rows, task.index, ledger, mixtures=self._mixtures):
                 yield Progress("training", done, total, task.index, text)
             return
-        sums = _RoundSums(self._releases, rows, lists, task.index, self._params.participation * self._n_clients)
+        sums = _RoundSums(self._releases, rows, lists, task.index, self._head.coins.rate * self._n_clients)
         steps = self._head.trained(rows, task.index, ledger, mixtures=self._mixtures, extra=sums.vectors, on_sums=sums.add)
         for done in steps:
             yield Progress("training", done, total, task.index, text)

@@ -164,7 +164,7 @@ class CslrPublished:
         Groups keep their identity from round to round: each round's are matched to the running average of the releases.
         """
         lists = state.lists.take(chosen)
-        expected = self._params.participation * self._n_clients
+        expected = self._head.coins.rate * self._n_clients
         if self._params.noisy_lists:
             (received,) = published_release.noisy_statistics(
                 lists, [self._sigma], [self._noise], [state.ledger], task=state.index
@@ -182,7 +182,7 @@ class CslrPublished:
                 [self._noise],
                 [state.ledger],
                 task=state.index,
-                sample_rate=self._params.participation,
+                batches=self._head.coins,
                 n_clients=self._n_clients,
                 pooled=self._params.modes_per_task > 1,
                 rule=self._aggregation,

@@ -128,14 +128,14 @@ class FedCilDp:
             self._generator = averaged(self._generator, updates[0])
             self._classifier = averaged(self._classifier, updates[1])
             return
-        clip, rate = self._params.clip_norm, self._params.participation
+        clip, coins = self._params.clip_norm, self._participation
         parts = [
             ClientVectors(channel, rows, clip, [noise * clip])
             for channel, rows, noise in zip((REPLAY, HEAD), updates, (self._noises.release, self._noises.head), strict=True)
         ]
-        what = f"a round of generator and classifier, sampling rate {rate:g}"
-        sums = noisy_client_sums(parts, [self._noise], [ledger], task=index, what=what, sample_rate=rate)
-        expected = rate * self._n_clients
+        what = f"a round of generator and classifier, sampling rate {coins.rate:g}"
+        sums = noisy_client_sums(parts, [self._noise], [ledger], task=index, what=what, batches=coins)
+        expected = coins.rate * self._n_clients
         self._generator = moved(self._generator, sums[0][0], expected)
         self._classifier = moved(self._classifier, sums[1][0], expected)
 

@@ -17,7 +17,7 @@ from dpcl_core.methods.federated.public_view import PublicView
 from dpcl_core.methods.federated.replay import Replay
 from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums, noisy_client_vectors
-from dpcl_core.privacy.noise import Noise
+from dpcl_core.privacy.noise import Batches, Noise
 from dpcl_core.privacy.sums import clipped_rows
 
 _SHARE_SCALE = 0.5  # scale of shares and targets beside the means in a noisy list
@@ -117,7 +117,7 @@ def noisy_slot_sums(
     ledgers: Sequence[Ledger],
     *,
     task: int,
-    sample_rate: float,
+    batches: Batches | None = None,
     n_clients: int,
     pooled: bool,
     bound: float = 1.0,
@@ -139,7 +139,7 @@ def noisy_slot_sums(
 
     Raises BadInput for fewer than two clients.
     """
-    expected = expected_clients(n_clients, sample_rate)
+    expected = expected_clients(n_clients, 1.0 if batches is None else batches.rate)
     statistics = Statistics.of(lists, bound)
     wide = bound if rule.by_shares else bound * math.sqrt(n_slots)
     bounds = (bound, wide, wide, wide)
@@ -149,7 +149,7 @@ def noisy_slot_sums(
     ]
     granted = " (printed sensitivity granted, not proven)" if pooled else ""
     what = f"four statistics of {n_slots} slots{granted}"
-    sums = noisy_client_sums(parts, noises, ledgers, task=task, what=what, sample_rate=sample_rate)
+    sums = noisy_client_sums(parts, noises, ledgers, task=task, what=what, batches=batches)
     return _slot_sums(sums, n_slots, statistics, expected if rule.by_shares else max(1, len(lists)))
 
 

@@ -26,7 +26,7 @@ from dpcl_core.privacy.embeddings import noisy_embeddings
 from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.local import noisy_labels
-from dpcl_core.privacy.noise import Batches, Noise, noise_of
+from dpcl_core.privacy.noise import Batches, Noise, Steps, noise_of
 from dpcl_core.scenarios.stream import Examples, Task, generator
 from dpcl_core.spec import Cell, RunSpec
 
@@ -156,10 +156,14 @@ class AdaptedModel:
     def noise(self, purpose: str) -> Noise:
         return noise_of(self.spec.privacy.noise, self.cell, purpose)
 
-    def bernoulli_sampler(self, rate: float, purpose: str) -> Batches:
-        """Independent draws at `rate`: from the operating system, or seeded where privacy.noise = seeded (teaching only)."""
-        seeded = self.spec.privacy.noise == "seeded"
-        return Batches(rate, self.cell.seed if seeded else None, f"{purpose} at epsilon {self.cell.epsilon}")
+    def batches_of(self, steps: Steps, purpose: str, part: int = -1) -> Batches:
+        """The batches of these steps, which the ledger is charged with: of the own texts, or of those at `rates[part]`."""
+        return steps.batches(self.coin_seed, f"{purpose} at epsilon {self.cell.epsilon}", part)
+
+    @property
+    def coin_seed(self) -> int | None:
+        """The seed of coins where privacy.noise = seeded (teaching only); None: they are the operating system's."""
+        return self.cell.seed if self.spec.privacy.noise == "seeded" else None
 
     def order(self, purpose: str) -> np.random.Generator:
         """Seeded generator for choices that are public."""

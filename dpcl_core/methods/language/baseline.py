@@ -23,6 +23,7 @@ from dpcl_core.methods.language.scoring import planes
 from dpcl_core.methods.language.training import Descent, Penalty, progress_of
 from dpcl_core.methods.language.training_inputs import TrainingInputs
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.noise import Batches
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
 
@@ -43,6 +44,7 @@ class Baseline(AdaptedModel):
         none = baseline_costs.Noises(0.0)
         self.noises = none if self.is_local else baseline_costs.noises(self.params, self.plan, cell.epsilon)
         self._copy_noise = baseline_costs.copy_noise(self.params, self.plan, cell.epsilon)
+        self.charges: list[baseline_costs.Charge] = []  # of the task being learned under DP-SGD, its own steps first
         self.kept: list[TrainingInputs] = []  # texts of finished tasks, for methods that keep some
         self._places: list[Rows] = []  # of these texts in their tasks
         self.clip_norm = self.params.clip_norm if self.noises.steps > 0 else math.inf
@@ -76,8 +78,9 @@ class Baseline(AdaptedModel):
         if self.is_local:
             ledger.spend(dp.NonPrivateDpEvent(), task=task.index, what="the texts as they are")
         else:
-            for charge in baseline_costs.charges(self.params, self.plan, self.noises, task.index):
-                ledger.spend(charge.event, task=task.index, what=charge.what, people_of=charge.people_of)
+            self.charges = baseline_costs.charges(self.params, self.plan, self.noises, task.index)
+            for charge in self.charges:
+                ledger.spend(charge.steps, task=task.index, what=charge.what, people_of=charge.people_of)
         return self._texts(task)
 
     def public_texts(self, task: Task) -> TrainingInputs:
@@ -91,15 +94,16 @@ class Baseline(AdaptedModel):
         return self.gradient_fn(inputs, self.expected_batch, f"task {task.index}")
 
     def gradient_fn(
-        self, inputs: TrainingInputs, expected: float, purpose: str, multiplier: float | None = None
+        self, inputs: TrainingInputs, expected: float, purpose: str, place: int = 0
     ) -> GradientFn:
         """A function that gives a batch's mean gradients; they need no further noise.
 
         dp-sgd: clips each text's gradient, adds noise to the sum and divides by `expected`, the public expected batch size.
-        fn: averages over the noisy copies. `multiplier`: noise multiplier; None: that of the steps.
+        fn: averages over the noisy copies. `place`: of the charge whose noise it is; that of the steps is the first.
         """
         gradients, loss, reading = Gradients(self.net, self.clip_norm), self.task_loss(), inputs.reading
-        std = noise_std(self.noises.steps if multiplier is None else multiplier, self.params.clip_norm, expected)
+        multiplier = self.charges[place].steps.noise_multiplier if self.charges else 0.0
+        std = noise_std(multiplier, self.params.clip_norm, expected)
         noise = self.noise(purpose)
 
         def at(rows: Rows) -> list[Tensor]:
@@ -112,8 +116,9 @@ class Baseline(AdaptedModel):
     def batches(self, inputs: TrainingInputs, task: Task) -> Iterator[Rows]:
         """Text indices of each step. dp-sgd: Poisson sampling. fn: consecutive shuffled passes."""
         if not self.is_local:
-            sampler = self.bernoulli_sampler(self.plan.sample_rate, f"task {task.index}")
-            for _ in range(self.plan.n_steps):
+            steps = self.charges[0].steps
+            sampler = self.batches_of(steps, f"task {task.index}")
+            for _ in range(steps.n_steps):
                 yield sampler.draw(len(inputs))
             return
         order, waiting = self.order(f"order of task {task.index}"), np.zeros(0, np.int64)
@@ -149,7 +154,8 @@ class Baseline(AdaptedModel):
 
     def keep_some(self, inputs: TrainingInputs, rate: float, task: Task) -> None:
         """Keeps each text by an independent Bernoulli draw that does not depend on any text's content."""
-        self.keep(inputs, self.bernoulli_sampler(min(1.0, rate), f"kept of task {task.index}").draw(len(inputs)))
+        coins = Batches(min(1.0, rate), self.coin_seed, f"kept of task {task.index} at epsilon {self.cell.epsilon}")
+        self.keep(inputs, coins.draw(len(inputs)))
 
     @property
     def _noisy(self) -> list[TrainingInputs]:

@@ -39,8 +39,9 @@ import dp_accounting as dp
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.language.cards.lm_params import BaselineParams, ErParams, EwcParams, GemParams, MtlParams
 from dpcl_core.privacy import accounting, token_noise
-from dpcl_core.privacy.accounting import LocalDpEvent, SampledGroupDpEvent
+from dpcl_core.privacy.accounting import LocalDpEvent
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.noise import Steps
 from dpcl_core.privacy.statement import shown
 from dpcl_core.spec import PrivacySpec, Recurrence, RunSpec
 
@@ -71,9 +72,9 @@ class Noises:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """One ledger charge: DP event, purpose, and the tasks whose examples it reads."""
+    """What is done and charged: steps, from which batches and noise come, purpose, and the tasks whose examples are read."""
 
-    event: dp.DpEvent
+    steps: Steps
     what: str
     people_of: tuple[int, ...]
 
@@ -128,7 +129,7 @@ def charges(params: BaselineParams, plan: Plan, noises: Noises, task: int) -> li
         charges += [_references(params, plan, noises, past) for past in range(task)]
     if isinstance(params, EwcParams) and params.fisher == "released" and task < plan.n_tasks - 1:
         what = f"Fisher information of the task, noise {params.fisher_noise:g} times what one text adds"
-        charges.append(Charge(_gaussian(params.fisher_noise if noises.steps > 0 else 0.0), what, (task,)))
+        charges.append(Charge(Steps(1, (1.0,), params.fisher_noise if noises.steps > 0 else 0.0), what, (task,)))
     return charges
 
 
@@ -137,7 +138,7 @@ def ledger(params: BaselineParams, plan: Plan, noises: Noises) -> Ledger:
     book = Ledger(plan.privacy.delta, plan.privacy.adjacency, plan.recurrence)
     for task in range(plan.n_tasks):
         for charge in charges(params, plan, noises, task):
-            book.spend(charge.event, task=task, what=charge.what, people_of=charge.people_of)
+            book.spend(charge.steps, task=task, what=charge.what, people_of=charge.people_of)
     return book
 
 
@@ -198,9 +199,7 @@ def _worst_off(params: BaselineParams, plan: Plan, noises: Noises) -> Sequence[d
 
 def _steps(params: BaselineParams, plan: Plan, noises: Noises, people_of: tuple[int, ...]) -> Charge:
     what = f"DP-SGD, {plan.n_steps} steps, sampling rate {plan.sample_rate:g}, clipping norm {params.clip_norm:g}"
-    if noises.steps == 0:
-        return Charge(dp.NonPrivateDpEvent(), what, people_of)
-    return Charge(accounting.subsampled_gaussian(noises.steps, plan.sample_rate, plan.n_steps), what, people_of)
+    return Charge(Steps(plan.n_steps, (plan.sample_rate,), noises.steps), what, people_of)
 
 
 def _replays(params: ErParams, plan: Plan, noises: Noises, task: int) -> Charge:
@@ -210,17 +209,13 @@ def _replays(params: ErParams, plan: Plan, noises: Noises, task: int) -> Charge:
         f"DP-SGD, {plan.n_steps} steps, sampling rate {plan.sample_rate:g}, of kept texts {rate:g}, clipping norm "
         f"{params.clip_norm:g}"
     )
-    people = tuple(range(task + 1))
-    if noises.steps == 0:
-        return Charge(dp.NonPrivateDpEvent(), what, people)
-    step = SampledGroupDpEvent(noises.steps, (rate,) * task + (plan.sample_rate,))
-    return Charge(dp.SelfComposedDpEvent(step, plan.n_steps), what, people)
+    rates = (rate,) * task + (plan.sample_rate,)
+    return Charge(Steps(plan.n_steps, rates, noises.steps), what, tuple(range(task + 1)))
 
 
 def _references(params: GemParams, plan: Plan, noises: Noises, past: int) -> Charge:
     what = f"reference gradients of task {past + 1}, {plan.n_steps} times, clipping norm {params.clip_norm:g}"
-    event = _gaussian(noises.references)
-    return Charge(event if noises.references == 0 else dp.SelfComposedDpEvent(event, plan.n_steps), what, (past,))
+    return Charge(Steps(plan.n_steps, (1.0,), noises.references), what, (past,))
 
 
 def _gaussian(noise_multiplier: float) -> dp.DpEvent:

@@ -32,12 +32,10 @@ class Er(Baseline):
         yield from self._train(task, gradient_fn, (np.concatenate([rows, len(inputs) + draw_replayed()]) for rows in own))
         self.keep_some(inputs, self.params.buffer_share, task)
 
-    def _rate(self) -> float:
-        return self.params.replay_rate(len(self.kept), self.context.task_size) if self.kept else 0.0
-
     def _expected(self) -> float:
         """Expected number of texts in a step: public, computed from nominal sizes."""
-        return self.expected_batch + self._rate() * len(self.kept) * self.params.kept(self.context.task_size)
+        rate = self.charges[0].steps.rates[0] if self.charges and self.kept else 0.0
+        return self.expected_batch + rate * len(self.kept) * self.params.kept(self.context.task_size)
 
     def _replay_sampler(self, task: Task) -> Callable[[], Rows]:
         """A function that draws the indices of the kept texts for one step."""
@@ -45,5 +43,5 @@ class Er(Baseline):
         if self.is_local:
             order = self.order(purpose)
             return lambda: order.choice(n_kept, min(size, n_kept), replace=False)
-        sampler = self.bernoulli_sampler(self._rate(), purpose)
+        sampler = self.batches_of(self.charges[0].steps, purpose, part=0)
         return lambda: sampler.draw(n_kept)

@@ -83,13 +83,14 @@ class Ewc(Baseline):
             std = noise_std(self.noises.steps, self.params.clip_norm, self.expected_batch)
             return fisher.of_noisy_gradients(squares, n_squares, self.expected_batch, std)
         measured = inputs if source == "released" else self.public_texts(task)
+        is_charged = source == "released" and not self.is_local
         return fisher.released(
             self.net,
             measured,
             self.answers_of(task),
             self.plan.task_size if source == "released" else len(measured),
             self.clip_norm if source == "released" else math.inf,
-            self.params.fisher_noise,
+            self.charges[1].steps.noise_multiplier if is_charged else 0.0,
             self.noise(f"Fisher information of task {task.index}"),
             device=self.context.device,
             forks=self.forks,

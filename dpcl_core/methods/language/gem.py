@@ -46,8 +46,11 @@ class Gem(Baseline):
     def _reference(self, kept: TrainingInputs, past: int, task: Task) -> Callable[[], list[Tensor]]:
         """A function that gives the gradient on all kept texts of a past task."""
         purpose = f"reference of task {past} in task {task.index}"
-        gradient_fn = self.gradient_fn(kept, self._n_kept, purpose, self.noises.references)
-        return lambda: gradient_fn(np.arange(len(kept)))
+        gradient_fn = self.gradient_fn(kept, self._n_kept, purpose, 1 + past)
+        if self.is_local:
+            return lambda: gradient_fn(np.arange(len(kept)))
+        everybody = self.batches_of(self.charges[1 + past].steps, purpose)
+        return lambda: gradient_fn(everybody.draw(len(kept)))
 
 
 def projected_gradient(grads: Sequence[Tensor], references: Sequence[Sequence[Tensor]], margin: float) -> list[Tensor]:

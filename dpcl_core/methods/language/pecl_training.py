@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpcl_core.events import Progress
-from dpcl_core.methods.common.dpsgd_cost import event
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.language import pecl_costs, scoring
 from dpcl_core.methods.language.adapted_model import AdaptedModel
@@ -75,7 +74,8 @@ class Repaired(Sculpted):
             self._memory.remember(input_norms(self.net, public, self.context.device))
 
     def _central_steps(self, task: Task, ledger: Ledger) -> Iterator[int]:
-        ledger.spend(event(self._plan, self._noises.multiplier), task=task.index, what=self._plan.words)
+        steps = self._plan.steps(self._noises.multiplier)
+        ledger.spend(steps, task=task.index, what=self._plan.words)
         examples = self.training_examples(task)
         inputs = planes(examples)
         texts = self.prompted(inputs, examples.labels, task.name)
@@ -85,8 +85,8 @@ class Repaired(Sculpted):
             self.net,
             texts,
             self._plan,
-            self._noises.multiplier,
-            self.bernoulli_sampler(self._plan.sample_rate, f"task {task.index}"),
+            steps.noise_multiplier,
+            self.batches_of(steps, f"task {task.index}"),
             self.noise(f"task {task.index}"),
             self.loss(inputs),
             device=self.context.device,

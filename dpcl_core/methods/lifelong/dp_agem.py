@@ -32,7 +32,7 @@ from dpcl_core.methods.lifelong.cards.dp_agem_params import DpAgemParams
 from dpcl_core.methods.lifelong.projection import projected
 from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.noise import Batches, Noise, noise_of
+from dpcl_core.privacy.noise import Batches, Noise, Steps, noise_of
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
 
@@ -86,9 +86,9 @@ class Model:
         competing = self._competing(labels)
         train = _of_classes(task, competing)
         turns = self._turns[task.index]
-        self._account(task.index, turns, ledger)
-        current = self._source(train, competing, task.index, None)
-        earlier = {sample: self._replayed(sample, task.index) for sample in set(turns) if sample is not None}
+        own, replays = self._account(task.index, turns, ledger)
+        current = self._source(train, competing, own, task.index, None)
+        earlier = {sample: self._replayed(sample, steps, task.index) for sample, steps in replays.items()}
         for step, sample in enumerate(turns):
             means = self._noisy_gradient(current)
             if sample is not None:
@@ -114,14 +114,16 @@ class Model:
         by_task = [labels for _, labels in self._samples] if self._params.is_task_given else []
         return nets.rule(self._net, self._released, by_task)
 
-    def _account(self, task: int, turns: Sequence[int | None], ledger: Ledger) -> None:
-        """Charges the steps and the uses of every sample to the people whose examples they read."""
+    def _account(self, task: int, turns: Sequence[int | None], ledger: Ledger) -> tuple[Steps, dict[int, Steps]]:
+        """The steps and the uses of every sample, charged to the people whose examples they read."""
         plan, size = self._public, self._params.clip_norm
-        steps = schedule(self._params, self._context.task_size)
-        ledger.spend(plan.own_steps(task, self._noises), task=task, what=steps.words)
+        own, replays = plan.own_steps(task, self._noises), {}
+        ledger.spend(own, task=task, what=schedule(self._params, self._context.task_size).words)
         for sample, uses in sorted(Counter(sample for sample in turns if sample is not None).items()):
+            replays[sample] = plan.uses(task, self._noises, uses)
             what = f"replay of task {sample + 1}, {uses} times, sampling rate {plan.replay_rate:g}, clipping norm {size:g}"
-            ledger.spend(plan.uses(task, self._noises, uses), task=task, what=what, people_of=(sample,))
+            ledger.spend(replays[sample], task=task, what=what, people_of=(sample,))
+        return own, replays
 
     def _own_labels(self, task: Task) -> tuple[int, ...]:
         """The task's public list of labels."""
@@ -131,21 +133,24 @@ class Model:
         """The classes in the loss of a task with this list of labels: the list, or all labels released so far."""
         return labels if self._params.head == "per-task" else self._released
 
-    def _replayed(self, sample: int, task: int) -> Source:
+    def _replayed(self, sample: int, steps: Steps, task: int) -> Source:
         examples, labels = self._samples[sample]
-        return self._source(examples, self._competing(labels), task, sample)
+        return self._source(examples, self._competing(labels), steps, task, sample)
 
-    def _source(self, examples: Examples, classes: tuple[int, ...], task: int, sample: int | None) -> Source:
-        """The task's own examples (`sample` None) or a kept sample, each with its own coins and noise."""
+    def _source(
+        self, examples: Examples, classes: tuple[int, ...], steps: Steps, task: int, sample: int | None
+    ) -> Source:
+        """The task's own examples (`sample` None) or a kept sample, each with the coins and the noise that are charged."""
         plan = schedule(self._params, self._context.task_size, is_replay=sample is not None)
         purpose = f"task {task}" if sample is None else f"replay of task {sample} in task {task}"
-        batches = self._coins(plan.sample_rate, purpose)
+        batches = steps.batches(self._coin_seed, f"{purpose} at epsilon {self._cell.epsilon}")
         noise = noise_of(self._spec.privacy.noise, self._cell, purpose)
-        return Source(examples, np.asarray(classes, dtype=np.int64), plan, batches, noise, self._noises.of(task))
+        return Source(examples, np.asarray(classes, dtype=np.int64), plan, batches, noise, steps.noise_multiplier)
 
-    def _coins(self, rate: float, purpose: str) -> Batches:
-        seeded = self._spec.privacy.noise == "seeded"
-        return Batches(rate, self._cell.seed if seeded else None, f"{purpose} at epsilon {self._cell.epsilon}")
+    @property
+    def _coin_seed(self) -> int | None:
+        """The seed of coins in teaching; None: those of a release are the operating system's."""
+        return self._cell.seed if self._spec.privacy.noise == "seeded" else None
 
     def _noisy_gradient(self, source: Source) -> list[Tensor]:
         """Noisy sum of clipped gradients on a batch, divided by the expected batch size. An empty batch gives noise alone.
@@ -172,7 +177,8 @@ class Model:
     def _keep(self, train: Examples, labels: tuple[int, ...], task: int) -> None:
         """Keeps every example by an independent coin: the expected number is fixed, the actual number is not."""
         rate = min(1.0, self._params.memory_size / self._context.task_size)
-        self._places.append(self._coins(rate, f"kept of task {task}").draw(len(train)))
+        coins = Batches(rate, self._coin_seed, f"kept of task {task} at epsilon {self._cell.epsilon}")
+        self._places.append(coins.draw(len(train)))
         self._samples.append((train.take(self._places[-1]), labels))
 
     def recall(self, learned: Sequence[Task]) -> None:

@@ -36,6 +36,7 @@ from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.lifelong.cards.dp_agem_params import DpAgemParams
 from dpcl_core.privacy import accounting
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.noise import Steps
 from dpcl_core.spec import PrivacySpec, Recurrence, RunSpec
 
 ReplaySchedule = tuple[tuple[int | None, ...], ...]  # per task and step, the task whose sample is replayed; None: none
@@ -64,26 +65,26 @@ class Plan:
     recurrence: Recurrence
     privacy: PrivacySpec
 
-    def own_steps(self, task: int, noises: Noises) -> dp.DpEvent:
-        """The event of a task's steps on its own examples."""
-        return _event(noises.of(task), self.sample_rate, self.n_steps)
+    def own_steps(self, task: int, noises: Noises) -> Steps:
+        """A task's steps on its own examples."""
+        return Steps(self.n_steps, (self.sample_rate,), noises.of(task))
 
-    def uses(self, task: int, noises: Noises, n_uses: int) -> dp.DpEvent:
-        """The event of `n_uses` uses of one sample while `task` is learned."""
-        return _event(noises.of(task), self.replay_rate, n_uses)
+    def uses(self, task: int, noises: Noises, n_uses: int) -> Steps:
+        """`n_uses` uses of one sample while `task` is learned."""
+        return Steps(n_uses, (self.replay_rate,), noises.of(task))
 
-    def events_of(self, person: int, noises: Noises, n_uses: int) -> list[dp.DpEvent]:
-        """All events that may read a person of task `person` whose sample is used `n_uses` times; see `replay_schedule`.
+    def steps_of(self, person: int, noises: Noises, n_uses: int) -> list[Steps]:
+        """All steps that may read a person of task `person` whose sample is used `n_uses` times; see `replay_schedule`.
 
-        Where one person can be in every task: all events of any person, with `n_uses` uses of all samples together.
+        Where one person can be in every task: all steps of any person, with `n_uses` uses of all samples together.
         """
         tasks = range(self.n_tasks) if self.recurrence == "every" else (person,)
         steps = [self.own_steps(task, noises) for task in tasks]
         return [*steps, self.uses(1, noises, n_uses)] if n_uses else steps  # the first task replays nothing
 
-    def epsilon(self, events: Sequence[dp.DpEvent]) -> float:
-        """Epsilon of these events at the run's delta and adjacency."""
-        return accounting.Pld().epsilon(events, self.privacy.delta, self.privacy.adjacency)
+    def epsilon(self, steps: Sequence[Steps]) -> float:
+        """Epsilon of these steps at the run's delta and adjacency."""
+        return accounting.Pld().epsilon(_events(steps), self.privacy.delta, self.privacy.adjacency)
 
 
 def plan(params: DpAgemParams, privacy: PrivacySpec, n_tasks: int, recurrence: Recurrence) -> Plan:
@@ -143,8 +144,8 @@ def noises(params: DpAgemParams, plan: Plan, epsilon: float) -> Noises:
         share = epsilon / plan.n_tasks, delta / plan.n_tasks
 
         def task(value: float, replays: bool) -> list[dp.DpEvent]:
-            of_references = [_event(value, plan.replay_rate, plan.n_steps)] if replays else []
-            return [_event(value, plan.sample_rate, plan.n_steps), *of_references]
+            noise = Noises(value, value)
+            return _events([plan.own_steps(1, noise), *([plan.uses(1, noise, plan.n_steps)] if replays else [])])
 
         first = accounting.calibrated(lambda value: task(value, False), *share, adjacency)
         if not plan.replays or plan.n_tasks == 1:
@@ -152,7 +153,9 @@ def noises(params: DpAgemParams, plan: Plan, epsilon: float) -> Noises:
         return Noises(first, accounting.calibrated(lambda value: task(value, True), *share, adjacency))
     uncapped = replay_schedule(plan)
     most = max(n_uses(plan, uncapped, person) for person in range(plan.n_tasks))
-    value = accounting.calibrated(lambda value: plan.events_of(0, Noises(value, value), most), epsilon, delta, adjacency)
+    value = accounting.calibrated(
+        lambda value: _events(plan.steps_of(0, Noises(value, value), most)), epsilon, delta, adjacency
+    )
     return Noises(value, value)
 
 
@@ -172,12 +175,12 @@ def _max_uses(plan: Plan, noises: Noises, person: int, cap: float) -> int:
     """The largest number of uses, at most one per later step, within the cap. Epsilon never falls with more uses."""
     later_tasks = plan.n_tasks - 1 - (person if plan.recurrence == "once" else 0)
     all_steps = later_tasks * plan.n_steps
-    if plan.epsilon(plan.events_of(person, noises, all_steps)) <= cap:
+    if plan.epsilon(plan.steps_of(person, noises, all_steps)) <= cap:
         return all_steps
     allowed, above = -1, all_steps  # -1: the steps alone already exceed the cap
     while above - allowed > 1:
         middle = (allowed + above) // 2
-        if plan.epsilon(plan.events_of(person, noises, middle)) <= cap:
+        if plan.epsilon(plan.steps_of(person, noises, middle)) <= cap:
             allowed = middle
         else:
             above = middle
@@ -187,13 +190,7 @@ def _max_uses(plan: Plan, noises: Noises, person: int, cap: float) -> int:
 def worst_epsilon(plan: Plan, noises: Noises, schedule: ReplaySchedule) -> float:
     """Total epsilon of the worst-off person over the whole run."""
     distinct = {(noises.of(person), n_uses(plan, schedule, person)): person for person in range(plan.n_tasks)}
-    return max(plan.epsilon(plan.events_of(person, noises, uses)) for (_, uses), person in distinct.items())
-
-
-def _event(noise_multiplier: float, rate: float, count: int) -> dp.DpEvent:
-    if noise_multiplier == 0:
-        return dp.NonPrivateDpEvent()
-    return accounting.subsampled_gaussian(noise_multiplier, rate, count)
+    return max(plan.epsilon(plan.steps_of(person, noises, uses)) for (_, uses), person in distinct.items())
 
 
 def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
@@ -205,3 +202,7 @@ def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -
         ledger.spend(numbers.own_steps(task, both), task=task, what="planned steps")
         for sample, uses in Counter(sample for sample in turns if sample is not None).items():
             ledger.spend(numbers.uses(task, both, uses), task=task, what="planned replays", people_of=(sample,))
+
+
+def _events(steps: Sequence[Steps]) -> list[dp.DpEvent]:
+    return [accounting.of_steps(one) for one in steps]

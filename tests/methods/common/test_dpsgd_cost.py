@@ -9,9 +9,9 @@ import pytest
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common import dpsgd_cost
-from dpcl_core.methods.common.dpsgd_cost import event
 from dpcl_core.methods.common.dpsgd_plan import ROUNDING
 from dpcl_core.methods.features.cards.peft_ensemble import EnsembleParams
+from dpcl_core.privacy.accounting import of_steps
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.spec import PrivacySpec, RunSpec
 
@@ -40,7 +40,7 @@ def test_the_entry_costs_what_renyi_accounting_bounds_from_above() -> None:
     """An accountant of another kind: its epsilon is larger, and not by more than a tenth (1.09 for 1 on the paper card)."""
     params = EnsembleParams()
     plan = params.schedule(500)
-    spent = event(plan, noise_multiplier(spec(params), 1.0))
+    spent = of_steps(plan.steps(noise_multiplier(spec(params), 1.0)))
     accountant = dp.rdp.RdpAccountant()
     accountant.compose(spent)
     assert 1.0 < accountant.get_epsilon(1e-5) < 1.1
@@ -56,7 +56,7 @@ def test_sums_are_divided_by_the_expected_batch_and_noise_scales_with_the_clippi
 def test_no_noise_has_no_bound_and_asks_no_accountant() -> None:
     params = EnsembleParams()
     assert noise_multiplier(spec(params), math.inf) == 0.0
-    assert isinstance(event(params.schedule(100), 0.0), dp.NonPrivateDpEvent)
+    assert isinstance(of_steps(params.schedule(100).steps(0.0)), dp.NonPrivateDpEvent)
 
 
 def test_a_learned_list_of_labels_leaves_less_for_the_weights() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -83,7 +84,7 @@ def trainings(monkeypatch: pytest.MonkeyPatch) -> Trainings:
     trained = linear_heads.trained
 
     def watched(*given: Any, **named: Any) -> linear_heads.Heads:
-        found.append((given[3], given[5]))
+        found.append((given[3], deepcopy(given[5])))  # as it was before the first draw
         return trained(*given, **named)
 
     monkeypatch.setattr(linear_heads, "trained", watched)

@@ -32,7 +32,7 @@ def slotted() -> Slotted:
     return client_release.by_label(GIVEN.z, GIVEN.modes, GIVEN.users, N, SPACE)
 
 
-def released(of: Slotted, layout: Layout, multiplier: float = 0.0, n_clients: int = N, rate: float = 1.0) -> Replay:
+def released(of: Slotted, layout: Layout, multiplier: float = 0.0, n_clients: int = N) -> Replay:
     (found,) = client_release.released(
         layout.vectors(of),
         layout,
@@ -42,7 +42,6 @@ def released(of: Slotted, layout: Layout, multiplier: float = 0.0, n_clients: in
         [Ledger(1e-5, "add-remove", "every")],
         task=0,
         n_clients=n_clients,
-        sample_rate=rate,
     )
     return found
 
@@ -160,12 +159,10 @@ def test_the_denominator_is_a_constant(layout: Layout) -> None:
     """Clients without data change nothing at equal sums; nobody at all is a release as any other."""
     of = slotted()
     more = Slotted(np.concatenate([of.weights, np.zeros((5, K))]), np.concatenate([of.means, np.zeros((5, K, toy.D))]))
-    one, other = released(of, layout, rate=0.5, n_clients=24), released(more, layout, rate=0.5, n_clients=24)
+    one, other = released(of, layout, n_clients=12), released(more, layout, n_clients=12)
     assert one.means == pytest.approx(other.means, abs=1e-12)
     assert one.weights == pytest.approx(other.weights, abs=1e-12)
-    everyone = released(of, layout, rate=1.0, n_clients=12)  # as many expected
-    assert one.means == pytest.approx(everyone.means, abs=1e-12)
-    halved = released(of, layout, rate=0.5, n_clients=48)
+    halved = released(of, layout, n_clients=24)
     if isinstance(layout, EvenSlots):
         assert VIEW.residuals(halved.means) == pytest.approx(VIEW.residuals(one.means) / 2)
     nobody = released(Slotted(np.zeros((0, K)), np.zeros((0, K, toy.D))), layout, 1.0)

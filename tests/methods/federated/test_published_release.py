@@ -25,7 +25,7 @@ from dpcl_core.methods.federated.published_release import (
 )
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors
-from dpcl_core.privacy.noise import ReleaseNoise
+from dpcl_core.privacy.noise import Batches, ReleaseNoise
 from tests.methods.federated import toy
 
 GIVEN = toy.toy()
@@ -33,6 +33,7 @@ N, K = 12, toy.N_MODES
 VIEW = PublicView.of(GIVEN.public, 6)
 ORACLE, FITTED = GIVEN.oracle(), GIVEN.fitted()
 OWN_IDS = np.tile(np.arange(K), (N, 1))
+SOME = Batches(0.3, None)  # clients of a round
 
 
 def ledger() -> Ledger:
@@ -48,7 +49,6 @@ def sums(lists: Lists, ids: np.ndarray, sigma: float = 0.0, book: Ledger | None 
         [ReleaseNoise()],
         [book or ledger()],
         task=0,
-        sample_rate=1.0,
         n_clients=N,
         **{"pooled": False, **more},  # type: ignore[arg-type]
     )
@@ -85,7 +85,6 @@ def test_one_slot_is_one_gaussian_of_everything() -> None:
         [ReleaseNoise()],
         [ledger()],
         task=0,
-        sample_rate=1.0,
         n_clients=N,
         pooled=False,
         bound=2.0,
@@ -140,8 +139,9 @@ def test_every_element_is_clipped_before_it_is_weighted() -> None:
     means = np.array([[[4.0, 3.0], [0.0, 0.6]]])
     lists = Lists(np.array([[0.5, 0.5]]), means, np.full((1, 2, 2), 0.1), np.array([[[3.0], [0.5]]]))
     (found,) = noisy_slot_sums(
-        lists, np.array([[0, 1]]), 2, [0.0], [ReleaseNoise()], [ledger()], task=0, sample_rate=0.5, n_clients=2, pooled=False
-    )
+        lists, np.array([[0, 1]]), 2, [0.0], [ReleaseNoise()], [ledger()], task=0, batches=Batches(0.5, None),
+        n_clients=2, pooled=False,
+    )  # fmt: skip
     assert found.means == pytest.approx(np.array([[0.4, 0.3], [0.0, 0.3]]))
     assert found.targets == pytest.approx(np.array([[0.5], [0.25]]))
     assert found.seconds[0] == pytest.approx(0.5 * np.array([16.1, 9.1]) / np.hypot(16.1, 9.1))
@@ -176,7 +176,7 @@ def test_pooled_clustering_breaks_the_bound_and_says_so() -> None:
 
 def test_a_round_is_one_sampled_event_of_half_the_multiplier() -> None:
     book = ledger()
-    noisy_slot_sums(ORACLE, OWN_IDS, K, [1.45], [ReleaseNoise()], [book], task=0, sample_rate=0.3, n_clients=N, pooled=True)
+    noisy_slot_sums(ORACLE, OWN_IDS, K, [1.45], [ReleaseNoise()], [book], task=0, batches=SOME, n_clients=N, pooled=True)
     assert [entry.event for entry in book.entries] == [dp.PoissonSampledDpEvent(0.3, dp.GaussianDpEvent(1.45 / 2))]
 
 
@@ -246,7 +246,7 @@ def test_a_list_of_a_client_who_wants_to_be_seen_is_no_longer_than_the_bound(mon
 def test_one_client_is_refused() -> None:
     with pytest.raises(BadInput, match=r"scenario\.clients = 1"):
         noisy_slot_sums(
-            ORACLE, OWN_IDS, K, [1.0], [ReleaseNoise()], [ledger()], task=0, sample_rate=1.0, n_clients=1, pooled=True
+            ORACLE, OWN_IDS, K, [1.0], [ReleaseNoise()], [ledger()], task=0, n_clients=1, pooled=True
         )
 
 
@@ -261,7 +261,7 @@ def test_eq_2_as_printed_is_the_plain_average_over_the_clients_that_came(form: s
     ids = np.random.default_rng(0).permuted(OWN_IDS, axis=1)[came]
     ids[2] = 1  # one client has nothing anywhere else: its four entries of the group are one average
     (found,) = noisy_slot_sums(
-        lists.take(came), ids, K, [0.0], [ReleaseNoise()], [ledger()], task=0, sample_rate=0.3, n_clients=N, pooled=True,
+        lists.take(came), ids, K, [0.0], [ReleaseNoise()], [ledger()], task=0, batches=SOME, n_clients=N, pooled=True,
         rule=AS_PRINTED,
     )  # fmt: skip
     means, seconds = np.zeros((K, toy.D)), np.zeros((K, *lists.covariances.shape[2:]))

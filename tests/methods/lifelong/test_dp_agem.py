@@ -201,8 +201,9 @@ def sources(run: RunSpec, n_people: int = PER_TASK) -> tuple[dp_agem.Model, dp_a
     cell = next(iter(run.cells()))
     model = dp_agem.Model(run, cell, known(2, n_people=n_people))
     list(model.learn(nobody[0], Ledger(DELTA, "add-remove", "once")))
-    own = model._source(nobody[1].train, (2, 3), 1, None)
-    kept = model._replayed(0, 1)
+    steps, replays = model._account(1, model._turns[1], Ledger(DELTA, "add-remove", "once"))
+    own = model._source(nobody[1].train, (2, 3), steps, 1, None)
+    kept = model._replayed(0, replays[0], 1)
     return model, own, kept
 
 
@@ -249,7 +250,8 @@ def test_coins_of_a_release_come_from_the_operating_system() -> None:
     for noise, is_seeded in (("release", False), ("seeded", True)):
         run = spec(privacy={"epsilons": [4.0], "noise": noise})
         model = dp_agem.Model(run, Cell(4.0, 0), known(2))
-        assert model._coins(0.5, "any").is_seeded == is_seeded
+        own, _ = model._account(0, [None], Ledger(1e-5, "add-remove", "once"))
+        assert model._source(stream(1)[0].train, (0, 1), own, 0, None).batches.is_seeded == is_seeded
 
 
 def test_sums_are_divided_by_the_nominal_size_whatever_is_there() -> None:

@@ -15,7 +15,7 @@ from dpcl_core.methods.lifelong import odometer
 from dpcl_core.methods.lifelong.cards.dp_agem_params import DpAgemParams
 from dpcl_core.methods.lifelong.odometer import Noises, Plan
 from dpcl_core.privacy import gaussian
-from dpcl_core.privacy.accounting import Pld
+from dpcl_core.privacy.accounting import Pld, of_steps
 from dpcl_core.spec import PrivacySpec, Recurrence
 from tests.support.tiers import quick
 
@@ -97,7 +97,7 @@ def test_an_equal_share_for_every_task_adds_up_to_the_budget_and_is_a_waste(recu
     share["later"] = renyi((found.later, 0.1, 10), (found.later, 0.25, 10), delta=DELTA / 4)
     for value in share.values():
         assert 2.0 <= value < 2.0 * 1.35
-    assert 1.99 < Pld().epsilon([chosen.own_steps(0, found)], DELTA / 4, "add-remove") <= 2.0
+    assert 1.99 < Pld().epsilon([of_steps(chosen.own_steps(0, found))], DELTA / 4, "add-remove") <= 2.0
     assert found.first < found.later
     lifetime = odometer.noises(DpAgemParams(), chosen, 8.0)
     assert found.later > 1.5 * lifetime.later
@@ -135,7 +135,7 @@ def test_samples_retire_at_the_last_use_that_the_cap_allows(recurrence: Recurren
     assert odometer.worst_epsilon(chosen, noise, capped) <= cap
     for person in range(3):
         uses = odometer.n_uses(chosen, capped, person)
-        spent, one_more = (chosen.epsilon(chosen.events_of(person, noise, n)) for n in (uses, uses + 1))
+        spent, one_more = (chosen.epsilon(chosen.steps_of(person, noise, n)) for n in (uses, uses + 1))
         assert spent <= cap < one_more or (person == 2 and None not in capped[3])  # the newest had all turns it could get
     for task in (1, 2, 3):  # a step goes without only after all samples have retired
         spread = [sample is None for sample in capped[task]]
@@ -167,7 +167,7 @@ def test_replays_cost_what_was_computed_for_them_elsewhere_by_order_of_size(
     """100 steps a task at rate 0.01, all of a sample in each replay, by Renyi divergences; there a sample was picked at
     random and counted as sampled, which is approximate. Ours is tight, so never far above, and never below a half."""
     chosen, noise = plan(n_tasks, sample_rate=0.01, replay_rate=1.0), Noises(sigma, sigma)
-    every_time = chosen.epsilon(chosen.events_of(0, noise, 100 * (n_tasks - 1)))
+    every_time = chosen.epsilon(chosen.steps_of(0, noise, 100 * (n_tasks - 1)))
     assert always / 2 < every_time <= always * 1.1
     counted = odometer.worst_epsilon(chosen, noise, odometer.replay_schedule(chosen))
     assert in_turn / 2 < counted < in_turn * 1.7

@@ -48,6 +48,10 @@ class BaselineParams(LanguageParams):
     def is_local(self) -> bool:
         return self.mechanism == "fn"
 
+    @property
+    def is_total_asked(self) -> bool:
+        return self.budget == "total" and (self.budget_per == "text" or not self.is_local)
+
 
 class ErParams(BaselineParams):
     """Settings of ER: the size of the replay buffer, and how many of its texts join a step."""

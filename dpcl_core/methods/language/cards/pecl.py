@@ -80,6 +80,10 @@ class PeclParams(SculptingParams):
         return self.mode == "local"
 
     @property
+    def is_total_asked(self) -> bool:
+        return self.budget == "total" and (self.budget_per == "text" or not self.is_local)
+
+    @property
     def releases_mean_score(self) -> bool:
         """Whether a task's mean score is a noisy release of its own texts, charged to the budget."""
         return self.stability and (self.mean_score == "released" or (self.mean_score == "auto" and not self.is_local))
