@@ -1,10 +1,10 @@
 """What runs on a person's own data cost, and whether a run fits into the budgets that were declared for its rows.
 
 Nothing is read but plans, so no private row changes what was spent, what is left and what is refused. A run is charged
-before it starts, by what it asks for; from its first release on by the plan that it entered then (`events.Planned`), which it
-cannot exceed. A run that never started has released nothing and costs nothing. One that started costs all that it may release,
-however it ended: it may be resumed, and may have had results that nobody stored. So no budget is exceeded by stopping, and a
-resumed run is charged once.
+before it starts, by what it asks for; from its first release on by the plan that it has entered (`events.Planned`), which
+it cannot exceed. A run that never started has released nothing and costs nothing. One that started costs all that it may
+release, however it ended: it may be resumed, and may have had results that nobody stored. So no budget is exceeded by
+stopping, and a resumed run is charged once.
 
 Why the sum is a bound for one unit (`together`): whatever the others have released, each run without a plan is (e, d)-DP by
 what it asks for, as its models are and these add up. All mechanisms in the plans of all runs form one adaptive composition,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,9 @@ from dpcl_core.data import intake
 from dpcl_core.data.intake import Asked
 from dpcl_core.data.schema import Columns
 from dpcl_core.errors import BadInput
-from dpcl_core.events import CellFinished, Mechanism, Spending, Written
+from dpcl_core.events import Mechanism, Planned, Spending, Written
 from dpcl_core.privacy import gaussian
-from dpcl_core.runs import budgets, process, purge, resumption, tables
+from dpcl_core.runs import budgets, charges, process, purge, resumption, tables
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.budgets import declare
 from dpcl_core.runs.run import Split
@@ -55,16 +54,17 @@ def asking(name: str, epsilons: Sequence[float] = (1.0,), seeds: Sequence[int] =
     return checks.parse({**raw, "scenario": {"kind": "class-incremental", "tasks": 2}, "privacy": privacy, **changes})
 
 
-def finished(store: Store, spec: RunSpec, n: int | None = None, sigma: float | None = None) -> str:
-    """A run whose first `n` models (None: all) have finished, each with one Gaussian sum; of its own noise, or `sigma`."""
-    events: list[CellFinished] = []
-    for event in replay.recorded(spec, n_tasks=2):
-        if isinstance(event, CellFinished):
-            noise = sigma or gaussian.sigma(event.cell.epsilon, spec.privacy.delta)
-            mechanism = Mechanism("gaussian", noise, (1.0,))
-            entries = (Spending("sums", 0, (0,), 1, mechanism, spec.params.shares_batches),)
-            events.append(replace(event, ledger=Written("add-remove", "once", entries)))
-    return replay.fill(store, spec, events[:n], status="finished" if n is None else "failed")
+def begun(store: Store, spec: RunSpec, noise: float = 1.0) -> str:
+    """A run that has entered its plan: one Gaussian sum a model, of its own noise times this."""
+    ledgers, precision = [], 0.0
+    for epsilon in spec.privacy.epsilons:
+        sigma = noise * gaussian.sigma(epsilon, spec.privacy.delta)
+        entry = Spending("sums", 0, (0,), 1, Mechanism("gaussian", sigma, (1.0,)), spec.params.shares_batches)
+        ledgers.append((epsilon, Written("add-remove", "once", (entry,))))
+        precision += len(spec.seeds) / sigma**2
+    whole = gaussian.epsilon(precision**-0.5, spec.privacy.delta)
+    plan = Planned(whole, spec.privacy.delta, 60, 2, (tuple(spec.cells()),), tuple(ledgers))
+    return replay.fill(store, spec, [plan], status="failed")
 
 
 def launched(store: Store, spec: RunSpec, end: str = "failed") -> str:
@@ -90,11 +90,11 @@ def refused(store: Store, spec: RunSpec) -> BadInput:
 # How it adds up
 
 
-def test_finished_models_of_all_runs_add_up_as_one_gaussian(data: str, store: Store) -> None:
+def test_plans_of_all_runs_add_up_as_one_gaussian(data: str, store: Store) -> None:
     """Noise sigma_i on one row each: together mu^2 is the sum of 1 / sigma_i^2, at one delta; far less than the sum."""
     declare(store, data, 20.0)
     for epsilon in (1.0, 2.0, 1.0):  # the same settings twice are two runs
-        finished(store, asking(data, [epsilon], [0, 1]))
+        begun(store, asking(data, [epsilon], [0, 1]))
     sigmas = [gaussian.sigma(epsilon, DELTA) for epsilon in (1.0, 2.0, 1.0) for _ in range(2)]
     exact = gaussian.epsilon(1 / math.sqrt(sum(sigma**-2 for sigma in sigmas)), DELTA)
     epsilon, delta = spent(store, data)
@@ -104,29 +104,35 @@ def test_finished_models_of_all_runs_add_up_as_one_gaussian(data: str, store: St
     assert delta == DELTA
 
 
-def test_what_has_not_finished_costs_what_it_asks_for(data: str, store: Store) -> None:
-    """One model of four by its ledger; the other three, a run that waits and one that failed, by epsilons and deltas."""
+def test_what_has_not_begun_costs_what_it_asks_for(data: str, store: Store) -> None:
+    """One run by its plan; one that waits and one that failed before it, by epsilons and deltas."""
     declare(store, data, 40.0)
-    finished(store, asking(data, [1.0, 2.0], [0, 1]), n=1)
+    begun(store, asking(data, [1.0]))
     launched(store, asking(data, [3.0]))
     store.create(asking(data, [0.25], [0, 1]))
     epsilon, delta = spent(store, data)
-    assert epsilon == pytest.approx(1.0 + (1.0 + 2.0 + 2.0) + 3.0 + 2 * 0.25, rel=1e-3)
-    assert delta == pytest.approx((1 + 3 + 1 + 2) * DELTA)
+    assert epsilon == pytest.approx(1.0 + 3.0 + 2 * 0.25, rel=1e-3)
+    assert delta == pytest.approx((1 + 1 + 2) * DELTA)
 
 
-def test_a_ledger_counts_and_not_the_wish(data: str, store: Store) -> None:
-    """A model that was asked for epsilon 1 and made half the noise costs what the half costs."""
+def test_a_plan_counts_and_not_the_wish(data: str, store: Store) -> None:
+    """A model that was asked for epsilon 1 and makes half the noise costs what the half costs."""
     declare(store, data, 40.0)
-    sigma = gaussian.sigma(1.0, DELTA) / 2
-    finished(store, asking(data), sigma=sigma)
-    assert spent(store, data)[0] == pytest.approx(gaussian.epsilon(sigma, DELTA), rel=1e-3)
+    begun(store, asking(data), noise=0.5)
+    assert spent(store, data)[0] == pytest.approx(gaussian.epsilon(gaussian.sigma(1.0, DELTA) / 2, DELTA), rel=1e-3)
 
 
-def test_models_on_the_same_batches_have_a_bound_when_all_have_finished(data: str, home: Path, store: Store) -> None:
+@pytest.mark.parametrize("params", [{"budget": "per-task"}, {"mechanism": "fn", "budget_per": "token"}])
+def test_an_epsilon_for_a_part_is_no_bound_for_the_whole(params: dict[str, str], data: str, store: Store) -> None:
+    whole, part = (asking(data, method="lm-gem", params=one) for one in ({}, params))
+    assert charges.released(whole, None) == (1.0, DELTA)
+    assert charges.released(part, None)[0] == math.inf
+
+
+def test_models_on_the_same_batches_have_a_bound_from_their_plan_on(data: str, store: Store) -> None:
     """Before, their epsilons do not add up: a budget takes one of them at a time. Then all are one training."""
     several = asking(data, [1.0, 2.0], method="peft-ensemble", params={"adapter": "head"})
-    run_id = finished(store, several)
+    run_id = begun(store, several)
     declare(store, data, 4.0)
     exact = gaussian.epsilon(1 / math.sqrt(sum(gaussian.sigma(one, DELTA) ** -2 for one in (1.0, 2.0))), DELTA)
     assert spent(store, data) == (pytest.approx(exact, rel=1e-3), DELTA)
@@ -135,10 +141,6 @@ def test_models_on_the_same_batches_have_a_bound_when_all_have_finished(data: st
     assert error.fix == {"privacy.epsilons": (1.0,)}
     purge.purge(store, data)
     assert store.present([run_id]) == {}
-    other = taken_in(home / "other.csv", [f"1{row}" for row in ROWS])
-    finished(store, checks.parse(checks.changed(several.model_dump(), {"data.dataset": other})), n=1)
-    declare(store, other, 4.0)
-    assert spent(store, other)[0] == math.inf
 
 
 def test_a_row_within_a_client_costs_two_steps_and_a_row_of_another_schema_costs_a_person_everything(
@@ -316,12 +318,12 @@ def test_a_resumed_run_is_counted_once_and_one_that_never_started_is_asked_again
 def test_deleted_runs_stay_counted_and_so_do_runs_on_deleted_data(data: str, home: Path, store: Store) -> None:
     """Nor does the budget go with the data. Any other copy, schema or part of the rows has it."""
     declare(store, data, 4.0)
-    run_id = finished(store, asking(data, [1.5], [0, 1]))
+    run_id = begun(store, asking(data, [1.5], [0, 1]))
     whole = spent(store, data)[0]
     store.delete(run_id)
     assert spent(store, data)[0] == whole
     purge.empty_trash(store)
-    assert spent(store, data) == (3.0, pytest.approx(2 * DELTA)), "without its ledgers, by what it asked for"
+    assert spent(store, data) == (3.0, pytest.approx(2 * DELTA)), "without its plan, by what it asked for"
     purge.purge(store, data)
     again = taken_in(home / "again.csv")
     assert spent(store, again) == (3.0, pytest.approx(2 * DELTA))
