@@ -20,6 +20,7 @@ EXTRAS = {
     "ray": "ray",
     "submitit": "slurm",
     "authlib": "login",
+    "openpyxl": "excel",
 }
 
 

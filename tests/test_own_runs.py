@@ -254,7 +254,7 @@ def test_visits_over_months_become_tasks_and_patients_the_unit(capsys: pytest.Ca
     assert status == 0, err
     assert "source-incremental tasks" in out
     assert "The privacy unit is a person, of whom at most 2 rows count." in out
-    assert "so 1,5 is read as 1.5" in out
+    assert "The line that names the columns is public." in out
     assert "data check visits.csv --target outcome --person patient --time date --per-person 2 --write-schema" in out
     (run,) = Store().list_runs()
     assert run.spec.scenario.model_dump()["order"] == ("2024-01", "2024-02", "2024-03", "2024-04")

@@ -86,6 +86,10 @@ def build() -> Parser:
             "--header", action="store_const", const="names", dest="first_line",
             help="the first line of a CSV or TSV file names its columns, and is public",
         )
+        sub.add_argument(
+            "--private", action="append", default=[], metavar="PART",
+            help="a part beside train, such as val, that is private as well: its rows join the training part",
+        )
         sub.add_argument("--per-person", type=int, metavar="N", help="how many rows of a person count (default 1)")
 
     choices = ("methods", "datasets", "backbones", "scenarios", "presets")

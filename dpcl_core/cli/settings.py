@@ -14,13 +14,13 @@ from dpcl_core.spec import RunSpec
 if TYPE_CHECKING:
     from dpcl_core.data.intake import Asked
 
-_OF_A_FILE = ("target", "text", "source", "person", "time", "per_person", "first_line")  # options beside --data
+_OF_A_FILE = ("target", "text", "source", "person", "time", "per_person", "first_line", "private")  # options beside --data
 
 
 def spec_of(options: argparse.Namespace) -> RunSpec:
     from dpcl_core import presets
 
-    if named := [role for role in _OF_A_FILE if getattr(options, role, None) is not None]:
+    if named := [role for role in _OF_A_FILE if getattr(options, role, None) not in (None, [])]:
         option = "header" if named[0] == "first_line" else named[0].replace("_", "-")
         raise BadInput("command line", f"--{option}", "is said of a file: give --data PATH, too")
     if options.spec is not None and options.preset is not None:
@@ -45,7 +45,7 @@ def asked_of(options: argparse.Namespace) -> Asked:
     from dpcl_core.data.schema import Columns
 
     columns = Columns(**{role: getattr(options, role) for role in Columns.model_fields})
-    return Asked(columns, options.per_person, options.first_line)
+    return Asked(columns, options.per_person, options.first_line, private=tuple(options.private))
 
 
 def spec_of_stored(options: argparse.Namespace) -> RunSpec:

@@ -17,9 +17,11 @@ from dpcl_core.errors import BadInput
 EMBEDDING_COLUMN = "embedding"
 MAX_WIDTH = 65_536
 _MAX_BYTES = 4 * 2**30
-_ROWS = ("embeddings", "embedding", "features", "x", "X")
+_ROWS = ("embeddings", "embedding", "features", "x", "X", "arr_0")
 # By column: the names that its array may have.
-_OTHERS = {"label": ("labels", "label", "y"), "domain": ("domain", "source"), "person": ("person",), "time": ("time",)}
+_OTHERS = {
+    "label": ("labels", "label", "y", "arr_1"), "domain": ("domain", "source"), "person": ("person",), "time": ("time",),
+}  # fmt: skip
 _KNOWN = {name for names in _OTHERS.values() for name in names}
 _FORM = (
     f"must hold a float array [rows, width] called {_ROWS[0]} (or {', '.join(_ROWS[1:])}) and an array [rows] called labels "

@@ -13,6 +13,7 @@ from dpcl_core.data.windows import AXES, SAMPLES
 
 Shape = tuple[int, int, int]
 Kind = Literal["image", "sensor", "text", "tagged", "table", "embedding"]
+Writing = Literal["", "comma", "thousands", "ymd", "dmy", "mdy"]
 HELD_OUT = 0.2  # share of the user's own data that is for testing
 
 
@@ -21,7 +22,8 @@ class Feature:
     """A column of a table that is read as numbers, by the public facts declared of it.
 
     Either the bounds `low` and `high` of a number, or the `categories` of a word; neither: a number if `is_text` is False,
-    else words that are hashed.
+    else words that are hashed. `written`: how the column writes its numbers, as its public cells have them: with a decimal
+    comma, with commas between thousands, or as dates in this order; empty: with a point, as programs do.
     """
 
     name: str
@@ -29,6 +31,7 @@ class Feature:
     high: float | None = None
     categories: tuple[str, ...] = ()
     is_text: bool = False
+    written: Writing = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""Reader of CoNLL-2012 files (OntoNotes 5): one word per line, names in brackets, documents by genre."""
+"""Reader of CoNLL files: one word per line. CoNLL-2012 (OntoNotes 5) has names in brackets and documents by genre; others,
+with 2 to 10 columns, have the word first and its tag last (IOB, BIO or BIOES)."""
 
 from __future__ import annotations
 
@@ -11,6 +12,12 @@ from dpcl_core.errors import BadInput
 
 WORD, ENTITY = 3, 10  # columns, counted from 0
 _ENTITY = re.compile(r"(?:\(([A-Za-z][A-Za-z_-]*))?\*?(\))?")
+
+_TAG = re.compile(r"([BIES])-([A-Za-z][A-Za-z0-9_-]*)")
+_COLUMNS = (
+    "must have a word first and its tag last (B-PER, I-PER, O), or 11 columns or more, as OntoNotes has them: the 4th a "
+    "word, the 11th names in brackets"
+)
 
 Tagged = tuple[tuple[str, ...], tuple[str, ...], str]  # words, their BIO tags, domain
 
@@ -34,7 +41,7 @@ def blocks(path: Path, shown: str) -> list[list[tuple[int, bytes]]]:
     """The lines of each sentence of a file with their numbers, read or not. Raises BadInput as `read` does."""
     found: list[list[tuple[int, bytes]]] = [[]]
     for number, line in enumerate(content_of(path, shown).splitlines(), start=1):
-        if not line.startswith(b"#") and line.strip():
+        if not line.startswith((b"#", b"-DOCSTART-")) and line.strip():
             found[-1].append((number, line))
         elif found[-1]:
             found.append([])
@@ -51,8 +58,11 @@ def _sentence(lines: list[tuple[int, bytes]], shown: str) -> Tagged:
         except UnicodeDecodeError:
             raise BadInput(f"{shown} line {number}", "bytes of another kind", "must be saved as UTF-8") from None
         if len(columns) <= ENTITY:
-            allowed = "must have 11 columns or more, as OntoNotes has them: the 4th a word, the 11th names in brackets"
-            raise BadInput(f"{shown} line {number}", f"{len(columns)} columns", allowed)
+            if len(columns) < 2 or domain:
+                raise BadInput(f"{shown} line {number}", f"{len(columns)} columns", _COLUMNS)
+            tags.append(_plain_tag(columns[-1], tags[-1] if tags else OUTSIDE, f"{shown} line {number}"))
+            words.append(columns[0])
+            continue
         domain = columns[0].partition("/")[0]
         tag, inside = _tag(columns[ENTITY], inside, f"{shown} line {number}")
         words.append(columns[WORD])
@@ -60,6 +70,17 @@ def _sentence(lines: list[tuple[int, bytes]], shown: str) -> Tagged:
     if inside:
         raise BadInput(f"{shown} line {lines[-1][0] + 1}", "end of a sentence", "a name was opened before and is not closed")
     return tuple(words), tuple(tags), domain
+
+
+def _plain_tag(written: str, before: str, shown: str) -> str:
+    """A tag of any of these schemes as BIO: a name begins with B- or S-, or where another kind or none stood before."""
+    if written == OUTSIDE:
+        return OUTSIDE
+    match = _TAG.fullmatch(written)
+    if match is None:
+        raise BadInput(shown, "another tag", f"must end in {OUTSIDE}, or in B-, I-, E- or S- with the kind of a name")
+    goes_on = match[1] in "IE" and before in (f"{BEGIN}{match[2]}", f"{INSIDE}{match[2]}")
+    return f"{INSIDE if goes_on else BEGIN}{match[2]}"
 
 
 def _tag(written: str, inside: str, shown: str) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from dpcl_core.errors import BadInput, DataMissing
 
 FIELD = "data.dataset"
 TRAIN = "train"  # the folder of pictures for training
+TESTS = ("test", "val", "valid", "validation", "dev")  # what the public part beside it may be called
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 TABLES = (".parquet", ".csv", ".tsv", ".jsonl", ".npz", ".conll")
 ALIKE = {".ndjson": ".jsonl", ".tab": ".tsv", ".pq": ".parquet", ".data": ".csv"}
@@ -124,6 +125,8 @@ def _made(card: DatasetCard) -> DataFiles:
 
 def _in_folder(card: DatasetCard, folder: Path) -> DataFiles:
     train, test = _split(folder, "train", card), _split(folder, "test", card)
+    if card.is_own and train:
+        test = next((found for name in TESTS if (found := _split(folder, name, card))), ())
     if card.is_own and not train and not test:
         if len(only := _single_tables(folder)) == 1:
             paths.inside(folder, only[0].name, FIELD)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.data.card import DatasetCard
-from dpcl_core.data.files import PICTURES, TRAIN
+from dpcl_core.data.files import PICTURES, TESTS, TRAIN
 from dpcl_core.data.images import Images
 from dpcl_core.data.rows import PublicFacts, Rows
 from dpcl_core.data.schema import CONTROL
@@ -46,12 +46,16 @@ def listing(split: Path, card: DatasetCard) -> list[Entry]:
     for outer in _outer(split, card):
         shown = _shown(card, split, Path(outer.path))
         if not _is_folder(outer):
+            if card.is_own:  # what is no picture in the folder of a class is left out, as every door says
+                continue
             allowed = "only folders, one for each class, may lie here"
             listed.append(Entry(Path(outer.path), shown, "", BadInput(shown, outer.name, allowed)))
         elif wrong := _leads_out(outer, split, shown) or _misnamed(outer, shown):
             listed.append(Entry(Path(outer.path), shown, outer.name, wrong))
         else:
             for inner in _entries(Path(outer.path), split, card):
+                if card.is_own and not inner.name.lower().endswith(PICTURES):
+                    continue
                 shown = _shown(card, split, Path(inner.path))
                 wrong = _leads_out(inner, split, shown) or _unusable(inner, shown)
                 listed.append(Entry(Path(inner.path), shown, outer.name, wrong))
@@ -62,7 +66,7 @@ def _outer(split: Path, card: DatasetCard) -> list[os.DirEntry[str]]:
     """What lies in a split; of a whole set without a test part what lies in its folder train, too: CLASS and train/CLASS are
     alike, so that the place of one picture decides nothing about others."""
     found = _entries(split, split, card)
-    if split.name in (TRAIN, "test"):
+    if split.name in (TRAIN, *TESTS):
         return found
     outer = [Path(one.path) for one in found if one.name == TRAIN and _is_folder(one)]
     inside = [one for folder in outer for one in _entries(folder, split, card)]
@@ -104,11 +108,11 @@ class FolderSheet:
     def _refuse_empty(self, split: Path) -> None:
         """Raises BadInput for a split without classes, or a class without images."""
         folders = [entry for entry in _entries(split, split, self._card) if _is_folder(entry)]
-        if not folders:
+        if not folders or (self._card.is_own and not self._entries):
             if self._entries and self._entries[0].wrong:
                 raise self._entries[0].wrong
             raise BadInput(_shown(self._card, split, split), "no folders", "must have a folder of images for each class")
-        for class_folder in folders:
+        for class_folder in [] if self._card.is_own else folders:  # an empty folder is no class
             if not any(entry.label == class_folder.name for entry in self._entries):
                 shown = _shown(self._card, split, Path(class_folder.path))
                 raise BadInput(shown, "no files", "a class must have at least one image")

@@ -11,11 +11,12 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageOps
 
 from dpcl_core.errors import BadInput
 
 MAX_SIDE = 4096
+MAX_PIXELS = 2**26  # 67 megapixels, more than photographs have
 # No format whose decoder runs another program or a script (EPS does); without a list Pillow would try all its formats.
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 _FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
@@ -51,7 +52,7 @@ class Images:
     ) -> Iterator[NDArray[np.uint8]]:
         """Decoded batches, uint8 [b, H, W, n_channels]; `size`: side of the square to resize to, None keeps `shape`.
 
-        Raises BadInput naming the image for one that cannot be decoded, is larger than 4096 x 4096, or (with `size` None)
+        Raises BadInput naming the image for one that cannot be decoded, or (with `size` None)
         has another size than the card's or, without a card, than the first image. Private ones are black then.
         """
         side = self.shape[:2] if self.shape is not None else None
@@ -133,19 +134,26 @@ class Images:
 
 
 def open_image(encoded: bytes, field: str) -> Image.Image:
-    """The decoded image, 8 bits a channel. Raises BadInput naming `field` for a damaged file or one above 4096 x 4096."""
+    """The decoded image, 8 bits a channel, turned as its EXIF tag says; one with a side above 4096 is shrunk to that.
+
+    Raises BadInput naming `field` for a damaged file, and one of more pixels than memory should hold.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow warns of what is refused below (huge sizes) or harmless (metadata)
             image = Image.open(io.BytesIO(encoded), formats=FORMATS)
             if max(image.size) > MAX_SIDE:
-                raise BadInput(field, f"{image.width}x{image.height} pixels", f"must be at most {MAX_SIDE}x{MAX_SIDE}")
+                if image.width * image.height > MAX_PIXELS:
+                    raise BadInput(field, f"{image.width}x{image.height} pixels", f"must have at most {MAX_PIXELS:,} pixels")
+                image.draft(None, (MAX_SIDE, MAX_SIDE))  # JPEG: decoded at a half, a quarter or an eighth of its size
             image.load()
-            return _plain(image, field)
+            if max(image.size) > MAX_SIDE:
+                image.thumbnail((MAX_SIDE, MAX_SIDE))
+            return _plain(ImageOps.exif_transpose(image), field)
     except (BadInput, MemoryError):
         raise
     except Image.DecompressionBombError as error:
-        raise BadInput(field, "millions of pixels", f"must be at most {MAX_SIDE}x{MAX_SIDE}") from error
+        raise BadInput(field, "millions of pixels", f"must have at most {MAX_PIXELS:,} pixels") from error
     except Exception as error:  # Pillow's decoders raise many kinds of error, all with the same meaning for the user
         allowed = "must be an image file that can be decoded (PNG, JPEG, WebP, BMP, GIF, TIFF or PPM)"
         raise BadInput(field, f"{len(encoded)} bytes", allowed) from error

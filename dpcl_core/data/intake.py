@@ -34,12 +34,12 @@ from dpcl_core.spec import DataSpec
 
 FIELD = "--data"
 FORMS = (
-    "must be a table (.csv, .tsv, .parquet, .jsonl), embeddings (.npz), sentences (.conll), or a folder or .zip of pictures "
-    "in CLASS/ or train/CLASS/"
+    "must be a table (.csv, .tsv, .parquet, .jsonl, .json, .xlsx), embeddings (.npz), sentences (.conll), or a folder or "
+    ".zip of pictures in CLASS/ or train/CLASS/"
 )
 MAX_BYTES = 4 * 2**30
 MAX_FILES = 200_000
-SUFFIXES = (*TABLES, *ALIKE, ".zip")
+SUFFIXES = (*TABLES, *ALIKE, ".zip", ".json", ".feather", ".xlsx", ".gz")
 _ORIGIN = own.ORIGIN
 _LOCK = ".lock"  # in a copy on its way in: held while its process lives
 _STAGED = ".taken-"
@@ -51,13 +51,14 @@ class Asked:
     """What is said of a file: the columns with a role, how many rows of a person count, and what the first line is (None: as
     its schema says).
 
-    `instead`: a schema in the place of the one beside the file.
+    `instead`: a schema in the place of the one beside the file. `private`: parts beside train, such as val, that join it.
     """
 
     columns: schema.Columns = field(default_factory=schema.Columns)
     per_person: int | None = None
     first_line: Literal["names", "data"] | None = None
     instead: schema.Schema | None = None
+    private: tuple[str, ...] = ()
 
     def on(self, fields: schema.Schema) -> schema.Schema:
         """The schema with this in the place of its own. Raises BadInput for a number that is not allowed."""
@@ -114,7 +115,7 @@ def taken_in(
     with _on_its_way(path, root, owner) as staging, _staged(path, asked, staging, owner if is_apart else "", seen) as (
         staged, written,
     ):  # fmt: skip
-        origin = _origin(path, staged, written)
+        origin = _origin(path, staged, written, asked.private)
         stem = staged.name if of is None else of.removeprefix("own:")
         stem = f"{stem}-{owner[:6]}" if is_apart and of is None else stem
         with files.only_in(staged.parent), _trouble(path):
@@ -239,6 +240,8 @@ def _staged(path: Path, asked: Asked, staging: Path, apart: str, seen: frozenset
         (staging / "kept").mkdir()
         folder.mkdir(mode=0o700)  # where copies are kept may be a folder that everybody reads
         written = _copied(path, folder)
+        for name in asked.private:
+            _join(folder, name)
         fields = _declared(path, folder, asked)
         _write(folder, fields.model_copy(update={"coins": fields.coins or 2}))
     with files.only_in(staging):
@@ -323,6 +326,30 @@ def _declared(path: Path, folder: Path, asked: Asked) -> schema.Schema:
     return _with_usual(asked.on(fields), folder)
 
 
+def _join(folder: Path, name: str) -> None:
+    """Moves the rows of a part into the training part. Raises BadInput where there is none, or another form."""
+    part = next((one for one in folder.iterdir() if one.stem == name and name in files.TESTS[1:]), None)
+    if part is None:
+        raise BadInput("--private", name, f"must be a part beside train, called {', '.join(files.TESTS[1:])}")
+    if part.is_dir():
+        for one in [one for one in part.rglob("*") if one.is_file()]:
+            to = folder / files.TRAIN / one.parent.relative_to(part) / f"{name}-{one.name}"
+            to.parent.mkdir(parents=True, exist_ok=True)
+            one.rename(to)
+        shutil.rmtree(part)
+        return
+    train = folder / f"{files.TRAIN}{part.suffix}"
+    first, _, rest = part.read_bytes().partition(b"\n")
+    is_named = part.suffix in (".csv", ".tsv")
+    with train.open("r+b") as file:
+        if part.suffix not in (".csv", ".tsv", ".jsonl") or (is_named and file.readline().strip() != first.strip()):
+            allowed = f"must have the columns of {train.name}, in its order, as CSV or JSON lines: else join them yourself"
+            raise BadInput("--private", name, allowed)
+        file.seek(0, 2)
+        file.write(b"\n" + (rest if is_named else first + b"\n" + rest))
+    part.unlink()
+
+
 def _write(folder: Path, fields: schema.Schema) -> None:
     (folder / schema.NAME).write_text(schema.written(fields), encoding="utf-8")
 
@@ -343,6 +370,8 @@ def _with_usual(fields: schema.Schema, folder: Path) -> schema.Schema:
 
 def _copied(path: Path, folder: Path) -> int:
     """Copies what can be data, and says when it was last written. Raises BadInput for what cannot."""
+    from dpcl_core.data import conversions  # imported late, like pyarrow
+
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
@@ -357,11 +386,14 @@ def _copied(path: Path, folder: Path) -> int:
         written = _last_written(path)
         _unzip(path, folder)
         return written
-    suffix = ending(path)
-    if suffix not in TABLES:
-        raise BadInput(FIELD, path.name, FORMS)
     if path.stat().st_size > MAX_BYTES:
         raise BadInput(FIELD, path.name, f"must have at most {MAX_BYTES:,} bytes")
+    written = _last_written(path)
+    if conversions.convert(path, folder, folder.name, MAX_BYTES):
+        return written
+    suffix = ending(path)
+    if suffix not in TABLES:
+        raise conversions.refused(path, FIELD, FORMS)
     return _copy(path, folder / f"{folder.name}{suffix}")
 
 
@@ -380,7 +412,11 @@ def _last_written(one: Path) -> int:
 
 def _copy_folder(path: Path, folder: Path) -> int:
     """Copies tables, and pictures by class. Links are not followed: they may lead anywhere, or in a circle."""
+    from dpcl_core.data import conversions
+
     written = _last_written(path)
+    if conversions.of_hub_folder(path, folder):
+        return written
     found = sorted(one for one in path.iterdir() if one.is_file() and not one.is_symlink())
     tables = [one for one in found if one.suffix in TABLES or one.name in _KEPT]
     if any(one.suffix in TABLES for one in tables):
@@ -471,7 +507,7 @@ def _by_class(place: PurePosixPath) -> tuple[str, ...]:
 
     Outer folders are left out of each member alone: a private picture moves no other one.
     """
-    parts, splits = place.parts, ("train", "test")
+    parts, splits = place.parts, (files.TRAIN, *files.TESTS)
     if len(parts) > 2 and parts[-3] in splits:
         return parts[-3:]
     return parts[-2:] if len(parts) > 1 and not {*parts[:-1]} & {*splits} else ()
@@ -497,14 +533,15 @@ def _numbered(name: str) -> Iterator[str]:
     yield from (f"{name}-{number}" for number in count(2))
 
 
-def _origin(path: Path, staged: Path, written: int) -> str:
+def _origin(path: Path, staged: Path, written: int, private: Sequence[str]) -> str:
     """Which place, the schema of what lies there, and when it was written: a digest, so that no path is kept.
 
     Not what lies there: the name of the copy would tell neighbours apart. Nor the rule of coins, which older ones lack.
     """
     fields = schema.parsed(staged / schema.NAME, schema.NAME)
     said = schema.written(fields.model_copy(update={"coins": None}))
-    return sha256(f"{path.resolve()}\n{written}\n{said}".encode("utf-8", "surrogatepass")).hexdigest()
+    place = "\n".join((str(path.resolve()), *private))
+    return sha256(f"{place}\n{written}\n{said}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _is_free(name: str, root: Path) -> bool:

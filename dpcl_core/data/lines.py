@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -28,7 +28,9 @@ from dpcl_core.errors import BadInput
 DELIMITED = (".csv", ".tsv")
 SUFFIXES = (*DELIMITED, ".jsonl")
 MAX_COLUMNS = 4096
-_SEPARATORS = ",;\t"
+_SEPARATORS = ",;\t|"
+_MOST_TITLES = 20  # lines before the one that names the columns
+_INSTRUCTION = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 _MAX_LINES = 1000  # of a value between quotes in a public file
 _MAX_DEPTH = 50  # of brackets in a line of JSON
 _JSON_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"')
@@ -64,9 +66,24 @@ def refuse_utf16(content: bytes, shown: str) -> None:
         raise BadInput(shown, "UTF-16", "must be saved as UTF-8")
 
 
-def by_header(line: bytes, suffix: str) -> Form:
-    """The form that a first line of names gives. Raises nothing: names are checked where they are used."""
-    separator = _most_common_separator([text(line)], suffix)
+def header_place(rows: Sequence[bytes], suffix: str, wanted: Collection[str]) -> tuple[int, Form]:
+    """Which of the first lines names the columns, and the form that it gives; names are checked where they are used.
+
+    It is the first one that has a wanted name, below titles and comments; else the first one that is neither a comment nor
+    Excel's instruction `sep=;`.
+    """
+    told = _INSTRUCTION.fullmatch(text(rows[0]).strip()) if rows else None
+    separator, start = (told[1], 1) if told else (None, 0)
+    places = range(start, min(len(rows), start + _MOST_TITLES))
+    forms = [(place, by_header(rows[place], suffix, separator)) for place in places]
+    first = next((one for one in forms if any(name in one[1].names for name in wanted)), None)
+    plain = next((one for one in forms if not rows[one[0]].startswith(b"#")), None)
+    return first or plain or (0, Form((), ","))
+
+
+def by_header(line: bytes, suffix: str, separator: str | None = None) -> Form:
+    """The form that a line of names gives."""
+    separator = separator or _most_common_separator([text(line)], suffix)
     return Form(tuple(name.strip() for name in cells(text(line), separator) or [text(line)]), separator)
 
 
@@ -135,7 +152,7 @@ def texts_of(rows: Iterable[bytes], suffix: str, form: Form | None) -> Iterator[
             if (one := parsed(line)) is not None:
                 pairs = sorted((key, canonical.nested(value)) for key, value in one.items())
         elif form is not None:
-            found = cells(text(line), form.separator)
+            found = fitted(cells(text(line), form.separator), form)
             if found is not None and len(found) == len(form.names):
                 pairs = sorted((name, canonical.word(cell)) for name, cell in zip(form.names, found, strict=True) if name)
         yield line.strip() if pairs is None else canonical.row_text(pairs)
@@ -169,30 +186,31 @@ def table(rows: Sequence[bytes], suffix: str, form: Form, *, version: int) -> pa
         columns = {name: [cell(one.get(name)) for one in objects] for name in form.names}
     else:
         nothing: list[str | None] = [None] * len(form.names)
-        found = [cells(text(line), form.separator) for line in rows]
+        found = [fitted(cells(text(line), form.separator), form) for line in rows]
         whole = [one if one is not None and len(one) == len(form.names) else nothing for one in found]
         by_place = list(zip(*whole, strict=True)) if whole else [()] * len(form.names)
         columns = {name: list(by_place[place]) for place, name in enumerate(form.names) if name}
-    if form.separator == ";":  # as where numbers have a decimal comma, which is why the values are not separated by one
-        columns = {name: [one and _DECIMAL_COMMA.sub(r"\1.\2", one) for one in column] for name, column in columns.items()}
     if version > 1:
         columns = {name: [one and canonical.word(one) for one in column] for name, column in columns.items()}
     return pa.table({name: pa.array(column, pa.large_string()) for name, column in columns.items()})
 
 
-def joined(content: bytes, form: Form, shown: str) -> list[bytes]:
-    """The rows of a public CSV or TSV file, whose quoted values may have line breaks.
+def joined(content: bytes, form: Form, shown: str, start_row: int) -> list[bytes]:
+    """The rows of a public CSV or TSV file from one on, whose quoted values may have line breaks.
 
     Raises BadInput naming the line of a row with an open quote or another number of values.
     """
     rows: list[bytes] = []
-    open_line, start = b"", 0
+    open_line, start, n_seen = b"", 0, 0
     for number, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").splitlines(keepends=True), start=1):
         if not open_line and not line.strip(b" \r\n"):
             continue
+        n_seen += 1
+        if n_seen <= start_row:
+            continue
         start = start if open_line else number
         whole = (open_line + line).rstrip(b"\r\n")
-        found = cells(text(whole), form.separator)
+        found = fitted(cells(text(whole), form.separator), form)
         open_line = open_line + line if found is None else b""
         if found is None and number - start == _MAX_LINES:
             break
@@ -205,6 +223,12 @@ def joined(content: bytes, form: Form, shown: str) -> list[bytes]:
     if open_line:
         raise BadInput(f"{shown} line {start}", "an open quote", 'must close every quote (") that it opens')
     return rows
+
+
+def fitted(found: list[str] | None, form: Form) -> list[str] | None:
+    """The values without empty ones behind the last column."""
+    n_columns = len(form.names)
+    return found[:n_columns] if found is not None and not any(map(str.strip, found[n_columns:])) else found
 
 
 def cells(line: str, separator: str) -> list[str] | None:

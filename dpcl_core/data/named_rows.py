@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ COLUMNS = (LABEL_COLUMN, SOURCE_COLUMN, TIME)
 MAX_LETTERS = 200  # of a label or a source: both are shown
 _MONTH = re.compile(r"(\d{4})-(\d{2})(?:\D.*)?", re.DOTALL)
 _NO_LABEL = "must hold a {}"
+_NO_LABELS = frozenset(("?", "NA", "N/A", "n/a", "#N/A", "nan", "NaN", "null", "NULL"))
 
 
 def have_sources(tables: Sequence[pa.Table]) -> bool:
@@ -43,7 +44,8 @@ def checked(
     has_sources = have_sources([table for _, table in pieces])
     for (shown, table), chosen in zip(pieces, parts, strict=True):
         piece = table.take(pa.array(chosen))
-        of_piece = _words(piece[LABEL_COLUMN], LABEL_COLUMN, shown, chosen)
+        markers = _NO_LABELS.difference(card.classes) if card.is_own and card.coins > 1 else frozenset()
+        of_piece = _words(piece[LABEL_COLUMN], LABEL_COLUMN, shown, chosen, markers)
         _refuse_unknown(of_piece, declared, known, shown, chosen)
         words += of_piece
         if has_sources:
@@ -106,12 +108,18 @@ def _refuse_unknown(
             raise BadInput(f"{shown} row {rows[place]}, {LABEL_COLUMN}", word, allowed)
 
 
-def _words(column: pa.ChunkedArray, name: str, shown: str, rows: NDArray[np.int64]) -> list[str]:
-    """A column of labels or sources: words of 1 to 200 letters; `rows` [n]: the rows' numbers in messages."""
+def _words(
+    column: pa.ChunkedArray, name: str, shown: str, rows: NDArray[np.int64], markers: Collection[str] = ()
+) -> list[str]:
+    """A column of labels or sources: words of 1 to 200 letters, but for these markers of missing ones; `rows` [n]: the rows'
+    numbers in messages."""
     words = [(word or "").strip() for word in as_words(column, f"{shown} column {name}")]
     for row, word in zip(rows, words, strict=True):
-        if not word:
-            raise BadInput(f"{shown} row {row}, {name}", "nothing", _NO_LABEL.format(name))
+        if not word or word in markers:
+            marked = f", not a marker of a missing one ({word})" if word else ""
+            raise BadInput(f"{shown} row {row}, {name}", "nothing", _NO_LABEL.format(name) + marked)
+        if markers and word[0] + word[-1] in ("[]", "{}"):
+            raise BadInput(f"{shown} row {row}, {name}", "a list", "must hold one label a row: a list is no label")
         if len(word) > MAX_LETTERS or CONTROL.search(word):
             shown_size = f"{len(word):,} characters" if len(word) > MAX_LETTERS else "a control character"
             allowed = f"must have at most {MAX_LETTERS} characters, in one line"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.data import bundled, coins, files, folder, parquet, table_files, tagged_files, text_files
+from dpcl_core.data import bundled, coins, files, folder, parquet, sheets, table_files, tagged_files, text_files
 from dpcl_core.data.caps import Caps
 from dpcl_core.data.card import HELD_OUT, DatasetCard
 from dpcl_core.data.contents import Contents
@@ -21,6 +22,7 @@ from dpcl_core.data.rows import PublicFacts, RowReader, Rows, usable_rows
 from dpcl_core.errors import BadInput
 
 # Public constants: the same subset for every run, seed and user.
+_MOST_FRACTIONS = 10  # labels that are numbers with fractions
 MAX_CLASSES = 5000  # of the user's own data: a model has a row for each
 _SUBSET, _CONTRIBUTION = 20_250_917, 20_261_123
 
@@ -54,6 +56,7 @@ class Outline:
 
     `n_train`: the public nominal number of training examples. `undeclared`: other labels of training examples, private,
     where neither card nor schema lists all; `open_train`: the training part including those, numbered from `classes` on.
+    `lost`: why public rows of a single file cannot be used, and how many.
     """
 
     classes: tuple[str, ...]
@@ -63,6 +66,7 @@ class Outline:
     n_train: int
     undeclared: tuple[str, ...]
     open_train: Part
+    lost: tuple[tuple[str, int], ...] = ()
 
     def opened(self) -> Outline:
         """The outline whose training part includes the undeclared labels."""
@@ -133,6 +137,7 @@ class _Opened:
     sources: tuple[str, ...]
     facts: PublicFacts
     contents: Sequence[Contents]
+    lost: tuple[tuple[str, int], ...] = ()
 
 
 @lru_cache(maxsize=32)
@@ -140,7 +145,7 @@ def _outline(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple
     """The test part is public and checked first, in full. Training rows are checked against it and the card only; rows that
     do not fit count as no examples."""
     data = _opened(card, data_files, stamp)
-    usable = _bounded(usable_rows(data.reader, data.train_rows, data.facts), card, data.contents[0])
+    usable = _bounded(usable_rows(data.reader, _of_others(data), data.facts), card, data.contents[0])
     private = data.reader.checked(usable, data.facts)
     test = _part(data.public, data.test_rows, data.sources, data.contents[-1])
     numbered, undeclared = _numbered(private, len(data.classes))
@@ -148,7 +153,7 @@ def _outline(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple
     train = everything.take(np.flatnonzero(numbered.labels < len(data.classes))) if undeclared else everything
     n_found = len(private) if train.of_words else len(data.train_rows)
     n_train = _n_train(card, data_files, n_found, test)
-    return Outline(data.classes, data.sources, train, test, n_train, undeclared, everything)
+    return Outline(data.classes, data.sources, train, test, n_train, undeclared, everything, data.lost)
 
 
 def _bounded(rows: NDArray[np.int64], card: DatasetCard, contents: Contents) -> NDArray[np.int64]:
@@ -167,11 +172,26 @@ def _bounded(rows: NDArray[np.int64], card: DatasetCard, contents: Contents) -> 
     return np.sort(rows[order[place < card.per_person]])
 
 
+def _of_others(data: _Opened) -> NDArray[np.int64]:
+    """The training rows without those of people who stand in a test part of its own: by the public list of these alone."""
+    people = [one.people() for one in data.contents]
+    if len(people) < 2 or people[0] is None or people[1] is None:
+        return data.train_rows
+    return data.train_rows[~np.isin(people[0], people[1])]
+
+
 def refused(card: DatasetCard, data_files: DataFiles) -> tuple[int, dict[int, BadInput]]:
     """The number of training rows, and the error of each unusable one: for their owner only."""
     data, errors = _opened(card, data_files, tuple(_stamp(data_files, card))), dict[int, BadInput]()
     usable_rows(data.reader, data.train_rows, data.facts, errors)
-    return len(data.train_rows), errors
+    return len(data.train_rows), _reasons(errors, card, data_files.train)
+
+
+def _reasons(errors: dict[int, BadInput], card: DatasetCard, paths: Sequence[Path]) -> dict[int, BadInput]:
+    """The errors of rows, where lines that are no row say so."""
+    lines = [] if not errors or paths[0].is_dir() or card.kind == "tagged" else sheets.no_rows(paths[0], card)
+    told = {row: BadInput(errors[row].field.rpartition(",")[0], "no row", sheets.NO_ROW) for row in lines if row in errors}
+    return {**errors, **told}
 
 
 def _needed(card: DatasetCard) -> str:
@@ -190,15 +210,20 @@ def _opened(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple[
     contents = [Contents(card, paths[0], stamp), Contents(card, paths[1], stamp, is_private=False)]
     train_reader = row_reader(card, data_files.train if data_files else (), is_private=True)
     test_reader = row_reader(card, data_files.test, is_private=False) if data_files and data_files.test else None
+    lost: tuple[tuple[str, int], ...] = ()
     test_rows, train_rows = (np.arange(len(reader or ()), dtype=np.int64) for reader in (test_reader, train_reader))
     if test_reader is None:
         # All rows of a person are on one side: else the public part would show people of the private one.
         is_test = contents[0].division()
         test_rows, train_rows = np.flatnonzero(is_test), np.flatnonzero(~is_test)
         if card.is_own:  # by the same rule as training rows: nobody chose what is in the test part
-            test_rows = _bounded(usable_rows(train_reader, test_rows, None), card, contents[0])
+            wrong: dict[int, BadInput] = {}
+            test_rows = _bounded(usable_rows(train_reader, test_rows, None, wrong), card, contents[0])
+            wrong = _reasons(wrong, card, data_files.train if data_files else ())
+            lost = tuple(Counter(one.allowed for one in wrong.values()).most_common())
             if not len(test_rows):
-                allowed = f"needs more rows with {_needed(card)}: public coins make about a fifth the public test part"
+                why = f"; here {lost[0][1]:,} of them: {lost[0][0]}" if lost else ""
+                allowed = f"needs rows with {_needed(card)}: public coins make about a fifth the public test part{why}"
                 raise BadInput(card.name, "no usable test part", allowed)
     elif train_reader.has_sources != test_reader.has_sources:
         raise BadInput(card.name, parquet.SOURCE_COLUMN, "must be a column of both train and test, or of neither")
@@ -207,7 +232,7 @@ def _opened(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple[
     _refuse_missing(card, public.labels, classes)
     facts = _public_facts(card, public, classes, sources)
     contents = contents if test_reader else contents[:1]
-    return _Opened(train_reader, train_rows, public, test_rows, classes, sources, facts, contents)
+    return _Opened(train_reader, train_rows, public, test_rows, classes, sources, facts, contents, lost)
 
 
 def row_reader(card: DatasetCard, paths: Sequence[Path], *, is_private: bool) -> RowReader:
@@ -280,6 +305,10 @@ def _refuse_missing(card: DatasetCard, labels: NDArray[np.int64], classes: tuple
     if card.is_own and n_classes > MAX_CLASSES:
         allowed = f"must have at most {MAX_CLASSES:,} labels in its test part: choose a column of categories as target"
         raise BadInput(f"{card.name} test", f"{n_classes:,} labels", allowed)
+    is_column = card.is_own and not card.classes and card.kind in ("text", "table", "embedding")
+    if is_column and (what := _continuous(classes, len(labels))):
+        allowed = "must be labels: choose a column of categories as target, or list them as classes in a schema"
+        raise BadInput(f"{card.name} target", f"{n_classes:,} {what} in {len(labels):,} public rows", allowed)
     sizes = np.bincount(labels, minlength=n_classes)
     if len(sizes) > n_classes:
         raise BadInput(f"{card.name} test", f"label {len(sizes) - 1}", f"must be one of {n_classes} classes")
@@ -288,6 +317,17 @@ def _refuse_missing(card: DatasetCard, labels: NDArray[np.int64], classes: tuple
             allowed = f"the test part must have an example of all {n_classes} classes, 0 to {n_classes - 1}"
             name = "" if classes[label] == str(label) else f" ({classes[label]})"
             raise BadInput(f"{card.name} test", f"no label {label}{name}", allowed)
+
+
+def _continuous(classes: Sequence[str], n_rows: int) -> str:
+    """What these labels seem to be where a column measures something and names no classes; else empty."""
+    try:
+        values = [float(name) for name in classes]
+    except ValueError:
+        return ""
+    if len(classes) > _MOST_FRACTIONS and any(value != int(value) for value in values if math.isfinite(value)):
+        return "different numbers with fractions"
+    return "different numbers" if len(classes) > max(2 * _MOST_FRACTIONS, n_rows / 2) else ""
 
 
 def _source_names(card: DatasetCard, public: Rows) -> tuple[str, ...]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +17,7 @@ from dpcl_core.data.images import Images
 from dpcl_core.data.pixels import is_list, pixels_of
 from dpcl_core.data.rows import PublicFacts, Rows, by_piece
 from dpcl_core.data.sensors import RATE_COLUMN, WINDOW_COLUMN, sources_of, windows_of
-from dpcl_core.data.sheets import is_text, parquet_file, shown_name
+from dpcl_core.data.sheets import declared_names, is_text, parquet_file, shown_name
 from dpcl_core.errors import BadInput
 
 IMAGE_COLUMNS = ("image", "img")
@@ -129,7 +127,7 @@ def _opened(path: Path, card: DatasetCard, is_private: bool) -> _Piece:
         table = table.set_column(table.column_names.index(column), column, canonical.whole(table[column]))
     if not table.num_rows and not is_private:
         raise BadInput(shown, "no rows", "must have at least one row")
-    return _Piece(shown, table, column, _declared_names(schema, column))
+    return _Piece(shown, table, column, declared_names(schema, column))
 
 
 def _checked_rows(piece: _Piece, rows: NDArray[np.int64], card: DatasetCard, top: int, known: PublicFacts | None) -> Rows:
@@ -265,14 +263,6 @@ def _names(
         allowed = f"label {labels[place]} is called {texts[first[labels[place]]]} elsewhere"
         raise BadInput(f"{shown} row {rows[place]}, {card.name_column}", texts[of_row[place]], allowed)
     return {int(label): texts[first[label]] for label in np.flatnonzero(first >= 0)}
-
-
-def _declared_names(schema: pa.Schema, column: str) -> dict[int, str]:
-    """Class names from the header of a Hugging Face file; empty where the header has none."""
-    with contextlib.suppress(KeyError, TypeError, ValueError):
-        declared = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"][column]["names"]
-        return {label: str(name) for label, name in enumerate(declared)}
-    return {}
 
 
 def _texts(column: pa.ChunkedArray, name: str, shown: str, rows: NDArray[np.int64]) -> tuple[list[str], NDArray[np.int64]]:

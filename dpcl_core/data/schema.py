@@ -19,7 +19,10 @@ from dpcl_core.spec import Spec
 
 NAME = "schema.toml"
 ORIGIN = ".origin"  # beside data that were taken in: a digest of where they came from
-DOUBT = "say --header if the first line names the columns, which are then listed, or --no-header if it is a row of data"
+DOUBT = (
+    "say --header if the first line names the columns, which are then listed, or --no-header if it is a row of data; a file "
+    "in UTF-16 must be saved as UTF-8 first"
+)
 CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # would break a line of a list, or cannot be written as UTF-8
 _MAX_BYTES = 2**20
 

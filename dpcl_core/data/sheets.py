@@ -7,10 +7,12 @@ All below is judged row by row.
 
 from __future__ import annotations
 
+import json
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -33,6 +35,7 @@ TYPED = (".parquet", ".npz")
 MAX_BYTES = 4 * 2**30
 MAX_ROWS = 50_000_000
 MAX_VALUES = 2**32  # bytes of a parquet file's columns when unpacked
+NO_ROW = 'must have as many values as there are columns, and close every quote (") on the same line'
 _USUAL = ("label", "text")  # a first line with one of these names columns
 _NO_PARQUET = "must be a parquet file; this one is damaged or of another kind"
 
@@ -93,11 +96,11 @@ def is_unclear(path: Path) -> bool:
 
     Raises BadInput for an empty file, and one that is not in UTF-8.
     """
-    first = _first_line(path, path.name)
+    first = _first_lines(path, path.name)
     lines.refuse_utf16(first, path.name)
-    if not first:
+    if not (rows := lines.of_rows(first)):
         raise BadInput(path.name, "empty file", "must have rows")
-    return not set(_USUAL) & set(lines.by_header(first, ending(path)).names)
+    return not set(_USUAL) & set(lines.header_place(rows, ending(path), _USUAL)[1].names)
 
 
 def no_rows(path: Path, card: DatasetCard) -> list[int]:
@@ -105,7 +108,8 @@ def no_rows(path: Path, card: DatasetCard) -> list[int]:
     if ending(path) not in LINES:
         return []
     rows, form = lines_of(path, card)
-    fits = (lines.cells(lines.text(line), form.separator) for line in rows) if form.separator else map(lines.parsed, rows)
+    found = (lines.fitted(lines.cells(lines.text(line), form.separator), form) for line in rows)
+    fits = found if form.separator else map(lines.parsed, rows)
     widths = (None if one is None else len(one) for one in fits)
     return [row for row, n in enumerate(widths) if n is None or (form.separator and n != len(form.names))]
 
@@ -131,16 +135,17 @@ def lines_of(path: Path, card: DatasetCard, *, is_private: bool = True) -> tuple
     content = content_of(path, shown)
     rows = lines.of_rows(content)
     has_header = ending(path) in DELIMITED and card.has_names
-    form = Form(card.columns, card.separator)
+    start, form = 0, Form(card.columns, card.separator)
     if has_header:
-        form = _form_of_header(content, path, card, is_public=not is_private)
+        start, form = _header(content, path, card, is_public=not is_private)
     if not is_private and ending(path) in DELIMITED:
-        rows = lines.joined(content, form, shown)
+        rows = lines.joined(content, form, shown, start)
+        start = 0
     elif not is_private:
         for number, line in enumerate(rows, start=1):
             if lines.parsed(line) is None:
                 raise BadInput(f"{shown} line {number}", "no JSON object", lines.NO_OBJECT)
-    return rows[has_header:], form
+    return rows[start:], form
 
 
 def columns_of(
@@ -160,6 +165,8 @@ def columns_of(
             # Text stays a list of distinct values until its length is known: a few bytes can stand for terabytes.
             table = _unpacked(_columns_read(path, file, [own[place] for place in chosen]), shown)
             table = _decodable(table).rename_columns([names[place] for place in chosen])
+            if card.is_own and card.coins > 1 and CANONICAL["target"] in table.column_names:
+                table = _named(table, file.schema_arrow, own[names.index(CANONICAL["target"])])
     else:
         if ending(path) == ".npz":
             table = arrays.table(content_of(path, shown), shown)
@@ -187,13 +194,6 @@ def rows_of(path: Path, shown: str, *, has_names: bool = True) -> pa.Table:
     return columns_of(path, by_public_lines(card, DataFiles((path,), (path,))), (), None, is_private=False)
 
 
-def has_decimal_commas(path: Path, card: DatasetCard) -> bool:
-    """Whether 1,5 in a file stands for 1.5: where values are separated by semicolons."""
-    if ending(path) in DELIMITED and card.has_names:
-        return lines.by_header(_first_line(path, shown_name(card, path)), ending(path)).separator == ";"
-    return card.separator == ";"
-
-
 def _names(path: Path, shown: str, card: DatasetCard) -> list[str]:
     if ending(path) == ".parquet":
         with parquet_file(path, shown) as file:
@@ -203,7 +203,7 @@ def _names(path: Path, shown: str, card: DatasetCard) -> list[str]:
         _check_names(found, shown)
         return found
     if ending(path) in DELIMITED and card.has_names:  # the first line alone: cards are made of headers, and often
-        return [name for name in _form_of_header(_first_line(path, shown), path, card, is_public=False).names if name]
+        return [name for name in _header(_first_lines(path, shown), path, card, is_public=False)[1].names if name]
     if not card.columns:
         what = lines.NO_OBJECT if ending(path) == ".jsonl" else "must be a row of values"
         raise BadInput(shown, "no usable public line", f"each line {what}")
@@ -211,31 +211,34 @@ def _names(path: Path, shown: str, card: DatasetCard) -> list[str]:
     return list(card.columns)
 
 
-def _form_of_header(content: bytes, path: Path, card: DatasetCard, *, is_public: bool) -> Form:
-    """What the first line of a CSV or TSV file says. Raises BadInput where it names no columns, in the same words for every
-    line that nobody has said to name them: it may be a row of data."""
-    shown = shown_name(card, path)
-    first = next(iter(lines.of_rows(content)), b"")
-    form = lines.by_header(first, ending(path))
+def _header(content: bytes, path: Path, card: DatasetCard, *, is_public: bool) -> tuple[int, Form]:
+    """Where the rows of a CSV or TSV file begin, and what the line that names their columns says.
+
+    Raises BadInput where it names no columns, in the same words for every line that nobody has said to name them: it may be
+    a row of data.
+    """
+    shown, rows = shown_name(card, path), lines.of_rows(content)
+    wanted = {column for _, column in card.roles} or set(_USUAL)
+    place, form = lines.header_place(rows, ending(path), wanted)
     names = [name for name in form.names if name]
-    if not is_public and first and not card.has_declared_names(names):
+    if not is_public and rows and not card.has_declared_names(names):
         role, column = next(iter(card.roles), ("--target", "nothing"))
         allowed = f"must be a column of {shown}" if card.roles else "must name the column of labels"
         raise BadInput(role, column, f"{allowed}; {DOUBT}")
     lines.refuse_utf16(content, shown)
-    if not first:
+    if not rows:
         raise BadInput(shown, "empty file", "must have a first line that names the columns")
     _check_names(names, shown)
-    return form
+    return place + 1, form
 
 
-def _first_line(path: Path, shown: str) -> bytes:
-    """The first line of a regular file that is not blank."""
+def _first_lines(path: Path, shown: str) -> bytes:
+    """The first lines of a regular file, one of which may name the columns."""
     with readable(path, shown, "must be a file that you can read"):
         if not stat.S_ISREG(path.stat().st_mode):
             raise OSError("no regular file")
         with path.open("rb") as file:
-            return next((line for line in file if line.strip()), b"").removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n")
+            return b"".join(islice(file, 64))
 
 
 def _renamed(names: Sequence[str], card: DatasetCard, shown: str) -> list[str]:
@@ -321,6 +324,23 @@ def _decoded(value: bytes | None) -> str | None:
         return None if value is None else value.decode("utf-8")
     except UnicodeDecodeError:
         return None
+
+
+def declared_names(schema: pa.Schema, column: str) -> dict[int, str]:
+    """Class names from the header of a Hugging Face file; empty where the header has none."""
+    with suppress(KeyError, TypeError, ValueError):
+        declared = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"][column]["names"]
+        return {label: str(name) for label, name in enumerate(declared)}
+    return {}
+
+
+def _named(table: pa.Table, schema: pa.Schema, own_name: str) -> pa.Table:
+    """The table with the names that its header has for whole numbers in the column of labels."""
+    names, place = declared_names(schema, own_name), table.column_names.index(CANONICAL["target"])
+    if not names or not pa.types.is_integer(table.column(place).type):
+        return table
+    words = [None if label is None else names.get(label, str(label)) for label in table.column(place).to_pylist()]
+    return table.set_column(place, CANONICAL["target"], pa.chunked_array([words], pa.large_string()))
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -11,14 +11,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import date
 from functools import lru_cache
 from hashlib import blake2b
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpcl_core.data.card import Feature
+from dpcl_core.data.card import Feature, Writing
 from dpcl_core.data.named_rows import as_words
 from dpcl_core.errors import BadInput
 
@@ -30,7 +33,16 @@ _PLACES = 4  # of a hashed word, each 1/2 or -1/2: two words are nearly orthogon
 _NARROW, _WIDE, _MANY_WORDS = 32, 256, 4  # values of a hashed column; wide from so many words a cell on
 MAX_WIDTH = 20_000
 _WORD = re.compile(r"\w+")
-_MISSING = ("?", "NA", "N/A", "na", "n/a", "nan", "NaN", "NAN", "null", "NULL", "None", "-")  # among numbers
+_MISSING = frozenset(  # among numbers, in small letters
+    ["", "?", ".", "-", "--", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing", "unknown", "n.d.", "n/d", "k.a.",
+     "#value!"]
+)  # fmt: skip
+_ENOUGH, _SHARE = 20, 0.95  # a column of so many public cells holds numbers where this share of them are some
+_COMMA = re.compile(r"[-+]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?")
+_THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})*(\.\d+)?")
+_NOT_THREE = re.compile(r",(\d{1,2}|\d{4,})$")
+_DATE = re.compile(r"(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})(?:[T ](\d{1,2}):(\d{2})(?::(\d{2}))?.*)?")
+_ORDERS: Mapping[Writing, tuple[int, int, int]] = {"ymd": (0, 1, 2), "dmy": (2, 1, 0), "mdy": (2, 0, 1)}
 
 
 def planned(names: Sequence[str], public: Mapping[str, pa.ChunkedArray], declared: Sequence[Feature]) -> tuple[Feature, ...]:
@@ -43,7 +55,10 @@ def planned(names: Sequence[str], public: Mapping[str, pa.ChunkedArray], declare
         if feature.name not in names:
             listed = f"{', '.join(names[:12])}{' ...' if len(names) > 12 else ''}"
             raise BadInput(f"features.{feature.name}", "no such column", f"must be one of the columns {listed}")
-    features = tuple(declared) or tuple(Feature(name, is_text=not _holds_numbers(public[name], name)) for name in names)
+    features = tuple(
+        one if one.categories or one.is_text else replace(one, written=_writing(public[one.name], one.name) or "")
+        for one in declared
+    ) or tuple(_read(name, public[name]) for name in names)
     if not features:
         raise BadInput("features", "no columns", "must have a column beside those of label, source, person and time")
     total = sum(width(feature, public[feature.name]) for feature in features)
@@ -72,13 +87,13 @@ def encoded(
         if column is None:
             column = pa.chunked_array([pa.nulls(n_rows, pa.large_string())])
         if feature.low is not None and feature.high is not None:
-            parts.append(_scaled(numbers(column, feature.name), feature.low, feature.high))
+            parts.append(_scaled(numbers(column, feature.name, feature.written), feature.low, feature.high))
         elif feature.categories:
             parts.append(_one_hot(as_words(column, feature.name), feature.categories))
         elif feature.is_text:
             parts.append(_hashed(feature.name, as_words(column, feature.name), n_values))
         else:
-            parts.append(squashed(numbers(column, feature.name)))
+            parts.append(squashed(numbers(column, feature.name, feature.written)))
     return np.concatenate(parts, axis=1)
 
 
@@ -145,31 +160,80 @@ def _hashed_width(name: str, public: pa.ChunkedArray) -> int:
     return _WIDE if counts and sum(counts) >= _MANY_WORDS * len(counts) else _NARROW
 
 
-def _holds_numbers(public: pa.ChunkedArray, name: str) -> bool:
-    """Whether every value of the public rows that is not missing is a number, and there is one."""
-    words = [word for word in as_words(public, name) if word and word.strip() and word.strip() not in _MISSING]
-    return bool(words) and not np.isnan([_number(word) for word in words]).any()
+def _read(name: str, public: pa.ChunkedArray) -> Feature:
+    """A column of which nothing is declared, by its public cells."""
+    written = _writing(public, name)
+    return Feature(name, is_text=written is None, written=written or "")
 
 
-def _is_text_like(kind: pa.DataType) -> bool:
-    return not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+def _writing(public: pa.ChunkedArray, name: str) -> Writing | None:
+    """How public cells write numbers; None where they hold none: where fewer than 95 % are some, of few cells one is not.
+
+    A comma is a decimal one where a cell has other than three digits behind it. The order of day and month is what more
+    cells can have; if every cell can have both, points mean day first, and other dates are words.
+    """
+    words = _present(public, name)
+    needed = _SHARE * len(words) if len(words) >= _ENOUGH else len(words)
+    counts = {written: sum(not math.isnan(_value(word, written)) for word in words) for written in get_args(Writing)}
+    found = [written for written in get_args(Writing) if counts[written] >= needed and words]
+    if not found or "" in found:
+        return "" if found else None
+    if "comma" in found and ("thousands" not in found or any(map(_NOT_THREE.search, words))):
+        return "comma"
+    if {"dmy", "mdy"} <= set(found) and counts["dmy"] == counts["mdy"]:
+        return "dmy" if all("." in word for word in words) else None
+    return max(found, key=counts.__getitem__)
 
 
-def numbers(column: pa.ChunkedArray, name: str) -> NDArray[np.float64]:
-    """The values of a column as numbers float64 [n]; anything else is not-a-number."""
-    if pa.types.is_boolean(column.type) or not _is_text_like(column.type):
-        return np.array([math.nan if value is None else _number(str(value)) for value in column.to_pylist()], np.float64)
+def _present(column: pa.ChunkedArray, name: str) -> list[str]:
+    """The cells that are not missing."""
+    return [cell for word in as_words(column, name) if word and (cell := word.strip()).lower() not in _MISSING]
+
+
+def unread(feature: Feature, public: pa.ChunkedArray) -> tuple[int, list[str]]:
+    """Of a feature that holds numbers: how many public cells are not missing, and those of them that are no number."""
+    words = _present(public, feature.name)
+    return len(words), [word for word in words if math.isnan(_value(word, feature.written))]
+
+
+def numbers(column: pa.ChunkedArray, name: str, written: Writing = "") -> NDArray[np.float64]:
+    """The values of a column as numbers float64 [n], dates in years since 2000; anything else is not-a-number."""
     words = as_words(column, name)
-    try:  # the same numbers, much faster, where every value that is not empty is one
-        plain = pa.array([None if word is None or not word.strip() else word.strip() for word in words], pa.large_string())
-        return np.asarray(plain.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
-    except pa.ArrowInvalid:
-        return np.array([_number(word or "") for word in words], np.float64)
+    if not written:
+        try:  # the same numbers, much faster, where every value that is not empty is one
+            plain = pa.array([word.strip() or None if word else None for word in words], pa.large_string())
+            return np.asarray(plain.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+        except pa.ArrowInvalid:
+            pass
+    return np.array([_value((word or "").strip(), written) for word in words], np.float64)
 
 
-def _number(word: str) -> float:
+def _value(word: str, written: Writing) -> float:
     """The number that a cell holds, True and False as 1 and 0; else not-a-number."""
+    match written:
+        case "":
+            try:
+                return float(word) if "_" not in word else math.nan
+            except ValueError:
+                return {"true": 1.0, "false": 0.0}.get(word.lower(), math.nan)
+        case "comma":
+            return float(word.replace(".", "").replace(",", ".")) if _COMMA.fullmatch(word) else math.nan
+        case "thousands":
+            return float(word.replace(",", "")) if _THOUSANDS.fullmatch(word) else math.nan
+        case _:
+            return _years(word, _ORDERS[written])
+
+
+def _years(word: str, order: tuple[int, int, int]) -> float:
+    """A date, with a time or without, in years since 2000."""
+    if (found := _DATE.fullmatch(word)) is None:
+        return math.nan
+    parts = (found[1], found[3], found[4])
+    if len(parts[order[0]]) != 4:
+        return math.nan
     try:
-        return float(word) if "_" not in word else math.nan
+        days = date(*(int(parts[place]) for place in order)).toordinal() - date(2000, 1, 1).toordinal()
     except ValueError:
-        return {"true": 1.0, "false": 0.0}.get(word.strip().lower(), math.nan)
+        return math.nan
+    seconds = sum(int(found[place] or 0) * of for place, of in ((5, 3600), (6, 60), (7, 1)))
+    return (days + seconds / 86_400) / 365.2425

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 
-from dpcl_core.data import catalog, files, header, outline, row_encoding, sheets, table_files
+from dpcl_core.data import catalog, files, header, outline, row_encoding, sheets, table_features, table_files
 from dpcl_core.data.arrays import EMBEDDING_COLUMN
-from dpcl_core.data.card import HELD_OUT, DatasetCard, Feature, Kind
-from dpcl_core.data.files import DataFiles
+from dpcl_core.data.card import HELD_OUT, DatasetCard, Feature, Kind, Writing
+from dpcl_core.data.files import PICTURES, DataFiles
+from dpcl_core.data.images import MAX_SIDE
 from dpcl_core.data.outline import Outline
 
 EARLIER = (
     "An earlier version took these data in, and its rule says which rows are public: rows once shown never become private. "
     "By that rule the first line of JSON lines, or one empty cell of a typed column, could move other rows."
 )
+_LINES = (
+    "A private value of several lines cannot be read from CSV: its row is left out. Parquet and JSON lines can hold it."
+)
+_WRITTEN: dict[Writing, str] = {
+    "": "number of any size, squashed", "comma": "number with a decimal comma, squashed",
+    "thousands": "number with commas between thousands, squashed", "ymd": "date (year, month, day), in years",
+    "dmy": "date (day, month, year), in years", "mdy": "date (month, day, year), in years",
+}  # fmt: skip
 Use = Literal["target", "text", "source", "person", "time", "feature", "unused"]
 _ROLES: dict[str, Use] = {
     "label": "target", "text": "text", "domain": "source", sheets.PERSON: "person", sheets.TIME: "time",
@@ -51,15 +62,17 @@ def understood(card: DatasetCard, data_files: DataFiles, outlined: Outline) -> U
     """What was understood of these files. Raises BadInput as reading them does."""
     is_divided = not data_files.test
     has_columns = card.kind in ("text", "table", "embedding") and not data_files.is_folder
-    columns, undeclared, n_values = tuple[Column, ...](), tuple[str, ...](), 0
+    columns, undeclared, n_values, unread = tuple[Column, ...](), tuple[str, ...](), 0, list[str]()
     if has_columns:
         paths = data_files.test or data_files.train
         rows = None
         if card.kind == "table":
             rows = table_files.public_rows(card, paths, outlined.test.rows, is_divided=is_divided)
+        features = () if rows is None else row_encoding.planned(card, rows, card.name).features
+        unread = [] if rows is None else _unread(rows, features)
         columns, undeclared, n_values = _columns(card, data_files, rows)
-    assumed = [*_declared(card, data_files), *_first_line(card, data_files)]
-    assumed += _assumed(card, outlined, undeclared, is_divided)
+    assumed = [*_declared(card, data_files), *_first_line(card, data_files), *_lost(card, outlined, is_divided), *unread]
+    assumed += _assumed(card, data_files, outlined, undeclared, is_divided)
     return Understood(card.kind, columns, undeclared, n_values, tuple(assumed))
 
 
@@ -85,11 +98,40 @@ def _first_line(card: DatasetCard, data_files: DataFiles) -> list[str]:
     path = data_files.train[0]
     if path.suffix not in sheets.DELIMITED or card.kind == "tagged":
         return []
-    has_commas = sheets.has_decimal_commas(path, card)
-    commas = ["Values are separated by semicolons, so 1,5 is read as 1.5."] if has_commas else []
     if not card.has_names:
-        return ["The first line is a row of data: columns are called column1, column2, and so on.", *commas]
-    return ["The first line names the columns, and is public. Where it is a row of data, say --no-header.", *commas]
+        return ["The first line is a row of data: columns are called column1, column2, and so on.", _LINES]
+    return ["The line that names the columns is public. Where the first line is a row of data, say --no-header.", _LINES]
+
+
+def _lost(card: DatasetCard, outlined: Outline, is_divided: bool) -> list[str]:
+    """What is lost on the way in: of public rows counted, with the reason; of private ones by rule alone."""
+    said = []
+    if outlined.lost:
+        lost = "; ".join(f"{n:,} of them: {why}" for why, n in outlined.lost)
+        n_lost = sum(n for _, n in outlined.lost)
+        said.append(f"{n_lost:,} public rows are left out. {lost}. So are private rows of the kind.")
+    if card.kind == "image":
+        said.append(
+            f"Photographs are turned upright, and pictures above {MAX_SIDE:,} pixels a side are shrunk. Other files than "
+            f"{', '.join(one.removeprefix('.') for one in PICTURES)} are left out, HEIC among them: save those as JPEG."
+        )
+    if card.has_people and not is_divided:
+        said.append("Training rows of people who also stand in the public part are left out.")
+    return said
+
+
+def _unread(public: pa.Table, features: Sequence[Feature]) -> list[str]:
+    """Of columns of numbers: the public cells that hold none. Private ones are missing as well, and not counted."""
+    said = []
+    for feature in features:
+        if feature.is_text or feature.categories or feature.name not in public.column_names:
+            continue
+        n_cells, others = table_features.unread(feature, public[feature.name])
+        if others:
+            some = ", ".join(repr(one[:20]) for one in dict.fromkeys(others[:2]))
+            counted = f"{len(others)} of {n_cells:,} public cells are no number ({some})"
+            said.append(f"{feature.name}: {counted} and count as missing.")
+    return said
 
 
 def _columns(
@@ -122,12 +164,18 @@ def described(feature: Feature, width: int) -> str:
         return f"number from {feature.low:g} to {feature.high:g}"
     if feature.categories:
         return f"one of {len(feature.categories)} categories, or another"
-    return f"words, hashed to {width} values" if feature.is_text else "number of any size, squashed"
+    return f"words, hashed to {width} values" if feature.is_text else _WRITTEN[feature.written]
 
 
-def _assumed(card: DatasetCard, outlined: Outline, undeclared: tuple[str, ...], is_divided: bool) -> list[str]:
+def _assumed(
+    card: DatasetCard, data_files: DataFiles, outlined: Outline, undeclared: tuple[str, ...], is_divided: bool
+) -> list[str]:
     unit = {"text": "text", "tagged": "sentence", "image": "picture"}.get(card.kind, "row")
     said = []
+    if not is_divided:
+        place, n_public = data_files.test[0], len(np.unique(outlined.test.rows))
+        where = f"{place.name}/" if place.is_dir() else place.name
+        said.append(f"{n_public:,} {unit}s in {where} are not protected: they are the public test part.")
     if is_divided:
         side = f"all {unit}s of a person together" if card.has_people else f"each {unit} by a public coin of its own bytes"
         share = card.held_out or HELD_OUT

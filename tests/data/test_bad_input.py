@@ -265,17 +265,13 @@ def test_folders_of_images_that_cannot_be_used(data_dir: Path, tmp_path: Path) -
     write_images(data_dir / "cats" / "train", {"a": [1], "b": [2], "c": [3]})
     write_images(test, {"a": [1], "b": [2], "c": [2]})
     (test / "c" / "002.png").unlink()
-    assert refused() == "own:cats/test/c = no files: a class must have at least one image"
-    (test / "c").rmdir()
     assert len(load(DataSpec(dataset="own:cats")).train) == 2, "a class that the test part lacks is none"
-    (test / "notes.txt").write_text("x")
-    assert refused() == "own:cats/test/notes.txt = notes.txt: only folders, one for each class, may lie here"
-    (test / "notes.txt").rename(test / "a" / "notes.txt")
+    for stray in (test / "notes.txt", test / "a" / "notes.txt", test / "a" / "photo.heic"):
+        stray.write_text("x")
+    assert len(load(DataSpec(dataset="own:cats")).test) == 2, "every door says that other files are left out"
     write_images(test, {"\x1b[2J": [1]})
     assert refused().endswith("= a control character: must be a folder whose name, the label, is in one line")
     shutil.rmtree(test / "\x1b[2J")
-    assert refused().startswith("own:cats/test/a/notes.txt = notes.txt: only image files may lie here (.png, ")
-    (test / "a" / "notes.txt").unlink()
     (tmp_path / "secret.png").write_bytes(picture())
     (test / "a" / "link.png").symlink_to(tmp_path / "secret.png")
     assert refused() == "own:cats/test/a/link.png = a link that leads out: must stay inside its folder"

@@ -234,7 +234,7 @@ def test_what_the_first_line_was_taken_for_is_said(data_dir: Path, tmp_path: Pat
         path.write_text(names + "\n" + "".join(f"{row},{'ab'[row % 2]}\n" for row in range(60)), encoding="utf-8")
         assert intake.first_line(path) == seems
         with intake.looked_at(path, Asked(Columns(target=target))) as name:
-            assert understood.of(name).assumed[0].startswith("The first line names the columns, and is public.")
+            assert understood.of(name).assumed[0].startswith("The line that names the columns is public.")
 
 
 def test_numbers_of_a_table_as_a_german_spreadsheet_writes_it_are_numbers(data_dir: Path, tmp_path: Path) -> None:
@@ -244,8 +244,8 @@ def test_numbers_of_a_table_as_a_german_spreadsheet_writes_it_are_numbers(data_d
     path.write_text("\n".join(["CRP;Notiz;Aufnahme", *rows]), encoding="utf-8-sig")
     assert used(path, Asked(Columns(target="Aufnahme"))) is None
     found = understood.of("own:befunde")
-    assert [column.read_as for column in found.columns[:2]] == ["number of any size, squashed", "words, hashed to 32 values"]
-    assert "Values are separated by semicolons, so 1,5 is read as 1.5." in found.assumed
+    read_as = [column.read_as for column in found.columns[:2]]
+    assert read_as == ["number with a decimal comma, squashed", "words, hashed to 32 values"]
     path.write_text("\n".join(["CRP;Notiz;Aufnahme", *(row.replace(",", ".", 1) for row in rows)]), encoding="utf-8")
     before = load(DataSpec(dataset="own:befunde")).test
     assert used(path, Asked(Columns(target="Aufnahme"))) is None

@@ -113,7 +113,8 @@ def test_a_subset_counts_sentences_of_each_source(data_dir: Path) -> None:
     ("content", "said"),
     [
         ("", "must hold at least one sentence in the form of OntoNotes"),
-        ("a b c\n", "mine/test.conll line 1 = 3 columns: must have 11 columns or more"),
+        ("a\n", "mine/test.conll line 1 = 1 columns: must have a word first and its tag last"),
+        ("a b c\n", "mine/test.conll line 1 = another tag: must end in O, or in B-, I-, E- or S-"),
         (document("Ada=(PER*", "slept=*"), "line 4 = end of a sentence: a name was opened before and is not closed"),
         (document("Ada=*)"), "line 2 = brackets that do not fit: its 11th column must open or close one name"),
         (document("Ada=(PER*", "Smith=(PER)"), "line 3 = brackets that do not fit"),

@@ -112,7 +112,7 @@ def test_a_text_of_several_lines_is_read_from_json_lines_and_in_a_public_csv(dat
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1).filter(str.strip))
+@given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1).filter(lambda text: text.strip(" .0123456789+-")))
 def test_what_a_csv_writer_writes_is_read_back(data_dir: Path, text: str) -> None:
     file = io.StringIO()
     csv.writer(file).writerows([("text", "label"), (text, "a"), ("other", "b")])
@@ -136,7 +136,7 @@ TEST = "own:mine/test.csv"
 BAD = {
     "no text column": ("body,label\na,b\n", f"{TEST} = no such column: must have a column text: body, label"),
     "no label column": ("text,class\na,b\n", f"{TEST} = no such column: must have a column label: text, class"),
-    "bars": ("text|label\na|b\n", f"{TEST} = no such column: must have a column text: text|label"),
+    "tildes": ("text~label\na~b\n", f"{TEST} = no such column: must have a column text: text~label"),
     "empty text": ("text,label\na,bad\n,good\n", f"{TEST} row 1, text = nothing: must hold text; leave out rows"),
     "blank text": ("text,label\na,bad\n \t ,good\n", f"{TEST} row 1, text = nothing: must hold text"),
     "empty label": ("text,label\na,x\nb,\n", f"{TEST} row 1, label = nothing: must hold a label"),

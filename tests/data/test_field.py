@@ -1,0 +1,330 @@
+"""Files as people bring them: each kind is read, or the sentence that refuses it says what is wrong with this file."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather as pf
+import pyarrow.parquet as pq
+import pytest
+
+from dpcl_core import cli
+from dpcl_core.data import catalog, files, intake, outline, table_features, understood
+from dpcl_core.data.card import Writing
+from dpcl_core.data.intake import Asked
+from dpcl_core.data.load import load
+from dpcl_core.data.schema import Columns
+from dpcl_core.data.vectors import Vectors
+from dpcl_core.errors import BadInput
+from dpcl_core.spec import DataSpec
+from tests.data.making import picture
+
+N = 200
+ROWS = [(f"{row * 37 % 97 / 10 - 3}", f"{row % 50}", "abcd"[row % 4]) for row in range(N)]
+TARGET = Asked(Columns(target="y"))
+
+
+def csv(rows: list[tuple[str, ...]] = ROWS, separator: str = ",", head: str = "f0,f1,y") -> str:  # type: ignore[assignment]
+    return "\n".join([head.replace(",", separator), *(separator.join(one) for one in rows), ""])
+
+
+def seen(path: Path, asked: Asked = TARGET) -> tuple[tuple[str, ...], dict[str, str], list[str], int]:
+    """Classes, how each column is read, what is said before a start, and how many rows are used."""
+    with intake.looked_at(path, asked) as name:
+        found = understood.of(name)
+        data = load(DataSpec(dataset=name), undeclared=True)
+        read_as = {one.name: one.read_as for one in found.columns}
+        return data.classes, read_as, list(found.assumed), len(data.train) + len(data.test)
+
+
+def values(path: Path, asked: Asked = TARGET) -> np.ndarray:
+    with intake.looked_at(path, asked) as name:
+        found = load(DataSpec(dataset=name))
+        assert isinstance(found.train.images, Vectors)
+        return np.concatenate([np.asarray(one.images.values) for one in (found.train, found.test)])  # type: ignore[union-attr]
+
+
+# Numbers
+
+
+@pytest.mark.parametrize(
+    ("cells", "written", "expected"),
+    [
+        (["1.5", "-2", "3e2", "True", "?", "n.d."], "", [1.5, -2, 300, 1]),
+        (["1,5", "-2,25", "3", "n/a"], "comma", [1.5, -2.25, 3]),
+        (["1.234,5", "2,1", "-"], "comma", [1234.5, 2.1]),
+        (["1,234", "2,500,000.5", "7"], "thousands", [1234, 2500000.5, 7]),
+        (["2000-01-01", "2001-01-01 12:00:00"], "ymd", [0, 366.5 / 365.2425]),
+        (["01.01.2000", "31.12.1999"], "dmy", [0, -1 / 365.2425]),
+        (["13/01/2000", "01/02/2000"], "dmy", [12 / 365.2425, 31 / 365.2425]),
+        (["01/13/2000", "02/01/2000"], "mdy", [12 / 365.2425, 31 / 365.2425]),
+        (["01/02/2000", "03/04/2000"], None, []),
+        (["red", "1", "2"], None, []),
+        (["", "?"], None, []),
+    ],
+)
+def test_how_numbers_are_written_follows_from_public_cells(
+    cells: list[str], written: Writing | None, expected: list[float]
+) -> None:
+    column = pa.chunked_array([pa.array(cells, pa.large_string())])
+    assert table_features._writing(column, "x") == written
+    if written is not None:
+        found = table_features.numbers(column, "x", written)
+        assert found[~np.isnan(found)].tolist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("n_words", "is_number"), [(0, True), (1, True), (2, False)])
+def test_of_twenty_cells_one_may_be_a_word(n_words: int, is_number: bool) -> None:
+    column = pa.chunked_array([pa.array([*["red"] * n_words, *["1.5"] * (20 - n_words)], pa.large_string())])
+    assert (table_features._writing(column, "x") == "") == is_number
+
+
+def test_a_few_words_in_a_column_of_numbers_are_missing_numbers_and_are_said(tmp_path: Path) -> None:
+    rows = [("below" if row % 40 == 7 else f0, f1, y) for row, (f0, f1, y) in enumerate(ROWS)]
+    (tmp_path / "lab.csv").write_text(csv(rows), encoding="utf-8")
+    (tmp_path / "clean.csv").write_text(csv(), encoding="utf-8")
+    _, read_as, said, _ = seen(tmp_path / "lab.csv")
+    assert read_as["f0"] == "number of any size, squashed"
+    (told,) = (one for one in said if one.startswith("f0: "))
+    assert "public cells are no number ('below') and count as missing." in told
+    assert values(tmp_path / "lab.csv").shape == values(tmp_path / "clean.csv").shape
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_a_decimal_comma_gives_the_numbers_of_a_point(separator: str, tmp_path: Path) -> None:
+    commas = [(f'"{f0.replace(".", ",")}"', f1, y) for f0, f1, y in ROWS]
+    (tmp_path / "points.csv").write_text(csv(separator=separator), encoding="utf-8")
+    (tmp_path / "commas.csv").write_text(csv(commas, separator), encoding="utf-8")
+    points, found = values(tmp_path / "points.csv"), values(tmp_path / "commas.csv")
+    assert sorted(map(tuple, points.tolist())) == sorted(map(tuple, found.tolist()))
+
+
+# Lines
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda: "sep=;\n" + csv(separator=";"),
+        lambda: csv(separator="|"),
+        lambda: "Patients of 2024\n\n" + csv(),
+        lambda: "# exported by a device\n# on Monday\n" + csv(),
+        lambda: csv([(*one, "", "") for one in ROWS]),
+        lambda: csv().replace("\n", "\r\n"),
+        lambda: "\ufeff" + csv(),
+    ],
+    ids=["sep=", "bars", "title", "comments", "separators at the end", "Windows", "mark"],
+)
+def test_tables_as_programs_write_them_are_read_whole(write: Callable[[], str], tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_text(write(), encoding="utf-8", newline="")
+    classes, read_as, _, n = seen(tmp_path / "table.csv")
+    assert (classes, n) == (("a", "b", "c", "d"), N)
+    assert list(read_as) == ["f0", "f1", "y"]
+
+
+def test_each_line_has_its_own_encoding(tmp_path: Path) -> None:
+    lines = csv([(f0, f1, ("Müller", "Café", "a", "b")[row % 4]) for row, (f0, f1, _) in enumerate(ROWS)]).split("\n")
+    content = b"\n".join(line.encode("utf-8" if row % 3 else "cp1252") for row, line in enumerate(lines))
+    (tmp_path / "mixed.csv").write_bytes(content)
+    classes, _, _, n = seen(tmp_path / "mixed.csv")
+    assert (classes, n) == (("Café", "Müller", "a", "b"), N)
+
+
+def test_lines_that_are_no_rows_are_said_with_their_reason(tmp_path: Path) -> None:
+    rows = [(f0, f1, y, '"12 Main St\nTown"' if row % 2 else "x") for row, (f0, f1, y) in enumerate(ROWS)]
+    (tmp_path / "broken.csv").write_text(csv(rows, head="f0,f1,y,addr"), encoding="utf-8")
+    *_, said, n = seen(tmp_path / "broken.csv")
+    assert n == N // 2
+    assert any("A private value of several lines cannot be read from CSV" in one for one in said)
+    assert any("public rows are left out" in one and "as many values as there are columns" in one for one in said)
+
+
+# Labels
+
+
+def test_markers_of_missing_labels_are_no_class_and_are_counted(tmp_path: Path) -> None:
+    rows = [(f0, f1, "?" if row % 5 == 0 else y) for row, (f0, f1, y) in enumerate(ROWS)]
+    (tmp_path / "marked.csv").write_text(csv(rows), encoding="utf-8")
+    classes, _, said, n = seen(tmp_path / "marked.csv")
+    assert (classes, n) == (("a", "b", "c", "d"), N * 4 // 5)
+    assert any("not a marker of a missing one (?)" in one for one in said)
+
+
+def test_zero_and_zero_point_zero_are_one_label(tmp_path: Path) -> None:
+    rows = [(f0, f1, f"{row % 3}" + (".0" if row % 2 else "")) for row, (f0, f1, _) in enumerate(ROWS)]
+    (tmp_path / "mixed.csv").write_text(csv(rows), encoding="utf-8")
+    assert seen(tmp_path / "mixed.csv")[0] == ("0", "1", "2")
+
+
+@pytest.mark.parametrize(
+    ("labels", "what"),
+    [
+        ([f"{row * 0.37:.3f}" for row in range(N)], "different numbers with fractions"),
+        ([str(row * 7) for row in range(N)], "different numbers"),
+    ],
+)
+def test_a_column_that_measures_is_no_target(labels: list[str], what: str, tmp_path: Path) -> None:
+    rows = [(f0, f1, y) for (f0, f1, _), y in zip(ROWS, labels, strict=True)]
+    (tmp_path / "prices.csv").write_text(csv(rows), encoding="utf-8")
+    with pytest.raises(BadInput) as refused:
+        seen(tmp_path / "prices.csv")
+    assert (refused.value.field, what in str(refused.value.value)) == ("own:prices target", True)
+
+
+def test_a_list_is_no_label(tmp_path: Path) -> None:
+    lines = [json.dumps({"f": f, "y": [y, "z"]}) for f, _, y in ROWS]
+    (tmp_path / "lists.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(BadInput, match="a list is no label"):
+        seen(tmp_path / "lists.jsonl")
+
+
+def test_names_of_classes_stand_in_a_header(tmp_path: Path) -> None:
+    features = {"y": {"names": ["neg", "pos"], "_type": "ClassLabel"}}
+    table = pa.table({"text": [f"text {row}" for row in range(N)], "y": [row % 2 for row in range(N)]})
+    table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+    pq.write_table(table, tmp_path / "texts.parquet")
+    assert seen(tmp_path / "texts.parquet", Asked(Columns(target="y", text="text")))[0] == ("neg", "pos")
+
+
+# Containers
+
+
+def records(path: Path) -> Path:
+    path.write_text(json.dumps([dict(zip(("f0", "f1", "y"), one, strict=True)) for one in ROWS], indent=1), encoding="utf-8")
+    return path
+
+
+def zipped(path: Path) -> Path:
+    path.write_bytes(gzip.compress(csv().encode()))
+    return path
+
+
+def feather(path: Path) -> Path:
+    pf.write_feather(pa.table(dict(zip(("f0", "f1", "y"), map(list, zip(*ROWS, strict=True)), strict=True))), path)
+    return path
+
+
+@pytest.mark.parametrize(("name", "write"), [("a.json", records), ("a.csv.gz", zipped), ("a.feather", feather)])
+def test_other_containers_hold_the_same_rows(name: str, write: Callable[[Path], Path], tmp_path: Path) -> None:
+    (tmp_path / "plain.csv").write_text(csv(), encoding="utf-8")
+    found, plain = values(write(tmp_path / name)), values(tmp_path / "plain.csv")
+    assert sorted(map(tuple, found.tolist())) == sorted(map(tuple, plain.tolist()))
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.csv.gz", "a.feather", "a.npz"])
+def test_a_damaged_container_is_one_sentence(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"[{1" * 50)
+    with pytest.raises(BadInput) as refused:
+        seen(tmp_path / name)
+    assert "\n" not in str(refused.value)
+    assert refused.value.value == name or name == "a.npz"
+
+
+def test_a_form_that_is_not_read_names_the_call_that_converts_it(tmp_path: Path) -> None:
+    (tmp_path / "a.arff").write_text("@relation x", encoding="utf-8")
+    with pytest.raises(BadInput, match=r"convert it by .*loadarff\('a.arff'\)"):
+        seen(tmp_path / "a.arff")
+
+
+@pytest.mark.parametrize("names", [("x_train", "y_train", "x_test", "y_test"), ("X_train", "y_train", "X_val", "y_val")])
+def test_arrays_by_part(names: tuple[str, ...], tmp_path: Path) -> None:
+    rows, labels = np.arange(N * 3.0).reshape(N, 3) % 17, np.array(list("abcd") * (N // 4))
+    arrays = dict(zip(names, (rows[:150], labels[:150], rows[150:], labels[150:]), strict=True))
+    np.savez(tmp_path / "arrays.npz", **arrays)
+    classes, _, said, n = seen(tmp_path / "arrays.npz", Asked())
+    assert (classes, n) == (("a", "b", "c", "d"), N)
+    assert any("50 rows in" in one and "are not protected" in one for one in said)
+
+
+def test_arrays_of_pictures_by_part(tmp_path: Path) -> None:
+    pixels, labels = np.arange(40 * 64, dtype=np.uint8).reshape(40, 8, 8), np.arange(40).reshape(40, 1) % 2
+    parts = {"train": slice(30), "test": slice(30, 40)}
+    arrays = {f"{part}_images": pixels[rows] for part, rows in parts.items()}
+    np.savez(tmp_path / "med.npz", **arrays, **{f"{part}_labels": labels[rows] for part, rows in parts.items()})
+    classes, _, _, n = seen(tmp_path / "med.npz", Asked())
+    assert (classes, n) == (("0", "1"), 40)
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_what_save_to_disk_has_left_is_read(is_nested: bool, tmp_path: Path) -> None:
+    root = tmp_path / "outer" / "saved" if is_nested else tmp_path / "outer"
+    for split, rows in (("train", ROWS[:150]), ("test", ROWS[150:])):
+        (root / split).mkdir(parents=True)
+        table = pa.table(dict(zip(("f0", "f1", "y"), map(list, zip(*rows, strict=True)), strict=True)))
+        with pa.ipc.new_stream(root / split / "data-00000-of-00001.arrow", table.schema) as file:
+            file.write_table(table)
+    (root / "dataset_dict.json").write_text("{}", encoding="utf-8")
+    classes, _, said, n = seen(tmp_path / "outer")
+    assert (classes, n) == (("a", "b", "c", "d"), N)
+    assert any(one.startswith("50 rows in test.parquet are not protected") for one in said)
+
+
+@pytest.mark.parametrize("scheme", ["BIO", "IOB", "BIOES"])
+def test_sentences_of_four_columns_are_read_in_every_scheme_of_tags(scheme: str, tmp_path: Path) -> None:
+    tags = {"BIO": ("B-PER", "I-PER"), "IOB": ("I-PER", "I-PER"), "BIOES": ("B-PER", "E-PER")}[scheme]
+    block = "Ann{0} NNP B-NP {1}\nLee NNP I-NP {2}\nsings VB B-VP O\n"
+    text = "-DOCSTART- -X- -X- O\n\n" + "\n".join(block.format(row, *tags) for row in range(60))
+    (tmp_path / "names.conll").write_text(text, encoding="utf-8")
+    classes, *_, n = seen(tmp_path / "names.conll", Asked())
+    assert (classes, n) == (("O", "B-PER", "I-PER"), 180)
+
+
+# Parts
+
+
+def photographs(root: Path, part: str = "val") -> Path:
+    for place, folder in (("train", range(60)), (part, range(60, 100))):
+        for row in folder:
+            to = root / place / "ab"[row % 2] / f"{row}.png"
+            to.parent.mkdir(parents=True, exist_ok=True)
+            to.write_bytes(picture(row, (6, 5)))
+    return root
+
+
+@pytest.mark.parametrize("part", ["val", "valid", "validation", "dev", "test"])
+def test_a_part_beside_train_is_public_and_said_to_be(part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = photographs(tmp_path / "photos", part)
+    assert cli.main(["data", "check", str(root)]) == 0
+    out = capsys.readouterr().out
+    assert f"40 pictures in {part}/ are not protected" in out
+    assert "60 training rows; 60 count." in out
+
+
+def test_a_part_stays_private_if_its_owner_says_so(tmp_path: Path) -> None:
+    root = photographs(tmp_path / "photos")
+    *_, said, n = seen(root, Asked(private=("val",)))
+    assert n == 100
+    assert not any("are not protected" in one for one in said)
+    assert any("each picture by a public coin" in one for one in said)
+    with pytest.raises(BadInput, match=r"^--private = dev: must be a part beside train"):
+        seen(root, Asked(private=("dev",)))
+
+
+def test_a_private_part_of_a_table_joins_it(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    for name, rows in (("train", ROWS[:150]), ("val", ROWS[150:])):
+        (tmp_path / "t" / f"{name}.csv").write_text(csv(rows), encoding="utf-8")
+    assert seen(tmp_path / "t")[3] == N
+    *_, said, n = seen(tmp_path / "t", Asked(Columns(target="y"), private=("val",)))
+    assert n == N
+    assert any("each row by a public coin" in one for one in said)
+
+
+def test_rows_of_people_in_the_public_part_are_left_out_whoever_has_some(tmp_path: Path, data_dir: Path) -> None:
+    """By the public list of people alone: rows of p0 to p4 go, and no other row comes or goes."""
+    mine = data_dir / "mine"
+    mine.mkdir()
+    (mine / "schema.toml").write_text('[columns]\ntarget = "y"\nperson = "who"\n', encoding="utf-8")
+    public = [(*one, f"p{row % 5}") for row, one in enumerate(ROWS[:20])]
+    (mine / "test.csv").write_text(csv(public, head="f0,f1,y,who"), encoding="utf-8")
+    others = [(*one, f"p{5 + row}") for row, one in enumerate(ROWS[20:80])]
+    for known in ([], [(*ROWS[90], "p3")]):
+        (mine / "train.csv").write_text(csv([*known, *others], head="f0,f1,y,who"), encoding="utf-8")
+        card = catalog.card("own:mine")
+        assert len(outline.outline(card, files.find(card)).train.rows) == 60
+        assert "Training rows of people who also stand in the public part are left out." in understood.of("own:mine").assumed
