@@ -159,10 +159,10 @@ def columns_of(
             chosen = [place for place, name in enumerate(names) if wanted is None or name in wanted]
             # Text stays a list of distinct values until its length is known: a few bytes can stand for terabytes.
             table = _unpacked(_columns_read(path, file, [own[place] for place in chosen]), shown)
-            table = _decodable(table).rename_columns([names[place] for place in chosen])
+            table = decodable(table).rename_columns([names[place] for place in chosen])
     else:
         if ending(path) == ".npz":
-            table = arrays.table(content_of(path, shown), shown)
+            table = arrays.table(content_of(path, shown), shown, version=card.coins)
             _check_names(table.column_names, shown)
         else:
             rows, form = lines_of(path, card, is_private=is_private)
@@ -235,7 +235,7 @@ def _first_line(path: Path, shown: str) -> bytes:
         if not stat.S_ISREG(path.stat().st_mode):
             raise OSError("no regular file")
         with path.open("rb") as file:
-            return next((line for line in file if line.strip()), b"").removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n")
+            return next((found[0] for line in file if (found := lines.of_rows(line))), b"")  # a line may end in \r alone
 
 
 def _renamed(names: Sequence[str], card: DatasetCard, shown: str) -> list[str]:
@@ -302,7 +302,7 @@ def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return as_text
 
 
-def _decodable(table: pa.Table) -> pa.Table:
+def decodable(table: pa.Table) -> pa.Table:
     """The table with text columns in which every value is UTF-8 or null."""
     for place, name in enumerate(table.column_names):
         column = table.column(place)
