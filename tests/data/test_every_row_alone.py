@@ -414,3 +414,27 @@ def test_one_row_changes_no_other_and_nothing_that_is_public(
         n_compared += is_same
     assert "\n".join(wrong) == ""
     assert n_compared > len(form.odd) / 2, "most rows are private, and then all that is public is compared"
+
+
+def test_of_people_whom_double_precision_takes_for_one_nobody_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the row of one would take the place of another's; as text such numbers are told apart."""
+    large = [{**cells(row), "who": 2**60 + row} for row in range(20)]
+    assert len({float(one["who"]) for one in large}) == 1
+    small, schema = [cells(row) for row in range(N)], "kind = 'table'\n" + _PERSON
+    counted = []
+    for name, added in (("none", []), ("large", large), ("text", [{**one, "who": str(one["who"])} for one in large])):
+        form = Form(".parquet", parquet, small, (), schema)
+        put(form, [*small, *added], tmp_path / name, monkeypatch, is_split=True)
+        counted.append(seen().train[0].total())
+    assert counted == [N // 2, N // 2, N // 2 + len(large)]
+
+
+def test_whose_row_it_is_says_the_same_coin_before_and_after_the_columns_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row that only the first of two coins made public would bring a column that is named after her."""
+    rows = [{**cells(row), "who": {"b": row, "a": f"{row}.0"}, f"of {row}": 1} for row in range(N)]
+    put(Form(".jsonl", json_lines, rows, (), _PERSON), rows, tmp_path, monkeypatch, is_split=False)
+    card = catalog.card("own:mine")
+    is_public = contents.Contents(card, files.find(card).train, ()).division()
+    assert {name for name in card.columns if name.startswith("of ")} == {f"of {row}" for row in np.flatnonzero(is_public)}
