@@ -29,8 +29,11 @@ _FORM = (
 )
 
 
-def table(content: bytes, shown: str) -> pa.Table:
-    """The arrays as a table: a column of fixed-size lists of float32, and columns of text, each called like its array.
+def table(content: bytes, shown: str, *, version: int = 2) -> pa.Table:
+    """The arrays as a table: a column of fixed-size lists of float32, and others of text or numbers, called like their array.
+
+    One missing value makes floating point of an array of whole numbers or of truth values. So all of them are so here, but
+    by the first rule (`version` = 1), which made words of them.
 
     Raises BadInput naming the array and what is allowed; sizes are checked in the headers before anything is unpacked.
     """
@@ -40,14 +43,15 @@ def table(content: bytes, shown: str) -> pa.Table:
         raise BadInput(shown, ", ".join(found) or "no arrays", _FORM)
     values = found[name]
     if values.ndim != 2 or values.dtype.kind not in "fiu" or not 1 <= values.shape[1] <= MAX_WIDTH:
-        shape = "x".join(map(str, values.shape))
-        raise BadInput(f"{shown} {name}", f"{values.dtype} {shape}", f"{_FORM}; the width is at most {MAX_WIDTH:,}")
+        width = "x".join(map(str, values.shape[1:]))
+        raise BadInput(f"{shown} {name}", f"{values.dtype} [rows, {width}]", f"{_FORM}; the width is at most {MAX_WIDTH:,}")
     with np.errstate(over="ignore"):
         flat = np.ascontiguousarray(values, dtype=np.float32).ravel()
     columns: dict[str, pa.Array] = {EMBEDDING_COLUMN: pa.FixedSizeListArray.from_arrays(pa.array(flat), values.shape[1])}
     for other, of in found.items():
         if of.shape == (len(values),) or other in _KNOWN:
-            columns[other] = _words(of, len(values), f"{shown} {other}")
+            is_number = version > 1 and of.dtype.kind in "biuf"
+            columns[other] = (_numbers if is_number else _words)(of, len(values), f"{shown} {other}")
     return pa.table(columns)
 
 
@@ -76,10 +80,18 @@ def canonical(columns: Sequence[str], taken: Collection[str]) -> list[str]:
     return [usual.get(column, column) for column in columns]
 
 
-def _words(values: NDArray[np.generic], n_rows: int, field: str) -> pa.Array:
+def _numbers(values: NDArray[np.generic], n_rows: int, field: str) -> pa.Array:
+    _refuse_shape(values, n_rows, field)
+    return pa.array(values.astype(np.float64), from_pandas=True)
+
+
+def _refuse_shape(values: NDArray[np.generic], n_rows: int, field: str) -> None:
     if values.shape != (n_rows,) or values.dtype.kind not in "biufUS":
-        shape = "x".join(map(str, values.shape))
-        raise BadInput(field, f"{values.dtype} {shape}", f"must have {n_rows} numbers or words, one for each row")
+        raise BadInput(field, f"{values.dtype}, {values.ndim} axes", "must have one number or word for each row")
+
+
+def _words(values: NDArray[np.generic], n_rows: int, field: str) -> pa.Array:
+    _refuse_shape(values, n_rows, field)
     words = [one.decode("utf-8", "replace") if isinstance(one, bytes) else str(one) for one in values.tolist()]
     return pa.array([word if word.isprintable() else None for word in words], pa.large_string())
 
@@ -96,7 +108,7 @@ def _arrays(content: bytes, shown: str) -> Mapping[str, NDArray[np.generic]]:
     except BadInput:
         raise
     except Exception as error:  # zipfile, zlib and numpy raise many kinds of error, all with the same meaning for the user
-        raise BadInput(shown, f"{len(content)} bytes", _FORM) from error
+        raise BadInput(shown, "other bytes", _FORM) from error
 
 
 def _check(archive: zipfile.ZipFile, member: zipfile.ZipInfo, shown: str) -> None:

@@ -2,7 +2,8 @@
 
 pandas writes a column of whole numbers with one empty cell as floating point, in every form of file. So 3 and 3.0 are one
 value, and a whole number of a typed column beyond 2^53 counts as the nearest number of double precision: else the cell that
-one person leaves empty would change the rows of all others.
+one person leaves empty would change the rows of all others. So would the hour of one date, as pandas then writes it for all
+of them, and its zone. In a file of text a whole number beyond 2^53 is what its digits say.
 """
 
 from __future__ import annotations
@@ -10,17 +11,25 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 _WHOLE = re.compile(r"\s*([-+]?\d+)\.0+\s*")
-_EXACT = 2**53  # whole numbers up to here are numbers of double precision
+_MOMENT = re.compile(r"\s*(\d{4}-\d\d-\d\d(?=[ T]))?([ T])?(\d\d:\d\d:\d\d)(?:\.(\d*?)0*)?(Z|[-+]\d\d:?\d\d)?\s*")
+_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+EXACT = 2**53  # whole numbers up to here are numbers of double precision
 
 
 def word(cell: str) -> str:
-    """A cell of text; a whole number without its zeros after the point."""
+    """A cell of text; a whole number without its zeros after the point, a moment without a midnight and such zeros."""
+    if ":" in cell and (moment := _MOMENT.fullmatch(cell)) is not None:
+        day, between, clock, fraction, zone = (part or "" for part in moment.groups())
+        is_midnight = day and clock == "00:00:00" and not fraction and not zone
+        return day if is_midnight else f"{day}{between}{clock}{'.' if fraction else ''}{fraction}{zone}"
     if cell[-1:] not in ("0", " ") or "." not in cell:
         return cell
     return found[1] if (found := _WHOLE.fullmatch(cell)) else cell
@@ -43,11 +52,30 @@ def _plain(value: object) -> object:
             return value
         case bytes():
             return value.hex()
-        case int() | float():
+        case int() | float() | Decimal():
             number = float(value)
-            return f"{number:.0f}" if abs(number) < _EXACT and number == int(number) else repr(number)
+            return f"{number:.0f}" if abs(number) < EXACT and number == int(number) else repr(number)
+        case timedelta():
+            return repr(value.total_seconds())
+        case datetime() if value.tzinfo is not None:
+            return word(str(value.astimezone(UTC).replace(tzinfo=None)))
         case _:
             return word(str(value))
+
+
+def values_of(column: pa.ChunkedArray) -> list[object]:
+    """The values of a column of any nesting; None for one with text that is not UTF-8."""
+    try:
+        return list(column.to_pylist())
+    except UnicodeDecodeError:
+        return [_decoded(one) for one in column]
+
+
+def _decoded(one: pa.Scalar) -> object:
+    try:
+        return one.as_py()
+    except UnicodeDecodeError:
+        return None
 
 
 def row_text(pairs: Iterable[tuple[str, str | bytes]]) -> bytes:
@@ -69,18 +97,31 @@ def column(values: pa.ChunkedArray) -> pa.ChunkedArray:
         return values.cast(pa.large_string())
     if pa.types.is_decimal(kind):  # by its digits: Arrow's own cast rounds by the scale, which one cell can widen for all
         return values.cast(pa.large_string()).cast(pa.float64())
+    if pa.types.is_duration(kind):
+        counts = values.cast(pa.int64()).to_pylist()
+        times = _NANOSECONDS[kind.unit]
+        return pa.chunked_array([pa.array([None if n is None else str(n * times) for n in counts], pa.large_string())])
+    if pa.types.is_temporal(kind):  # moments with a zone in that of Greenwich: one row can give a column its zone, and unit
+        zoneless = values.cast(pa.timestamp(kind.unit)) if pa.types.is_timestamp(kind) else values
+        return _words(zoneless.cast(pa.large_string()))
     if pa.types.is_integer(kind):
         largest = pc.min_max(values.cast(pa.float64(), safe=False))
-        is_small = all(one is None or abs(one) < _EXACT for one in largest.as_py().values())
+        is_small = all(one is None or abs(one) < EXACT for one in largest.as_py().values())
         return values if is_small else values.cast(pa.float64(), safe=False)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return pc.replace_substring_regex(values.cast(pa.large_string()), r"^\s*([-+]?\d+)\.0+\s*$", r"\1")
+        return _words(values.cast(pa.large_string()))
     return values
+
+
+def _words(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    found = values.combine_chunks().dictionary_encode()
+    words = pa.array([word(one) for one in found.dictionary.to_pylist()], pa.large_string())
+    return pa.chunked_array([words.take(found.indices)])
 
 
 def whole(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """The whole numbers of a column of floating point as such; anything else is missing."""
-    is_whole = pc.and_(pc.equal(values, pc.floor(values)), pc.less(pc.abs(values), float(_EXACT)))
+    is_whole = pc.and_(pc.equal(values, pc.floor(values)), pc.less(pc.abs(values), float(EXACT)))
     return pc.if_else(is_whole, values, pa.scalar(None, values.type)).cast(pa.int64())
 
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpcl_core.data import bundled, canonical, coins, conll, folder, lines, named_rows, parquet, sheets, tagged_files
+from dpcl_core.data.arrays import EMBEDDING_COLUMN
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.pixels import is_list
 from dpcl_core.data.sensors import WINDOW_COLUMN
@@ -93,21 +94,32 @@ def _whole(path: Path, of: Contents) -> Iterator[bytes]:
     else:
         table = sheets.columns_of(path, replace(card, roles=()), (), None, is_private=True)
         names = sorted(table.column_names)
-        for cells in zip(*(_texts(table[name], f"{card.name} column {name}") for name in names), strict=True):
+        columns = [
+            _texts(table[name], f"{card.name} column {name}", is_embedding=name == EMBEDDING_COLUMN) for name in names
+        ]
+        for cells in zip(*columns, strict=True):
             yield canonical.row_text(zip(names, cells, strict=True))
 
 
-def _texts(column: pa.ChunkedArray, field: str) -> Iterable[str | bytes]:
-    """The canonical text of each cell of a typed column."""
-    column = canonical.column(parquet.without_struct(column))
+def _texts(column: pa.ChunkedArray, field: str, *, is_embedding: bool) -> Iterable[str | bytes]:
+    """The canonical text of each cell of a typed column. Other lists than embeddings have the same in every type of list."""
+    column = canonical.column(column)
     if parquet.is_binary(column.type):
-        return [value or b"" for value in column.to_pylist()]
+        return map(_readable, column.to_pylist())
     inner = column.type.value_type if is_list(column.type) else None
-    if inner is not None and (pa.types.is_integer(inner) or pa.types.is_floating(inner)):
+    if is_embedding and inner is not None and (pa.types.is_integer(inner) or pa.types.is_floating(inner)):
         return _of_column(column.combine_chunks(), of_double=True)
     if pa.types.is_nested(column.type):
-        return map(canonical.nested, column.to_pylist())
+        return map(canonical.nested, canonical.values_of(column))
     return [word or "" for word in named_rows.as_words(column, field)]
+
+
+def _readable(value: bytes | None) -> str | bytes:
+    """Bytes as the same text that they have in a column of text, where they are one."""
+    try:
+        return canonical.word((value or b"").decode("utf-8"))
+    except UnicodeDecodeError:
+        return value or b""
 
 
 def _cells(path: Path, of: Contents) -> Iterator[bytes]:

@@ -131,7 +131,7 @@ def _by_public_lines(
 def _people(rows: Sequence[bytes], column: str, separator: str) -> list[str]:
     """What each row has in the column of people."""
     if not separator:
-        words = [_cell((parsed(line) or {}).get(column)) or "" for line in rows]
+        words = [_canonical_cell((parsed(line) or {}).get(column)) or "" for line in rows]
     else:
         place = int(column.removeprefix("column")) - 1 if re.fullmatch(r"column[1-9]\d{0,5}", column) else MAX_COLUMNS
         found = [cells(text(line), separator) or [] for line in rows]

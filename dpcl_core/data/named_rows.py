@@ -10,16 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpcl_core.data import parquet
+from dpcl_core.data import canonical, parquet
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.parquet import SOURCE_COLUMN
 from dpcl_core.data.rows import PublicFacts, Rows
 from dpcl_core.data.schema import CONTROL
-from dpcl_core.data.sheets import TIME, is_text
+from dpcl_core.data.sheets import PERSON, TIME, is_text
 from dpcl_core.errors import BadInput
 
 LABEL_COLUMN = "label"
-COLUMNS = (LABEL_COLUMN, SOURCE_COLUMN, TIME)
+COLUMNS = (LABEL_COLUMN, SOURCE_COLUMN, TIME, PERSON)
 MAX_LETTERS = 200  # of a label or a source: both are shown
 _MONTH = re.compile(r"(\d{4})-(\d{2})(?:\D.*)?", re.DOTALL)
 _NO_LABEL = "must hold a {}"
@@ -44,6 +44,8 @@ def checked(
     has_sources = have_sources([table for _, table in pieces])
     for (shown, table), chosen in zip(pieces, parts, strict=True):
         piece = table.take(pa.array(chosen))
+        if PERSON in piece.column_names:
+            _refuse_inexact(piece[PERSON], shown, chosen)
         markers = _NO_LABELS.difference(card.classes) if card.is_own and card.coins > 1 else frozenset()
         of_piece = _words(piece[LABEL_COLUMN], LABEL_COLUMN, shown, chosen, markers)
         _refuse_unknown(of_piece, declared, known, shown, chosen)
@@ -94,6 +96,14 @@ def _sources(piece: pa.Table, shown: str, rows: NDArray[np.int64]) -> list[str]:
         if match is None or not 1 <= int(match[2]) <= 12:
             raise BadInput(f"{shown} row {row}, time", "no date", "must begin with a year and a month, such as 2024-05")
     return [f"{match[1]}-{match[2]}" for match in matches if match is not None]
+
+
+def _refuse_inexact(people: pa.ChunkedArray, shown: str, rows: NDArray[np.int64]) -> None:
+    """Raises BadInput naming the first row whose person is a number that double precision may share with another's."""
+    if not (pa.types.is_integer(people.type) or pa.types.is_floating(people.type)):
+        return
+    for place in np.flatnonzero(np.abs(canonical.double(people)) >= canonical.EXACT)[:1]:
+        raise BadInput(f"{shown} row {rows[place]}, person", "a number of 2^53 or more", "must be text, or a smaller number")
 
 
 def _refuse_unknown(

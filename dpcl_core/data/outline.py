@@ -202,6 +202,8 @@ def _needed(card: DatasetCard) -> str:
     also = ["a text"] if card.kind == "text" else []
     if "time" in columns and "source" not in columns:  # a source says where a row belongs, whatever its date
         also.append(f"a date that begins with year and month, such as 2024-05, in {columns['time']}")
+    if card.has_people:
+        also.append(f"in {columns['person']} a text or a number below 2^53")
     return ", and ".join(["a label of 1 to 200 characters", *also])
 
 

@@ -23,7 +23,7 @@ from dpcl_core.errors import BadInput
 IMAGE_COLUMNS = ("image", "img")
 LABEL_COLUMNS = ("label", "fine_label")
 SOURCE_COLUMN = "domain"
-_MOST = int(np.iinfo(np.int64).max)
+_MOST = canonical.EXACT  # labels beyond are none, as in a column of floating point
 
 
 def source_column(card: DatasetCard) -> str:

@@ -164,12 +164,12 @@ def columns_of(
             chosen = [place for place, name in enumerate(names) if wanted is None or name in wanted]
             # Text stays a list of distinct values until its length is known: a few bytes can stand for terabytes.
             table = _unpacked(_columns_read(path, file, [own[place] for place in chosen]), shown)
-            table = _decodable(table).rename_columns([names[place] for place in chosen])
+            table = decodable(table).rename_columns([names[place] for place in chosen])
             if card.is_own and card.coins > 1 and CANONICAL["target"] in table.column_names:
                 table = _named(table, file.schema_arrow, own[names.index(CANONICAL["target"])])
     else:
         if ending(path) == ".npz":
-            table = arrays.table(content_of(path, shown), shown)
+            table = arrays.table(content_of(path, shown), shown, version=card.coins)
             _check_names(table.column_names, shown)
         else:
             rows, form = lines_of(path, card, is_private=is_private)
@@ -305,7 +305,7 @@ def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return as_text
 
 
-def _decodable(table: pa.Table) -> pa.Table:
+def decodable(table: pa.Table) -> pa.Table:
     """The table with text columns in which every value is UTF-8 or null."""
     for place, name in enumerate(table.column_names):
         column = table.column(place)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from dpcl_core.data import conll, sheets
+from dpcl_core.data import canonical, conll, named_rows, sheets
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.conll import Tagged
 from dpcl_core.data.parquet import SOURCE_COLUMN
@@ -98,9 +98,11 @@ def _of_parquet(path: Path, card: DatasetCard) -> list[Tagged | BadInput]:
             if name not in schema.names or not _holds_texts(schema.field(name).type):
                 raise BadInput(shown, ", ".join(schema.names), f"must have a column {name} of lists of text")
         wanted = [name for name in (WORDS_COLUMN, TAGS_COLUMN, SOURCE_COLUMN) if name in schema.names]
-        columns = file.read(columns=wanted).to_pydict()
-    pairs = list(zip(columns[WORDS_COLUMN], columns[TAGS_COLUMN], strict=True))
-    domains = columns.get(SOURCE_COLUMN) or [""] * len(pairs)
+        table = sheets.decodable(file.read(columns=wanted))
+    pairs = list(zip(*(canonical.values_of(table[name]) for name in (WORDS_COLUMN, TAGS_COLUMN)), strict=True))
+    domains: list[str | None] = [""] * len(pairs)
+    if SOURCE_COLUMN in wanted:
+        domains = named_rows.as_words(canonical.column(table[SOURCE_COLUMN]), f"{shown} column {SOURCE_COLUMN}")
     result: list[Tagged | BadInput] = []
     for row, ((words, tags), domain) in enumerate(zip(pairs, domains, strict=True)):
         if not words or not tags or len(words) != len(tags) or None in words or None in tags or domain is None:

@@ -11,12 +11,15 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from dpcl_core.data import catalog, contents, files, outline, understood
@@ -81,8 +84,29 @@ def by_pandas(to: str) -> Write:
     return write
 
 
+def dated(to: str) -> Write:
+    """Days and moments of a column as pandas writes them: with the hours of all where one has any, in the finest unit."""
+
+    def write(path: Path, rows: Sequence[Row]) -> None:
+        by_pandas(to)(path, pd.DataFrame(list(rows)).assign(day=lambda all_: pd.to_datetime(all_["day"])).to_dict("records"))
+
+    return write
+
+
+def arrow(path: Path, rows: Sequence[Row]) -> None:
+    """Columns whose types Arrow takes from all rows; bytes in lists of text are text that is not UTF-8."""
+    columns = {name: pa.array([one.get(name) for one in rows]) for name in sorted({*rows[0], *rows[-1]})}
+    for name, column in columns.items():
+        if pa.types.is_list(column.type) and pa.types.is_binary(column.type.value_type):
+            flat = column.flatten()
+            texts = pa.Array.from_buffers(pa.string(), len(flat), flat.buffers())
+            columns[name] = pa.ListArray.from_arrays(column.offsets, texts)
+    pq.write_table(pa.table(columns), path)
+
+
 def npz(path: Path, rows: Sequence[Row]) -> None:
-    np.savez(path, embeddings=np.array([one[0] for one in rows]), labels=np.array([one[1] for one in rows]))
+    columns = (np.array(column) for column in zip(*rows, strict=True))
+    np.savez(path, **dict(zip(("embeddings", "labels", "person"), columns, strict=False)))
 
 
 def conll(path: Path, rows: Sequence[Row]) -> None:
@@ -130,6 +154,18 @@ def nested(row: int, **more: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def moment(row: int, **more: Any) -> dict[str, Any]:
+    return {"day": datetime(2024, 1 + row % 12, 1 + row % 28), "dose": row, "label": f"c{row % 4}", **more}
+
+
+_NOON = datetime(2024, 1, 1, 12, 30)
+_MOMENTS = [
+    moment(7, day=None), moment(7, day=_NOON), moment(8, day=_NOON.replace(microsecond=5)),
+    moment(9, day=pd.Timestamp("2024-01-01 12:30:00.123456789")),
+]  # fmt: skip
+_PARIS = timezone(timedelta(hours=2))
+
+
 def written_as_text_if_one_is(rows: Sequence[Row]) -> list[Row]:
     mixed = {
         name for name in rows[0] if len({isinstance(one[name], str) for one in rows if one.get(name) is not None}) > 1
@@ -155,6 +191,11 @@ FORMS: Mapping[str, Form] = {
         ".csv", csv(",", has_names=False), [cells(row) for row in range(N)], _LINES,
         'first_line = "data"\n[columns]\ntarget = "column4"\nperson = "column5"\n',
     ),
+    "csv with old ends of lines": Form(
+        ".csv",
+        lambda path, rows: path.write_bytes(b"\r".join([",".join(cells(0)).encode(), *map(csv_line, rows)])),
+        [cells(row) for row in range(N)], [*_LINES, b";" * 5000, b"1,2\n3,4,5,6,7"],
+    ),
     "tsv without names": Form(
         ".tsv", csv("\t", has_names=False), [cells(row) for row in range(N)], _LINES,
         'first_line = "data"\n[columns]\ntarget = "column4"\n',
@@ -163,6 +204,10 @@ FORMS: Mapping[str, Form] = {
     "csv by pandas": Form(".csv", by_pandas("csv"), [cells(row) for row in range(N)], _NAMED, _PERSON),
     "json lines": Form(".jsonl", json_lines, [cells(row) for row in range(N)], _OBJECTS),
     "json lines of people": Form(".jsonl", json_lines, [cells(row) for row in range(N)], _OBJECTS, _PERSON),
+    "json lines of people who are objects": Form(
+        ".jsonl", json_lines, [{**cells(row), "who": {"b": row // 2, "a": 1}} for row in range(N)],
+        [{**cells(7), "who": {"b": one, "a": 2.0}, "diagnosis": "secret"} for one in range(12)], _PERSON,
+    ),
     "json lines without a target": Form(
         ".jsonl", json_lines, [cells(row) for row in range(N)], _OBJECTS, '[columns]\ntarget="x"\n'
     ),
@@ -172,8 +217,34 @@ FORMS: Mapping[str, Form] = {
         ".parquet", by_pandas("parquet"), [nested(row) for row in range(N)],
         [nested(7, price=Decimal("1.12345")), nested(7, empty="x"), nested(7, empty=3), nested(7, none={"b": "x"}),
          nested(7, none={"a": 0.5}), nested(7, list=[0.5]), nested(7, list=[None]), nested(7, list=None),
-         nested(7, flag=None)],
+         nested(7, flag=None), nested(7, none={"bytes": b"x"}), nested(8, empty=[1]), nested(9, empty=["x"])],
         "kind = 'table'\n[columns]\ntarget = 'label'\n[features.price]\nlow = 0\nhigh = 50\n[features.flag]\nlow=0\nhigh=1",
+    ),
+    "parquet of types by one row": Form(
+        ".parquet", arrow,
+        [{"none": [None] * (row % 3), "list": [Decimal(row) / 4], "in": [timedelta(row)], "word": f"{row}.0", "dose": row,
+          "texts": [b"x"], "at": {"day": date(2024, 1, 1 + row % 28)}, "span": timedelta(row), "label": row % 4}
+         for row in range(N)],
+        [{"none": [1], "label": 1}, {"none": ["x"], "label": 1}, {"list": [Decimal("1.12345")], "label": 2},
+         {"word": b"x", "label": 1}, {"texts": [b"\xff"], "label": 2}, {"at": {"bytes": b"x"}, "label": 1},
+         {"span": pd.Timedelta(1, "ns"), "label": 2}, {"in": None, "label": 1}, {"at": {"hour": 1}, "label": 3}],
+        "kind = 'table'\n[columns]\ntarget = 'label'\n[features.dose]\nlow = 0\nhigh = 50",
+    ),
+    "csv with days": Form(".csv", dated("csv"), [moment(row) for row in range(N)], _MOMENTS),
+    "csv of people by days": Form(
+        ".csv", dated("csv"), [moment(row) for row in range(N)], _MOMENTS, "[columns]\ntarget='label'\nperson='day'\n"
+    ),
+    "csv of months": Form(
+        ".csv", dated("csv"), [moment(row) for row in range(N)], _MOMENTS, "[columns]\ntarget='label'\ntime='day'\n"
+    ),
+    "parquet with days": Form(".parquet", dated("parquet"), [moment(row) for row in range(N)], _MOMENTS, "kind='table'"),
+    "parquet of months": Form(
+        ".parquet", dated("parquet"), [moment(row) for row in range(N)], _MOMENTS,
+        "kind = 'table'\n[columns]\ntarget = 'label'\ntime = 'day'\n",
+    ),
+    "parquet with zones": Form(
+        ".parquet", arrow, [moment(row, day=moment(row)["day"].replace(tzinfo=UTC)) for row in range(N)],
+        [moment(row, day=_NOON.replace(tzinfo=_PARIS)) for row in (7, 8, 9)], "kind='table'",
     ),
     "parquet of embeddings": Form(
         ".parquet", by_pandas("parquet"), [{"embedding": [row, 3, 1], "label": row % 4} for row in range(N)],
@@ -188,8 +259,13 @@ FORMS: Mapping[str, Form] = {
         ".npz", npz, [([row, 3, 1], row % 4) for row in range(N)],
         [([1.5, 2, 3], 1), ([np.nan, 2, 3], 1), ([1, 2, 3], np.nan), ([1, 2, 3], 7.5), ([1, 2, 3], 77)], "",
     ),
+    "npz of truth values": Form(
+        ".npz", npz, [([row, 3, 1], row % 4 > 1, row) for row in range(N)],
+        [([1, 2, 3], np.nan, 7), ([2, 2, 3], 1.0, 2.5), ([5, 2, 3], True, 2**60), ([7, 2, 3], True, np.nan)], "",
+    ),
     "parquet of pictures": Form(
-        ".parquet", by_pandas("parquet"), [{"image": picture(row, (6, 5)), "label": row % 4} for row in range(N)],
+        ".parquet", by_pandas("parquet"),
+        [{"image": picture(row, (6, 5)), "label": row % 4 if row != 90 else 2**60} for row in range(N)],
         [{"image": None, "label": 1}, {"image": b"broken", "label": None}, {"image": picture(7), "label": 1.5}], "",
     ),
     "parquet of sentences": Form(
@@ -197,6 +273,12 @@ FORMS: Mapping[str, Form] = {
         [{"tokens": [f"Ada{row}", "slept"], "tags": ["B-PER", "O"], "domain": "ab"[row % 2]} for row in range(N)],
         [{"tokens": [], "tags": [], "domain": "a"}, {"tokens": None, "tags": ["O"], "domain": "a"},
          {"tokens": ["x"], "tags": ["B-PLANET"], "domain": None}], "",
+    ),
+    "parquet of sentences of numbered sources": Form(
+        ".parquet", arrow,
+        [{"tokens": [b"Ada", f"{row}".encode()], "tags": [b"O", b"O"], "domain": row % 2} for row in range(N)],
+        [{"tokens": [b"\xff"], "tags": [b"O"], "domain": 1}, {"tokens": [b"x"], "tags": [b"\xff"], "domain": 1},
+         {"tokens": [b"x"], "tags": [b"O"], "domain": 0.5}, {"tokens": [b"x"], "tags": [b"O"], "domain": None}], "",
     ),
     "conll": Form(
         ".conll", conll, [block(row) for row in range(N)],
@@ -332,3 +414,30 @@ def test_one_row_changes_no_other_and_nothing_that_is_public(
         n_compared += is_same
     assert "\n".join(wrong) == ""
     assert n_compared > len(form.odd) / 2, "most rows are private, and then all that is public is compared"
+
+
+def test_of_people_whom_double_precision_takes_for_one_nobody_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the row of one would take the place of another's; as text such numbers are told apart."""
+    large = [{**cells(row), "who": 2**60 + row} for row in range(20)]
+    assert len({float(one["who"]) for one in large}) == 1
+    small, schema = [cells(row) for row in range(N)], "kind = 'table'\n" + _PERSON
+    counted = []
+    for name, added in (("none", []), ("large", large), ("text", [{**one, "who": str(one["who"])} for one in large])):
+        form = Form(".parquet", parquet, small, (), schema)
+        put(form, [*small, *added], tmp_path / name, monkeypatch, is_split=True)
+        counted.append(seen().train[0].total())
+    n_people = (N - N_TEST) // 2  # but for those of the test part
+    assert counted == [n_people, n_people, n_people + len(large)]
+
+
+def test_whose_row_it_is_says_the_same_coin_before_and_after_the_columns_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row that only the first of two coins made public would bring a column that is named after her."""
+    rows = [{**cells(row), "who": {"b": row, "a": f"{row}.0"}, f"of {row}": 1} for row in range(N)]
+    put(Form(".jsonl", json_lines, rows, (), _PERSON), rows, tmp_path, monkeypatch, is_split=False)
+    card = catalog.card("own:mine")
+    is_public = contents.Contents(card, files.find(card).train, ()).division()
+    assert {name for name in card.columns if name.startswith("of ")} == {f"of {row}" for row in np.flatnonzero(is_public)}
