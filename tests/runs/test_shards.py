@@ -307,7 +307,7 @@ def test_a_run_passes_on_no_task_of_a_part_before_the_one_that_is_missing(store,
 def test_an_executor_that_is_not_to_be_had_is_one_sentence(store, monkeypatch):
     assert isinstance(executors.opened("local", store), LocalExecutor)
     with pytest.raises(BadInput, match="did you mean ray"):
-        executors.checked("rey")
+        executors.checked("rays")
     monkeypatch.setattr("dpcl_core.packages.find_spec", lambda name: None)
     with pytest.raises(BadInput, match=r"pip install 'dpcl\[ray\]'"):
         executors.opened("ray", store)
