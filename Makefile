@@ -75,7 +75,7 @@ flower: .venv-flower/.installed
 	.venv-flower/bin/python -m pip install --quiet -e '.[flower]' pytest
 	touch $@
 
-# Runs in parts on a Ray cluster of two nodes and in SLURM's jobs, and a node that is lost; minutes. Writes docs/many_machines.md.
+# Runs in parts on a Ray cluster of two nodes, and a node that is lost; minutes. Writes docs/many_machines.md.
 cluster: install-dev
 	$(BIN)/python -m pip install --quiet -r requirements-cluster.txt
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/runs/test_cluster.py tests/runs/test_shards.py -m slow

@@ -402,10 +402,10 @@ Fact = bool | int | float | str | tuple[int, ...] | tuple[str, ...] | None
 class Classifier:
     """A model's classifier after a task: what its learner has released, and nothing else.
 
-    `rule`: a function of `methods.rules`; `classes`: the class of each row of its arrays; `competing`: the classes that can
-    be predicted; `by_task`: those of each task so far, where the task of an example is known when it is predicted; `facts`:
-    public numbers and names; `uses_all`: the arrays of earlier tasks belong to it. `content`: the arrays as a safetensors
-    file, in base64; names of arrays that no example has changed begin with "public.".
+    `rule`: a function in its family's `rules`; `classes`: the class of each row of its arrays; `competing`: the classes that
+    can be predicted; `by_task`: those of each task so far, where the task of an example is known when it is predicted;
+    `facts`: public numbers and names; `uses_all`: the arrays of earlier tasks belong to it. `content`: the arrays as a
+    safetensors file, in base64; names of arrays that no example has changed begin with "public.".
     """
 
     cell: Cell

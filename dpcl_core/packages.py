@@ -18,7 +18,6 @@ EXTRAS = {
     "psycopg": "postgres",
     "flwr": "flower",
     "ray": "ray",
-    "submitit": "slurm",
     "authlib": "login",
     "openpyxl": "excel",
 }

@@ -10,8 +10,7 @@ from dpcl_core.papers import catalog, comparison, questions
 from dpcl_core.papers.comparison import METRICS
 from dpcl_core.papers.paper import SIZES, Experiment, Paper, Size
 from dpcl_core.spec import RunSpec
-from pages.parts.claims import match_rates
-from pages.parts.published import earlier, findings, numbers
+from pages.parts.published import cards
 from pages.parts.published.content import Content, Key, content, drawn, opening_form
 from pages.parts.shell import citation, link, pickers, pictures, state, style, terms
 from pages.parts.shell.figure_card import show
@@ -53,14 +52,14 @@ def page() -> None:
     linked_size = "" if size == opening_form(paper, experiment) else size
     key, found = content(paper, experiment, size)
     terms.markdown(experiment.question)
-    findings.draw(key, found)
+    cards.findings(key, found)
     _picture(key, found, metric, comparison.quantity(metric, specs.values()))
-    numbers.table(key, metric, found)
+    cards.numbers(key, metric, found)
     if experiment.has_match_rates:
-        match_rates.card(found.runs)
-    earlier.card(paper, experiment, found.rows, found.runs, found.provenance())
+        cards.match_rates(found.runs)
+    cards.earlier(paper, experiment, found.rows, found.runs, found.provenance())
     citation.button()
-    numbers.runs(key, found)
+    cards.runs(key, found)
     values = {"paper": paper.name, "experiment": experiment.name, "size": linked_size, "metric": metric}
     view.commit(values, CODEC)
     actions(place, is_shared=True, help_text=HELP, view=view)

@@ -19,7 +19,6 @@ from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
 from pages.parts.training import (
     audit_panel,
-    device_choice,
     question_picker,
     reference_panel,
     run_panel,
@@ -133,8 +132,8 @@ def _controls(view: View) -> tuple[train_form.Values, RunSpec | None, str]:
     question_picker.pick(view)
     origin = st.container(key="from-question", horizontal=True, vertical_alignment="center", gap="small")
     values = train_form.form(view)
-    device = device_choice.choice()
-    split = where_choice.choice(device)
+    device = where_choice.device_choice()
+    split = where_choice.split_choice(device)
     spec, refusal = _checked(values)
     with origin:
         question_picker.origin(view, values)

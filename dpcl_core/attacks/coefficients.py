@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.attacks import play
-from dpcl_core.attacks.play import Floats, Game, Released, Seen
+from dpcl_core.attacks.play import Floats, Game, Neighbours, Released, Seen
 from dpcl_core.attacks.public import digits
 from dpcl_core.data.dataset import Form
 from dpcl_core.methods.common.learner import PublicContext
@@ -143,32 +143,15 @@ def _projections(seen: Seen, rows: Floats, labels: NDArray[np.int64]) -> Floats:
     return projections
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Rows:
-    """The known examples, the person's example and, under "replace", its replacement."""
-
-    known: Floats
-    labels: NDArray[np.int64]
-    person: Floats
-    other: Floats | None
-
-    def examples(self, side: bool | None) -> Examples:
-        """Data with the person (True), with the replacement, if any (False), or with the known examples alone (None)."""
-        extra = self.person if side else self.other
-        if side is None or extra is None:
-            return Examples(self.known, self.labels)
-        return Examples(np.vstack([self.known, extra]), np.append(self.labels, 0))
-
-
-def _rows(is_replaced: bool, *, own_values: bool, is_natural: bool) -> _Rows:
+def _rows(is_replaced: bool, *, own_values: bool, is_natural: bool) -> Neighbours:
     if is_natural:
         pixels, classes = digits()
         zeros, ones = (pixels[classes == k].astype(np.float64) for k in _CLASSES)
         known = np.stack([zeros[1], ones[1], zeros[2], ones[2]])
-        return _Rows(known, np.array([0, 1, 0, 1]), zeros[0], ones[0] if is_replaced else None)
+        return Neighbours(known, np.array([0, 1, 0, 1]), zeros[0], 0, ones[0] if is_replaced else None, 0)
     person, other = np.eye(_N_FEATURES)[0], np.eye(_N_FEATURES)[1] if own_values else -np.eye(_N_FEATURES)[0]
     known = np.eye(_N_FEATURES)[[2, 3]] + 1.0
-    return _Rows(known, np.array([0, 0]), person, other if is_replaced else None)
+    return Neighbours(known, np.array([0, 0]), person, 0, other if is_replaced else None, 0)
 
 
 def _sums(rows: Floats, labels: NDArray[np.int64]) -> Floats:

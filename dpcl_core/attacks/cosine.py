@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcl_core.attacks import play
-from dpcl_core.attacks.play import Floats, Game, Released
+from dpcl_core.attacks.play import Floats, Game, Neighbours, Released
 from dpcl_core.attacks.public import digits
 from dpcl_core.privacy.labels import people_to_be_named
 from dpcl_core.privacy.lower_bound import Audited
@@ -67,31 +65,13 @@ def axes(spec: RunSpec, epsilon: float, n_persons: int) -> Game:
     return Game(known, tasks, score, attack, _ADVERSARY, is_gaussian=is_gaussian, takes_part=takes_part)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Rows:
-    """Features and labels of the known examples, of the person's example and, under "replace", of its replacement."""
-
-    known: Floats
-    labels: NDArray[np.int64]
-    person: Floats
-    label: int
-    other: Floats | None
-    other_label: int
-
-    def examples(self, side: bool | None) -> Examples:
-        """Data with the person (True), with the replacement, if any (False), or with the known examples alone (None)."""
-        extra, label = (self.person, self.label) if side else (self.other, self.other_label)
-        if side is None or extra is None:
-            return Examples(self.known, self.labels)
-        return Examples(np.vstack([self.known, extra]), np.append(self.labels, label))
-
-    def difference(self) -> Floats:
-        """The person's effect on the clean sums [classes, K]."""
-        effect = np.zeros((len(_CLASSES), self.known.shape[1]))
-        effect[self.label] += unit_rows(self.person[None])[0]
-        if self.other is not None:
-            effect[self.other_label] -= unit_rows(self.other[None])[0]
-        return effect
+def _difference(rows: Neighbours) -> Floats:
+    """The person's effect on the clean sums [classes, K]."""
+    effect = np.zeros((len(_CLASSES), rows.known.shape[1]))
+    effect[rows.label] += unit_rows(rows.person[None])[0]
+    if rows.other is not None:
+        effect[rows.other_label] -= unit_rows(rows.other[None])[0]
+    return effect
 
 
 def game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
@@ -99,7 +79,7 @@ def game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
     rows = _rows(spec, epsilon, is_natural=is_natural)
     n_people, n_inputs = _N_TASKS * (len(rows.known) + 1), rows.known.shape[1]
     known = play.context(spec, n_inputs=n_inputs, n_classes=len(_CLASSES), n_people=n_people, n_tasks=_N_TASKS)
-    direction = rows.difference()
+    direction = _difference(rows)
     known_only = rows.examples(None)
     by_side = {side: rows.examples(side) for side in (True, False)}
 
@@ -118,7 +98,7 @@ def game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
     return Game(known, tasks, score, f"{how} ({example})", _ADVERSARY, is_gaussian=spec.labels != "data")
 
 
-def _rows(spec: RunSpec, epsilon: float, *, is_natural: bool) -> _Rows:
+def _rows(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Neighbours:
     n_known, target = _N_KNOWN, _TARGET_LABEL
     if spec.labels == "dp-learned":
         needed = people_to_be_named(spec.privacy, epsilon, _N_TASKS, _MOST_KNOWN // 4)
@@ -130,8 +110,8 @@ def _rows(spec: RunSpec, epsilon: float, *, is_natural: bool) -> _Rows:
         pixels, digit = digits()
         pools = [pixels[digit == k].astype(np.float64) for k in _CLASSES]
         known = np.stack([pools[label][1 + place // 2 % (len(pools[label]) - 1)] for place, label in enumerate(labels)])
-        return _Rows(known, labels, pools[target][0], target, pools[1][0] if is_replaced else None, other_label)
+        return Neighbours(known, labels, pools[target][0], target, pools[1][0] if is_replaced else None, other_label)
     generator = np.random.default_rng(0)
     known = generator.standard_normal((n_known, _N_FEATURES))
     person = generator.standard_normal(_N_FEATURES)
-    return _Rows(known, labels, person, target, -person if is_replaced else None, other_label)
+    return Neighbours(known, labels, person, target, -person if is_replaced else None, other_label)

@@ -30,6 +30,25 @@ _CHOOSING = 0.1  # share of the releases used to choose among an attack's statis
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Neighbours:
+    """Values and labels of the known examples, of the person's example and, under "replace", of its replacement."""
+
+    known: Floats
+    labels: NDArray[np.int64]
+    person: Floats
+    label: int
+    other: Floats | None
+    other_label: int
+
+    def examples(self, side: bool | None) -> Examples:
+        """Data with the person (True), with the replacement, if any (False), or with the known examples alone (None)."""
+        extra, label = (self.person, self.label) if side else (self.other, self.other_label)
+        if side is None or extra is None:
+            return Examples(self.known, self.labels)
+        return Examples(np.vstack([self.known, extra]), np.append(self.labels, label))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Game:
     """Neighbouring streams, and the statistics by which an attacker distinguishes them. `score` uses only what he knows.
 

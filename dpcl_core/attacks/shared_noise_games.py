@@ -2,7 +2,7 @@
 
 Each is a membership game with a rule fixed beforehand: the attacker knows two data sets that differ in one record (or in its
 label), sees a release from one of them and guesses which. He knows everything else, as differential privacy allows, but
-neither the noise nor its scale. The fourth attack, which needs a search, is in `l2dp_likelihood`.
+neither the noise nor its scale. The fourth attack, which needs a search, is in `l2dp_games`.
 """
 
 from __future__ import annotations

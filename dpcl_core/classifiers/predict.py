@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
-from typing import cast
+from typing import Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,22 @@ from dpcl_core.classifiers.folder import Loaded
 from dpcl_core.data import row_encoding, tags
 from dpcl_core.data.row_encoding import RowEncoding
 from dpcl_core.data.sentences import Sentences
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, unknown
 from dpcl_core.events import JsonValue
-from dpcl_core.methods import rules
+from dpcl_core.methods.common.classifier import Step
+
+# By name: the family whose `rules` module has the function, loaded when used.
+RULES: Mapping[str, str] = {
+    "cosine": "features",
+    "heads": "features",
+    "adapters": "features",
+    "readout": "lifelong",
+    "network": "lifelong",
+    "federated-head": "federated",
+    "nearest-mean": "federated",
+    "mixed-prototypes": "federated",
+    "language": "language",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +86,7 @@ def predicted(
     values, more = _values(found, given, device)
     place = None if task is None else task - 1
     steps = [*found.steps[:-1], replace(found.steps[-1], competing=competing, task=place)]
-    scores = rules.rule(found.rule)(steps, values)
+    scores = rule(found.rule)(steps, values)
     chosen = np.where(np.isfinite(scores).any(axis=1), scores.argmax(axis=1), -1)
     if isinstance(given.content, Sentences):
         chosen = tags.decode(scores, given.content.sentence_of, competing)
@@ -147,3 +161,17 @@ def _along(found: Loaded, features: NDArray[np.floating]) -> NDArray[np.floating
         other = "" if public is None else f" along the axes, or {len(public.centre)} as {facts['network']} gives them"
         raise BadInput(files.FIELD, f"{n_given} numbers a row", f"must have {n_inputs}{other}")
     return public.first(n_inputs).along(features)
+
+
+class Scores(Protocol):
+    """Scores [n, competing] of inputs [n, ...] by a classifier: the last step, preceded by those that belong to it."""
+
+    def __call__(self, steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.floating]: ...
+
+
+def rule(name: str) -> Scores:
+    """The rule of this name. Raises BadInput for another."""
+    if name not in RULES:
+        raise unknown("rule", name, RULES)
+    module = import_module(f"dpcl_core.methods.{RULES[name]}.rules")
+    return cast(Scores, getattr(module, name.replace("-", "_")))

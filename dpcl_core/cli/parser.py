@@ -64,8 +64,8 @@ def build() -> Parser:
         sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting, TOML value")
 
     def add_executor(sub: Parser) -> None:
-        where = "what carries it out: this computer, a Ray cluster, or SLURM (default: local)"
-        sub.add_argument("--executor", metavar="local|ray|slurm", help=where)
+        where = "what carries it out: this computer or a Ray cluster (default: local)"
+        sub.add_argument("--executor", metavar="local|ray", help=where)
         parts = "split a run into at most N parts for several machines, where its models share no work"
         sub.add_argument("--shards", type=int, metavar="N", help=parts)
 

@@ -7,13 +7,14 @@ part of a figure that this drawing does not know raises TypeError, so that it ca
 
 from __future__ import annotations
 
+import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from dpcl_core.figures import svg_known, svg_layout, svg_points, svg_text, svg_traces
-from dpcl_core.figures.picture import Picture
+from dpcl_core.figures import svg_layout, svg_text, svg_traces
+from dpcl_core.figures.picture import Parts, Picture
 from dpcl_core.figures.svg_axes import Axis, Extreme
 from dpcl_core.figures.svg_layout import Area
 from dpcl_core.figures.svg_text import element, paint
@@ -21,6 +22,38 @@ from dpcl_core.figures.svg_traces import Panel, Place
 
 if TYPE_CHECKING:
     from dpcl_core.figures.theme import Ink
+
+_SILENT = "type name customdata hovertemplate hovertext hoverinfo hoverlabel hoverongaps showlegend xaxis yaxis "  # no ink
+_ERRORS = " ".join(
+    f"error_{axis}.{part}"
+    for axis in "xy"
+    for part in ("type", "symmetric", "array", "arrayminus", "color", "thickness", "width")
+)
+_TRACES = {
+    "scatter": _SILENT + _ERRORS + " x y mode text textposition textfont.color textfont.size cliponaxis connectgaps fill "
+    "fillcolor line.color line.width line.dash line.shape marker.color marker.size marker.symbol marker.opacity "
+    "marker.line.color marker.line.width",
+    "bar": _SILENT + _ERRORS + " x y orientation width text textposition textfont.color textfont.size cliponaxis "
+    "marker.color marker.opacity marker.line.color marker.line.width marker.pattern.shape marker.pattern.fgcolor "
+    "marker.pattern.bgcolor marker.pattern.size",
+    "heatmap": _SILENT + " x y z zmin zmax colorscale showscale xgap ygap text texttemplate textfont.color textfont.size",
+}
+_LAYOUT = (
+    "height margin.l margin.r margin.t margin.b plot_bgcolor showlegend legend.orientation legend.x legend.y legend.yanchor "
+    "legend.itemclick barmode bargap hovermode uirevision dragmode annotations shapes"
+)
+_AXIS = (
+    "title.text type range autorange rangemode dtick tick0 nticks tickvals ticktext showticklabels ticks showline showgrid "
+    "zeroline gridcolor color visible automargin domain anchor matches categoryarray categoryorder scaleanchor constrain "
+    "constraintoward tickangle"
+)
+_SHAPE = "type x0 x1 y0 y1 xref yref layer line.color line.width line.dash fillcolor"
+_ANNOTATION = "text x y xref yref xanchor yanchor xshift yshift align showarrow bgcolor font.color font.size"
+_COLOURS = ("#636efa", "#ef553b", "#00cc96", "#ab63fa", "#ffa15a", "#19d3f3", "#ff6692", "#b6e880", "#ff97ff", "#fecb52")
+
+Said = tuple[float, float, str]
+_FIELD = re.compile(r"%\{([\w.]+)(?:\[(\d)\])?(?::([^}]+))?\}")
+_EXTRA = re.compile(r"<extra>.*?</extra>")
 
 _ROUNDS = 4  # ranges depend on margins, and margins on the labels of ranges
 _LEAST = 0.2  # of the drawing, which margins leave to the plot
@@ -79,8 +112,8 @@ class _Drawing:
 
     def __init__(self, picture: Picture, width: int) -> None:
         parts = picture.parts
-        self.layout = svg_known.layout_of(parts)
-        self.traces = svg_known.traces_of(parts, self.layout)
+        self.layout = layout_of(parts)
+        self.traces = traces_of(parts, self.layout)
         self.width, self.height = float(width), float(self.layout.get("height", 450))
         self.axes = {name[0] + name[5:]: self._axis(name) for name in self.layout if name.startswith(("xaxis", "yaxis"))}
         pairs = [(trace.get("xaxis", "x"), trace.get("yaxis", "y")) for trace in self.traces] or [("x", "y")]
@@ -228,12 +261,12 @@ class _Drawing:
         hatches = [hatch for panel in self.panels.values() for hatch in panel.patterns.values()]
         return element("defs", "".join([*clips, *hatches])) + "".join(parts)
 
-    def said(self) -> list[svg_points.Said]:
+    def said(self) -> list[Said]:
         """What the points of all traces say, in the order in which they are drawn."""
         return [
             one
             for trace, place in zip(self.traces, self.places, strict=True)
-            for one in svg_points.said(trace, self.panels[trace.get("xaxis", "x"), trace.get("yaxis", "y")], place)
+            for one in said(trace, self.panels[trace.get("xaxis", "x"), trace.get("yaxis", "y")], place)
         ]
 
     def _traces_of(self, pair: tuple[str, str], panel: Panel, clip: str) -> list[str]:
@@ -301,3 +334,114 @@ def _bar_places(
             given = traces[number].get("width")
             places[number] = Place(width, shift, least) if given is None else Place(float(given), 0.0, float(given))
     return places
+
+
+def said(trace: Mapping[str, Any], panel: Panel, place: Place | None) -> Iterator[Said]:
+    """Of each point of a trace that says something: its place in pixels, and its text in lines.
+
+    Raises TypeError for a template with a field that is not known.
+    """
+    template = trace.get("hovertemplate")
+    if not template or trace.get("hoverinfo") == "skip":
+        return
+    words = _EXTRA.sub("", template)
+    if trace["type"] == "heatmap":
+        for middle, level, cell in svg_traces.cells(trace, panel):
+            yield round(middle, 1), round(level, 1), _filled(words, cell)
+        return
+    x, y = svg_traces.listed(trace.get("x")), svg_traces.listed(trace.get("y"))
+    columns = {"x": x, "y": y, "fullData.name": [trace["name"]] * len(x)}
+    columns |= {name: svg_traces.one_each(trace.get(name), len(x)) for name in ("text", "hovertext", "customdata")}
+    for at, (across, down) in enumerate(svg_traces.places(trace, panel, place)):
+        if across is not None and down is not None:
+            yield round(across, 1), round(down, 1), _filled(words, {name: values[at] for name, values in columns.items()})
+
+
+def _filled(template: str, values: Mapping[str, Any]) -> str:
+    def field(found: re.Match[str]) -> str:
+        name, number, form = found.groups()
+        if name not in values:
+            raise TypeError(f"no field that can be said of a point: {name}")
+        value = values[name] if number is None else values[name][int(number)]
+        if isinstance(value, str) or value is None:
+            return value or ""
+        return format(value, form or ".6g")
+
+    return "\n".join(svg_text.plain_lines(_FIELD.sub(field, template)))
+
+
+def layout_of(parts: Parts) -> dict[str, Any]:
+    """The layout with the template's values, and every axis with those of its kind; raises TypeError for what is unknown."""
+    own = dict(parts.layout)
+    given = own.pop("template", None)
+    given = given.to_plotly_json() if hasattr(given, "to_plotly_json") else given
+    axes = {name: part for name, part in own.items() if name.startswith(("xaxis", "yaxis"))}
+    _check({name: part for name, part in own.items() if name not in axes}, _LAYOUT, "layout")
+    for name, part in axes.items():
+        _check(part, _AXIS, name)
+    for kind, known in (("shape", _SHAPE), ("annotation", _ANNOTATION)):
+        for part in own.get(f"{kind}s") or ():
+            _check(part, known, kind)
+    template = (given or {}).get("layout") or {}
+    layout = merged(template, own) | {"template": given}
+    font = layout["font"]
+    for name in {"xaxis", "yaxis", *axes}:
+        axis = merged(template.get(name[:5]) or {}, own.get(name) or {})
+        ink = axis.get("color") or font["color"]
+        axis["tickfont"] = {"size": font["size"], "color": ink, **(axis.get("tickfont") or {})}
+        axis["title"] = merged({"font": {"size": 1.2 * font["size"], "color": ink}, "standoff": 0}, axis.get("title") or {})
+        layout[name] = axis
+    for kind in ("shapes", "annotations"):
+        layout[kind] = [merged(template.get(f"{kind[:-1]}defaults") or {}, part) for part in layout.get(kind) or ()]
+    layout["annotations"] = [merged({"font": font}, part) for part in layout["annotations"]]
+    return layout
+
+
+def traces_of(parts: Parts, layout: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The traces with the template's values and the colours that Plotly gives those without; TypeError for unknown parts."""
+    template = ((layout.get("template") or {}).get("data")) or {}
+    colours = layout.get("colorway") or _COLOURS
+    traces = []
+    for place, own in enumerate(parts.traces):
+        if own["type"] not in _TRACES:
+            raise TypeError(f"no trace that can be drawn as SVG: {own['type']}")
+        _check(own, _TRACES[own["type"]], own["type"])
+        defaults: tuple[Mapping[str, Any], ...] = template.get(own["type"]) or ({},)
+        trace = merged(defaults[place % len(defaults)], own)
+        trace.setdefault("name", f"trace {place}")
+        trace["textfont"] = merged(layout["font"], trace.get("textfont") or {})
+        line, marker = dict(trace.get("line") or {}), dict(trace.get("marker") or {})
+        given = marker.get("color") if isinstance(marker.get("color"), str) else None
+        line["color"] = line.get("color") or given or colours[place % len(colours)]
+        if marker.get("color") is None:
+            marker["color"] = line["color"]
+        trace["line"], trace["marker"] = line, marker
+        traces.append(trace)
+    return traces
+
+
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Both together; of two values for one property the one from `above`."""
+    result = dict(below)
+    for name, value in above.items():
+        known = result.get(name)
+        if isinstance(value, Mapping) and isinstance(known, Mapping):
+            result[name] = merged(known, value)
+        elif value is not None:
+            result[name] = value
+    return result
+
+
+def _check(own: Mapping[str, Any], known: str, where: str) -> None:
+    unknown = sorted(set(_paths(own)) - set(known.split()))
+    if unknown:
+        raise TypeError(f"cannot be drawn as SVG: {where}.{unknown[0]}")
+
+
+def _paths(part: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """The dotted names of all values."""
+    for name, value in part.items():
+        if isinstance(value, Mapping) and value:
+            yield from _paths(value, f"{prefix}{name}.")
+        elif value is not None and not (isinstance(value, Mapping) and not value):
+            yield prefix + name

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import optuna
+from numpy.typing import NDArray
 from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
 
 from dpcl_core import checks, engine
@@ -15,6 +16,7 @@ from dpcl_core.backbones import axes as public_axes
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import load
+from dpcl_core.data.dataset import Dataset
 from dpcl_core.errors import BadInput, Diverged, failure_kind
 from dpcl_core.events import Event, Progress, Started
 from dpcl_core.methods import axes
@@ -23,10 +25,9 @@ from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import of_spec
 from dpcl_core.privacy import group
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.scenarios.stream import Examples, Task
+from dpcl_core.scenarios.stream import Examples, Table, Task, generator
 from dpcl_core.spec import Cell, Params, RunSpec
 from dpcl_core.tuning import settings
-from dpcl_core.tuning.examples import chosen
 from dpcl_core.tuning.settings import CLIP_NORMS, LEARNING_RATES, Sizes, Trial, TuneSpec
 
 TuningEvent = Event | Sizes | Trial
@@ -191,3 +192,45 @@ def _accuracy(spec: RunSpec, context: PublicContext, task: Task) -> Generator[Pr
             yield event
     scores = next(iter(learner.scores(cell.seed, task).values()))
     return float((scores[0].argmax(axis=1) == task.test.labels).mean())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chosen:
+    """Indices int64 [n] into the training split of the searched dataset, and the public label list of their task."""
+
+    train: NDArray[np.int64]
+    held_out: NDArray[np.int64]
+    prior: tuple[int, ...]
+
+
+def chosen(tune: TuneSpec, dataset: Dataset) -> Chosen:
+    """The examples of the first task of the tuning's seed, shuffled by that seed, 70 % for training.
+
+    "A set representative of one task" (Tobaben et al., appendix on tuning). For a combined dataset the training part is a
+    tenth of a task; for a public dataset, at most as many examples as a task of the private one has.
+    """
+    spec = settings.searched(tune)
+    task = engine.open_stream(spec, _places(dataset), tune.seed).tasks[0]
+    order = generator(tune.seed, "tuning examples").permutation(len(task.train))
+    wanted, task_size = len(order), of_spec(tune.base).task_size  # nominal and public: tasks count as equal
+    if datasets.card(tune.base.data.dataset).members:
+        wanted = round(settings.COMBINED_SHARE * task_size)
+    elif tune.on == "public":
+        wanted = round(task_size)
+    places = task.train.take(order[:wanted]).inputs[:, 0].astype(np.int64)
+    n_train = settings.n_train_of(len(places))
+    return Chosen(places[:n_train], places[n_train:], task.prior)
+
+
+def _places(dataset: Dataset) -> Table:
+    """A table whose inputs are the indices of the training examples, without test examples."""
+    train = dataset.train
+    no_labels = np.empty(0, dtype=np.int64)
+    return Table(
+        train=Examples(np.arange(len(train))[:, None], train.labels, keys=train.keys),
+        test=Examples(no_labels[:, None], no_labels),
+        classes=dataset.classes,
+        train_sources=train.sources,
+        test_sources=None if train.sources is None else no_labels,
+        sources=dataset.sources,
+    )

@@ -15,9 +15,10 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.noisy_means import noisy_means
-from dpcl_core.methods.lifelong import encoder, nets, taylor_loss
+from dpcl_core.methods.lifelong import encoder, nets
 from dpcl_core.methods.lifelong.cards import claim, l2dp_ml
 from dpcl_core.methods.lifelong.cards.l2dp_ml import L2dpMlParams
+from dpcl_core.methods.lifelong.l2dp_ml import reconstruction
 from dpcl_core.privacy.noise import ReleaseNoise, SeededNoise
 from dpcl_core.spec import Cell, DataSpec, PrivacySpec, RunSpec
 
@@ -116,7 +117,7 @@ def test_the_rank_one_test_attacks_the_gradient_that_training_takes() -> None:
     theta, chi1, chi2 = generator.normal(0, 0.2, (64, 8)), generator.laplace(0, 5, 64), generator.laplace(0, 5, 8)
     noisy, weights = torch.from_numpy(records + chi1), torch.from_numpy(theta).requires_grad_()
     hidden = (noisy @ weights + torch.from_numpy(2 * chi2)).detach()
-    taylor_loss.reconstruction(noisy, hidden @ weights.T, "taylor1-linear").backward()
+    reconstruction(noisy, hidden @ weights.T, "taylor1-linear").backward()
     assert weights.grad is not None
     found = shared_noise_games.encoder_gradient(records, theta, chi1, chi2)
     assert np.abs(found - weights.grad.numpy().T).max() < 1e-8 * np.abs(found).max()

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from dpcl_core.attacks import l2dp_likelihood, shared_noise_games
+from dpcl_core.attacks import l2dp_games, shared_noise_games
 from dpcl_core.backbones import cache
 from dpcl_core.data import load
 from dpcl_core.privacy.noise import ReleaseNoise, SeededNoise
@@ -111,18 +111,18 @@ def test_one_step_equals_a_loop_with_the_clip(digits: tuple) -> None:
     chi1, chi2, total = NOISE.laplace((64,)), NOISE.laplace((3,)), np.zeros((3, 64))
     for record in records:
         total += np.outer(np.clip(theta.T @ (record + chi1), -1, 1) + chi2, 0.5 - (record + chi1)) / 5
-    assert np.abs(l2dp_likelihood.step(records, theta, chi1, chi2) - total).max() < 1e-12
+    assert np.abs(l2dp_games.step(records, theta, chi1, chi2) - total).max() < 1e-12
 
 
 def test_the_fits_derivative_is_that_of_the_step(digits: tuple) -> None:
     records, theta = digits[0][:30], np.random.default_rng(0).normal(0, 0.02, (64, 4))
     at, h = np.concatenate([4 * NOISE.laplace((64,)), 4 * NOISE.laplace((4,))]), 1e-6
-    slopes = l2dp_likelihood.Hypothesis(records, theta)._jacobian(at)
+    slopes = l2dp_games.Hypothesis(records, theta)._jacobian(at)
     for place in (0, 17, 63, 64, 67):
         ahead, behind = at.copy(), at.copy()
         ahead[place] += h
         behind[place] -= h
-        moved = (l2dp_likelihood.step(records, theta, ahead[:64], ahead[64:]) - l2dp_likelihood.step(
+        moved = (l2dp_games.step(records, theta, ahead[:64], ahead[64:]) - l2dp_games.step(
             records, theta, behind[:64], behind[64:])).ravel() / (2 * h)  # fmt: skip
         # a unit of one of 30 records that the step pushes over the clip's edge is seen in a part of the difference only
         assert np.abs(slopes[:, place] - moved).max() < 1e-5
@@ -131,12 +131,12 @@ def test_the_fits_derivative_is_that_of_the_step(digits: tuple) -> None:
 def test_the_likelihood_test_tells_the_data_by_what_no_noise_explains(digits: tuple) -> None:
     theta = np.random.default_rng(0).normal(0, 0.005, (64, 8))
     noise = SeededNoise(Cell(0.5, 0), "likelihood")  # a search may miss by chance
-    game = l2dp_likelihood.likelihood_game(noise, 4.0, digits[0][:100], digits[0][100], theta, 20)
+    game = l2dp_games.likelihood_game(noise, 4.0, digits[0][:100], digits[0][100], theta, 20)
     assert game.share_right >= 0.7  # chance alone would be there in one of 120 cases
     chi1, chi2 = 4 * NOISE.laplace((64,)), 8 * NOISE.laplace((8,))
-    released = l2dp_likelihood.step(digits[0][:100], theta, chi1, chi2)
+    released = l2dp_games.step(digits[0][:100], theta, chi1, chi2)
     changed = np.vstack([digits[0][:99], digits[0][100]])
-    assert l2dp_likelihood.Hypothesis(changed, theta).residual(released) > 1e-6
+    assert l2dp_games.Hypothesis(changed, theta).residual(released) > 1e-6
 
 
 def test_a_game_counts_both_kinds_of_error() -> None:

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from safetensors import numpy as safetensors
 
 from dpcl_core import engine
+from dpcl_core.classifiers import predict
 from dpcl_core.events import Classifier
-from dpcl_core.methods import catalog, rules
+from dpcl_core.methods import catalog
 from dpcl_core.methods.common.classifier import PUBLIC, Step
 from dpcl_core.methods.common.learner import Learner
 from dpcl_core.scenarios.stream import Task
@@ -97,7 +98,7 @@ def test_a_kept_classifier_is_what_was_released_and_classifies_as_the_learner(
         names = last.by_task[place] if last.by_task else last.competing
         chosen = [*(steps if last.uses_all else steps[-1:])]
         chosen[-1] = Step(chosen[-1].arrays, last.classes, names, last.facts, place)
-        found = rules.rule(last.rule)(chosen, task.test.inputs)
+        found = predict.rule(last.rule)(chosen, task.test.inputs)
         of_learner = expected[:, [last.classes.index(name) for name in names]]
         assert found.shape == of_learner.shape
         # Sums may be added in another order, for which single precision leaves a hundred thousandth.

@@ -1,7 +1,7 @@
-"""Many machines for real: a Ray cluster of two nodes on this computer with one store, a node that is lost, SLURM's jobs.
+"""Many machines for real: a Ray cluster of two nodes on this computer with one store, a node that is lost.
 
-`python -m tests.runs.test_cluster` (`make cluster`) measures, and writes docs/many_machines.md. The project itself needs
-neither Ray nor submitit: without them these tests are skipped.
+`python -m tests.runs.test_cluster` (`make cluster`) measures, and writes docs/many_machines.md. The project itself does
+not need Ray: without it these tests are skipped.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ import pytest
 from sqlalchemy import func, select
 
 from dpcl_core import machine
-from dpcl_core.runs import executors, process, shards
+from dpcl_core.runs import process, shards
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import ACTIVE, checkpoints
-from tests.support import postgres, replay
+from tests.support import postgres
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -174,29 +174,6 @@ def test_a_stop_reaches_the_parts_on_all_nodes(home: Path) -> None:
         assert store.status(run.id) == "cancelled"
 
 
-@pytest.mark.slow
-def test_slurms_jobs_carry_out_what_waits(home: Path) -> None:
-    """submitit's own local executor stands for SLURM: a job is a process, pickled and logged in the same way."""
-    pytest.importorskip("submitit")
-    with a_store(home) as url:
-        assert by_slurm(url) == ["finished"] * 2
-
-
-def by_slurm(url: str) -> list[str]:
-    """How two runs ended that SLURM's jobs carried out."""
-    store = Store(url)
-    executor = executors.SlurmExecutor(store, cluster="local")
-    ids = [store.create(replay.a_spec(seeds=(seed,))) for seed in range(2)]
-
-    def is_over() -> bool:
-        executor.schedule()
-        return not store.unfinished()
-
-    until(is_over)
-    until(lambda: all(job.done() for job in executor._workers.values()))  # they must not outlive the store's server
-    return [store.status(run_id) for run_id in ids]
-
-
 # The record
 
 
@@ -231,7 +208,7 @@ def record(seconds: float = 7.5, n_shards: int = 4) -> None:
         with a_store(Path(folder)) as url:
             one = timed(url, ("first",), seconds, n_shards)
             two = timed(url, ("first", "second"), seconds, n_shards)
-            lost, slurm = lose_a_node(url), by_slurm(url)
+            lost = lose_a_node(url)
             backend = "PostgreSQL" if url.startswith("postgresql") else "SQLite"
     assert lost.is_equal
     of_part = seconds * 2 * 8 / n_shards  # two tasks of eight models
@@ -244,7 +221,7 @@ def record(seconds: float = 7.5, n_shards: int = 4) -> None:
         "ratio": f"{one.parts / two.parts:.2f}",
         "one_whole": f"{one.whole:.1f}", "two_whole": f"{two.whole:.1f}", "ratio_whole": f"{one.whole / two.whole:.2f}",
         "overhead": f"{overhead:.1f}", "between": f"{max(between, 0.0):.1f}", "kept": str(lost.n_kept),
-        "seconds": f"{lost.seconds:.1f}", "slurm": ", ".join(slurm), "hours": f"{10 * (1 + overhead / 3600):.2f}",
+        "seconds": f"{lost.seconds:.1f}", "hours": f"{10 * (1 + overhead / 3600):.2f}",
         "extra": f"{1000 * overhead / 3600:.1f}", "percent": f"{100 * overhead / 3600:.2f}",
     }  # fmt: skip
     text = (Path(__file__).parent / "many_machines.md").read_text(encoding="utf-8").format(**figures)

@@ -24,7 +24,7 @@ PUBLIC = "public."  # before the name of an array that no example has changed
 class Rule:
     """How released arrays classify.
 
-    `name`: a function of `methods.rules`. `arrays`: what it reads of `Learner.released`, and nothing else is kept.
+    `name`: a function in its family's `rules`. `arrays`: what it reads of `Learner.released`, and nothing else is kept.
     `columns`: the label of each row of these arrays. `competing`: labels that can be predicted after this task; `by_task`:
     those of each task so far, where the task of an example is known when it is predicted. `facts`: public numbers and names;
     `public`: public arrays, the same whatever the examples are. `uses_all`: the arrays of earlier tasks belong to it, too.

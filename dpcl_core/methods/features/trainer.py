@@ -26,7 +26,7 @@ from dpcl_core.methods.features.process_pool import Job, ProcessPool, Running, e
 from dpcl_core.privacy.labels import LabelLists, listed_labels
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, Noise, Steps, noise_of
-from dpcl_core.scenarios.stream import Examples
+from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
 
 if TYPE_CHECKING:
@@ -302,6 +302,40 @@ class SideBySide:
     def released(self, place: int) -> Mapping[str, NDArray[np.generic]]:
         """The weights of the adapter and the last layer, by name."""
         return self.models[place].released()
+
+
+class ModelOfSeed:
+    """What a learner does whose only state is one model of each seed, with a rule of its own: the largest logit.
+
+    A seed has no model before the first release.
+    """
+
+    KEPT = ("_models",)
+
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
+        self._trainer, self._context = Trainer(spec, cells, context), context
+        self._models: dict[int, Model] = {}
+
+    @property
+    def kept_records(self) -> Records:
+        """The classes of its models."""
+        return self._trainer.kept_records
+
+    def recall(self, learned: Sequence[Mapping[int, Task]]) -> None:
+        """Lays the networks under the adapters again; it keeps no example."""
+        self._models = {seed: self._trainer.completed(model) for seed, model in self._models.items()}
+
+    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+        """The model's logits, the method's only rule."""
+        return {"argmax": self._models[seed].logits(task.test.inputs)} if seed in self._models else {}
+
+    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+        """The last released model."""
+        return self._trainer.released(self._models[cell.seed], cell) if cell.seed in self._models else {}
+
+    def rule(self, cell: Cell) -> Rule | None:
+        """The largest logit."""
+        return self._trainer.rule([self._models[cell.seed]], cell) if cell.seed in self._models else None
 
 
 def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:

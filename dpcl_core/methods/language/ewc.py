@@ -2,7 +2,8 @@
 
 The penalty is (lambda / 2) sum of F_i (theta_i - theta*_i)^2. The one anchor theta* holds the weights after the last task;
 the Fisher information F is summed over tasks (online EWC, Schwarz et al. 2018, gamma = 1). The penalty depends on released
-numbers only, and is added to a step after its noise.
+numbers only, and is added to a step after its noise. F_i = mean over texts of (d log P(answer | text) / d theta_i)^2, with
+the answer drawn from the model itself; it is released with noise or derived from noisy gradients.
 """
 
 from __future__ import annotations
@@ -10,20 +11,133 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from dpcl_core.backbones.language.causal import Adapted
+from dpcl_core.backbones.language.kept_states import SIDE_BY_SIDE
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.dpsgd_plan import noise_std
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.language import fisher
+from dpcl_core.methods.common.noisy_means import noisy_means
 from dpcl_core.methods.language.baseline import Baseline, Rows
 from dpcl_core.methods.language.cards.lm_params import EwcParams
+from dpcl_core.methods.language.forks import Forks
+from dpcl_core.methods.language.gradients import Batch, Gradients, TextLoss, batches_of, log_probs, pieces_of
+from dpcl_core.methods.language.prompts import ANSWER, PAD, Answer, Prompted
 from dpcl_core.methods.language.training_inputs import TrainingInputs
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.noise import Noise
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
+
+Kind = TypeVar("Kind", bound=np.generic)
+
+
+def _likelihood(log_probs: Tensor, batch: Batch) -> Tensor:
+    return -(log_probs * (batch.role == ANSWER)).sum(dim=1)
+
+
+def likelihood(forks: Forks | None = None) -> TextLoss:
+    """-log P(answer | text): the sum over the answer's tokens, or over the choices that lead to it."""
+    return TextLoss(_likelihood, answers_only=True, forks=forks)
+
+
+def released(
+    net: Adapted,
+    inputs: TrainingInputs,
+    answers: Sequence[Answer],
+    n_nominal: float,
+    clip_norm: float,
+    noise_multiplier: float,
+    noise: Noise,
+    *,
+    device: str,
+    forks: Forks | None = None,
+) -> list[Tensor]:
+    """Noisy Fisher information on these texts, one tensor per parameter; the sum's noise has std noise_multiplier * C^2.
+
+    Each text's gradient is clipped to C, so one text changes the sum of squares by at most C^2 (`Gradients.squares_of`).
+    Each answer is drawn independently, from secret randomness. The sum is divided by the nominal number of texts, which is
+    public, and cut off below zero. The caller must have written the release to the ledger.
+
+    Args: answers: of each of the task's labels; forks: of these answers, None if they have none;
+    clip_norm: C, inf for neither clipping nor noise.
+    """
+    texts = sampled(net, inputs, answers, noise, device=device, forks=forks)
+    gradients, reading = Gradients(net, clip_norm), texts.reading
+    sums, loss = [torch.zeros_like(parameter, dtype=torch.float64) for parameter in gradients.parameters], likelihood(forks)
+    for batch in batches_of(texts.texts, device):
+        for running, part in zip(sums, gradients.squares_of(batch, loss, reading), strict=True):
+            running += part
+    std = noise_std(noise_multiplier, clip_norm**2, n_nominal) if math.isfinite(clip_norm) else 0.0
+    means = noisy_means(sums, n_nominal, std, noise, dtype=gradients.parameters[0].dtype)
+    return [mean.clamp(min=0) for mean in means]
+
+
+def of_noisy_gradients(squares: Sequence[Tensor], n_steps: int, expected_batch: float, std: float) -> list[Tensor]:
+    """Fisher information estimated from mean gradients that already have their noise.
+
+    The expected square of a step's noisy mean gradient is F / expected_batch (for Poisson batches and gradients of mean 0)
+    plus the known noise variance. Args: squares: summed over the steps; std: of the noise on each coordinate.
+    """
+    return [((part / n_steps - std**2) * expected_batch).clamp(min=0) for part in squares]
+
+
+@torch.no_grad()
+def sampled(
+    net: Adapted,
+    inputs: TrainingInputs,
+    answers: Sequence[Answer],
+    noise: Noise,
+    *,
+    device: str,
+    forks: Forks | None = None,
+) -> TrainingInputs:
+    """The same texts, each with an answer drawn from the model's distribution over these answers."""
+    if not len(inputs):
+        return inputs
+    likelihoods = np.stack([_of_answer(net, answered(inputs, [answer] * len(inputs)), forks, device) for answer in answers])
+    chances = np.exp(likelihoods - likelihoods.max(axis=0))
+    chances /= chances.sum(axis=0)
+    uniform = noise.words(len(inputs)).astype(np.float64) / 2.0**64
+    chosen = np.minimum((chances.cumsum(axis=0) < uniform).sum(axis=0), len(answers) - 1)
+    return answered(inputs, [answers[place] for place in chosen.tolist()])
+
+
+def answered(inputs: TrainingInputs, answers: Sequence[Answer]) -> TrainingInputs:
+    """The same texts with these answers after their prompts, one for each text."""
+    texts = inputs.texts
+    prompt_role = np.where(texts.role == ANSWER, PAD, texts.role)
+    lengths = (prompt_role != PAD).sum(axis=1)
+    width = int(max(length + len(tokens) for length, (tokens, _) in zip(lengths.tolist(), answers, strict=True)))
+    ids, role, fork = (_resized(plane, width) for plane in (texts.ids, prompt_role, texts.fork))
+    for row, (start, (tokens, forks)) in enumerate(zip(lengths.tolist(), answers, strict=True)):
+        ids[row, start:], role[row, start:], fork[row, start:] = 0, PAD, 0
+        answer = slice(start, start + len(tokens))
+        ids[row, answer], role[row, answer], fork[row, answer] = tokens, ANSWER, forks
+    return TrainingInputs(Prompted(ids, role, _resized(texts.stop, width), fork), inputs.copies)
+
+
+def _resized(plane: NDArray[Kind], width: int) -> NDArray[Kind]:
+    """The plane padded with zeros or cut off to `width` columns."""
+    resized = np.zeros((len(plane), width), plane.dtype)
+    resized[:, : plane.shape[1]] = plane[:, :width]
+    return resized
+
+
+def _of_answer(net: Adapted, inputs: TrainingInputs, forks: Forks | None, device: str) -> NDArray[np.float64]:
+    """log P(answer | text) of each text, [n], in pieces as for gradients: another draw for others would be another sum."""
+    found, size = np.empty(len(inputs)), SIDE_BY_SIDE[torch.device(device).type]
+    for piece in pieces_of(inputs.texts, device):
+        filled = piece.filled(size)
+        losses = _likelihood(log_probs(net, filled, inputs.reading, answers_only=True, forks=forks), filled)
+        found[piece.rows] = -losses[: len(piece)].double().cpu().numpy()
+    return found
 
 
 class Consolidation:
@@ -81,10 +195,10 @@ class Ewc(Baseline):
         source = self.params.fisher
         if source == "gradients":
             std = noise_std(self.noises.steps, self.params.clip_norm, self.expected_batch)
-            return fisher.of_noisy_gradients(squares, n_squares, self.expected_batch, std)
+            return of_noisy_gradients(squares, n_squares, self.expected_batch, std)
         measured = inputs if source == "released" else self.public_texts(task)
         is_charged = source == "released" and not self.is_local
-        return fisher.released(
+        return released(
             self.net,
             measured,
             self.answers_of(task),

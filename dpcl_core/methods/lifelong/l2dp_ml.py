@@ -7,6 +7,12 @@ a constant added to every example does not act as noise on the learner.
 The encoder θ1 learns to reconstruct its inputs, the classifier θ2 above it learns labels, each from its own loss. Choices
 where the paper is silent: no layer in between reads data unaccounted for (`first_layer`), and the norm of a class's weights
 is capped, since adding the same noise to them at every step would let them grow without bound.
+
+The losses are truncated Taylor series of cross-entropies (section 4), summed over cells, with gradients in closed form.
+Eq. 12 is there as printed ("eq-12") and with its two wrong signs mended ("taylor2"). The leading minus of their Eq. 9, which
+would maximise the cross-entropy, is in neither: Eq. 12 does not have it. The constants n d log 2 and n K log 2 are left out,
+so that the exact loss minus the polynomial of the first order or "taylor2" is the constant plus a remainder of at most z²/8
+or z⁴/192 per cell.
 """
 
 from __future__ import annotations
@@ -24,10 +30,10 @@ from torch.nn import functional
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.lifelong import encoder, nets, taylor_loss
+from dpcl_core.methods.lifelong import encoder, nets
 from dpcl_core.methods.lifelong.agem import Agem
 from dpcl_core.methods.lifelong.cards import claim
-from dpcl_core.methods.lifelong.cards.l2dp_ml import L2dpMlParams
+from dpcl_core.methods.lifelong.cards.l2dp_ml import L2dpMlParams, LabelObjective, Reconstruction
 from dpcl_core.methods.lifelong.descent import Batch, Gradients
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import noise_of
@@ -35,6 +41,45 @@ from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
 
 _OFFSET = "offset"  # released beside the network's weights
+
+
+def reconstruction(x: Tensor, z: Tensor, objective: Reconstruction) -> Tensor:
+    """The auto-encoder's loss for inputs x and their reconstructions z, both [..., d].
+
+    "taylor1-linear" is R~ = Σ (1/2 - x) z, the first order as printed. It has no minimum: in the weights it is a quadratic
+    form with hundreds of negative directions, and training along them saturates all units. "taylor1-abs" is
+    Σ |log 2 + (1/2 - x) z|, the loss in the predecessor's code (Phan et al. 2020), which is bounded below by 0.
+    """
+    terms = (0.5 - x) * z
+    return terms.sum() if objective == "taylor1-linear" else (math.log(2) + terms).abs().sum()
+
+
+def classification(y: Tensor, z: Tensor, objective: LabelObjective = "taylor2") -> Tensor:
+    """The output layer's loss L~ for labels y and scores z, both [n, K].
+
+    "taylor2" is Σ z/2 + z²/8 - y z, the sigmoid's cross-entropy to the second order. "eq-12" is Σ z - y z - |z|/2 - z²/8, as
+    printed, with z for max(z, 0) and the square taken off: it falls without end as |z| grows, whatever the label.
+    """
+    terms = z / 2 + z.square() / 8 if objective == "taylor2" else z - z.abs() / 2 - z.square() / 8
+    return (terms - y * z).sum()
+
+
+def logit_gradient(y: Tensor, z: Tensor, objective: LabelObjective = "taylor2") -> Tensor:
+    """Gradient [n, K] of L~ in z, which is backpropagated below the output layer without noise.
+
+    "taylor2": 1/2 + z/4 - y. "eq-12": 1 - sign(z)/2 - z/4 - y.
+    """
+    return (0.5 + z / 4 if objective == "taylor2" else 1 - z.sign() / 2 - z / 4) - y
+
+
+def output_gradient(h: Tensor, in_logits: Tensor) -> Tensor:
+    """Gradient [K, units] of the output loss in W: Σ_r g_r h_rᵀ. The perturbed loss subtracts χ3 from it (Eq. 14).
+
+    Args: h [n, units], the last hidden layer; in_logits [n, K], rows g_r of `logit_gradient`.
+    """
+    return in_logits.T @ h
+
+
 
 
 class L2dpMl(Agem):
@@ -105,11 +150,11 @@ class L2dpMl(Agem):
         last = net.rest[1:](read).clamp(max=1)  # a ReLU's output: at least 0
         with torch.no_grad():
             weights = net.head.weight[columns]
-            in_logits = taylor_loss.logit_gradient(
+            in_logits = logit_gradient(
                 functional.one_hot(targets, len(columns)), last @ weights.T, self._chosen.label_objective
             )
             output = torch.zeros_like(net.head.weight)
-            output[columns] = taylor_loss.output_gradient(last, in_logits) / n
+            output[columns] = output_gradient(last, in_logits) / n
         below = torch.autograd.grad(last, list(net.rest.parameters()), in_logits @ weights / n)
         return [self._encoder(perturbed, units, of_inputs, hidden, n), *below, output, torch.zeros_like(net.head.bias)]
 
@@ -129,7 +174,7 @@ class L2dpMl(Agem):
             of_inputs = torch.zeros_like(of_inputs)
         decoded = encoder.transposed if chosen.recon_objective == "taylor1-linear" else encoder.upsampled
         rebuilt = decoded(kernel, encoder.shared_hidden(units, of_inputs, hidden), *perturbed.shape[2:])
-        loss = taylor_loss.reconstruction(perturbed.float(), rebuilt, chosen.recon_objective) / n
+        loss = reconstruction(perturbed.float(), rebuilt, chosen.recon_objective) / n
         scales = (1 + plan.input_scale) * (1 + plan.hidden_scale) * plan.sizes.n_inputs
         divisor = scales if chosen.encoder_divisor == "noise" else 1.0
         return torch.autograd.grad(loss, kernel)[0] * (chosen.encoder_weight / divisor)

@@ -7,21 +7,28 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
+from dpcl_core.explorers import cslr_theorems
+from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.privacy import cslr_claim
 from dpcl_core.privacy.cslr_claim import TABLE_5, Benchmark
 from dpcl_core.privacy.statement import shown
 from dpcl_core.spec import Adjacency
-from pages.parts.claims import cslr_attacks, cslr_readings, cslr_theorems, privacy_bar
-from pages.parts.claims.calculator import Claim, Controls, bound
+from pages.parts.claims import privacy_bar
+from pages.parts.claims.calculator import TRIALS, Claim, Controls, Game, attacks, bound
 from pages.parts.shell import layout, link
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
 
 if TYPE_CHECKING:
     from dpcl_core.privacy.cslr_accounting import Costs, Reading, Sampling
+
+
+_VALUES, _REPLAYED, _FEWEST = 384, 500, 3  # values of an embedding; samples per round; clients in the smallest round
+ACCOUNTANTS = {"eq_9": "Eq. 9, the paper's own", "rdp": "RDP, by dp_accounting", "pld": "**PLD, used here**"}
 
 BENCHMARKS: dict[str, str] = {
     "ag-news": "Split-AG-News",
@@ -55,8 +62,10 @@ FIELDS: list[link.Field[Any]] = [
     link.Field("r_list", "rl", "own list released too", link.Flag(), False),
     link.Field("r_head", "rh", "noise on the head", link.Maybe(link.Number(0.01, 1000.0)), None),
     link.Field("r_delta", "rd", "δ of a client", link.Number(1e-12, 0.1), 1e-5),
-    *cslr_attacks.FIELDS,
-    *cslr_theorems.FIELDS,
+    link.Field("r_claim", "rx", "claim that is attacked", link.Number(1.0, 8.0), 4.0),
+    link.Field("r_hit", "rp", "p", link.Number(0.001, 1.0), cslr_theorems.TABLE_8[100][0]),
+    link.Field("r_eta", "re", "η", link.Number(1e-9, 1.0), 0.05),
+    link.Field("r_length", "rm", "L", link.Whole(1, 1000), 4),
 ]
 TITLE = "Claimed, accounted, audited: noise on replayed lists (CSLR)"
 ABOUT = """CSLR (Shihab et al. 2026) claims ε = {:g}, {:g} and {:g} for noise multipliers {:.2f}, {:.2f} and {:.2f}. **These
@@ -80,12 +89,12 @@ def _body(view: View, given: Guarantee | None) -> dict[str, object]:
     readings = layout.card("list-readings")
     left, right = st.columns(2)
     with left, layout.card("list-audits"):
-        claimed = cslr_attacks.part(view, reading)
+        claimed = _attacks(view, reading)
     with right:
         with layout.card("list-local"):
             _local(reading)
         with layout.card("list-theory"):
-            cslr_theorems.part(controls, reading)
+            _theorem_2(controls, reading)
     with readings:  # drawn last, because the first time takes seconds
         _readings(printed, reading.delta)
     return controls.values | {"r_claim": claimed}
@@ -159,13 +168,13 @@ def _costs(reading: Reading) -> None:
             reading, noise_multiplier=reading.head_multiplier, n_statistics=1, sensitivity=1.0, with_list=False,
             head_multiplier=None,
         )  # fmt: skip
-        alone = [cslr_readings.number(costs(only_head).least)] * len(TABLE_5)
-        together = [cslr_readings.number(costs(one).least) for one in at_each_noise]
+        alone = [_number(costs(only_head).least)] * len(TABLE_5)
+        together = [_number(costs(one).least) for one in at_each_noise]
     rows = {
-        name: [cslr_readings.number(getattr(one, which)) for one in replays]
-        for which, name in cslr_readings.ACCOUNTANTS.items()
+        name: [_number(getattr(one, which)) for one in replays]
+        for which, name in ACCOUNTANTS.items()
     } | {"**head alone**": alone, "**replay and head together**": together}
-    heads = ("computed ε; claims not verified", *cslr_readings.titles())
+    heads = ("computed ε; claims not verified", *_titles())
     layout.table(heads, ((name, *cells) for name, cells in rows.items()))
     st.caption(_how(reading))
     _verdict(reading, replays)
@@ -216,7 +225,7 @@ def _readings(printed: Benchmark, delta: float) -> None:
         "Poisson sampling of clients at rate 0.3, one client more or less, each statistic clipped to B. The last row counts "
         "replay and head; the others count the replay only, and without noise on the head the model has no bound."
     )
-    cslr_readings.draw(place, printed, delta)
+    _draw_readings(place, printed, delta)
 
 
 def _needed(reading: Reading) -> None:
@@ -261,7 +270,7 @@ def _local(reading: Reading) -> None:
 
     def cell(count: int, sigma: float) -> str:
         pair = (per_client(replace(reading, noise_multiplier=sigma, adjacency=kind), count).pld for kind in kinds)
-        return " / ".join(map(cslr_readings.number, pair))
+        return " / ".join(map(_number, pair))
 
     rows = ((f"{n:,}{remarks.get(n, '')}", *(cell(n, sigma) for sigma in TABLE_5.values())) for n in counts)
     st.markdown("**A server that sees each client's own list**")
@@ -275,3 +284,102 @@ def _local(reading: Reading) -> None:
 
 
 CLAIM = Claim(TITLE, ABOUT, FIELDS, cslr_claim.PAPER, _lines, _body)
+
+
+def _draw_readings(place: DeltaGenerator, printed: Benchmark, delta: float) -> None:
+    """Draws one row per reading and one column per claim, each cell by the three accountants."""
+    from dpcl_core.privacy import cslr_readings  # loads the accountant, which takes a second
+    from dpcl_core.privacy.cslr_accounting import costs
+
+    rows: list[tuple[str, ...]] = []
+    for row in cslr_readings.rows(printed.n_clients, printed.n_tasks, delta).values():
+        costs_by_claim = [costs(row.of(sigma)) for sigma in TABLE_5.values()]
+        line = (row.name, *(f"{_number(one.eq_9)} / {_number(one.rdp)} / {_number(one.pld)}" for one in costs_by_claim))
+        rows.append(tuple(f"**{cell}**" for cell in line) if row.is_as_printed else line)
+        with place:  # all rows take seconds, so each is shown as soon as it is computed
+            layout.table(("reading; claims not verified", *_titles()), rows)
+
+
+def _titles() -> list[str]:
+    """A column title for each claim."""
+    return [f"claimed {epsilon:g}: σ = {sigma:g}" for epsilon, sigma in TABLE_5.items()]
+
+
+def _number(epsilon: float | None) -> str:
+    """ε with three digits, rounded up; a dash for None."""
+    return "–" if epsilon is None else shown(epsilon)
+
+
+def _theorem_2(controls: Controls, reading: Reading) -> None:
+    """Draws the controls of Theorem 2, its result, and Table 8, with the other theorems at given sizes."""
+    st.markdown("**How many anchors?**")
+    with st.container(horizontal=True, gap="small"):
+        hit = controls.number("r_hit", "p, probability that an anchor separates two entries")
+        eta = controls.number("r_eta", "η, failure probability")
+        length = controls.whole("r_length", "L, entries of a list")
+    entries = cslr_theorems.n_entries(reading.n_rounds, reading.sample_rate * reading.n_clients, length)
+    needed = cslr_theorems.anchors_needed(entries, eta, hit)
+    st.markdown(
+        f"Theorem 2, m ≥ ln(N²/η)/p with N = {entries:,} entries in all: **{needed:,} anchors** separate all required "
+        f"pairs with probability {1 - eta:.6g}."
+    )
+    rows = (
+        (f"{m}", f"{printed:.2f}", f"{cslr_theorems.anchors_needed(entries, eta, printed):,}", f"{margin:.2f}")
+        for m, (printed, margin) in cslr_theorems.TABLE_8.items()
+    )
+    layout.table(("m, Table 8", "p̂ printed", "m by Theorem 2", "margin printed"), rows, names=0)
+    not_all, wrong = cslr_theorems.misaligned(length)
+    first, second = cslr_theorems.forgetting_terms(_VALUES, _REPLAYED, _FEWEST)
+    st.caption(
+        "p is a share of anchors: more anchors estimate it better but do not raise it, although the printed column grows. "
+        "What grows is the largest difference at any anchor, and the smallest p̂ over all pairs, which few anchors "
+        "underestimate. The theorem says when entries of different modes are separated. It does not say that entries of one "
+        f"mode stay together, and more anchors separate these as well. Proposition 3: {length} entries in random order are "
+        f"not all correct with probability {not_all:.4g}; the share of wrong slots is {wrong:.4g}. Theorem 5 at {_VALUES} "
+        f"values, {_REPLAYED} samples and {_FEWEST} clients: terms of {first:.2f} and {second:.2f} on a loss from 0 to 1, "
+        "times unknown constants."
+    )
+
+
+def _attacks(view: View, reading: Reading) -> float:
+    """Draws the choice of a claim and its attacks; returns the chosen claim."""
+    from dpcl_core.attacks.cslr_games import ATTACKS, Setting, audited
+    from dpcl_core.privacy.lower_bound import bound_of_counts
+
+    linked = cast(float, view["r_claim"])
+    start = linked if linked in TABLE_5 else 4.0
+    st.markdown("**Attack it**")
+    chosen = st.segmented_control(
+        "Claim that is attacked, not verified", list(TABLE_5), default=start, required=True, key=view.key("r_claim"),
+        format_func=lambda epsilon: f"ε = {epsilon_text(epsilon)}, σ = {TABLE_5[epsilon]:g}",
+    )  # fmt: skip
+    claimed = chosen if chosen in TABLE_5 else start
+    setting = Setting(
+        claimed, TABLE_5[claimed] / reading.sensitivity, reading.n_rounds, reading.sample_rate, reading.delta,
+        n_statistics=reading.n_statistics * (2 if reading.with_list else 1),
+    )  # fmt: skip
+    st.caption(
+        "Real attacks on the noise of this reading, with simulated clients: does one of them take part? Each decision rule "
+        "is fixed beforehand on the attacker's own releases. Each attack takes seconds, the second one longer."
+    )
+    # The attack on lists needs a run whose clients add noise; its cost is on the card about local privacy.
+    games = {name: attack for name, attack in ATTACKS.items() if name != "lists"}
+    attacks(
+        (Game(name, one.title, one.adversary, one.n_releases(TRIALS)) for name, one in games.items()),
+        lambda name: audited(setting, name, TRIALS),
+        setting,
+        key="list-audit",
+        than=lambda result: f"the claimed {result.claimed:g}",
+        more=lambda name, result: _sentence(result.attack.removeprefix(games[name].attack).removeprefix("; ")),
+    )
+    most = {n: math.floor(100 * bound_of_counts(n, n, 0, n, reading.delta)) / 100 for n in (TRIALS, 10 * TRIALS, 100)}
+    st.caption(
+        f"Without any error, {TRIALS:,} releases per side prove at most {most[TRIALS]:.2f}, {10 * TRIALS:,} at most "
+        f"{most[10 * TRIALS]:.2f} and 100 at most {most[100]:.2f}: the number of rounds is the limit, not the attack."
+    )
+    return claimed
+
+
+def _sentence(remark: str) -> str:
+    """An attack's remark on its outcome as a separate sentence; empty for none."""
+    return f" {remark[0].upper()}{remark[1:]}." if remark else ""

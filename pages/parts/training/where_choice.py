@@ -1,4 +1,4 @@
-"""Where a run of Train is carried out: a choice only where more than this computer can be had."""
+"""Where a run of Train is carried out, and on which device: choices only where there is more than one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,21 @@ _HELP = (
 )
 
 
-def choice(device: str) -> Split | None:
+def device_choice() -> str:
+    """Draws the choice where the computer has a graphics card; the name of the chosen device."""
+    from dpcl_core.runs import devices
+
+    titles = {device.name: device.title for device in devices.found()}
+    names = list(titles)
+    if len(names) == 1:
+        return names[0]
+    return st.selectbox(
+        "Device", names, index=names.index(devices.default()), format_func=lambda name: titles[name], key="device",
+        help="Runs on different devices do not wait for each other. The last digits of a result depend on the device.",
+    )  # fmt: skip
+
+
+def split_choice(device: str) -> Split | None:
     """Draws the choice; how a run on this device is split among machines, None for a run of this computer alone."""
     from dpcl_core import packages
     from dpcl_core.runs import executors, machines

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpcl_core.methods.federated.acgan import AcGan, Generated, kl_gradients
+from dpcl_core.methods.federated.fedcil_dp import AcGan, Generated, kl_gradients
 from tests.support import clients
 
 GAN = AcGan(n_inputs=5, n_classes=3, noise_size=2, hidden=6)

@@ -15,7 +15,7 @@ from torch import Tensor
 from dpcl_core.backbones.language.causal import Adapted
 from dpcl_core.backbones.language.kept_states import SIDE_BY_SIDE, STEP
 from dpcl_core.methods.common.dpsgd_plan import Schedule
-from dpcl_core.methods.language import fisher
+from dpcl_core.methods.language import ewc
 from dpcl_core.methods.language.ewc import Consolidation
 from dpcl_core.methods.language.gem import projected_gradient
 from dpcl_core.methods.language.gradients import Batch, Gradients, batch_of, log_probs
@@ -48,10 +48,10 @@ class TestFisher:
     def test_without_noise_it_is_the_mean_square_of_every_texts_gradient(self) -> None:
         """Against one backward pass a text, with the same answers drawn."""
         net, material = tiny.adapted(), TrainingInputs(tiny.texts())
-        drawn = fisher.sampled(net, material, ANSWERS, SeededNoise(Cell(1.0, 0), "answers"), device="cpu")
+        drawn = ewc.sampled(net, material, ANSWERS, SeededNoise(Cell(1.0, 0), "answers"), device="cpu")
         squares = torch.stack([gradient.square() for gradient in likelihood_gradients(net, drawn)])
         noise = SeededNoise(Cell(1.0, 0), "answers")
-        found = fisher.released(net, material, ANSWERS, 10.0, math.inf, 20.0, noise, device="cpu")
+        found = ewc.released(net, material, ANSWERS, 10.0, math.inf, 20.0, noise, device="cpu")
         torch.testing.assert_close(tiny.row(found), squares.sum(0) / 10, rtol=1e-9, atol=1e-15)
 
     def test_one_text_more_changes_the_sum_of_squares_by_at_most_the_clip_squared(self) -> None:
@@ -59,17 +59,17 @@ class TestFisher:
         norms = torch.stack([gradient.norm() for gradient in likelihood_gradients(net, material)])
         clip = float(norms.min()) / 2  # every text is clipped
         gradients = Gradients(net, clip)
-        whole = tiny.row(gradients.squares_of(batch_of(material.texts, ALL, "cpu"), fisher.likelihood()))
+        whole = tiny.row(gradients.squares_of(batch_of(material.texts, ALL, "cpu"), ewc.likelihood()))
         for place in ALL:
             rest = batch_of(material.texts, np.delete(ALL, place), "cpu")
-            change = whole - tiny.row(gradients.squares_of(rest, fisher.likelihood()))
+            change = whole - tiny.row(gradients.squares_of(rest, ewc.likelihood()))
             assert float(change.sum()) == pytest.approx(clip**2, rel=1e-3)  # the squares of a vector of length C
             assert float(change.norm()) <= clip**2
 
     def test_its_noise_has_the_standard_deviation_that_is_accounted(self) -> None:
         """No texts: noise alone, cut off at zero. Half of a normal's mean square stays; a false alarm is rarer than 1e-6."""
         net, nothing = tiny.adapted(width=32, rank=16), TrainingInputs(tiny.texts()).take(np.zeros(0, np.int64))
-        found = tiny.row(fisher.released(net, nothing, ANSWERS, 100.0, 0.5, 20.0, NOISE, device="cpu"))
+        found = tiny.row(ewc.released(net, nothing, ANSWERS, 100.0, 0.5, 20.0, NOISE, device="cpu"))
         std = 20.0 * 0.5**2 / 100
         spread = 5 * math.sqrt(1.25 / len(found))  # of a mean of squares, half of them 0: variance 3/2 - 1/4
         assert float(found.square().mean()) / std**2 == pytest.approx(0.5, abs=spread)
@@ -79,10 +79,10 @@ class TestFisher:
         """A text asked 4,000 times; each share within five standard deviations."""
         net, n = tiny.adapted(), 4000
         many = TrainingInputs(tiny.texts()).take(np.zeros(n, np.int64))
-        drawn = fisher.sampled(net, many, ANSWERS, NOISE, device="cpu")
+        drawn = ewc.sampled(net, many, ANSWERS, NOISE, device="cpu")
         likely = []
         for answer in ANSWERS:
-            batch = batch_of(fisher.answered(many.take(ALL[:1]), [answer]).texts, ALL[:1], "cpu")
+            batch = batch_of(ewc.answered(many.take(ALL[:1]), [answer]).texts, ALL[:1], "cpu")
             likely.append(float((log_probs(net, batch) * (batch.role == ANSWER)).sum().exp().detach()))
         said = ["".join(map(str, ids[role == ANSWER])) for ids, role in zip(drawn.texts.ids, drawn.texts.role, strict=True)]
         for answer, chance in zip(ANSWERS, np.array(likely) / sum(likely), strict=True):
@@ -100,7 +100,7 @@ class TestFisher:
             shapes.add(tuple(batch.ids.shape))
             return log_probs(net, batch, *args, **more)
 
-        monkeypatch.setattr(fisher, "log_probs", noted)
+        monkeypatch.setattr(ewc, "log_probs", noted)
         net = Adapted(tiny.frozen(width=576, n_layer=1).to(dtype), 3, 6.0, 0)  # type: ignore[arg-type]
         strings = ["cat " * (1 + place % 3) for place in range(19)]
         longest = "a long text about cats and dogs that goes on and on and on " * 2
@@ -109,8 +109,8 @@ class TestFisher:
             labels = np.zeros(len(strings), np.int64)
             texts = prompted(tiny.Letters(), tiny.encoded(strings, 80), labels, tiny.CLASSES, "pets")  # type: ignore[arg-type]
             with torch.no_grad():
-                asked = fisher.answered(TrainingInputs(texts), ANSWERS[:1] * len(strings))
-                return fisher._of_answer(net, asked, None, "cpu")
+                asked = ewc.answered(TrainingInputs(texts), ANSWERS[:1] * len(strings))
+                return ewc._of_answer(net, asked, None, "cpu")
 
         together = likelihoods(strings)
         for place in (0, 1, 8, len(strings)):
@@ -124,7 +124,7 @@ class TestFisher:
     def test_another_answer_stands_where_the_old_one_stood(self) -> None:
         wanted = [ANSWERS[(place + 1) % 3] for place in ALL]
         labels = (np.arange(len(ALL)) % 3 + 1) % 3
-        found = fisher.answered(TrainingInputs(tiny.texts()), wanted).texts
+        found = ewc.answered(TrainingInputs(tiny.texts()), wanted).texts
         wide = tiny.texts()
         right = prompted(tiny.Letters(), tiny.encoded(tiny.STRINGS), labels, tiny.CLASSES, "pets")  # type: ignore[arg-type]
         width = min(found.ids.shape[1], right.ids.shape[1])
@@ -136,7 +136,7 @@ class TestFisher:
         """Gradients of 0 plus noise give about nothing; gradients that are always 1 give 1 times the expected batch."""
         generator, std, n = np.random.default_rng(0), 3.0, 40_000
         squares = [torch.from_numpy(generator.normal(value, std, (n, 5)) ** 2).sum(0) for value in (0.0, 1.0)]
-        none, one = fisher.of_noisy_gradients(squares, n, 32.0, std)
+        none, one = ewc.of_noisy_gradients(squares, n, 32.0, std)
         spread = 5 * 32 * std**2 * math.sqrt(2 / n)
         assert float(none.max()) <= spread
         assert float((one - 32).abs().max()) <= spread * math.sqrt(1 + 2 / std**2)

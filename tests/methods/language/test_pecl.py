@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from dpcl_core.backbones.language import reader, tokenizer
-from dpcl_core.backbones.language.blocks import Split
+from dpcl_core.backbones.language.causal import Split
 from dpcl_core.data.texts import STOP, TOKEN, Canary, Texts
 from dpcl_core.events import Leaks, Note, Progress, Retained, TokensScored
 from dpcl_core.methods import catalog as methods

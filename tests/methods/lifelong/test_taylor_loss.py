@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dpcl_core.methods.lifelong import taylor_loss
+from dpcl_core.methods.lifelong import l2dp_ml
 from dpcl_core.methods.lifelong.cards.l2dp_ml import LabelObjective
 
 LOG2 = math.log(2)
@@ -29,7 +29,7 @@ def exact(target: Tensor, z: Tensor) -> Tensor:
 def test_first_order_leaves_a_square_of_the_rebuilt_value_over_eight(scale: float) -> None:
     for seed in range(50):
         x, z = normal(1, 1, seed=seed).tanh(), normal(1, 1, seed=seed + 99, scale=scale)
-        remainder = exact(x, z).sum() - LOG2 - taylor_loss.reconstruction(x, z, "taylor1-linear")
+        remainder = exact(x, z).sum() - LOG2 - l2dp_ml.reconstruction(x, z, "taylor1-linear")
         assert 0 <= remainder <= z.square().sum() / 8 + 1e-12  # log cosh (z/2): never negative
 
 
@@ -37,16 +37,16 @@ def test_first_order_leaves_a_square_of_the_rebuilt_value_over_eight(scale: floa
 def test_second_order_leaves_a_fourth_power_over_192(scale: float) -> None:
     for seed in range(50):
         y, z = (normal(1, 1, seed=seed) > 0).double(), normal(1, 1, seed=seed + 99, scale=scale)
-        remainder = exact(y, z).sum() - LOG2 - taylor_loss.classification(y, z)
+        remainder = exact(y, z).sum() - LOG2 - l2dp_ml.classification(y, z)
         assert abs(remainder) <= z.pow(4).sum() / 192 + 1e-12
 
 
 def test_second_order_is_the_form_of_the_predecessor_and_not_the_one_that_is_printed() -> None:
     y, z = (normal(30, 10) > 1).double(), normal(30, 10, seed=1, scale=0.2)
-    ours = taylor_loss.classification(y, z) + z.numel() * LOG2
+    ours = l2dp_ml.classification(y, z) + z.numel() * LOG2
     code = (z.clamp(min=0) - y * z + LOG2 - z.abs() / 2 + z.square() / 8).sum()
     printed = (z - y * z + LOG2 - z.abs() / 2 - z.square() / 8).sum()
-    as_printed = taylor_loss.classification(y, z, "eq-12") + z.numel() * LOG2
+    as_printed = l2dp_ml.classification(y, z, "eq-12") + z.numel() * LOG2
     assert abs(ours - code) < 1e-11
     assert abs(as_printed - printed) < 1e-11
     assert abs(ours - printed) > 1
@@ -59,14 +59,14 @@ def test_eq_12_as_printed_falls_without_end_whatever_the_label_and_grows_with_tw
     for label in (0.0, 1.0):
         for score in (-1e6, 1e6):
             y, z = torch.full((1, 1), label), torch.full((1, 1), score)
-            assert taylor_loss.classification(y, z, objective) * math.copysign(1, ends) > 1e11
+            assert l2dp_ml.classification(y, z, objective) * math.copysign(1, ends) > 1e11
 
 
 def test_linear_reconstruction_is_unbounded_and_its_size_is_not() -> None:
     x, z = torch.ones(1, 4, dtype=torch.float64), torch.full((1, 4), 1e6, dtype=torch.float64)
-    assert taylor_loss.reconstruction(x, z, "taylor1-linear") < -1e6
-    assert taylor_loss.reconstruction(x, z, "taylor1-abs") > 0
-    assert taylor_loss.reconstruction(x, torch.full_like(z, 2 * LOG2), "taylor1-abs") < 1e-12
+    assert l2dp_ml.reconstruction(x, z, "taylor1-linear") < -1e6
+    assert l2dp_ml.reconstruction(x, z, "taylor1-abs") > 0
+    assert l2dp_ml.reconstruction(x, torch.full_like(z, 2 * LOG2), "taylor1-abs") < 1e-12
 
 
 def test_gradient_of_the_encoder_is_the_closed_form_where_hidden_units_are_constants() -> None:
@@ -75,7 +75,7 @@ def test_gradient_of_the_encoder_is_the_closed_form_where_hidden_units_are_const
     for is_constant in (True, False):
         hidden = x @ theta
         hidden = hidden.detach() if is_constant else hidden
-        loss = taylor_loss.reconstruction(x, hidden @ theta.T, "taylor1-linear")
+        loss = l2dp_ml.reconstruction(x, hidden @ theta.T, "taylor1-linear")
         (found,) = torch.autograd.grad(loss, theta)
         closed = (0.5 - x).T @ hidden.detach()
         forgotten = torch.einsum("rd,rj->dj", x, (0.5 - x) @ theta.detach())
@@ -93,10 +93,10 @@ def test_slopes_and_output_gradient_are_autograd_s_of_the_perturbed_loss(objecti
     for noise in noises:
         hidden = torch.tanh(normal(30, 4) @ below)
         z = hidden @ weights.T
-        loss = taylor_loss.classification(y, z, objective) - (noise * weights).sum()
+        loss = l2dp_ml.classification(y, z, objective) - (noise * weights).sum()
         of_output, of_below = torch.autograd.grad(loss, [weights, below])
-        slopes = taylor_loss.logit_gradient(y, z, objective)
-        torch.testing.assert_close(taylor_loss.output_gradient(hidden, slopes) - noise, of_output, rtol=0, atol=1e-9)
+        slopes = l2dp_ml.logit_gradient(y, z, objective)
+        torch.testing.assert_close(l2dp_ml.output_gradient(hidden, slopes) - noise, of_output, rtol=0, atol=1e-9)
         hidden = torch.tanh(normal(30, 4) @ below)
         (through_slopes,) = torch.autograd.grad(hidden, below, (slopes @ weights).detach())
         torch.testing.assert_close(through_slopes, of_below, rtol=0, atol=1e-9)
