@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_WHOLE = re.compile(r"\s*([-+]?\d+)\.0+\s*")
+_WHOLE = re.compile(r"\s*([-+]?\d+)\.0+\s*", re.ASCII)
 _MOMENT = re.compile(r"\s*(\d{4}-\d\d-\d\d(?=[ T]))?([ T])?(\d\d:\d\d:\d\d)(?:\.(\d*?)0*)?(Z|[-+]\d\d:?\d\d)?\s*")
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 EXACT = 2**53  # whole numbers up to here are numbers of double precision

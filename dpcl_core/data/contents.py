@@ -89,8 +89,10 @@ def _whole(path: Path, of: Contents) -> Iterator[bytes]:
         blocks = conll.blocks(path, sheets.shown_name(card, path))
         yield from (b"\n".join(b" ".join(line.split()) for _, line in block) for block in blocks)
     elif path.suffix in lines.SUFFIXES:
-        rows, form = sheets.lines_of(path, card, is_private=of.is_private)
-        yield from lines.texts_of(rows, path.suffix, form if card.has_names else None)
+        if path.suffix == ".jsonl" or not card.has_names:
+            yield from lines.texts_of(sheets.lines_of(path, card, is_private=of.is_private)[0], path.suffix)
+        else:
+            yield from lines.texts_of_table(*sheets.rows_of_lines(path, card, is_private=of.is_private))
     else:
         table = sheets.columns_of(path, replace(card, roles=()), (), None, is_private=True)
         names = sorted(table.column_names)

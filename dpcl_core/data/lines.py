@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -111,7 +111,7 @@ def _by_public_lines(
     elif is_public:
         chosen = rows
     else:
-        keys = coins.keys(coins.distinct(texts_of(rows, ending(path), None)))
+        keys = coins.keys(coins.distinct(texts_of(rows, ending(path))))
         if person is not None:  # whose rows go together; which value names her is known by the separator alone
             keys = coins.of_people(_people(rows, person, "" if is_lines else _by_ending(ending(path))), keys)
         chosen = [rows[place] for place in np.flatnonzero(coins.division(keys, share))]
@@ -139,23 +139,29 @@ def _people(rows: Sequence[bytes], column: str, separator: str) -> list[str]:
     return [canonical.word(one).strip() for one in words]
 
 
-def texts_of(rows: Iterable[bytes], suffix: str, form: Form | None) -> Iterator[bytes]:
-    """The canonical text of each row, which its coin is drawn from: its values by name, so that the same row has one text in
-    every form of table.
+def texts_of(rows: Iterable[bytes], suffix: str) -> Iterator[bytes]:
+    """The canonical text of each row of JSON lines, which its coin is drawn from: values by name, as in `texts_of_table`.
 
-    Of a line that is no row it is the line itself, and so of all lines without a header (`form` is None), whose names would
-    depend on other lines.
+    Of a line that is no object it is the line itself, and so of all lines without a header, whose names would depend on
+    other lines.
     """
     for line in rows:
-        pairs: list[tuple[str, str]] | None = None
-        if suffix == ".jsonl":
-            if (one := parsed(line)) is not None:
-                pairs = sorted((key, canonical.nested(value)) for key, value in one.items())
-        elif form is not None:
-            found = fitted(cells(text(line), form.separator), form)
-            if found is not None and len(found) == len(form.names):
-                pairs = sorted((name, canonical.word(cell)) for name, cell in zip(form.names, found, strict=True) if name)
+        one = parsed(line) if suffix == ".jsonl" else None
+        pairs = None if one is None else sorted((key, canonical.nested(value)) for key, value in one.items())
         yield line.strip() if pairs is None else canonical.row_text(pairs)
+
+
+def texts_of_table(table: pa.Table, others: Mapping[int, bytes]) -> Iterator[bytes]:
+    """The canonical text of each row of a CSV or TSV file, so that the same row has one text in every form of table.
+
+    `others`: the lines that are no row, by place.
+    """
+    marked = (
+        [f"{name}\x1f{cell}" if cell else "" for cell in table[name].to_pylist()] for name in sorted(table.column_names)
+    )
+    for place, cells_of_row in enumerate(zip(*marked, strict=True)):
+        whole = "\x1e".join(filter(None, cells_of_row))
+        yield others[place].strip() if place in others else whole.encode("utf-8", "surrogatepass")
 
 
 def first_cells(rows: Iterable[bytes], suffix: str, form: Form) -> Iterator[list[bytes] | None]:
@@ -175,24 +181,31 @@ def first_cells(rows: Iterable[bytes], suffix: str, form: Form) -> Iterator[list
         yield None if found is None else [found[place].encode("utf-8", "surrogatepass") for place in named]
 
 
-def table(rows: Sequence[bytes], suffix: str, form: Form, *, version: int) -> pa.Table:
-    """The columns of these rows as text, under the file's names; a line that is no row has no values.
+def table(rows: Sequence[bytes], suffix: str, form: Form, *, version: int) -> tuple[pa.Table, dict[int, bytes]]:
+    """The columns of these rows as text, under the file's names, and by place the lines that are no row: without values.
 
     A column without a name, such as the row numbers that pandas writes, has nothing to be called by: it is left out.
     """
+    others: dict[int, bytes] = {}
     if suffix == ".jsonl":
-        objects = [parsed(line) or {} for line in rows]
+        objects = [parsed(line) for line in rows]
+        others = {place: rows[place] for place, one in enumerate(objects) if one is None}
         cell = _cell if version == 1 else _canonical_cell
-        columns = {name: [cell(one.get(name)) for one in objects] for name in form.names}
+        columns = {name: [None if one is None else cell(one.get(name)) for one in objects] for name in form.names}
     else:
-        nothing: list[str | None] = [None] * len(form.names)
-        found = [fitted(cells(text(line), form.separator), form) for line in rows]
-        whole = [one if one is not None and len(one) == len(form.names) else nothing for one in found]
-        by_place = list(zip(*whole, strict=True)) if whole else [()] * len(form.names)
+        n_columns, whole = len(form.names), list[Sequence[str | None]]()
+        for place, line in enumerate(rows):
+            found = cells(text(line), form.separator)
+            if found is None or len(found) != n_columns:
+                found = fitted(found, form)
+                if found is None or len(found) != n_columns:
+                    others[place] = line
+                    found = [None] * n_columns  # type: ignore[list-item]
+            whole.append(found)
+        by_place = list(zip(*whole, strict=True)) if whole else [()] * n_columns
         columns = {name: list(by_place[place]) for place, name in enumerate(form.names) if name}
-    if version > 1:
-        columns = {name: [one and canonical.word(one) for one in column] for name, column in columns.items()}
-    return pa.table({name: pa.array(column, pa.large_string()) for name, column in columns.items()})
+    texts = {name: pa.chunked_array([column], pa.large_string()) for name, column in columns.items()}
+    return pa.table({name: canonical.column(one) if version > 1 else one for name, one in texts.items()}), others
 
 
 def joined(content: bytes, form: Form, shown: str, start_row: int) -> list[bytes]:

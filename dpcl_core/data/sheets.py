@@ -12,6 +12,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
@@ -105,13 +106,7 @@ def is_unclear(path: Path) -> bool:
 
 def no_rows(path: Path, card: DatasetCard) -> list[int]:
     """The lines that are no row of a CSV, TSV or JSON lines file, counted as rows: for their owner only."""
-    if ending(path) not in LINES:
-        return []
-    rows, form = lines_of(path, card)
-    found = (lines.fitted(lines.cells(lines.text(line), form.separator), form) for line in rows)
-    fits = found if form.separator else map(lines.parsed, rows)
-    widths = (None if one is None else len(one) for one in fits)
-    return [row for row, n in enumerate(widths) if n is None or (form.separator and n != len(form.names))]
+    return list(rows_of_lines(path, card, is_private=True)[1]) if ending(path) in LINES else []
 
 
 def by_public_lines(card: DatasetCard, found: DataFiles) -> DatasetCard:
@@ -148,6 +143,24 @@ def lines_of(path: Path, card: DatasetCard, *, is_private: bool = True) -> tuple
     return rows[start:], form
 
 
+def rows_of_lines(path: Path, card: DatasetCard, *, is_private: bool) -> tuple[pa.Table, dict[int, bytes]]:
+    """The table of a CSV, TSV or JSON lines file, and its lines that are no row by place, kept until it changes.
+
+    Raises as `lines_of` does.
+    """
+    with readable(path, shown_name(card, path), "must be a file that you can read"):
+        status = path.stat()
+    return _rows_of_lines(path, (status.st_mtime_ns, status.st_size), card, is_private)
+
+
+@lru_cache(maxsize=2)
+def _rows_of_lines(
+    path: Path, stamp: tuple[int, int], card: DatasetCard, is_private: bool
+) -> tuple[pa.Table, dict[int, bytes]]:
+    rows, form = lines_of(path, card, is_private=is_private)
+    return lines.table(rows, ending(path), form, version=card.coins)
+
+
 def columns_of(
     path: Path, card: DatasetCard, needed: Sequence[str], wanted: Sequence[str] | None, *, is_private: bool
 ) -> pa.Table:
@@ -172,8 +185,7 @@ def columns_of(
             table = arrays.table(content_of(path, shown), shown, version=card.coins)
             _check_names(table.column_names, shown)
         else:
-            rows, form = lines_of(path, card, is_private=is_private)
-            table = lines.table(rows, ending(path), form, version=card.coins)
+            table, _ = rows_of_lines(path, card, is_private=is_private)
         names = _renamed(table.column_names, card, shown)
         chosen = [place for place, name in enumerate(names) if wanted is None or name in wanted]
         table = table.select(chosen).rename_columns([names[place] for place in chosen])

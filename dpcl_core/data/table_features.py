@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -37,6 +38,8 @@ _MISSING = frozenset(  # among numbers, in small letters
     ["", "?", ".", "-", "--", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing", "unknown", "n.d.", "n/d", "k.a.",
      "#value!"]
 )  # fmt: skip
+_TRUTH = {"true": 1.0, "false": 0.0}
+_WITHOUT_DIGITS = {*_TRUTH, *(sign + word for sign in ("", "+", "-") for word in ("inf", "infinity"))}
 _ENOUGH, _SHARE = 20, 0.95  # a column of so many public cells holds numbers where this share of them are some
 _COMMA = re.compile(r"[-+]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?")
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})*(\.\d+)?")
@@ -172,12 +175,20 @@ def _writing(public: pa.ChunkedArray, name: str) -> Writing | None:
     A comma is a decimal one where a cell has other than three digits behind it. The order of day and month is what more
     cells can have; if every cell can have both, points mean day first, and other dates are words.
     """
-    words = _present(public, name)
-    needed = _SHARE * len(words) if len(words) >= _ENOUGH else len(words)
-    counts = {written: sum(not math.isnan(_value(word, written)) for word in words) for written in get_args(Writing)}
-    found = [written for written in get_args(Writing) if counts[written] >= needed and words]
-    if not found or "" in found:
-        return "" if found else None
+    words = Counter(_present(public, name))
+    n_cells = words.total()
+    needed = _SHARE * n_cells if n_cells >= _ENOUGH else n_cells
+    may_be = (n for word, n in words.items() if any(map(str.isdigit, word)) or word.lower() in _WITHOUT_DIGITS)
+    if not n_cells or sum(may_be) < needed:
+        return None
+    counts: dict[Writing, int] = {}
+    for written in get_args(Writing):  # the usual one first, and no other where it fits
+        counts[written] = sum(n for word, n in words.items() if not math.isnan(_value(word, written)))
+        if not written and counts[written] >= needed:
+            return ""
+    found = [written for written, n in counts.items() if n >= needed]
+    if not found:
+        return None
     if "comma" in found and ("thousands" not in found or any(map(_NOT_THREE.search, words))):
         return "comma"
     if {"dmy", "mdy"} <= set(found) and counts["dmy"] == counts["mdy"]:
@@ -215,7 +226,7 @@ def _value(word: str, written: Writing) -> float:
             try:
                 return float(word) if "_" not in word else math.nan
             except ValueError:
-                return {"true": 1.0, "false": 0.0}.get(word.lower(), math.nan)
+                return _TRUTH.get(word.lower(), math.nan)
         case "comma":
             return float(word.replace(".", "").replace(",", ".")) if _COMMA.fullmatch(word) else math.nan
         case "thousands":
