@@ -39,7 +39,8 @@ def test_no_part_that_stands_still_asks_or_looks_at_a_visitor() -> None:
     forbidden = ("session_state", "is_dark", "visitor", "ownership", "state.", "st.context", "st.query_params", "presenter")
     widgets = ("st.button", "download_button", "selectbox", "segmented_control", "text_input", "on_change", "figure_card")
     paths = (ROOT / "pages" / "parts").glob("*/*.py")
-    parts = [(path, body.split("\n\n\n")[0]) for path in paths for body in path.read_text(encoding="utf-8").split("@still\n")[1:]]
+    texts = {path: path.read_text(encoding="utf-8") for path in paths}
+    parts = [(path, body.split("\n\n\n")[0]) for path, text in texts.items() for body in text.split("@still\n")[1:]]
     assert len(parts) >= 6
     for path, function in parts:
         assert not [word for word in (*forbidden, *widgets) if word in function], f"{path}: {function[:80]}"
