@@ -45,7 +45,9 @@ def _worst(learners: Sequence[Sequence[Ledger]]) -> Counter[dp.DpEvent]:
     merged = Ledger(ledgers[0].delta, ledgers[0].adjacency, ledgers[0].recurrence)
     merged.entries += [entry for ledger in ledgers for entry in ledger.entries if not entry.shares_batches]
     for group in learners:
-        shared = [[entry for entry in ledger.entries if entry.shares_batches] for ledger in group]
+        # A model without any, such as one whose plan has no bound, is among the others.
+        trainings = ([entry for entry in ledger.entries if entry.shares_batches] for ledger in group)
+        shared = [entries for entries in trainings if entries]
         if len({len(entries) for entries in shared}) > 1:
             raise Unaccountable("models trained on the same batches must have as many trainings")
         for same in zip(*shared, strict=True):

@@ -140,7 +140,8 @@ def exceeds(entered: Written, planned: Written) -> bool:
 
 def _in_one(ledgers: Sequence[Written]) -> list[Spending]:
     """Trainings on the same batches, one of every model, as one: precisions 1/sigma² add up."""
-    trainings = [[e for e in ledger.entries if e.shares_batches for _ in range(e.count)] for ledger in ledgers]
+    all_models = ([e for e in ledger.entries if e.shares_batches for _ in range(e.count)] for ledger in ledgers)
+    trainings = [entries for entries in all_models if entries]
     if len({len(one) for one in trainings}) > 1:
         raise Contradiction("models that share batches must have as many trainings")
     found = []
