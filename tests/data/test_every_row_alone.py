@@ -416,7 +416,9 @@ def test_one_row_changes_no_other_and_nothing_that_is_public(
     assert n_compared > len(form.odd) / 2, "most rows are private, and then all that is public is compared"
 
 
-def test_of_people_whom_double_precision_takes_for_one_nobody_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_people_whom_double_precision_takes_for_one_nobody_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else the row of one would take the place of another's; as text such numbers are told apart."""
     large = [{**cells(row), "who": 2**60 + row} for row in range(20)]
     assert len({float(one["who"]) for one in large}) == 1
