@@ -137,6 +137,7 @@ def texts_of(rows: Iterable[bytes], suffix: str, form: Form | None) -> Iterator[
         elif form is not None:
             found = cells(text(line), form.separator)
             if found is not None and len(found) == len(form.names):
+                found = [_DECIMAL_COMMA.sub(r"\1.\2", cell) for cell in found] if form.separator == ";" else found
                 pairs = sorted((name, canonical.word(cell)) for name, cell in zip(form.names, found, strict=True) if name)
         yield line.strip() if pairs is None else canonical.row_text(pairs)
 
