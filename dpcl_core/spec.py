@@ -47,6 +47,13 @@ class Spec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings", validate_default=True)
 
 
+def written_number(value: object) -> object:
+    """A number of JSON, or "inf", as it is. Raises ValueError for what only some readers take for one."""
+    if isinstance(value, bool) or (isinstance(value, str) and value != "inf"):
+        raise ValueError('must be a number, or "inf"')
+    return value
+
+
 class Params(Spec):
     """Base of every method's own settings; the method's card names the subclass."""
 

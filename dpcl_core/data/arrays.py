@@ -30,7 +30,7 @@ _FORM = (
 
 
 def table(content: bytes, shown: str, *, version: int = 2) -> pa.Table:
-    """The arrays as a table: a column of fixed-size lists of float32, others of text or numbers, called like their array.
+    """The arrays as a table, each a column: fixed-size lists of float32, and text or numbers.
 
     One missing value makes floating point of an array of whole numbers or of truth values. So all of them are so here, but
     by the first rule (`version` = 1), which made words of them.

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 _WHOLE = re.compile(r"\s*([-+]?\d+)\.0+\s*", re.ASCII)
 _MOMENT = re.compile(r"\s*(\d{4}-\d\d-\d\d(?=[ T]))?([ T])?(\d\d:\d\d:\d\d)(?:\.(\d*?)0*)?(Z|[-+]\d\d:?\d\d)?\s*")
+_TRUTH = {"True": "true", "TRUE": "true", "False": "false", "FALSE": "false"}
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 EXACT = 2**53  # whole numbers up to here are numbers of double precision
 
@@ -33,6 +34,11 @@ def word(cell: str) -> str:
     if cell[-1:] not in ("0", " ") or "." not in cell:
         return cell
     return found[1] if (found := _WHOLE.fullmatch(cell)) else cell
+
+
+def truth(cell: str) -> str:
+    """A cell of text; True and TRUE as JSON has them."""
+    return _TRUTH.get(cell, cell)
 
 
 def nested(value: object) -> str:
@@ -79,10 +85,13 @@ def _decoded(one: pa.Scalar) -> object:
 
 
 def row_text(pairs: Iterable[tuple[str, str | bytes]]) -> bytes:
-    """The text of a row, from its values by name in alphabetical order; those that are empty are left out."""
+    """The text of a row, from its values by name in alphabetical order; those that are empty are left out.
+
+    True and TRUE are true, as in JSON: the same row has one text in every form of table.
+    """
     return b"\x1e".join(
         f"{name}\x1f".encode("utf-8", "surrogatepass")
-        + (value if isinstance(value, bytes) else value.encode("utf-8", "surrogatepass"))
+        + (value if isinstance(value, bytes) else truth(value).encode("utf-8", "surrogatepass"))
         for name, value in pairs
         if value
     )

@@ -95,7 +95,8 @@ def _whole(path: Path, of: Contents) -> Iterator[bytes]:
             yield from lines.texts_of_table(*sheets.rows_of_lines(path, card, is_private=of.is_private))
     else:
         table = sheets.columns_of(path, replace(card, roles=()), (), None, is_private=True)
-        names = sorted(table.column_names)
+        # pandas writes the numbers that rows had in another table as a column: a part of the rows is known again without.
+        names = sorted(name for name in table.column_names if not name.startswith("__index_level_"))
         columns = [
             _texts(table[name], f"{card.name} column {name}", is_embedding=name == EMBEDDING_COLUMN) for name in names
         ]

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dpcl_core.data import canonical, coins
 from dpcl_core.data.card import HELD_OUT, DatasetCard
@@ -156,9 +157,12 @@ def texts_of_table(table: pa.Table, others: Mapping[int, bytes]) -> Iterator[byt
 
     `others`: the lines that are no row, by place.
     """
-    marked = (
-        [f"{name}\x1f{cell}" if cell else "" for cell in table[name].to_pylist()] for name in sorted(table.column_names)
-    )
+    names = sorted(table.column_names)  # 1,5 is 1.5 in it, as another program writes the same row
+    points = (pc.replace_substring_regex(table[name], _DECIMAL_COMMA.pattern, r"\1.\2") for name in names)
+    marked = [
+        [f"{name}\x1f{canonical.truth(cell)}" if cell else "" for cell in canonical.column(column).to_pylist()]
+        for name, column in zip(names, points, strict=True)
+    ]
     for place, cells_of_row in enumerate(zip(*marked, strict=True)):
         whole = "\x1e".join(filter(None, cells_of_row))
         yield others[place].strip() if place in others else whole.encode("utf-8", "surrogatepass")

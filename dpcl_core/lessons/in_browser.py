@@ -214,7 +214,7 @@ def _label() -> dict[str, object]:
     rows = unit_rows(pair.known)
     sums = np.stack([rows[pair.labels == label].sum(axis=0) for label in range(n_classes)])
     unit = "one training example"
-    promises = {f"{epsilon:g}": statement.headline(unit, epsilon, label_game.DELTA) for epsilon in EPSILONS}
+    promises = {f"{epsilon:g}": statement.headline(unit, epsilon, label_game.DELTA, {}) for epsilon in EPSILONS}
     doors = {
         listing: [[door.name, door.without, door.with_person] for door in label_game.doors(pair, listing, EPSILONS[0])]
         for listing in LISTS

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from dpcl_core.errors import BadInput, first_of
 from dpcl_core.events import (
@@ -31,7 +31,7 @@ from dpcl_core.events import (
 )
 from dpcl_core.privacy import statement
 from dpcl_core.privacy.protected import PROTECTED
-from dpcl_core.spec import Adjacency, Cell, NoiseSource, Recurrence, Spec
+from dpcl_core.spec import Adjacency, Cell, NoiseSource, Recurrence, Spec, written_number
 
 if TYPE_CHECKING:
     from dpcl_core.privacy.accounting import Accountant
@@ -50,9 +50,8 @@ _ALL = "all models of the run"  # name of the plan's own number
 LARGEST_DELTA = 0.01  # on a card: with a larger one, a bound says nothing however few people there are
 
 Verdict = Literal["matches", "differs", "unchecked"]
-Task = Annotated[int, Field(ge=1, le=100_000)]
-Number = Annotated[float, Field(ge=0)]  # NaN fails the comparison
-
+Task = Annotated[int, Field(strict=True, ge=1, le=100_000)]
+Number = Annotated[float, BeforeValidator(written_number), Field(ge=0)]  # NaN fails the comparison
 
 # The numbers of each kind of mechanism: no fewer, and no others.
 NUMBERS: Mapping[MechanismKind, set[str]] = {
@@ -67,11 +66,11 @@ _Events = Annotated[tuple[Mapping[str, object], ...], Field(max_length=2000)]  #
 
 class _Mechanism(Spec):
     mechanism: MechanismKind
-    noise_multiplier: Annotated[float, Field(ge=1e-6, le=1e12)] = 1.0
-    sample_rates: tuple[Annotated[float, Field(ge=0, le=1)], ...] = Field((), max_length=100)
-    steps: int = Field(1, ge=1, le=10**9)
-    epsilon: Annotated[float, Field(ge=0, le=1e4)] = 0.0
-    delta: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    noise_multiplier: Annotated[float, Field(strict=True, ge=1e-6, le=1e12)] = 1.0
+    sample_rates: tuple[Annotated[float, Field(strict=True, ge=0, le=1)], ...] = Field((), max_length=100)
+    steps: int = Field(1, strict=True, ge=1, le=10**9)
+    epsilon: Annotated[float, Field(strict=True, ge=0, le=1e4)] = 0.0
+    delta: Annotated[float, Field(strict=True, ge=0, lt=1)] = 0.0
 
     @property
     def numbers(self) -> set[str]:
@@ -91,9 +90,9 @@ class _Event(_Mechanism):
     what: str
     task: Task
     people_of: tuple[Task, ...] = Field(min_length=1, max_length=1000)
-    count: int = Field(ge=1, le=10_000)
+    count: int = Field(strict=True, ge=1, le=10_000)
     adjacency: Adjacency
-    shares_batches: bool
+    shares_batches: bool = Field(strict=True)
     channels: Mapping[Literal["replay", "head"], _Mechanism]
 
     @property
@@ -117,7 +116,7 @@ class _Statement(Spec):
 
 class _Name(Spec):
     asked: Number
-    seed: int
+    seed: int = Field(strict=True)
 
     @property
     def cell(self) -> Cell:
@@ -129,11 +128,11 @@ class _Cell(_Name):
     unit: str
     noise: NoiseSource
     epsilon: Number
-    delta: float = Field(gt=0, lt=1)
+    delta: float = Field(strict=True, gt=0, lt=1)
     adjacency: Adjacency
     recurrence: Recurrence | None
     parts: Mapping[str, Number]
-    rows_per_unit: int = Field(ge=1, le=1000)
+    rows_per_unit: int = Field(strict=True, ge=1, le=1000)
     events: _Events | None
     statement: _Statement
 
@@ -147,12 +146,12 @@ class _All(Spec):
     """All planned models, by learner, and what each of a budget does."""
 
     epsilon: Number
-    delta: float = Field(gt=0, lt=1)
-    people: int = Field(ge=1)
+    delta: float = Field(strict=True, gt=0, lt=1)
+    people: int = Field(strict=True, ge=1, le=10**12)
     tasks: Task
     adjacency: Adjacency
     recurrence: Recurrence
-    rows_per_unit: int = Field(ge=1, le=1000)
+    rows_per_unit: int = Field(strict=True, ge=1, le=1000)
     learners: tuple[Annotated[tuple[_Name, ...], Field(min_length=1)], ...] = Field(min_length=1, max_length=10_000)
     models: tuple[_Model, ...] = Field(min_length=1)
 
@@ -387,7 +386,7 @@ def _said_wrong(cell: _Cell, every: _All) -> str:
         return f"delta {cell.delta:g} hides nobody: it must be below 1/{every.people} people, and at most {LARGEST_DELTA:g}"
     if (cell.guarantee == "proved") != math.isfinite(cell.epsilon):
         return f"the guarantee is {cell.guarantee}, which does not go with its epsilon"
-    return "" if cell.statement.headline.startswith(_opening(cell)) else "its headline does not say what its numbers do"
+    return "" if _is_headline(cell) else "its headline does not say what its numbers do"
 
 
 def _recounted(name: str, stated: float, ends: Sequence[float]) -> Recounted:
@@ -452,11 +451,12 @@ class _Plan:
     models: Mapping[float, Written]
 
 
-def _opening(cell: _Cell) -> str:
-    """How the headline of such a model begins."""
+def _is_headline(cell: _Cell) -> bool:
+    """Whether such a model has this headline; why there is no bound, and a claim, are in other words each time."""
+    said, bound = cell.statement.headline, statement.headline(cell.unit, cell.epsilon, cell.delta, cell.parts)
     if cell.guarantee == "proved":
-        return statement.headline(cell.unit, cell.epsilon, cell.delta) if cell.noise == "release" else statement.SEEDED
-    return statement.NOT_DP.partition("{")[0] if cell.guarantee == "none" else "Claimed "
+        return said == (bound if cell.noise == "release" else statement.SEEDED)
+    return said.startswith(statement.NOT_DP.partition("{")[0] if cell.guarantee == "none" else "Claimed ")
 
 
 def _recomputed(cell: _Cell, plan: _Plan, accountant: Accountant) -> dict[str, float]:

@@ -284,19 +284,19 @@ def _caveats(
     return tuple(caveats)
 
 
-def by_channel(given: Guarantee) -> dict[str, float]:
+def by_channel(parts: Mapping[str, float]) -> dict[str, float]:
     """Epsilon of the replay (0: none), of the head (0: made from the replay alone), of both; empty for other methods."""
-    return {name: given.parts[name] for name in (*CHANNELS.values(), TOTAL) if TOTAL in given.parts}
+    return {name: parts[name] for name in (*CHANNELS.values(), TOTAL) if TOTAL in parts}
 
 
 def ways_out(given: Guarantee) -> dict[str, float]:
     """The same by short names, for tables: "replay", "head", "total"."""
-    return dict(zip((*CHANNELS, "total"), by_channel(given).values(), strict=False))
+    return dict(zip((*CHANNELS, "total"), by_channel(given.parts).values(), strict=False))
 
 
-def three_numbers(given: Guarantee) -> str:
+def three_numbers(parts: Mapping[str, float]) -> str:
     """The epsilons of `by_channel` in one sentence, for every place that shows such a result; else empty."""
-    epsilons = [shown(epsilon) for epsilon in by_channel(given).values()]
+    epsilons = [shown(epsilon) for epsilon in by_channel(parts).values()]
     return "Replay ε = {}, head ε = {}, total ε = {}.".format(*epsilons) if epsilons else ""
 
 
@@ -325,7 +325,7 @@ def standing(given: Guarantee) -> Standing:
 
 def words(given: Guarantee) -> Words:
     """The guarantee in words, for every surface. With several channels each headline gives their epsilons."""
-    channels = f" {three_numbers(given)}".rstrip()
+    channels = f" {three_numbers(given.parts)}".rstrip()
     layer = None if given.layer is None else given.layer.words
     if not given.is_private:
         reason = given.caveats[0] if given.caveats else "It contains a step without a bound."
@@ -342,7 +342,7 @@ def words(given: Guarantee) -> Words:
         )
         return _with_claim(unbounded, given, channels) if is_nominal(given) else unbounded
     return Words(
-        headline=f"{headline(given.unit, given.epsilon, given.delta)}{channels}",
+        headline=headline(given.unit, given.epsilon, given.delta, given.parts),
         covered=(given.scope, f"any {given.unit}, under {given.adjacency}"),
         not_covered=given.not_covered,
         assumptions=given.assumptions,
@@ -354,13 +354,13 @@ def words(given: Guarantee) -> Words:
     )
 
 
-def headline(unit: str, epsilon: float, delta: float) -> str:
-    """A finite bound in one sentence."""
+def headline(unit: str, epsilon: float, delta: float, parts: Mapping[str, float]) -> str:
+    """A finite bound in one sentence, and the epsilons of `by_channel`."""
     factor = shown(math.exp(epsilon)) if epsilon < 20 else f"e^{shown(epsilon)}"
     return (
         f"For any {unit}, taking part makes any outcome at most {factor} times as likely (epsilon {shown(epsilon)}), plus "
-        f"{delta:g} (delta)."
-    )
+        f"{delta:g} (delta). {three_numbers(parts)}"
+    ).rstrip()
 
 
 def _with_claim(unbounded: Words, given: Guarantee, channels: str) -> Words:

@@ -10,11 +10,11 @@ import ast
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import dp_accounting as dp
 import numpy as np
@@ -231,12 +231,33 @@ def test_a_learner_that_samples_more_often_than_is_charged_is_seen(name: str) ->
 
 def test_only_these_learners_make_coins_that_no_steps_are_charged_with() -> None:
     """What is kept for later earns no credit, and a round's clients are charged by the coins that drew them."""
-    makers = set()
+    makers = {name for name, function in _functions() if any(map(_makes_coins, ast.walk(function)))}
+    assert makers == {"dp_agem._keep", "baseline.keep_some", "client_training.participation"}
+
+
+def test_nothing_is_computed_between_what_is_charged_and_the_coins() -> None:
+    """Plays ask for one epsilon: a learner that samples more often at another one alone would pass them."""
+    drawing = {name: function for name, function in _functions() if any(map(_draws_batches, ast.walk(function)))}
+    assert set(drawing) == {"trainer._batches", "dp_agem._source", "adapted_model.batches_of"}
+    for name, function in drawing.items():
+        nodes = list(ast.walk(function))
+        assert not any(isinstance(node, ast.Mult | ast.Div | ast.Pow) for node in nodes), name
+        for call in (node for node in nodes if _draws_batches(node)):
+            assert isinstance(call.func.value, ast.Name | ast.Attribute), name  # what was charged, not another one
+        called = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+        assert called.isdisjoint({"Steps", "replace", "type"}), name
+
+
+def _functions() -> Iterator[tuple[str, ast.FunctionDef]]:
     for file in (ROOT / "dpcl_core" / "methods").rglob("*.py"):
         for function in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(function, ast.FunctionDef) and any(map(_makes_coins, ast.walk(function))):
-                makers.add(f"{file.stem}.{function.name}")
-    assert makers == {"dp_agem._keep", "baseline.keep_some", "client_training.participation"}
+            if isinstance(function, ast.FunctionDef):
+                yield f"{file.stem}.{function.name}", function
+
+
+def _draws_batches(node: ast.AST) -> TypeGuard[ast.Call]:
+    is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "batches"
+    return is_call and bool(node.args) and not (isinstance(node.func.value, ast.Name) and node.func.value.id == "self")
 
 
 def _makes_coins(node: ast.AST) -> bool:

@@ -441,3 +441,28 @@ def test_whose_row_it_is_says_the_same_coin_before_and_after_the_columns_are_kno
     card = catalog.card("own:mine")
     is_public = contents.Contents(card, files.find(card).train, ()).division()
     assert {name for name in card.columns if name.startswith("of ")} == {f"of {row}" for row in np.flatnonzero(is_public)}
+
+
+def test_the_same_rows_have_the_same_coins_in_every_form_of_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So they are known again, with the budget that was declared for them, in whatever form they come back."""
+    rows = [{**cells(row), "dose": row / 8, "flag": row % 3 == 0, "day": f"2024-05-{1 + row % 28:02}"} for row in range(N)]
+    whole = pd.DataFrame(rows)
+    forms: dict[str, Callable[[Path], object]] = {
+        "a.csv": lambda path: whole.to_csv(path, index=False),
+        "b.csv": lambda path: whole.to_csv(path, index=False, sep=";", decimal=","),
+        "c.tsv": lambda path: whole.to_csv(path, index=False, sep="\t"),
+        "d.jsonl": lambda path: whole.to_json(path, orient="records", lines=True),
+        "e.parquet": lambda path: whole.to_parquet(path),
+        "g.parquet": lambda path: whole.set_index(whole.index + 7).sample(frac=1, random_state=0).to_parquet(path),
+        "f.parquet": lambda path: whole.assign(day=pd.to_datetime(whole.day), age=whole.age + 0.0).to_parquet(path),
+    }
+    found = set()
+    for name, write in forms.items():
+        mine = tmp_path / name / "mine"
+        mine.mkdir(parents=True)
+        monkeypatch.setenv("DPCL_DATA", str(tmp_path / name))
+        (mine / "schema.toml").write_text("kind = 'table'\n[columns]\ntarget = 'label'\n", encoding="utf-8")
+        write(mine / f"all{Path(name).suffix}")
+        card = catalog.card("own:mine")
+        found.add(frozenset(contents.Contents(card, files.find(card).train, ()).keys().tolist()))
+    assert len(found) == 1

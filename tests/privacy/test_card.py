@@ -308,3 +308,26 @@ def _without_numbers(value: object) -> object:
     if isinstance(value, list):
         return [_without_numbers(inner) for inner in value]
     return None if isinstance(value, float) else value
+
+
+@pytest.mark.parametrize("added", ["000", " All models of this run together: epsilon 0.01.", " "])
+def test_nothing_is_added_to_the_headline_of_a_bound(added: str) -> None:
+    document = a_card()
+    document["cells"][0]["statement"]["headline"] += added
+    assert checked(document)[0].why == "its headline does not say what its numbers do"
+
+
+@pytest.mark.parametrize("name", ["asked", "seed", "epsilon", "delta", "rows_per_unit"])
+@pytest.mark.parametrize("made", [str, bool])
+def test_a_text_or_a_truth_value_is_no_number(name: str, made: type[str] | type[bool]) -> None:
+    """Readers differ in what they take such a value for."""
+    document = a_card()
+    cell = document["cells"][0]
+    cell.update({name: made(cell[name])})
+    with pytest.raises(BadInput):
+        checked(document)
+    (event,) = [event for event in a_card()["cells"][0]["events"] if event["what"] == "replay"]
+    for number in ("task", "count", "steps", "noise_multiplier"):
+        document = a_card()
+        document["cells"][0]["events"][-1] = {**event, number: made(event[number])}
+        assert checked(document)[0].verdict == "unchecked"

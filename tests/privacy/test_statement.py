@@ -277,13 +277,13 @@ def two_ways_out(head: dp.DpEvent | None, claimed: Claim | None = None) -> Guara
 
 def test_replay_head_and_total_stand_in_the_headline_and_in_every_banner() -> None:
     private, clean = two_ways_out(dp.GaussianDpEvent(gaussian.sigma(3.0, 1e-5))), two_ways_out(dp.NonPrivateDpEvent())
-    assert by_channel(private) == {
+    assert by_channel(private.parts) == {
         "replay release": pytest.approx(2.0, rel=1e-4),
         "head": pytest.approx(3.0, rel=1e-4),
         "replay and head together": private.epsilon,
     }
     assert 3.0 < private.epsilon < 5.0
-    assert list(ways_out(private).values()) == list(by_channel(private).values())
+    assert list(ways_out(private).values()) == list(by_channel(private.parts).values())
     assert list(ways_out(private)) == ["replay", "head", "total"]
     assert words(private).headline.endswith(f"Replay ε = 2, head ε = 3, total ε = {shown(private.epsilon)}.")
     assert words(clean).banner.endswith("Replay ε = 2, head ε = ∞, total ε = ∞.")  # type: ignore[union-attr]
@@ -296,7 +296,7 @@ def test_replay_head_and_total_stand_in_the_headline_and_in_every_banner() -> No
 
 
 def test_a_head_made_from_the_replay_alone_costs_nothing_more() -> None:
-    assert three_numbers(two_ways_out(None)) == "Replay ε = 2, head ε = 0, total ε = 2."
+    assert three_numbers(two_ways_out(None).parts) == "Replay ε = 2, head ε = 0, total ε = 2."
 
 
 def test_the_line_under_a_figure_tells_the_ways_out_apart() -> None:
@@ -307,7 +307,7 @@ def test_the_line_under_a_figure_tells_the_ways_out_apart() -> None:
 
 
 def test_a_method_with_one_way_out_speaks_of_one_number() -> None:
-    assert three_numbers(made()) == ""
+    assert three_numbers(made().parts) == ""
     assert ways_out(made()) == {}
     assert "head" not in words(made()).headline
 

@@ -47,7 +47,7 @@ def test_every_method_of_clients_keeps_the_common_rules(method: str) -> None:
     ledger = first[0][cell]
     assert {entry.task for entry in ledger.entries} == set(range(len(OF.tasks)))
     given = guarantee(ledger, asked, cell, unit="user", n_people=clients.N_CLIENTS, n_tasks=len(OF.tasks))
-    assert three_numbers(given).startswith("Replay ε = ")
+    assert three_numbers(given.parts).startswith("Replay ε = ")
     finished = CellFinished(cell, {}, given, 1.0, written(ledger))
     plan = plan_of({cell: ledger}, n_people=clients.N_CLIENTS, n_tasks=len(OF.tasks))
     (found,) = privacy_card.verify(json.dumps(privacy_card.document("0" * 12, method, "", [finished], plan)).encode())
