@@ -45,7 +45,7 @@ def missing(stage: Stage) -> int:
         table, Axis("δ", is_log=True), Axis("noise (std)"), finding, chosen=delta, dark=stage.dark
     )
     chart(stage, picture, table, f"Noise behind “ε = {CLAIM:g}”", _GAUSSIAN)
-    st.markdown(f"The whole sentence: {headline('one person', CLAIM, delta)} {odds(CLAIM, delta)}")
+    st.markdown(f"The whole sentence: {headline('one person', CLAIM, delta, {})} {odds(CLAIM, delta)}")
     by_delta, by_rule = found["one person more or less"][-1] / found["one person more or less"][0], every[-1] / every[7]
     return 2 if min(by_delta, by_rule) > 1.2 else 1 if by_delta > 1.2 else 0
 

@@ -118,5 +118,5 @@ def three_claims(stage: Stage) -> int:
         names=2, title=f"A person with {game.N_MAILS} mails of {game.N_WORDS} words",
     )  # fmt: skip
     best = hers.index(min(hers))
-    st.markdown(f"**“{_CLAIMS[best]}” is the strongest for her.** {headline('one person', hers[best], game.DELTA)}")
+    st.markdown(f"**“{_CLAIMS[best]}” is the strongest for her.** {headline('one person', hers[best], game.DELTA, {})}")
     return best
