@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 _WHOLE = re.compile(r"\s*([-+]?\d+)\.0+\s*", re.ASCII)
 _MOMENT = re.compile(r"\s*(\d{4}-\d\d-\d\d(?=[ T]))?([ T])?(\d\d:\d\d:\d\d)(?:\.(\d*?)0*)?(Z|[-+]\d\d:?\d\d)?\s*")
-_TRUTH = {"True": "true", "TRUE": "true", "False": "false", "FALSE": "false"}
+TRUTH = {"True": "true", "TRUE": "true", "False": "false", "FALSE": "false"}
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 EXACT = 2**53  # whole numbers up to here are numbers of double precision
 
@@ -38,7 +38,7 @@ def word(cell: str) -> str:
 
 def truth(cell: str) -> str:
     """A cell of text; True and TRUE as JSON has them."""
-    return _TRUTH.get(cell, cell)
+    return TRUTH.get(cell, cell)
 
 
 def nested(value: object) -> str:
@@ -123,6 +123,8 @@ def column(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _words(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    if not pc.any(pc.match_substring_regex(values, r"\.0+\s*$|:")).as_py():  # nothing that `word` would change
+        return values
     found = values.combine_chunks().dictionary_encode()
     words = pa.array([word(one) for one in found.dictionary.to_pylist()], pa.large_string())
     return pa.chunked_array([words.take(found.indices)])

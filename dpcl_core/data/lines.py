@@ -157,15 +157,20 @@ def texts_of_table(table: pa.Table, others: Mapping[int, bytes]) -> Iterator[byt
 
     `others`: the lines that are no row, by place.
     """
-    names = sorted(table.column_names)  # 1,5 is 1.5 in it, as another program writes the same row
-    points = (pc.replace_substring_regex(table[name], _DECIMAL_COMMA.pattern, r"\1.\2") for name in names)
-    marked = [
-        [f"{name}\x1f{canonical.truth(cell)}" if cell else "" for cell in canonical.column(column).to_pylist()]
-        for name, column in zip(names, points, strict=True)
-    ]
+    names = sorted(table.column_names)
+    marked = [[f"{name}\x1f{cell}" if cell else "" for cell in _as_elsewhere(table[name])] for name in names]
     for place, cells_of_row in enumerate(zip(*marked, strict=True)):
         whole = "\x1e".join(filter(None, cells_of_row))
         yield others[place].strip() if place in others else whole.encode("utf-8", "surrogatepass")
+
+
+def _as_elsewhere(column: pa.ChunkedArray) -> list[str | None]:
+    """The cells as other programs write the same row: with decimal points, and true for True."""
+    if pc.any(pc.match_substring(column, ",")).as_py():
+        column = canonical.column(pc.replace_substring_regex(column, _DECIMAL_COMMA.pattern, r"\1.\2"))
+    cells_found: list[str | None] = column.to_pylist()
+    has_truth = pc.any(pc.is_in(column, value_set=pa.array([*canonical.TRUTH], column.type))).as_py()
+    return [cell and canonical.truth(cell) for cell in cells_found] if has_truth else cells_found
 
 
 def first_cells(rows: Iterable[bytes], suffix: str, form: Form) -> Iterator[list[bytes] | None]:
