@@ -52,9 +52,9 @@ def say_how_to_go_on(store: Store, run_id: str) -> None:
     """Says how a run that was broken off goes on."""
     from dpcl_core.runs import resumption
 
+    goes_on = f"dpcl resume {run_id} goes on after the last task that it had learned"
     why = resumption.why_not(store, run_id)
-    after = "goes on after the last task that it had learned"
-    say(f"run {run_id} is broken off: " + (f"dpcl resume {run_id} {after}" if why is None else f"it cannot go on: {why}"))
+    say(f"run {run_id} is broken off: {goes_on if why is None else f'it cannot go on: {why}'}")
 
 
 def ahead(runs: Sequence[Run]) -> str:
@@ -64,50 +64,37 @@ def ahead(runs: Sequence[Run]) -> str:
 
 
 def _one(run: Run) -> str:
-    what = "waits" if run.status == "queued" else f"is {run.status}"
-    if run.estimate_seconds is None:
-        return f"run {run.id} ({run.name}) {what}, for a time not known yet"
-    left = run.estimate_seconds - (run.seconds_taken or 0.0 if run.status != "queued" else 0.0)
-    return f"run {run.id} ({run.name}) {what}, about {_duration(max(left, 1.0))}{'' if run.status == 'queued' else ' left'}"
+    took = _duration(run.seconds_taken or 0.0)
+    takes = f"of about {_duration(run.estimate_seconds)}" if run.estimate_seconds is not None else "of a time not known yet"
+    return f"run {run.id} ({run.name}), {run.status}, {took} {takes}"
 
 
 def _duration(seconds: float) -> str:
-    for unit, name in ((3600.0, "hours"), (60.0, "minutes")):
-        if seconds >= 1.5 * unit:
-            return f"{seconds / unit:.0f} {name}"
-    return f"{seconds:.0f} seconds"
+    return f"{seconds / 60.0:.0f} minutes" if seconds >= 90.0 else f"{seconds:.0f} seconds"
 
 
 def stop(options: argparse.Namespace) -> int:
     """Stops runs as Stop of a page does, and waits until they are over; `--all` leaves those of visitors alone."""
+    from dpcl_core.runs.executor import Supervisor
+
     store = checked_store(options.store)
     if bool(options.run_id) == options.all:
         raise BadInput("RUN_ID", " ".join(options.run_id), "give runs, or --all")
     unfinished = store.unfinished()
     runs = [run for run in unfinished if run.owner is None] if options.all else [store.get(one) for one in options.run_id]
-    if n := len(unfinished) - len(runs) if options.all else 0:
-        say(f"{n} of visitors of a shared server go on: name them to stop them")
-    before = {run.id: run.status for run in runs if run.is_over}
+    if options.all and len(unfinished) > len(runs):
+        say(f"{len(unfinished) - len(runs)} of visitors of a shared server go on: name them to stop them")
     for run in runs:
         store.request_stop(run.id)
-    asked = [run.id for run in runs]
-    _wait_until_over(store, asked)
-    now = store.present(asked)
-    for one in map(now.__getitem__, asked):
-        had = " before; its results are kept" if one.id in before else ""
-        say(f"run {one.id} ({one.name}): {one.status}{had}")
-    if options.json:
-        print_json([{"run_id": one, "status": now[one].status} for one in asked])
-    return 0 if all(now[one].status == "cancelled" for one in asked) else 1
-
-
-def _wait_until_over(store: Store, run_ids: Sequence[str]) -> None:
-    from dpcl_core.runs.executor import Supervisor
-
     supervisor, end = Supervisor(store), time.monotonic() + _PATIENCE_SECONDS
-    while not all(run.is_over for run in store.present(run_ids).values()) and time.monotonic() < end:
+    while not all(run.is_over for run in (now := [store.get(run.id) for run in runs])) and time.monotonic() < end:
         supervisor.check()
         time.sleep(0.1)
+    for before, run in zip(runs, now, strict=True):
+        say(f"run {run.id} ({run.name}): {run.status}" + (" before; its results are kept" if before.is_over else ""))
+    if options.json:
+        print_json([{"run_id": run.id, "status": run.status} for run in now])
+    return 0 if all(run.status == "cancelled" for run in now) else 1
 
 
 def delete(options: argparse.Namespace) -> int:
@@ -126,11 +113,9 @@ def list_runs(options: argparse.Namespace) -> int:
     store = checked_store(options.store)
     rows = [(run, _waits_for(store, run), _carried_out_by(run)) for run in store.list_runs()]
     if options.json:
-        said = ("name", "status", "runs_on", "created", "error")
-        print_json([
-            {"run_id": run.id, **{name: getattr(run, name) for name in said}, "waits_for": waits, "carried_out_by": by}
-            for run, waits, by in rows
-        ])  # fmt: skip
+        said = [{name: getattr(run, name) for name in ("name", "status", "runs_on", "created", "error")} for run, *_ in rows]
+        both = zip(rows, said, strict=True)
+        print_json([{"run_id": run.id, **of, "waits_for": waits, "carried_out_by": by} for (run, waits, by), of in both])
         return 0
     for run, waits, by in rows:
         place = f"  on {run.runs_on}" if run.runs_on is not None and not run.is_over else ""

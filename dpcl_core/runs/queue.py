@@ -78,8 +78,8 @@ def _merged(by_owner: dict[str | None, list[_Waiting]], n_recent: dict[str | Non
 
 def next_runs(connection: Connection, passed: Collection[str] = ()) -> frozenset[str]:
     """The run of each device whose turn is next, without those that are passed over."""
-    fit = ((row.id for row in waiting if row.id not in passed) for waiting in in_order(connection).values())
-    return frozenset(found for of_device in fit if (found := next(of_device, None)) is not None)
+    fit = [[row.id for row in waiting if row.id not in passed] for waiting in in_order(connection).values()]
+    return frozenset(of_device[0] for of_device in fit if of_device)
 
 
 def ahead(connection: Connection, device: str, run_id: str | None = None) -> list[str]:

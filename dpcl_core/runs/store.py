@@ -3,7 +3,7 @@
 A state changes by one UPDATE that names the states it may follow, so that of two concurrent changes only the first counts:
 
     queued -> starting -> running -> finished | failed | lost
-                   (-> stopping)  -> cancelled, or any of those if they came first;  queued -> cancelled
+                   (-> stopping)  -> cancelled, or any of those if they came first;  queued -> cancelled | lost
 """
 
 from __future__ import annotations
@@ -461,11 +461,12 @@ class Store:
     def mark_failed(self, run: Run, failure: Failure, if_lost: Callable[[Connection, str], object] | None = None) -> bool:
         """Ends a run whose process is gone: lost, or cancelled if it was stopping. Not if a heartbeat came since `run`.
 
-        `if_lost`: what happens to a lost run in the same transaction. The parts of an attended one are stopped.
+        `if_lost`: what happens to a lost run in the same transaction. An attended one may have waited; its parts stop.
         """
         status: End = "cancelled" if run.status == "stopping" else "lost"
+        before = (*ACTIVE, "queued") if run.attended else ACTIVE
         # A computer that was switched off took none of the time since.
-        change = end_update(run.id, status, failure if status == "lost" else None, (*ACTIVE, "queued"), is_gone=True)
+        change = end_update(run.id, status, failure if status == "lost" else None, before, is_gone=True)
         with self.writing() as connection:
             change = change.where(runs.c.status == run.status, runs.c.heartbeat == run.heartbeat)
             is_marked = applied(connection, change)

@@ -120,7 +120,7 @@ def test_a_finished_cell_is_kept_when_its_process_dies(store, tmp_path, data_dir
 
 
 @both
-def test_a_run_goes_on_by_itself_twice_without_a_new_checkpoint_and_is_then_left_to_a_person(store):
+def test_a_run_goes_on_by_itself_until_its_process_has_ended_three_times_and_is_then_left_to_a_person(store):
     run_id = lost_after(store, seeded(), 1)
 
     def dies_again() -> bool:
@@ -132,9 +132,11 @@ def test_a_run_goes_on_by_itself_twice_without_a_new_checkpoint_and_is_then_left
     resumption.resume(store, run_id)
     assert [dies_again() for _ in range(3)] == [True, True, False]
     run = store.get(run_id)
-    given_up = "Gone. It was resumed twice in a row and finished no other task; Resume tries again."
+    given_up = "Gone. Its process has now ended three times, so it waits for a person: Resume tries again."
     assert (run.status, run.error) == ("lost", given_up)
-    resumption.resume(store, run_id)  # a person may
+    resumption.resume(store, run_id)  # a person may, and it counts anew
+    with store.reading() as connection:
+        assert connection.scalar(select(func.count()).select_from(resumptions)) == 0
     assert worker.run_here(store, run_id).status == "finished"
 
 
