@@ -87,9 +87,10 @@ def stop(options: argparse.Namespace) -> int:
     for run in runs:
         store.request_stop(run.id)
     supervisor, end = Supervisor(store), time.monotonic() + _PATIENCE_SECONDS
-    while not all(run.is_over for run in (now := [store.get(run.id) for run in runs])) and time.monotonic() < end:
+    while any(not store.get(run.id).is_over for run in runs) and time.monotonic() < end:
         supervisor.check()
         time.sleep(0.1)
+    now = [store.get(run.id) for run in runs]
     for before, run in zip(runs, now, strict=True):
         say(f"run {run.id} ({run.name}): {run.status}" + (" before; its results are kept" if before.is_over else ""))
     if options.json:

@@ -55,6 +55,7 @@ def sweep(options: argparse.Namespace) -> int:
                 time.sleep(_PAUSE_SECONDS)
     except KeyboardInterrupt:
         sets.request_stop(set_id)
+        say(f"set {set_id} is broken off: dpcl resume RUN_ID goes on with one of its runs, which dpcl runs lists")
         raise
     return training.print_set(now, store, options)
 
