@@ -64,9 +64,9 @@ def ahead(runs: Sequence[Run]) -> str:
 
 
 def _one(run: Run) -> str:
-    took = _duration(run.seconds_taken or 0.0)
-    takes = f"of about {_duration(run.estimate_seconds)}" if run.estimate_seconds is not None else "of a time not known yet"
-    return f"run {run.id} ({run.name}), {run.status}, {took} {takes}"
+    whole = f"about {_duration(run.estimate_seconds)}" if run.estimate_seconds is not None else "a time not known yet"
+    took = "" if run.status == "queued" else f"{_duration(run.seconds_taken or 0.0)} of "
+    return f"run {run.id} ({run.name}), {run.status}, {took}{whole}"
 
 
 def _duration(seconds: float) -> str:
