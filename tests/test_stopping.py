@@ -204,6 +204,19 @@ def test_the_list_says_what_each_run_waits_for_and_who_carries_it_out(store, cap
     assert f"waits for {busy} and 1 more  by the command or script of {here}" in capsys.readouterr().out
 
 
+def test_ctrl_c_while_another_process_carries_a_run_out_ends_the_command_alone(store, monkeypatch, capsys):
+    theirs = replay.fill(store, replay.a_spec(), [], status="running")
+
+    def pressed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(worker, "_follow", pressed)
+    monkeypatch.setattr(process, "is_alive", lambda _: True)
+    assert main(["resume", theirs]) == 1
+    assert store.status(theirs) == "running"
+    assert f"run {theirs} goes on: dpcl stop {theirs} ends it" in capsys.readouterr().err
+
+
 def test_ctrl_c_in_one_run_of_a_paper_ends_the_rest(store, monkeypatch):
     broken_off, begun = store.create(replay.a_spec()), []
     store.request_stop(broken_off)

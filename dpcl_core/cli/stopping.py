@@ -49,11 +49,14 @@ def ended_by_signals() -> Iterator[None]:
 
 
 def say_how_to_go_on(store: Store, run_id: str) -> None:
-    """Says how a run that was broken off goes on."""
+    """Says how a run that was broken off goes on; of one that somebody else carries out, that it does."""
     from dpcl_core.runs import resumption
 
     goes_on = f"dpcl resume {run_id} goes on after the last task that it had learned"
-    why = resumption.why_not(store, run_id)
+    if (status := store.status(run_id)) in ("queued", "starting", "running"):
+        say(f"run {run_id} goes on: dpcl stop {run_id} ends it")
+        return
+    why = None if status == "stopping" else resumption.why_not(store, run_id)
     say(f"run {run_id} is broken off: {goes_on if why is None else f'it cannot go on: {why}'}")
 
 

@@ -200,9 +200,8 @@ class LocalExecutor(Supervisor):
             pid = self.warm.take(run.id, self.store.url, run.device) if self.warm is not None else None
             if pid is None:
                 with log.open("ab") as output:
-                    flags = (TIED,) if self.own is not None else ()
-                    stdin = subprocess.PIPE if flags else subprocess.DEVNULL  # its end is closed with this process
-                    command = [*self.worker, *flags, run.id]
+                    command = [*self.worker, *([TIED] if self.own is not None else []), run.id]
+                    stdin = subprocess.DEVNULL if self.own is None else subprocess.PIPE  # closed with this process
                     pid = spawn(command, self.store.url, run.device, stdin=stdin, stdout=output).pid
         except OSError as error:
             sentence = f"The process of this run could not be started: {error.strerror or error}."

@@ -94,9 +94,8 @@ def main(arguments: Sequence[str] | None = None, *, engine: Engine | None = None
         patience = Patience()
         store = patience.outlast(lambda: Store(options.store))
         if patience.outlast(lambda: store.attach(run_id, process.me()) or store.claim(run_id, process.me())):
-            executor = LocalExecutor(store, worker)
+            executor = of_command(store, run_id, worker) if options.tied else LocalExecutor(store, worker)
             if options.tied:
-                executor = of_command(store, run_id, worker)
                 threading.Thread(target=_stop_when_left, args=(store, run_id), name="command", daemon=True).start()
             carry_out(store, run_id, engine=engine, executor=executor)
     except (BadInput, StoreTrouble) as error:
@@ -150,8 +149,7 @@ def wait_for_device(store: Store, run_id: str, on_wait: Callable[[Sequence[Run]]
                 return True
             patience.outlast(supervisor.check)
             ahead = patience.outlast(lambda: store.ahead(asked, run_id))
-            is_free = all(run.status == "queued" for run in ahead)
-            free_since = min(free_since, time.monotonic()) if is_free else math.inf
+            free_since = min(free_since, time.monotonic()) if all(run.status == "queued" for run in ahead) else math.inf
             if time.monotonic() - free_since > FREE_SECONDS:
                 passed = frozenset(run.id for run in ahead)
             if ahead and on_wait is not None:
