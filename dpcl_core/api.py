@@ -42,10 +42,11 @@ def run(
         settings: further settings by dotted key, such as `{"params.learning_rate": 0.5}`.
         on_event: called with every event as it happens.
         device: "cpu" or "cuda:N"; None: the first GPU, else the CPU.
-        store: database URL; None: `DPCL_STORE`, else a file in the home.
+        store: database URL, or the path of a file that ends in .db or .sqlite; None: `DPCL_STORE`, else a file in the home.
         ceiling: first train on all tasks at once without noise, unless that is known; refused on your own data.
 
-    When interrupted, returns the result so far. Raises BadInput for unusable settings, RunFailed if the run fails.
+    When interrupted, returns the result so far; raises KeyboardInterrupt where the run itself had not begun. Raises BadInput
+    for unusable settings, RunFailed if the run fails, and what `on_event` raises, which stops the run.
 
     >>> result = run("digits-cosine", epsilons=[1.0], seeds=[0])
     >>> result.guarantee(1.0).epsilon <= 1.0
@@ -54,7 +55,7 @@ def run(
     ['accuracy', 'after_task', 'epsilon', 'on_task', 'pooled', 'seed']
     """
     from dpcl_core.papers import ceilings
-    from dpcl_core.runs import devices, worker
+    from dpcl_core.runs import devices, process, worker
     from dpcl_core.runs.store import Store
 
     spec = _spec(preset_or_spec, epsilons, seeds, settings)
@@ -66,7 +67,7 @@ def run(
     stored = Store(store)
 
     def carried_out(spec: RunSpec, name: str | None) -> str:
-        run_id = stored.create(spec, name=name, device=device or devices.default())
+        run_id = stored.create(spec, name=name, device=device or devices.default(), attended_by=process.me())
         finished = worker.run_here(stored, run_id, on_event=on_event)
         if finished.status == "failed":
             raise RunFailed(finished.id, finished.error or "the run failed")
@@ -75,7 +76,8 @@ def run(
     if ceiling and ceilings.known(spec, store=stored) is None:
         wanted = ceilings.settings(spec)
         checks.check(wanted)
-        carried_out(wanted, f"ceiling of {spec.method}")
+        if stored.status(carried_out(wanted, f"ceiling of {spec.method}")) == "cancelled":
+            raise KeyboardInterrupt  # it was meant for all
     return _result(stored, carried_out(spec, name))
 
 

@@ -217,6 +217,7 @@ class Group:
             **({} if public is None else {"axes": public}),
             **({} if form is None else {"shape": form.shape, "low": form.low, "high": form.high}),
             **({} if form is None or form.encoding is None else {"rows": form.encoding}),
+            **{f"{role}_column": column for role, column in datasets.card(spec.data.dataset).roles if role == "text"},
         }
 
     # Checkpoints

@@ -155,7 +155,7 @@ def test_a_machine_that_nobody_knows_is_named_at_once(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DPCL_MACHINE", "lab1")
-    monkeypatch.setattr(training, "carried_out", lambda store, run_id: store.get(run_id))
+    monkeypatch.setattr(training, "carried_out", lambda store, run_id, **_: store.get(run_id))
     training.trained(Store(), replay.a_spec(), None, "nosuchbox/cpu")
     said = capsys.readouterr().err
     assert "device nosuchbox/cpu: no machine known to this store has it (known: lab1/cpu); the run waits until" in said
@@ -170,7 +170,7 @@ def test_run_says_once_that_it_waits_for_a_locked_store_and_creates_one_run(
 ) -> None:
     locked, create = [StoreLocked("store x: another program has kept it locked")] * 3, Store.create
     monkeypatch.setattr(patience.time, "sleep", lambda _: None)
-    monkeypatch.setattr(training, "carried_out", lambda store, run_id: store.get(run_id))
+    monkeypatch.setattr(training, "carried_out", lambda store, run_id, **_: store.get(run_id))
 
     def tried(self: Store, *arguments: object, **named: object) -> str:
         if locked:

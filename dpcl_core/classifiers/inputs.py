@@ -24,7 +24,7 @@ from dpcl_core.errors import BadInput
 FIELD = "INPUT"
 _PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
 _LARGEST, _MOST = 200_000_000, 100_000  # bytes of a file; examples
-_TEXT = "text"
+TEXT = "text"  # the column of texts, where the classifier's data called it nothing else
 _ALLOWED = (
     "must be a picture, a folder of pictures, a CSV, TSV, JSON lines or parquet file, a TXT of one text a line, or an NPZ "
     "with an array features, pictures or windows"
@@ -42,11 +42,13 @@ class Asked:
 
 
 def read(
-    path: Path, shape: tuple[int, int, int] | None, *, tagged: bool = False, encoding: RowEncoding | None = None
-) -> Asked:
+    path: Path, shape: tuple[int, int, int] | None, *, tagged: bool = False, encoding: RowEncoding | None = None,
+    texts: str = TEXT,
+) -> Asked:  # fmt: skip
     """The examples of a file or folder. `shape`: of the pictures that the classifier was made from, None for any.
 
-    `tagged`: a text is read as words, each an example. `encoding`: how a table's rows were read. Raises BadInput in one
+    `tagged`: a text is read as words, each an example. `encoding`: how a table's rows were read. `texts`: the column
+    of texts, as the classifier's own data called it. Raises BadInput in one
     sentence for anything else.
     """
     try:
@@ -65,7 +67,7 @@ def read(
     if suffix in (".npz", ".npy"):
         return _arrays(path, content, shape)
     if suffix in _TABLES:
-        return _table(path, encoding, tagged=tagged)
+        return _table(path, encoding, texts, tagged=tagged)
     if suffix != ".txt":
         raise BadInput(FIELD, path.name, _ALLOWED)
     try:
@@ -85,7 +87,7 @@ def _content(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _table(path: Path, encoding: RowEncoding | None, *, tagged: bool) -> Asked:
+def _table(path: Path, encoding: RowEncoding | None, texts: str, *, tagged: bool) -> Asked:
     """Rows as the classifier's own data had them, else a column of texts, else features."""
     try:
         table = sheets.rows_of(path, path.name, has_names=encoding is None or encoding.has_names)
@@ -96,17 +98,17 @@ def _table(path: Path, encoding: RowEncoding | None, *, tagged: bool) -> Asked:
     if not 1 <= len(table) <= _MOST:
         raise BadInput(FIELD, path.name, f"holds {len(table)} rows; 1 to {_MOST:,} are read")
     lacking = [] if encoding is None else encoding.lacking(names)
-    if encoding is not None and len(lacking) < len(encoding.names):
+    if encoding is not None and (len(lacking) < len(encoding.names) or len(names) != sum(encoding.widths)):
         if lacking:
-            listed = ", ".join(lacking[:12])
-            raise BadInput(FIELD, path.name, f"must have the columns that the classifier learned from; it lacks {listed}")
+            learned = f"the columns that the classifier learned from, {sheets.listed(encoding.names)}"
+            it = f"lacks {sheets.listed(lacking)} and has {sheets.listed(names)}"
+            raise BadInput(FIELD, path.name, f"must have {learned}; it {it}")
         return Asked(_numbered(len(table)), Vectors(encoding.values(table, path.name)))
-    if _TEXT in names:
-        return _texts([word or "" for word in named_rows.as_words(table[_TEXT], _TEXT)], path, tagged=tagged)
+    if texts in names:
+        return _texts([word or "" for word in named_rows.as_words(table[texts], texts)], path, tagged=tagged)
     numbers = np.stack([table_features.numbers(table[name], name) for name in names], axis=1)
     if np.isnan(numbers).any():
-        learned = "" if encoding is None else f", or the columns {', '.join(encoding.names[:12])}"
-        raise BadInput(FIELD, path.name, f"must have one column {_TEXT}, or numbers alone{learned}")
+        raise BadInput(FIELD, path.name, f"must have the column {texts}, or numbers alone; it has {sheets.listed(names)}")
     return _features(path, numbers)
 
 

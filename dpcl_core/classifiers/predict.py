@@ -81,7 +81,8 @@ def predicted(
     if pictures == pixels.RESIZED:  # what pictures of any size become, and those of this size stay
         pictures = None
     encoding = _encoding(found)
-    given = files.read(asked, pictures, tagged=bool(facts["is_tagged"]), encoding=encoding)
+    texts = str(facts.get("text_column", files.TEXT))
+    given = files.read(asked, pictures, tagged=bool(facts["is_tagged"]), encoding=encoding, texts=texts)
     warnings = () if found.is_protected else (f"epsilon {found.cell.epsilon:g}: {folders.UNPROTECTED}",)
     values, more = _values(found, given, device)
     place = None if task is None else task - 1

@@ -50,11 +50,12 @@ def _carried_out(arguments: Sequence[str] | None) -> int:
         if any(character == "\0" or "\ud800" <= character <= "\udfff" for character in argument):
             raise BadInput("command line", argument.replace("\0", "\\0"), "must be text in UTF-8, without NUL")
     try:
-        from dpcl_core.cli import parser  # loads the catalogs, which refuse a wrong DPCL_METHODS
+        from dpcl_core.cli import parser, stopping  # loads the catalogs, which refuse a wrong DPCL_METHODS
 
         options = parser.build().parse_args(arguments)
         command: Command = options.command
-        return command(options)
+        with stopping.ended_by_signals():
+            return command(options)
     finally:
         print(end="", flush=True)  # here, where it is seen if it fails
 

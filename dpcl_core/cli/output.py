@@ -89,8 +89,8 @@ def print_looks(store: Store, spec: RunSpec) -> None:
 
 
 def say(line: str) -> None:
-    """Prints a line on standard error; if its reader has closed the pipe (`... 2>&1 | head`), the command continues."""
+    """Prints a line on standard error; if nobody reads it (`... 2>&1 | head`, a closed terminal), the command continues."""
     try:
         print(printable(line), file=sys.stderr, flush=True)
-    except BrokenPipeError:
+    except OSError:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (later lines need an open file)

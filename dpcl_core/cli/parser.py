@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from dpcl_core import __version__
-from dpcl_core.cli import federation, networks, reading, sweeping, training, working
+from dpcl_core.cli import federation, networks, reading, stopping, sweeping, training, working
 from dpcl_core.errors import BadInput
 
 Command = Callable[[argparse.Namespace], int]
@@ -69,6 +69,9 @@ def build() -> Parser:
         parts = "split a run into at most N parts for several machines, where its models share no work"
         sub.add_argument("--shards", type=int, metavar="N", help=parts)
 
+    def add_no_wait(sub: Parser) -> None:
+        sub.add_argument("--no-wait", action="store_true", help="refuse, with status 2, where the device is taken")
+
     def add_columns(sub: Parser) -> None:
         for role, what in (
             ("target", "the labels"),
@@ -111,6 +114,7 @@ def build() -> Parser:
             ceiling = "first train on all tasks at once without noise, for comparison; not private: public benchmarks only"
             sub.add_argument("--ceiling", action="store_true", help=ceiling)
             add_executor(sub)
+            add_no_wait(sub)
         if name == "audit":
             sub.add_argument("--trials", type=int, help="releases per side (default: as many as the attack needs)")
             several = (
@@ -154,6 +158,8 @@ def build() -> Parser:
         sub = add(name, command, text)
         sub.add_argument("run_id", metavar="RUN_ID")
         sub.add_argument("--store", metavar="URL")
+        if name == "resume":
+            add_no_wait(sub)
         if name == "export":
             sub.add_argument("--to", required=True, metavar="DIR", help="folder to write into")
             without = "also write classifiers without a privacy bound: they may show who is in the data"
@@ -176,7 +182,17 @@ def build() -> Parser:
     kept_files = add("cache", networks.cache, "sizes of what is kept on this computer: networks, features, states of texts")
     kept_files.add_argument("--clean", metavar="NAME", help="delete one of them; it can be had again")
     add("verify", reading.verify, "recompute a privacy card by a second accountant").add_argument("card", metavar="CARD")
-    add("runs", reading.list_runs, "all stored runs").add_argument("--store", metavar="URL")
+    text = "all stored runs; of those that are not over, what each waits for and who carries it out"
+    add("runs", stopping.list_runs, text).add_argument("--store", metavar="URL")
+    text = "stop runs, whoever carries them out, as Stop of a page does"
+    stopped = add("stop", stopping.stop, text)
+    stopped.add_argument("run_id", metavar="RUN_ID", nargs="*")
+    stopped.add_argument("--all", action="store_true", help="every run that waits or is under way; not those of visitors")
+    text = "put runs into the trash of the page Runs, which restores them until it is emptied"
+    deleted = add("delete", stopping.delete, text)
+    deleted.add_argument("run_id", metavar="RUN_ID", nargs="+")
+    for sub in (stopped, deleted):
+        sub.add_argument("--store", metavar="URL", help="the store of the runs (default: DPCL_STORE, else the home)")
     text = "carry out the runs that wait in the queue, until stopped; the app does so while it is up"
     queue = add("work", working.work, text)
     queue.add_argument("--store", metavar="URL", help="the store of the runs (default: DPCL_STORE, else the home)")

@@ -102,21 +102,6 @@ def checked_store(url: str | None) -> Store:
     return store
 
 
-def list_runs(options: argparse.Namespace) -> int:
-    runs = checked_store(options.store).list_runs()
-    if options.json:
-        rows = (
-            {"run_id": run.id} | {name: getattr(run, name) for name in ("name", "status", "runs_on", "created", "error")}
-            for run in runs
-        )
-        print_json(list(rows))
-        return 0
-    for run in runs:
-        place = f"  on {run.runs_on}" if run.runs_on is not None and not run.is_over else ""
-        put(f"{run.id}  {run.status:<9}  {run.name}{place}")
-    return 0
-
-
 def export(options: argparse.Namespace) -> int:
     from dpcl_core import export
     from dpcl_core.classifiers import folder as exported

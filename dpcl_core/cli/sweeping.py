@@ -22,6 +22,7 @@ def sweep(options: argparse.Namespace) -> int:
     """Carries out a grid of settings, or every run of a preset, as one entry of the queue; a stop ends all of them."""
     from dpcl_core.papers import questions
     from dpcl_core.runs import executors
+    from dpcl_core.runs.executor import LocalExecutor
     from dpcl_core.runs.patience import Patience
     from dpcl_core.runs.sets import Sets
 
@@ -32,12 +33,15 @@ def sweep(options: argparse.Namespace) -> int:
     # Whoever looks at the queue carries out the parts: the executor's workers are on their machines already.
     split = Split(options.shards, "local", wanted.device) if options.shards else None
     store, patience = waiting.opened(options.store), Patience()
-    sets, executor = Sets(store), executors.opened(wanted.executor, store)
+    sets, ids = Sets(store), set[str]()
+    # What it starts here ends with it; on other machines, with a stop.
+    executor = executors.opened(wanted.executor, store, local=LocalExecutor(store, own=lambda run: run.id in ids))
     cheap = questions.cheapest_first(specs, store, wanted.device)
     titles = None if options.over else questions.named(specs)  # what varies names the runs of a grid
     name = options.preset or "sweep"
     set_id = waiting.unlocked(lambda: sets.create(name, cheap, device=wanted.device, split=split, titles=titles))
     say(f"set {set_id}: {len(specs)} runs")
+    ids |= {run.id for run in sets.get(set_id).runs.values()}
     if wanted.executor == "local":
         training.say_if_nobody_has(store, wanted.device)
     line = ""
@@ -51,6 +55,7 @@ def sweep(options: argparse.Namespace) -> int:
                 time.sleep(_PAUSE_SECONDS)
     except KeyboardInterrupt:
         sets.request_stop(set_id)
+        say(f"set {set_id} is broken off: dpcl resume RUN_ID goes on with one of its runs, which dpcl runs lists")
         raise
     return training.print_set(now, store, options)
 

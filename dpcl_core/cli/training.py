@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dpcl_core import checks, packages
+from dpcl_core.cli import stopping
 from dpcl_core.cli.output import print_json, print_looks, print_study, put, results_alone, say
 from dpcl_core.cli.settings import asked_of, spec_of, spec_of_stored
 from dpcl_core.errors import INPUT, BadInput, DataMissing
@@ -40,11 +41,12 @@ def run(options: argparse.Namespace) -> int:
     if options.ceiling and not ceilings.is_tried(spec, store):
         wanted = ceilings.settings(spec)
         checks.check(wanted)
-        if status := exit_status(trained(store, wanted, f"ceiling of {spec.method}", options.device)):
+        first = trained(store, wanted, f"ceiling of {spec.method}", options.device, no_wait=options.no_wait)
+        if status := exit_status(first):
             return status
     # A changed preset loses the preset's name: even the data may differ.
     name = None if options.set else options.preset
-    return print_run(store, trained(store, spec, name, options.device, split_of(options)), options)
+    return print_run(store, trained(store, spec, name, options.device, split_of(options), no_wait=options.no_wait), options)
 
 
 def split_of(options: argparse.Namespace) -> Split | None:
@@ -80,7 +82,7 @@ def resume(options: argparse.Namespace) -> int:
     if run.status != "finished":
         on_device(run.device)
         say_if_nobody_has(store, run.device)
-        run = carried_out(store, run.id)
+        run = carried_out(store, run.id, no_wait=options.no_wait, is_mine=run.is_over)
     return print_run(store, run, options)
 
 
@@ -130,6 +132,7 @@ def run_all(options: argparse.Namespace) -> int:
     from dpcl_core import presets
     from dpcl_core.cli import waiting
     from dpcl_core.papers import questions
+    from dpcl_core.runs import process
     from dpcl_core.runs.sets import Sets
 
     if options.preset is None:
@@ -144,11 +147,13 @@ def run_all(options: argparse.Namespace) -> int:
     store, device = waiting.opened(options.store), on_device(found_here(options.device))
     sets = Sets(store)
     cheap, titles = questions.cheapest_first(specs, store, device), questions.named(specs)
-    set_id = waiting.unlocked(lambda: sets.create(options.preset, cheap, device=device, titles=titles))
+    me = process.me()
+    refuse_if_taken(store, device, options.no_wait)
+    set_id = waiting.unlocked(lambda: sets.create(options.preset, cheap, device=device, titles=titles, attended_by=me))
     say(f"set {set_id}: {len(specs)} runs")
     try:
         for label, run in sets.get(set_id).runs.items():
-            if store.status(run.id) != "cancelled":  # the end of one run starts the next in a process of its own: follow it
+            if store.status(run.id) != "cancelled":
                 say(f"run {run.id} ({label})")
                 if carried_out(store, run.id).status == "cancelled":
                     sets.request_stop(set_id)
@@ -174,20 +179,31 @@ def print_set(ended: Set, store: Store, options: argparse.Namespace) -> int:
     return max(exit_status(run) for run in ended.runs.values())
 
 
-def trained(store: Store, spec: RunSpec, name: str | None, device: str | None, split: Split | None = None) -> Run:
+def trained(
+    store: Store, spec: RunSpec, name: str | None, device: str | None, split: Split | None = None, *, no_wait: bool = False
+) -> Run:
     """The finished run: put into the store's queue and carried out in this process, which waits for parts if it is split.
 
     The own process of such a run stays on this computer, whatever its parts ask for.
     """
     from dpcl_core.cli import waiting
-    from dpcl_core.runs import devices
+    from dpcl_core.runs import devices, process
 
     here = on_device(found_here(device)) if split is None else devices.here(on_device(None))
-    run_id = waiting.unlocked(lambda: store.create(spec, name=name, device=here, split=split))
+    refuse_if_taken(store, here, no_wait)
+    by = process.me() if devices.fits(here, devices.here(here)) else None  # another machine's run is carried out there
+    run_id = waiting.unlocked(lambda: store.create(spec, name=name, device=here, split=split, attended_by=by))
     say(f"run {run_id}")
     if split is None or split.executor == "local":
         say_if_nobody_has(store, here if split is None else split.device)
-    return carried_out(store, run_id)
+    return carried_out(store, run_id, no_wait=no_wait)
+
+
+def refuse_if_taken(store: Store, device: str, no_wait: bool) -> None:
+    """Raises BadInput, for a command that is not to wait, where a run is under way on the device."""
+    runs = store.ahead(device) if no_wait else []
+    if any(run.status != "queued" for run in runs):
+        raise BadInput("--no-wait", device, f"is taken: {stopping.ahead(runs)}")
 
 
 def found_here(asked: str | None) -> str | None:
@@ -226,13 +242,29 @@ def on_device(asked: str | None) -> str:
     return device
 
 
-def carried_out(store: Store, run_id: str) -> Run:
-    """Carries out a queued run in this process when its turn comes; reports progress on standard error."""
+def carried_out(store: Store, run_id: str, *, no_wait: bool = False, is_mine: bool = True) -> Run:
+    """Carries out a queued run in this process when its turn comes; reports progress on standard error.
+
+    Ctrl-C and the like stop it, wherever it is carried out, unless it is somebody else's and only followed.
+    """
     from dpcl_core.runs import worker
 
+    def wait(runs: Sequence[Run]) -> None:
+        refuse_if_taken(store, store.get(run_id).device, no_wait)
+        reporter.queued(runs)
+
     reporter = Reporter()
-    with results_alone():
-        return worker.run_here(store, run_id, on_wait=reporter.queued, on_event=reporter)
+    try:
+        with results_alone():
+            run = worker.run_here(store, run_id, on_wait=wait, on_event=reporter)
+    except KeyboardInterrupt:
+        if is_mine:
+            store.request_stop(run_id)
+        stopping.say_how_to_go_on(store, run_id)
+        raise
+    if run.status == "cancelled":
+        stopping.say_how_to_go_on(store, run_id)
+    return run
 
 
 def exit_status(run: Run) -> int:
@@ -247,7 +279,7 @@ class Reporter:
     """Prints the progress of a run on standard error: one line per task and phase, not per step."""
 
     def __init__(self) -> None:
-        self._last = ""
+        self._last, self._waits = "", list[str]()
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, Progress):
@@ -255,8 +287,11 @@ class Reporter:
         if isinstance(event, Note):
             say(f"{event.level}: {event.text}")
 
-    def queued(self, place: int) -> None:
-        self._say_once(f"waiting for the device: place {place} in the queue")
+    def queued(self, runs: Sequence[Run]) -> None:
+        """Says what a run waits for, again when that has changed."""
+        if (waits := [run.id for run in runs]) != self._waits:
+            self._waits = waits
+            say(f"waiting for the device: {stopping.ahead(runs)}")
 
     def _say_once(self, line: str) -> None:
         if line != self._last:
@@ -284,6 +319,8 @@ def reproduce(options: argparse.Namespace) -> int:
             name = None if options.set else f"{experiment.preset(size)}: {label}"
             run = trained(store, spec, name, options.device)
             status = max(status, exit_status(run))
+            if run.status == "cancelled":  # Ctrl-C counts for all
+                return status
             if run.status == "finished":
                 events = store.events(run.id)
                 done[experiment.name][label] = measured.stamped(measured.of_run(run, events))
@@ -321,7 +358,7 @@ def tune(options: argparse.Namespace) -> int:
     reporter = Reporter()
     with suppress(KeyboardInterrupt):  # the run is then cancelled, and the kept trials are reported below
         worker.wait_for_device(store, run_id, reporter.queued)
-        worker.carry_out(store, run_id, on_event=reporter)
+        worker.carry_out(store, run_id, on_event=reporter, executor=worker.of_command(store, run_id))
     study = studies.get(study_id)
     print_study(study, options.json)
     if study.is_resumable:

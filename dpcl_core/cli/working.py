@@ -41,7 +41,7 @@ def work(options: argparse.Namespace) -> int:
             lambda: LocalExecutor(store), over, after_each=look, on_trouble=lambda trouble: say(one_line(trouble))
         )
     if any(run.status != "queued" for run in open_runs.values()):
-        say("stopped; the run under way goes on")
+        say("stopped; the run under way goes on: dpcl stop --all ends it")
     if options.json:
         print_json([{"run_id": run_id, "status": status} for run_id, status in ended.items()])
     return 0 if set(ended.values()) <= {"finished", "cancelled", "deleted"} else 1

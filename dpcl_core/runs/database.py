@@ -151,7 +151,8 @@ def trouble(error: Exception, url: str) -> StoreTrouble:
 def _checked(url: str) -> URL:
     allowed = "must be sqlite:///PATH or postgresql://USER@HOST/NAME"
     try:
-        where = make_url(url)
+        is_path = "://" not in url and Path(url).suffix in (".db", ".sqlite")
+        where = URL.create("sqlite", database=url) if is_path else make_url(url)
     except (ArgumentError, ValueError):  # nobody can say which part of it is a password
         unread = f"store: the address, in DPCL_STORE or --store, {allowed}; it is not shown here, as it may hold a password"
         raise StoreUnknown(unread) from None  # the cause contains it

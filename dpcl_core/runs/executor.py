@@ -6,6 +6,7 @@ Each device of each machine has one run at a time. Other executors are in `execu
 from __future__ import annotations
 
 import math
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,15 +22,17 @@ from dpcl_core.runs.run import Failure, Run
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.subprocess_start import log_file, spawn
 from dpcl_core.runs.tables import ACTIVE
-from dpcl_core.runs.warm_worker import WarmWorker
+from dpcl_core.runs.warm_worker import TIED, WarmWorker
 
 WORKER = (sys.executable, "-m", "dpcl_core.runs.worker")
 
 SILENT_SECONDS = 10.0  # a process that cannot be inspected counts as gone after so long without a sign of life
 STUCK_SECONDS = 60.0  # one seen to be alive gets longer: loading a large library can hold up every thread
 STOP_SECONDS = 2.25  # a stopping one gets less
+FREE_SECONDS = 5.0  # apps and `dpcl work` look ten times in this time: what they leave on a free device, nobody starts
 _PAUSE_SECONDS = 0.5
 _LOG_END = 4000  # characters
+_LEFT = "This run had not begun when the command or script that waited to carry it out ended."
 
 
 class Executor(Protocol):
@@ -54,6 +57,7 @@ class Supervisor:
 
     store: Store
     _signs: dict[str, tuple[float, object]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _blocked: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def submit(self, run_id: str) -> None:
         self.store.status(run_id)  # raises for an unknown id here, where the caller can show it
@@ -66,10 +70,13 @@ class Supervisor:
     def schedule(self) -> None:
         self.check()
 
-    def startable(self, unfinished: Sequence[Run], offered: Callable[[str], Sequence[str]]) -> Iterator[tuple[Run, str]]:
+    def startable(
+        self, unfinished: Sequence[Run], offered: Callable[[str], Sequence[str]], own: Callable[[Run], bool] | None = None
+    ) -> Iterator[tuple[Run, str]]:
         """The runs whose turn it is, claimed one by one, each with the free device that it was claimed for.
 
-        `offered`: the devices, free or not, that could serve a run which asks for this device.
+        `offered`: the devices, free or not, that could serve a run which asks for this device. `own`: which runs are looked
+        after (None: all); others that nobody starts though a device is free are passed over.
         """
         busy = {run.runs_on for run in unfinished if run.status in ACTIVE}
 
@@ -77,17 +84,23 @@ class Supervisor:
             fitting = (device for device in offered(run.device) if devices.fits(run.device, device))
             return next((device for device in fitting if device not in busy), None)
 
-        waiting = [run for run in unfinished if run.status == "queued" and not _is_waited_for(run)]
+        queued = [run for run in unfinished if run.status == "queued"]
+        passed = {run.id for run in queued if run.attended and (run.silent_seconds or 0.0) > SILENT_SECONDS}
+        waiting = [run for run in queued if not run.attended and (own is None or own(run))]  # attended: by their processes
+        others, since = {run.id for run in queued if run not in waiting}, self._blocked.pop("since", time.monotonic())
         while waiting := [run for run in waiting if free(run) is not None]:
-            first = self.store.next_runs()
+            first = self.store.next_runs(passed)
             turn = [run for run in waiting if run.id in first]
             for run in turn:
                 waiting.remove(run)
-                if (device := free(run)) is not None and self.store.claim(run.id, on=device):
+                if (device := free(run)) is not None and self.store.claim(run.id, on=device, passed=passed):
                     busy.add(device)
                     yield run, device
             if not turn:
-                return
+                if own is None or passed >= others or time.monotonic() - since < FREE_SECONDS:
+                    self._blocked["since"] = since
+                    return
+                passed |= others
 
     def check(self) -> list[Run]:
         """Takes in the journals of dead processes and ends or resumes runs whose process is gone; gives those not over.
@@ -98,7 +111,7 @@ class Supervisor:
             for run_id in journal.abandoned():
                 journal.take_in(self.store, run_id)
             unfinished = self.store.unfinished()
-            if [run for run in unfinished if run.status in ACTIVE and self._is_given_up(run)]:
+            if [run for run in unfinished if self._is_given_up(run)]:
                 unfinished = self.store.unfinished()
             for run in unfinished:
                 if run.status in ("starting", "running"):
@@ -121,9 +134,12 @@ class Supervisor:
     def _is_given_up(self, run: Run) -> bool:
         """Ends a run whose process is gone or stuck, and resumes it where that loses nothing and has not failed twice.
 
-        A stuck process is killed first, so that its device is free.
+        A stuck process is killed first, so that its device is free. One that waits in the queue ends with its command.
         """
         alive = None if run.process is None else process.is_alive(run.process)
+        if run.status == "queued":
+            ended = Failure("worker-died", _LEFT, "")
+            return bool(run.attended) and alive is False and self.store.mark_failed(run, ended, resumption.resume_by_itself)
         if alive is not False:
             silent = self._silent_seconds(run, is_seen=bool(alive))
             if silent < (SILENT_SECONDS if alive is None else STOP_SECONDS if run.status == "stopping" else STUCK_SECONDS):
@@ -157,20 +173,22 @@ class LocalExecutor(Supervisor):
     """Executes runs in processes of this computer that outlive the app; their state is in the store alone.
 
     `worker` is the command that carries out the run whose id is appended to it (tests put a stand-in here). `warm` may
-    have a process of the same command ready.
+    have a process of the same command ready. `own`: the only runs that are started (None: any); they end with this process.
     """
 
     worker: Sequence[str] = WORKER
     warm: WarmWorker | None = None
+    own: Callable[[Run], bool] | None = None
     _announced: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def schedule(self) -> None:
         now = time.monotonic()
-        if now - self._announced.get("at", -math.inf) > machines.EVERY_SECONDS and machines.can_share(self.store):
+        is_due = self.own is None and now - self._announced.get("at", -math.inf) > machines.EVERY_SECONDS
+        if is_due and machines.can_share(self.store):
             machines.announce(self.store)
             self._announced["at"] = now
         unfinished = self.check()
-        for run, _ in self.startable(unfinished, devices.of_this_machine):
+        for run, _ in self.startable(unfinished, devices.of_this_machine, self.own):
             self._start(run)
         if self.warm is not None:
             self.warm.keep(self.store.url, is_idle=not unfinished)
@@ -182,7 +200,9 @@ class LocalExecutor(Supervisor):
             pid = self.warm.take(run.id, self.store.url, run.device) if self.warm is not None else None
             if pid is None:
                 with log.open("ab") as output:
-                    pid = spawn([*self.worker, run.id], self.store.url, run.device, stdout=output).pid
+                    command = [*self.worker, *([TIED] if self.own is not None else []), run.id]
+                    stdin = subprocess.DEVNULL if self.own is None else subprocess.PIPE  # closed with this process
+                    pid = spawn(command, self.store.url, run.device, stdin=stdin, stdout=output).pid
         except OSError as error:
             sentence = f"The process of this run could not be started: {error.strerror or error}."
             self.store.end(run.id, "failed", Failure(failure_kind(error), sentence, ""))
@@ -193,13 +213,6 @@ class LocalExecutor(Supervisor):
 def _is_doubtful(run: Run) -> bool:
     is_silent = run.silent_seconds is not None and run.silent_seconds > SILENT_SECONDS
     return run.status in ACTIVE and is_silent and (run.process is None or process.is_alive(run.process) is None)
-
-
-def _is_waited_for(run: Run) -> bool:
-    """Whether a terminal waits to carry out this queued run itself."""
-    if run.process is None or run.silent_seconds is None or run.silent_seconds > SILENT_SECONDS:
-        return False
-    return process.is_alive(run.process) is not False
 
 
 def _gone_sentence(run: Run) -> str:

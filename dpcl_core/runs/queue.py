@@ -10,15 +10,17 @@ import heapq
 import secrets
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 
 from sqlalchemy import Connection, Row, delete, func, insert, select
 
 from dpcl_core.errors import BadInput
-from dpcl_core.runs import charges, devices, durations, locks, visitors
+from dpcl_core.runs import charges, database, devices, durations, locks, visitors
+from dpcl_core.runs.process import Process
 from dpcl_core.runs.run import Split
 from dpcl_core.runs.tables import ACTIVE, kept_turns, runs, set_runs, shards, splits
+from dpcl_core.runs.transitions import columns_of
 from dpcl_core.runs.visitors import Visitor
 from dpcl_core.spec import RunSpec
 
@@ -74,9 +76,17 @@ def _merged(by_owner: dict[str | None, list[_Waiting]], n_recent: dict[str | Non
     return order
 
 
-def next_runs(connection: Connection) -> frozenset[str]:
-    """The run of each device whose turn is next."""
-    return frozenset(waiting[0].id for waiting in in_order(connection).values())
+def next_runs(connection: Connection, passed: Collection[str] = ()) -> frozenset[str]:
+    """The run of each device whose turn is next, without those that are passed over."""
+    fit = [[row.id for row in waiting if row.id not in passed] for waiting in in_order(connection).values()]
+    return frozenset(of_device[0] for of_device in fit if of_device)
+
+
+def ahead(connection: Connection, device: str, run_id: str | None = None) -> list[str]:
+    """The ids of what is ahead of a waiting run (None: of a new one) on the device it asks for: under way, then waiting."""
+    busy = select(runs.c.id).where(runs.c.status.in_(ACTIVE), runs.c.runs_on == devices.here(device))
+    waiting = [row.id for row in in_order(connection).get(device, [])]
+    return [*connection.scalars(busy), *waiting[: waiting.index(run_id) if run_id in waiting else None]]
 
 
 def places(connection: Connection) -> dict[str, int]:
@@ -106,8 +116,9 @@ def enqueue(
     visitor: Visitor | None,
     split: Split | None = None,
     gives: charges.Gives = "models",
+    attended_by: Process | None = None,
 ) -> str:
-    """Puts a row at the end of its device's queue and gives its id.
+    """Puts a row at the end of its device's queue and gives its id. `attended_by`: the command or script that it ends with.
 
     Raises BadInput for a bad device, for settings with a null character (PostgreSQL could then look up no run's dataset),
     for what is above a limit of the visitor of a shared server, and for what exceeds a budget declared for own data.
@@ -134,6 +145,9 @@ def enqueue(
             status="queued",
             created=time.time(),
             owner=None if visitor is None else visitor.owner,
+            attended=attended_by is not None,
+            heartbeat=None if attended_by is None else database.now(),
+            **columns_of(attended_by),
         )
     )
     if split is not None:

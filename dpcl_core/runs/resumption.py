@@ -26,9 +26,10 @@ from dpcl_core.runs.run import RESUMABLE, checked_id, no_such_run
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import ACTIVE, audits, checkpoints, classifiers, events, resumptions, runs, shards, turns
 
-BY_ITSELF = 2  # times in a row that a run is resumed without a new checkpoint in between
+BY_ITSELF = 2  # times that a run is resumed before a person has to
 FRESH_SECONDS = 3600.0  # a run that was silent for longer may be one of a restored backup: that is left to a person
-_GIVEN_UP = " It was resumed twice in a row and finished no other task; Resume tries again."
+_GIVEN_UP = " Its process has now ended three times, so it waits for a person: Resume tries again."
+_ATTENDED = " It ends with the command or script that it was started from: dpcl resume {} goes on with it, as does Resume."
 _SILENT = (
     " It had given no sign of life for over an hour, so it does not go on by itself: if a backup was restored since, take "
     "Retry, else Resume."
@@ -148,19 +149,25 @@ def resume(store: Store, run_id: str) -> None:
             charges.check_again(connection, run_id, is_start=False)
         if why is not None or not _requeued(connection, run_id):
             raise BadInput("run", run_id, f"cannot be resumed: {why or 'another process was faster'}")
+        connection.execute(delete(resumptions).where(resumptions.c.run_id == run_id))
 
 
 def resume_by_itself(connection: Connection, run_id: str) -> bool:
-    """Resumes a run whose process died after a checkpoint, at most twice in a row without a new one; whether it did.
+    """Resumes a run whose process died after a checkpoint, at most twice until a person does; whether it did.
 
-    A process that dies before the first checkpoint is likely to die again, of what its data need: that is left to a person.
-    Not for a part of a run, whose machine may be gone. A run that was silent for long is left to a person, too: of a backup
+    A part of a run counts anew with every checkpoint. Not for a run that ends with the command that it was started from. A
+    process that dies before the first checkpoint is likely to die again, of what its data need: that is left to a person.
+    Not so a part of a run, whose machine may be gone. A run that was silent for long is left to a person, too: of a backup
     that was restored, it may have gone on long ago and released what would be drawn again.
     """
     of_run, _, groups = _checkpoints_of(connection, run_id)
     n = connection.scalar(select(func.count()).select_from(checkpoints).where(of_run)) or 0
     before = connection.execute(select(resumptions).where(resumptions.c.run_id == run_id)).first()
-    n_times = before.n_times if before is not None and before.n_checkpoints == n else 0
+    n_times = before.n_times if before is not None and (groups is None or before.n_checkpoints == n) else 0
+    if connection.scalar(select(runs.c.attended).where(runs.c.id == run_id)):
+        said = _ATTENDED.format(run_id)
+        connection.execute(update(runs).where(runs.c.id == run_id).values(error=runs.c.error + said))
+        return False
     if not (n or groups) or _why_not(connection, run_id) is not None:
         return False
     silent = connection.scalar(select(database.now() - runs.c.heartbeat).where(runs.c.id == run_id))
@@ -177,7 +184,7 @@ def _requeued(connection: Connection, run_id: str) -> bool:
     ended = or_(runs.c.status.in_(("lost", "cancelled")), (runs.c.status == "failed") & runs.c.error_kind.in_(RESUMABLE))
     change = update(runs).where(runs.c.id == run_id, runs.c.deleted.is_(None), ended)
     process = ("runs_on", "machine", "pid", "ticks", "heartbeat")
-    nothing = dict.fromkeys((*process, "finished", "error_kind", "error", "error_log"))
+    nothing = dict.fromkeys((*process, "attended", "finished", "error_kind", "error", "error_log"))
     return connection.execute(change.values(status="queued", **nothing)).rowcount == 1
 
 

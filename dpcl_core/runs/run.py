@@ -39,6 +39,7 @@ class Run:
     heartbeat, by the database's clock. `started`: when its last process was; `seconds`: that its processes took by the last
     heartbeat, None before the first. `place_in_queue`: counts the waiting entries, from 1, a set of runs as one; None
     where it waits for no other entry. `owner`: digest of the token of the visitor of a shared server who started it.
+    `attended`: it ends with `process`, a command in a terminal or a script, and goes on by a person's word only.
     """
 
     id: str
@@ -57,6 +58,7 @@ class Run:
     silent_seconds: float | None
     deleted: float | None
     owner: str | None
+    attended: bool | None
     seconds: float | None
     place_in_queue: int | None
     error_kind: FailureKind | None

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, func, insert, select
 from dpcl_core.errors import BadInput
 from dpcl_core.runs import locks, tables
 from dpcl_core.runs.durations import workload_of
+from dpcl_core.runs.process import Process
 from dpcl_core.runs.queue import enqueue
 from dpcl_core.runs.run import LONGEST_NAME, Run, Split, Status, checked_id, clean_name
 from dpcl_core.runs.store import Store
@@ -88,13 +89,13 @@ class Sets:
 
     def create(
         self, preset: str, specs: Mapping[str, RunSpec], *, device: str = "cpu", split: Split | None = None,
-        once: bool = False, titles: Mapping[str, str] | None = None,
+        once: bool = False, titles: Mapping[str, str] | None = None, attended_by: Process | None = None,
     ) -> str:  # fmt: skip
         """Puts the runs at the end of their device's queue, in this order, and gives the set's id.
 
         Each is named by its title (`titles`, by label), so that it has one name on every page; without one, after its preset
         and label. `once`: gives the visitor's set of this preset that is under way, if there is one: the second press of
-        two. Raises BadInput for no run, a bad name or a bad device.
+        two. `attended_by`: as for a run. Raises BadInput for no run, a bad name or a bad device.
         """
         if not specs:
             raise BadInput("preset", preset, "must have at least one run")
@@ -108,7 +109,7 @@ class Sets:
             for label, spec in specs.items():
                 ids[label] = enqueue(
                     connection, spec, name=names[label], workload=workload_of(spec), n_cells=spec.n_cells, device=device,
-                    visitor=self.store.visitor, split=split,
+                    visitor=self.store.visitor, split=split, attended_by=attended_by,
                 )  # fmt: skip
             set_id = next(iter(ids.values()))
             connection.execute(insert(tables.sets).values(id=set_id, preset=preset))

@@ -3,7 +3,7 @@
 A state changes by one UPDATE that names the states it may follow, so that of two concurrent changes only the first counts:
 
     queued -> starting -> running -> finished | failed | lost
-                   (-> stopping)  -> cancelled, or any of those if they came first;  queued -> cancelled
+                   (-> stopping)  -> cancelled, or any of those if they came first;  queued -> cancelled | lost
 """
 
 from __future__ import annotations
@@ -92,16 +92,19 @@ class Store:
 
     # Making and reading runs
 
-    def create(self, spec: RunSpec, *, name: str | None = None, device: str = "cpu", split: Split | None = None) -> str:
+    def create(
+        self, spec: RunSpec, *, name: str | None = None, device: str = "cpu", split: Split | None = None,
+        attended_by: Process | None = None,
+    ) -> str:  # fmt: skip
         """Puts a run at the end of its device's queue and gives its id. Raises BadInput for a bad name or device.
 
-        `split`: it is to be carried out in parts.
+        `split`: it is to be carried out in parts. `attended_by`: the command or script that it ends with.
         """
         label = clean_name(f"{spec.method} on {spec.data.dataset}" if name is None else name)
         with self.writing() as connection:
             return queue.enqueue(
                 connection, spec, name=label, workload=durations.workload_of(spec), n_cells=spec.n_cells, device=device,
-                visitor=self.visitor, split=split,
+                visitor=self.visitor, split=split, attended_by=attended_by,
             )  # fmt: skip
 
     def split_of(self, run_id: str) -> Split | None:
@@ -187,10 +190,17 @@ class Store:
         listed = _ROWS.where(runs.c.deleted.is_not(None), runs.c.emptied.is_(None), *mine)
         return self._runs(listed.order_by(runs.c.number.desc()))
 
-    def next_runs(self) -> frozenset[str]:
-        """The run of each device whose turn is next; none for a device with an empty queue."""
+    def next_runs(self, passed: Collection[str] = ()) -> frozenset[str]:
+        """The run of each device whose turn is next, without those `passed` over; none for a device with an empty queue."""
         with self.reading() as connection:
-            return queue.next_runs(connection)
+            return queue.next_runs(connection, passed)
+
+    def ahead(self, device: str, run_id: str | None = None) -> list[Run]:
+        """What is ahead of a waiting run (None: of a new one) on the device it asks for: under way, then waiting."""
+        with self.reading() as connection:
+            ids = queue.ahead(connection, device, run_id)
+        found = self.present(ids)
+        return [found[one] for one in ids if one in found]
 
     def unfinished(self) -> list[Run]:
         """Runs that are queued or under way, oldest first."""
@@ -353,16 +363,19 @@ class Store:
 
     # Transitions by executors and workers: each gives whether this call made it
 
-    def claim(self, run_id: str, process: Process | None = None, *, on: str | None = None) -> bool:
+    def claim(
+        self, run_id: str, process: Process | None = None, *, on: str | None = None, passed: Collection[str] = ()
+    ) -> bool:
         """Claims the first run of a queue for a process (None: one about to be started), if the device is free.
 
         One for which the budget of its data no longer suffices fails instead, and has never started.
 
-        `on`: the device that carries it out, MACHINE/cpu (None: this computer's).
+        `on`: the device that carries it out, MACHINE/cpu (None: this computer's). `passed`: waiting runs that count as not
+        there, since nobody carries them out.
         """
         change = transition(run_id, ("queued",))
         with self.writing() as connection:
-            if run_id not in queue.next_runs(connection):
+            if run_id not in queue.next_runs(connection, passed):
                 return False
             try:
                 begun = {"status": "starting", "started": time.time(), "heartbeat": database.now(), **columns_of(process)}
@@ -388,8 +401,11 @@ class Store:
             return applied(connection, change.values(heartbeat=database.now(), **columns_of(process)))
 
     def wait(self, run_id: str, process: Process) -> bool:
-        """Records that a process waits to carry out a queued run itself; valid for ten seconds, so call it again."""
-        change = transition(run_id, ("queued",)).values(heartbeat=database.now(), **columns_of(process))
+        """Records that a process waits to carry out a queued run itself, which ends with it.
+
+        Others pass over the run after ten seconds without a word, so call it again.
+        """
+        change = transition(run_id, ("queued",)).values(heartbeat=database.now(), attended=True, **columns_of(process))
         with self.writing(durable=False) as connection:
             return applied(connection, change)
 
@@ -445,16 +461,19 @@ class Store:
     def mark_failed(self, run: Run, failure: Failure, if_lost: Callable[[Connection, str], object] | None = None) -> bool:
         """Ends a run whose process is gone: lost, or cancelled if it was stopping. Not if a heartbeat came since `run`.
 
-        `if_lost`: what happens to a lost run in the same transaction.
+        `if_lost`: what happens to a lost run in the same transaction. An attended one may have waited; its parts stop.
         """
         status: End = "cancelled" if run.status == "stopping" else "lost"
+        before = (*ACTIVE, "queued") if run.attended else ACTIVE
         # A computer that was switched off took none of the time since.
-        change = end_update(run.id, status, failure if status == "lost" else None, is_gone=True)
+        change = end_update(run.id, status, failure if status == "lost" else None, before, is_gone=True)
         with self.writing() as connection:
             change = change.where(runs.c.status == run.status, runs.c.heartbeat == run.heartbeat)
             is_marked = applied(connection, change)
             if is_marked and status == "lost" and if_lost is not None:
                 if_lost(connection, run.id)
+            if is_marked and run.attended:
+                stop_shards(connection, run.id)
             return is_marked
 
     # Inside

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import (
     JSON,
     BigInteger,
+    Boolean,
     Column,
     ColumnElement,
     Double,
@@ -55,6 +56,7 @@ runs = Table(
     Column("runs_on", String(60)),  # the device that it was given when it was claimed, MACHINE/cpu; none for one that waits
     Column("emptied", Double),  # its results are deleted for good; the row stays, since a look at data stays a look
     Column("seconds", Double),  # that its processes took by the last heartbeat; none before the first
+    Column("attended", Boolean),  # it ends with its process, a command in a terminal or a script; none: no
 )
 
 # The database itself limits a device to one run, also when two processes claim at once.
@@ -108,7 +110,7 @@ checkpoints = Table(
     Column("arrays", LargeBinary),  # a safetensors file
 )
 
-# How often a run was resumed by itself since it last had a new checkpoint.
+# How often a run was resumed by itself since a person resumed it; of a part of a run, since it last had a new checkpoint.
 resumptions = Table(
     "resumptions",
     metadata,

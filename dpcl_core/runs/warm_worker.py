@@ -25,6 +25,7 @@ import dpcl_core
 from dpcl_core.runs.subprocess_start import environment, log_file, spawn
 
 FLAG = "--warm"  # in place of the id of a run
+TIED = "--tied"  # before the id of a run that is stopped when the worker's standard input is closed
 ENGINE = "dpcl_core.engine"
 PROGRAM = Path(dpcl_core.__file__).resolve().parent
 WANTED_SECONDS = 900.0  # after so long without `expect` the process is ended, to free its memory

@@ -1,20 +1,24 @@
 """Carries out one run: python -m dpcl_core.runs.worker RUN_ID [--store URL]; the command line does so in its own process.
 
-With `--warm` in place of the id it loads the modules that runs need and waits for the app to send a run's id.
+With `--warm` in place of the id it loads the modules that runs need and waits for the app to send a run's id. With `--tied`
+the run is stopped when the standard input is closed: it ends with the command that started this process, however that ends.
 
-SIGTERM, which a system sends at a shutdown, ends this process as a crash does, so that the run is resumed: a user's stop is
-a request in the store.
+SIGTERM, which a system sends at a shutdown, ends such a process as a crash does, so that the run is resumed: a user's stop
+is a request in the store. A command in a terminal hears it as Ctrl-C, and what it carries out is stopped.
 """
 
 from __future__ import annotations
 
 import argparse
 import faulthandler
+import math
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
+from functools import partial
 
 from dpcl_core import unforeseen
 from dpcl_core.checkpoints import Division, Keep, Whole
@@ -22,7 +26,7 @@ from dpcl_core.errors import BadInput, StoreTrouble, failure_kind
 from dpcl_core.events import Event
 from dpcl_core.masking import masked, printable
 from dpcl_core.runs import auditor, devices, executors, process, resumption, same_rows, shards, tuner, warm_worker
-from dpcl_core.runs.executor import WORKER, Executor, LocalExecutor
+from dpcl_core.runs.executor import FREE_SECONDS, WORKER, Executor, LocalExecutor, Supervisor
 from dpcl_core.runs.patience import Patience
 from dpcl_core.runs.recorder import Recorder
 from dpcl_core.runs.run import End, Failure, Run, Status
@@ -81,6 +85,7 @@ def main(arguments: Sequence[str] | None = None, *, engine: Engine | None = None
     target.add_argument("run_id", metavar="RUN_ID", nargs="?")
     target.add_argument(warm_worker.FLAG, action="store_true", help="wait for an app to send a run's id")
     parser.add_argument("--store", metavar="URL")
+    parser.add_argument(warm_worker.TIED, action="store_true", help="stop the run when standard input is closed")
     options = parser.parse_args(arguments)
     if options.run_id is None:
         _set_passive_waiting()
@@ -89,52 +94,71 @@ def main(arguments: Sequence[str] | None = None, *, engine: Engine | None = None
         patience = Patience()
         store = patience.outlast(lambda: Store(options.store))
         if patience.outlast(lambda: store.attach(run_id, process.me()) or store.claim(run_id, process.me())):
-            carry_out(store, run_id, engine=engine, executor=LocalExecutor(store, worker))
+            executor = of_command(store, run_id, worker) if options.tied else LocalExecutor(store, worker)
+            if options.tied:
+                threading.Thread(target=_stop_when_left, args=(store, run_id), name="command", daemon=True).start()
+            carry_out(store, run_id, engine=engine, executor=executor)
     except (BadInput, StoreTrouble) as error:
         print(printable(str(error)), file=sys.stderr)
         return 2
     return 0
 
 
+def _stop_when_left(store: Store, run_id: str) -> None:
+    sys.stdin.buffer.read()
+    Patience().outlast(lambda: store.request_stop(run_id))
+
+
+def of_command(store: Store, run_id: str, worker: Sequence[str] = WORKER) -> LocalExecutor:
+    """What looks after a run that a command or a script carries out: it starts the run's own parts, and no other run."""
+    return LocalExecutor(store, worker, own=lambda run: run.id in {part.id for part in shards.of_run(store, run_id)})
+
+
 def run_here(
     store: Store,
     run_id: str,
     *,
-    on_wait: Callable[[int], None] | None = None,
+    on_wait: Callable[[Sequence[Run]], None] | None = None,
     on_event: Callable[[Event], None] | None = None,
 ) -> Run:
     """Carries out a queued run in this process when its turn comes, and gives the run as it ended.
 
-    Calls `on_wait` with the place in the queue and `on_event` with each event.
+    Calls `on_wait` with the runs ahead of it and `on_event` with each event, whose errors are raised here and end the run.
     """
     wait_for_device(store, run_id, on_wait)
-    carry_out(store, run_id, on_event=on_event)
+    carry_out(store, run_id, on_event=on_event, executor=of_command(store, run_id))
     return store.get(run_id)
 
 
-def wait_for_device(store: Store, run_id: str, on_wait: Callable[[int], None] | None = None) -> bool:
-    """Waits for this process's turn to carry out a queued run, calling `on_wait` with the place in the queue.
+def wait_for_device(store: Store, run_id: str, on_wait: Callable[[Sequence[Run]], None] | None = None) -> bool:
+    """Waits for this process's turn to carry out a queued run, calling `on_wait` with the runs ahead of it.
+
+    Starts none of these: it passes over those that nobody starts though the device is free, as when no app is up.
 
     False: it was cancelled meanwhile, another process has claimed it, or it asks for another machine. A KeyboardInterrupt
-    cancels the run.
+    and an error of `on_wait` cancel the run.
     """
-    executor, patience = LocalExecutor(store), Patience()
+    supervisor, patience = Supervisor(store), Patience()
     asked = patience.outlast(lambda: store.get(run_id)).device
     if not devices.fits(asked, devices.here(asked)):
         return False
+    free_since, passed = math.inf, frozenset[str]()
     try:
-        while not patience.outlast(lambda: store.claim(run_id, process.me())):
-            if not patience.outlast(lambda: store.wait(run_id, process.me())):
-                return False
-            patience.outlast(executor.schedule)  # runs ahead may need an executor to start them
-            place = patience.outlast(lambda: store.get(run_id)).place_in_queue
-            if place is not None and on_wait is not None:
-                on_wait(place)
+        while patience.outlast(lambda: store.wait(run_id, process.me())):
+            if patience.outlast(partial(store.claim, run_id, process.me(), passed=passed)):
+                return True
+            patience.outlast(supervisor.check)
+            ahead = patience.outlast(lambda: store.ahead(asked, run_id))
+            free_since = min(free_since, time.monotonic()) if all(run.status == "queued" for run in ahead) else math.inf
+            if time.monotonic() - free_since > FREE_SECONDS:
+                passed = frozenset(run.id for run in ahead)
+            if ahead and on_wait is not None:
+                on_wait(ahead)
             time.sleep(_QUEUE_SECONDS)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, BadInput):
         store.request_stop(run_id)
         raise
-    return True
+    return False
 
 
 def carry_out(
@@ -148,8 +172,9 @@ def carry_out(
 ) -> Status:
     """Carries out the run that this process has claimed, stores its events, and gives its final state.
 
-    A run of another process is followed to its end instead. An exception of the engine ends the run, not this process; a
-    step that does not end after a stop ends both. The run goes on while the store is away. Raises StoreTrouble if the end
+    A run of another process is followed to its end instead. An exception of the engine ends the run, not this process; one
+    of `on_event` stops the run and is raised; a step that does not end after a stop ends both. The run goes on while the
+    store is away. Raises StoreTrouble if the end
     itself cannot be stored before `patience` is over; it is then in the run's journal.
     """
     run = patience.outlast(lambda: store.get(run_id))
@@ -164,6 +189,7 @@ def carry_out(
     recorder = Recorder(store, run_id, failed_as=failed_as, on_cut_off=runner.schedule, patience=patience)
     end: End = "finished"
     failure: Failure | None = None
+    of_caller: Exception | None = None
 
     def chosen_engine() -> Engine:
         own = engine or tuner.engine_of(store, run_id) or auditor.engine_of(store, run_id)
@@ -173,9 +199,12 @@ def carry_out(
         with recorder, closing(_generator(patience.outlast(chosen_engine), run.spec, device)) as stream:
             for event in stream:
                 recorder.add(event)
-                if on_event is not None:
-                    on_event(event)
-                if recorder.is_stopped:
+                try:
+                    if on_event is not None:
+                        on_event(event)
+                except Exception as error:  # no failure of the run's
+                    of_caller = error
+                if recorder.is_stopped or of_caller is not None:
                     end = "cancelled"
                     break
     except KeyboardInterrupt:
@@ -185,6 +214,8 @@ def carry_out(
     recorder.end(end, failure)
     with suppress(StoreTrouble):
         runner.schedule()
+    if of_caller is not None:
+        raise of_caller
     return patience.outlast(lambda: store.status(run_id))
 
 
@@ -194,7 +225,7 @@ def _generator(engine: Engine, spec: RunSpec, device: str) -> Generator[Event]:
 
 def _follow(store: Store, run_id: str, on_event: Callable[[Event], None] | None, patience: Patience) -> Status:
     """Passes on the events of another process's run until it has ended."""
-    executor, last = LocalExecutor(store), 0
+    supervisor, last = Supervisor(store), 0
 
     def look() -> tuple[Status, list[tuple[int, Event]]]:
         status = store.status(run_id)  # read before the events: an ended run has no more
@@ -208,7 +239,7 @@ def _follow(store: Store, run_id: str, on_event: Callable[[Event], None] | None,
                 on_event(event)
         if status != "queued" and status not in ACTIVE:
             return status
-        patience.outlast(executor.schedule)
+        patience.outlast(supervisor.check)
         time.sleep(_QUEUE_SECONDS)
 
 

@@ -307,9 +307,32 @@ def test_rows_of_a_table_are_asked_about_as_they_are(of_table: Path, capsys: pyt
         found = predict.predicted(of_table / "DIR", of_table / name).predictions
         assert [one.label for one in found] == ["no", "yes"] * (n // 2), name
     capsys.readouterr()
-    (of_table / "less.csv").write_text("age,work\n30.5,nurse\n", encoding="utf-8")
-    assert cli.main(["predict", str(of_table / "DIR"), str(of_table / "less.csv")]) == 2
-    assert "the columns that the classifier learned from; it lacks job" in capsys.readouterr().err
+    for lines, told in (
+        ("age,work\n30.5,nurse\n", "it lacks job and has age, work"),
+        ("Age,Job\n30.5,nurse\n", "it lacks age, job and has Age, Job"),
+        ("1,2\n30.5,4\n", "it lacks age, job and has 1, 2"),  # numbers alone, and not as many as a row becomes
+    ):
+        (of_table / "less.csv").write_text(lines, encoding="utf-8")
+        assert cli.main(["predict", str(of_table / "DIR"), str(of_table / "less.csv")]) == 2
+        assert f"the columns that the classifier learned from, age, job; {told}" in capsys.readouterr().err
+
+
+def test_texts_are_asked_about_in_the_column_that_the_run_called_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = (f"{('all was fine', 'it broke')[place % 2]} {place},{('plus', 'minus')[place % 2]}" for place in range(600))
+    (tmp_path / "reports.csv").write_text("\n".join(["report,mark", *lines, ""]), encoding="utf-8")
+    run = ["run", "--data", str(tmp_path / "reports.csv"), "--target", "mark", "--text", "report", "--json"]
+    assert cli.main([*run, "--set", "seeds=[0]", "--set", "data.backbone=hashed-text"]) == 0
+    run_id = json.loads(capsys.readouterr().out)["run_id"]
+    assert cli.main(["export", run_id, "--to", str(tmp_path / "DIR")]) == 0
+    (tmp_path / "new.csv").write_text("id,report\n1,it broke\n2,all was fine\n", encoding="utf-8")
+    found = predict.predicted(tmp_path / "DIR", tmp_path / "new.csv").predictions
+    assert [one.label for one in found] == ["minus", "plus"]
+    capsys.readouterr()
+    (tmp_path / "other.csv").write_text("id,text\n1,it broke\n", encoding="utf-8")
+    assert cli.main(["predict", str(tmp_path / "DIR"), str(tmp_path / "other.csv")]) == 2
+    assert "must have the column report, or numbers alone; it has id, text" in capsys.readouterr().err
 
 
 def test_an_embedding_is_scaled_as_those_of_the_run_were(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from sqlalchemy import insert, update
 
 from dpcl_core.errors import StoreTrouble
 from dpcl_core.events import CellFinished, TaskLearned
-from dpcl_core.runs import database, executor, journal, process, tables
+from dpcl_core.runs import database, executor, journal, process, resumption, tables
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.store import Store
 from tests.support import replay, stand_in
@@ -210,7 +210,7 @@ def test_a_claim_whose_process_was_never_started_is_given_back(store, monkeypatc
     until(lambda: store.status(run_id) == "finished")
 
 
-def test_a_run_that_a_living_terminal_waits_for_is_left_to_it(store, stranger, monkeypatch):
+def test_a_run_that_a_living_terminal_waits_for_is_left_to_it_and_ends_with_it(store, stranger, monkeypatch):
     started: list[str] = []
     monkeypatch.setattr(LocalExecutor, "_start", lambda self, run: started.append(run.id))
     mine, later = store.create(replay.a_spec()), store.create(replay.a_spec())
@@ -221,7 +221,10 @@ def test_a_run_that_a_living_terminal_waits_for_is_left_to_it(store, stranger, m
     stranger.wait()
     LocalExecutor(store).schedule()
     LocalExecutor(store).schedule()
-    assert (started, store.status(later)) == ([mine], "queued")
+    assert (started, store.status(mine)) == ([later], "lost")
+    assert f"dpcl resume {mine} goes on with it" in store.get(mine).error
+    resumption.resume(store, mine)  # a person's word: from now on it is like any other
+    assert not store.get(mine).attended
 
 
 def _under_way(store: Store, worker: process.Process, status: str, *, silent: float) -> str:

@@ -62,7 +62,7 @@ def an_old_store(home: Path, number: int) -> str:
 
 
 @both
-@pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 6, 7, 8, 9])
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10])
 def test_an_earlier_layout_is_migrated_and_its_runs_are_kept(home, number):
     run_id = an_old_store(home, number)
     store = Store()

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
+import safetensors.numpy as safetensors
 from sqlalchemy import func, select, update
 
 from dpcl_core import engine, export
+from dpcl_core.checkpoints import Checkpoint
 from dpcl_core.cli import main
 from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.events import CellFinished, Classifier, Event, Progress, to_json
@@ -120,7 +122,7 @@ def test_a_finished_cell_is_kept_when_its_process_dies(store, tmp_path, data_dir
 
 
 @both
-def test_a_run_goes_on_by_itself_twice_without_a_new_checkpoint_and_is_then_left_to_a_person(store):
+def test_a_run_goes_on_by_itself_until_its_process_has_ended_three_times_and_is_then_left_to_a_person(store):
     run_id = lost_after(store, seeded(), 1)
 
     def dies_again() -> bool:
@@ -132,10 +134,24 @@ def test_a_run_goes_on_by_itself_twice_without_a_new_checkpoint_and_is_then_left
     resumption.resume(store, run_id)
     assert [dies_again() for _ in range(3)] == [True, True, False]
     run = store.get(run_id)
-    given_up = "Gone. It was resumed twice in a row and finished no other task; Resume tries again."
+    given_up = "Gone. Its process has now ended three times, so it waits for a person: Resume tries again."
     assert (run.status, run.error) == ("lost", given_up)
-    resumption.resume(store, run_id)  # a person may
+    resumption.resume(store, run_id)  # a person may, and it counts anew
+    with store.reading() as connection:
+        assert connection.scalar(select(func.count()).select_from(resumptions)) == 0
     assert worker.run_here(store, run_id).status == "finished"
+
+
+def test_a_process_that_is_ended_after_every_new_checkpoint_is_not_started_for_ever(store):
+    run_id = lost_after(store, seeded(), 1)
+    resumption.resume(store, run_id)
+    went_on = []
+    for task in (1, 2, 3):
+        assert store.claim(run_id, process.me())
+        resumption.Stored(store, run_id).save(Checkpoint(0, task, (), "{}", safetensors.save({})))
+        assert store.mark_failed(store.get(run_id), Failure("worker-died", "Gone.", ""), resumption.resume_by_itself)
+        went_on.append(store.status(run_id) == "queued")
+    assert went_on == [True, True, False]
 
 
 def test_a_process_that_dies_before_the_first_checkpoint_is_not_started_again_by_itself(store):

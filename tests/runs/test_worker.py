@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -15,6 +15,7 @@ from sqlalchemy import delete
 from dpcl_core.errors import BadInput, DataMissing, Diverged, StoreTrouble
 from dpcl_core.events import Event, Progress, TaskLearned
 from dpcl_core.runs import process, tables, worker
+from dpcl_core.runs.run import Run
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from tests.support import replay
@@ -223,15 +224,15 @@ def test_the_run_of_another_process_is_followed_to_its_end(store):
     assert heard == replay.recorded(spec)
 
 
-def test_a_terminal_waits_its_turn_and_says_its_place(store):
+def test_a_terminal_waits_its_turn_and_hears_what_is_ahead(store):
     spec = replay.a_spec()
     first = replay.fill(store, spec, [], status="running")
     second, mine, later = (store.create(spec) for _ in range(3))
     assert store.wait(second, process.me())  # someone else's terminal, so that nothing is started for it
-    places: list[int] = []
+    places: list[list[str]] = []
 
-    def on_wait(place: int) -> None:
-        places.append(place)
+    def on_wait(runs: Sequence[Run]) -> None:
+        places.append([run.id for run in runs])
         if len(places) == 1:
             store.end(first, "finished")
         if len(places) == 2:
@@ -240,7 +241,7 @@ def test_a_terminal_waits_its_turn_and_says_its_place(store):
             store.end(second, "finished")
 
     assert worker.wait_for_device(store, mine, on_wait)
-    assert places[:4] == [2, 2, 1, 1]
+    assert places[:4] == [[first, second], [second], [second], [second]]
     assert store.get(mine).process == process.me()
     assert [store.status(run_id) for run_id in (mine, later)] == ["starting", "queued"]
 
@@ -248,7 +249,7 @@ def test_a_terminal_waits_its_turn_and_says_its_place(store):
 def test_a_terminal_whose_run_was_cancelled_waits_no_longer(store):
     first = replay.fill(store, replay.a_spec(), [], status="running")
     mine = store.create(replay.a_spec())
-    assert not worker.wait_for_device(store, mine, lambda place: store.request_stop(mine) and None)
+    assert not worker.wait_for_device(store, mine, lambda runs: store.request_stop(mine) and None)
     assert worker.carry_out(store, mine) == "cancelled"
     assert store.status(first) == "running"
 
@@ -257,7 +258,7 @@ def test_an_interrupt_while_waiting_cancels_the_run(store):
     replay.fill(store, replay.a_spec(), [], status="running")
     mine = store.create(replay.a_spec())
 
-    def interrupt(place: int) -> None:
+    def interrupt(runs: Sequence[Run]) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
