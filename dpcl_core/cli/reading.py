@@ -219,7 +219,7 @@ def app(options: argparse.Namespace) -> int:
     """Serves the app until stopped; its theme and limits come from the Streamlit configuration beside it."""
     from dpcl_core.runs import database, visitors
 
-    environment = dict(os.environ)
+    environment = {"FORWARDED_ALLOW_IPS": "", **os.environ}  # no proxy is believed whom a visitor comes from, unless one is named
     if options.shared is not None:
         environment[visitors.VARIABLE] = options.shared
     if (limits := environment.get(visitors.VARIABLE)) is not None:

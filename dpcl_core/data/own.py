@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+from collections.abc import Collection
 from contextlib import suppress
 from os.path import samestat
 from pathlib import Path
@@ -104,12 +105,16 @@ def written(name: str) -> dict[str, int]:
     return {}
 
 
-def stored_bytes(owner: str) -> int:
-    """How much the data of a visitor take up here, a file on its way in included."""
-    folders = [folder for folder in _folders(paths.home() / "data") if _owner(folder) == owner]
-    with suppress(OSError):  # one of them is being deleted
-        return sum(path.lstat().st_size for root in (*folders, paths.uploads(owner)) for path in root.rglob("*"))
-    return 0
+def stored_bytes(owners: Collection[str] | None) -> int:
+    """How much the data of visitors (None: all) take up here, files on their way in included."""
+    is_theirs = bool if owners is None else owners.__contains__
+    folders = [folder for folder in _folders(paths.home() / "data") if is_theirs(_owner(folder))]
+    folders += [paths.home() / "uploads"] if owners is None else [paths.uploads(owner) for owner in owners]
+    total = 0
+    for path in (path for root in folders for path in root.rglob("*")):
+        with suppress(OSError):  # it is being deleted
+            total += path.lstat().st_size
+    return total
 
 
 def names() -> list[str]:

@@ -10,7 +10,7 @@ from dpcl_core.errors import StoreUnusable
 from dpcl_core.runs import locks
 from dpcl_core.runs.tables import metadata
 
-_REVISIONS = ("4", "5", "6", "7", "8", "9", "10")  # in `migrations/versions`, in order
+_REVISIONS = ("4", "5", "6", "7", "8", "9", "10", "11")  # in `migrations/versions`, in order
 NEWEST = _REVISIONS[-1]
 _BEFORE_ALEMBIC = "dpcl_layout"  # the table in which layouts 1 to 4 kept their number
 

@@ -143,6 +143,7 @@ def resume(store: Store, run_id: str) -> None:
             locks.take(connection, locks.QUEUE)
             run = connection.execute(select(runs).where(runs.c.id == run_id)).one()
             past = durations.past(connection, {run.workload}).get((run.workload, run.device), [])
+            visitors.note(connection, store.visitor)
             visitors.check(connection, store.visitor, run.n_cells, durations.estimate(past, run.n_cells))
         if why is None:
             charges.check_again(connection, run_id, is_start=False)

@@ -119,7 +119,9 @@ class Store:
     def check_kept(self, more: int = 0) -> None:
         """Raises BadInput where this visitor, with so many more bytes, keeps more than the server allows."""
         if self.visitor is not None:
-            with self.reading() as connection:
+            with self.writing() as connection:
+                if more:  # data without a run, which count for others, too
+                    visitors.note(connection, self.visitor)
                 visitors.check_kept(connection, self.visitor, more)
 
     def seconds_before(self, run_id: str) -> float:

@@ -269,6 +269,17 @@ kept_turns = Table(
     Column("started", Double, nullable=False),
 )
 
+# For whom the visitors of a shared server count who were there within a day (`visitors`).
+visitors = Table(
+    "visitors",
+    metadata,
+    Column("owner", String(64), primary_key=True),
+    Column("address", String(32)),  # keyed digest; none for an account
+    Column("pool", String(80), nullable=False, index=True),
+    Column("since", Double, nullable=False),
+    Column("seen", Double, nullable=False),
+)
+
 
 # The runs in the queue that are not runs of their own: of tunings and audits, and parts of runs.
 of_others = select(turns.c.run_id).union_all(select(audits.c.id), select(shards.c.id))

@@ -57,7 +57,7 @@ def test_data_whose_owner_cannot_be_told_are_nobodys(trouble: str, hers: Path) -
     elif trouble == "no text":
         (hers / own.OWNER).write_bytes(b"\xff")
     assert own.owner("own:visits") is None
-    assert own.stored_bytes("") == 0, "nor the computer's"
+    assert own.stored_bytes({""}) == 0, "nor the computer's"
 
 
 def test_data_put_there_by_hand_or_taken_in_from_a_terminal_are_everybodys(hers: Path, data_dir: Path) -> None:
