@@ -219,7 +219,8 @@ def app(options: argparse.Namespace) -> int:
     """Serves the app until stopped; its theme and limits come from the Streamlit configuration beside it."""
     from dpcl_core.runs import database, visitors
 
-    environment = {"FORWARDED_ALLOW_IPS": "", **os.environ}  # no proxy is believed whom a visitor comes from, unless one is named
+    # No proxy is believed from where a visitor comes, unless one is named.
+    environment = {"FORWARDED_ALLOW_IPS": "", **os.environ}
     if options.shared is not None:
         environment[visitors.VARIABLE] = options.shared
     if (limits := environment.get(visitors.VARIABLE)) is not None:
