@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Collection
 from contextlib import suppress
 from os.path import samestat
@@ -18,6 +19,7 @@ from dpcl_core.errors import BadInput
 # Beside data that were taken in, both of them: a digest of the token of the visitor who took them in, empty from a terminal;
 # and a digest of where they came from.
 OWNER, ORIGIN = ".owner", schema.ORIGIN
+UPLOAD_SECONDS = 86_400.0  # that a file which is not kept stays
 _DELETED = ".deleted-"  # before the name of a folder that is being deleted, or was when its process died
 
 
@@ -73,6 +75,15 @@ def sweep() -> None:
     for folder in _folders(paths.home() / "data"):
         if folder.name.startswith(_DELETED):
             shutil.rmtree(folder, ignore_errors=True)
+    sweep_uploads()
+
+
+def sweep_uploads() -> None:
+    """Deletes what visitors uploaded more than a day ago and did not keep."""
+    for folder in _folders(paths.home() / "uploads"):
+        with suppress(OSError):  # it is being deleted
+            if folder.stat().st_mtime < time.time() - UPLOAD_SECONDS:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def of_visitors() -> dict[str, list[str]]:
@@ -113,7 +124,8 @@ def stored_bytes(owners: Collection[str] | None) -> int:
     total = 0
     for path in (path for root in folders for path in root.rglob("*")):
         with suppress(OSError):  # it is being deleted
-            total += path.lstat().st_size
+            about = path.lstat()
+            total += max(about.st_size, 512 * getattr(about, "st_blocks", 0))  # small files take whole blocks
     return total
 
 

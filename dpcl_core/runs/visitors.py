@@ -152,18 +152,27 @@ def check_kept(connection: Connection, visitor: Visitor, more: int = 0) -> None:
     """Raises BadInput, with what would mend it, for a visitor who keeps too much, alone or with others of one address, and
     where all do. `more`: bytes about to be added.
     """
+    mend = "delete runs on Runs and empty the trash there, or delete data on Your data"
+    for field, kept, most in _kept(connection, visitor):
+        if kept + more > most * 1e6:
+            raise BadInput(field, f"{(kept + more) / 1e6:.1f}", f"must be at most {most} on this server: {mend}")
+
+
+def bytes_left(connection: Connection, visitor: Visitor) -> int:
+    """How many more bytes a visitor may keep."""
+    return max(0, min(most * 10**6 - kept for _, kept, most in _kept(connection, visitor)))
+
+
+def _kept(connection: Connection, visitor: Visitor) -> list[tuple[str, int, int]]:
+    """What is kept by a visitor, by those who count together, and by all: name, bytes, and megabytes that may be kept."""
     most, pool = visitor.limits, pool_of(connection, visitor)
     of_pool = {visitor.owner, *connection.scalars(select(known.c.owner).where(known.c.pool == pool))}
-    mend = "delete runs on Runs and empty the trash there, or delete data on Your data"
     whose: tuple[tuple[str, Collection[str] | None, int], ...] = (
         ("megabytes you keep", {visitor.owner}, most.megabytes),
         ("megabytes kept by your class or address", of_pool, most.address_megabytes),
         ("megabytes kept by all visitors", None, most.all_megabytes),
     )
-    for field, owners, megabytes in whose:
-        kept, allowed = stored_bytes(connection, owners) + more, max(megabytes, most.megabytes)
-        if kept > allowed * 1e6:
-            raise BadInput(field, f"{kept / 1e6:.1f}", f"must be at most {allowed} on this server: {mend}")
+    return [(name, stored_bytes(connection, of), max(limit, most.megabytes)) for name, of, limit in whose]
 
 
 def check_rooms(connection: Connection, visitor: Visitor) -> None:

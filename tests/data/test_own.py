@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -123,3 +124,12 @@ def test_what_an_earlier_version_half_deleted_can_be_deleted(name: str, hers: Pa
     (hers / name).unlink()
     intake.forget("own:visits")
     assert not hers.exists()
+
+
+def test_an_upload_that_nobody_keeps_goes_after_a_day(home: Path) -> None:
+    for name, age in (("old", own.UPLOAD_SECONDS + 1), ("new", own.UPLOAD_SECONDS - 3600)):
+        folder = paths.made(paths.uploads(name))
+        (folder / "x.csv").write_bytes(b"x")
+        os.utime(folder, (time.time() - age,) * 2)
+    own.sweep()
+    assert own.uploaders() == ["new"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 import streamlit as st
@@ -12,9 +13,11 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.types import Message
 from starlette.websockets import WebSocket
-from streamlit import config
+from streamlit import config, runtime
+from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
+from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 
-from pages.parts.shell import gate
+from pages.parts.shell import gate, received
 
 
 async def _accepts(socket: WebSocket) -> None:
@@ -97,3 +100,22 @@ def test_every_answer_says_what_browsers_may_do_with_it(
     assert headers[b"content-security-policy"].decode() == policy
     assert headers[b"x-content-type-options"] == b"nosniff"
     assert headers[b"referrer-policy"] == b"same-origin"
+
+
+def test_uploads_that_no_page_knows_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anybody whose page is open may send as many as they like."""
+    manager = MemoryUploadedFileManager("/upload")
+    monkeypatch.setattr(runtime, "get_instance", lambda: SimpleNamespace(uploaded_file_mgr=manager))
+    monkeypatch.setattr(received, "_MOST_BYTES", 500)
+
+    def held() -> dict[str, list[str]]:
+        return {session: list(files) for session, files in manager.file_storage.items() if files}
+
+    for number in range(5):
+        manager.add_file("one", UploadedFileRec(f"{number}", "x.csv", "", bytes(100)))
+    received.bound()
+    assert held() == {"one": ["3", "4"]}
+    for session in ("two", "three", "four"):
+        manager.add_file(session, UploadedFileRec(session, "x.csv", "", bytes(150)))
+    received.bound()
+    assert held() == {"two": ["two"], "three": ["three"], "four": ["four"]}

@@ -18,6 +18,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import config
 from streamlit.web.server.starlette.starlette_websocket import is_host_allowed
 
+from pages.parts.shell import received
+
 FRAMES: Final = "DPCL_FRAMES"  # origins whose pages may show the app in a frame, such as https://example.org
 _HOSTS: Final = "server.allowedHosts"
 _HERE: Final = ("localhost", "127.0.0.1", "::1")
@@ -46,6 +48,8 @@ class Gate:
         """Passes a request on, or refuses it."""
         if scope["type"] == "lifespan" or is_host_allowed(Headers(scope=scope).get("host")):
             await self.app(scope, receive, lambda message: send(_guarded(message)))
+            if scope.get("method") == "PUT":  # an upload
+                received.bound()
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         else:
