@@ -31,7 +31,7 @@ def sweep(options: argparse.Namespace) -> int:
     wanted = training.split_of(options) or Split(1, "local", options.device or executors.default_device("local"))
     # Whoever looks at the queue carries out the parts: the executor's workers are on their machines already.
     split = Split(options.shards, "local", wanted.device) if options.shards else None
-    store, patience = waiting.opened(options.store), Patience()
+    store, patience = waiting.opened(options.store, may_be_new=True), Patience()
     sets, executor = Sets(store), executors.opened(wanted.executor, store)
     cheap = questions.cheapest_first(specs, store, wanted.device)
     titles = None if options.over else questions.named(specs)  # what varies names the runs of a grid

@@ -106,6 +106,7 @@ checkpoints = Table(
     Column("events", JSON, nullable=False),  # that leave after this task
     Column("document", Text),
     Column("arrays", LargeBinary),  # a safetensors file
+    Column("digest", String(64)),  # of the events, then of the state (`resumption`); none by earlier versions
 )
 
 # How often a run was resumed by itself since it last had a new checkpoint.

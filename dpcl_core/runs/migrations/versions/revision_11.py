@@ -1,4 +1,4 @@
-"""For whom the visitors of a shared server count: an address, or a class."""
+"""For whom the visitors of a shared server count, and digests of checkpoints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ revision, down_revision = "11", "10"
 
 
 def upgrade() -> None:
-    """Adds the table."""
+    """Adds the table and the column."""
+    op.add_column("checkpoints", sa.Column("digest", sa.String(64)))
     op.create_table(
         "visitors",
         sa.Column("owner", sa.String(64), primary_key=True),
