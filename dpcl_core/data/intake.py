@@ -135,6 +135,8 @@ def taken_in(
         with files.only_in(folder.parent):
             yield f"own:{name}"
         with _trouble(path):
+            for one in (folder, *folder.rglob("*")):
+                one.chmod(0o700 if one.is_dir() else 0o600)
             folder.rename(root / name)
 
 

@@ -41,8 +41,13 @@ def address() -> str | None:
 
     Behind a proxy that the server trusts (`FORWARDED_ALLOW_IPS`), the one from which the proxy was asked.
     """
-    host = st.context.ip_address  # none: this computer's
-    return None if login.account() is not None else visitors.address_of(host if isinstance(host, str) else "127.0.0.1")
+    return None if login.account() is not None else visitors.address_of(host())
+
+
+def host() -> str:
+    """The address from which this visitor's browser asks."""
+    found = st.context.ip_address  # none: this computer's
+    return found if isinstance(found, str) else "127.0.0.1"
 
 
 def checked(cookie: object) -> str | None:
