@@ -11,7 +11,7 @@ from streamlit.starlette import App
 
 from dpcl_core.paths import assets_dir
 from pages.parts.rooms import live
-from pages.parts.shell import document, login, mishap, ownership, presenter, queue, style, visitor
+from pages.parts.shell import document, gate, login, mishap, ownership, presenter, queue, style, visitor
 from pages.parts.shell.header import INSIDE
 from pages.parts.shell.view import CHANGES
 
@@ -75,6 +75,6 @@ else:  # imported by the server: the same file is its address
         logging.getLogger(log).addFilter(mishap.Masking())
     documents = document.routes(page for pages in [*PAGES.values(), UNLISTED] for page in pages)
     app = App(
-        __file__, lifespan=queue.moving, routes=live.routes() + documents, middleware=[Middleware(visitor.GivesToken)],
-        on_script_error=mishap.shown,
+        __file__, lifespan=queue.moving, routes=live.routes() + documents, on_script_error=mishap.shown,
+        middleware=[Middleware(gate.Gate), Middleware(visitor.GivesToken)],
     )  # fmt: skip

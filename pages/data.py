@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -15,9 +15,12 @@ from dpcl_core.errors import BadInput
 from dpcl_core.runs import looks
 from dpcl_core.spec import ScenarioSpec
 from pages.parts.own_data import kept, looking, schema_form, stream_choice, upload
-from pages.parts.shell import layout, ownership, state, visitor
+from pages.parts.shell import layout, ownership, state
 from pages.parts.shell.header import header
 from pages.parts.shell.text import labelled, plain
+
+if TYPE_CHECKING:
+    from dpcl_core.apart import Looked
 
 HELP = """Bring a table, texts, pictures or embeddings. They go no further than the computer that serves this page. What is
 **public** about the data is written in a schema: all that is shown before a private release depends on it and on the public
@@ -72,8 +75,7 @@ def _file(path: Path, edited: str | None, side: DeltaGenerator) -> None:
             return
         asked = Asked(instead=fields)
         with st.spinner("Reading ..."):
-            apart = visitor.digest() if ownership.is_shared() else ""
-            looked = looking.looked(path, asked, apart, looks.marks_kept(state.store()))
+            looked = looking.looked(looking.given(path, asked, looks.marks_kept(state.store())))
     except BadInput as refused:
         st.error(plain(_in_words(refused)))
         return
@@ -98,9 +100,8 @@ def _file(path: Path, edited: str | None, side: DeltaGenerator) -> None:
 def _keep(path: Path, asked: Asked, edited: str | None, scenario: ScenarioSpec) -> None:
     """Keeps the file, or another copy of the data that are edited, and says under which name."""
     state.store().check_kept()
-    apart, seen = ownership.is_shared(), looks.marks_kept(state.store())
-    with intake.taken_in(path, asked, visitor.digest(), is_apart=apart, of=edited, seen=seen) as name:
-        upload.discard()
+    name = looking.keep(looking.given(path, asked, looks.marks_kept(state.store()), edited))
+    upload.discard()
     kept.done(name, edited, scenario)
     st.rerun()
 
@@ -119,7 +120,7 @@ def _schema(path: Path, start: schema.Schema, *, is_kept: bool) -> schema.Schema
     return schema_form.form(columns, features if known == str(path) else (), start, str(path))
 
 
-def _understood(looked: looking.Looked) -> None:
+def _understood(looked: Looked) -> None:
     """Draws the columns, and what is assumed."""
     with layout.card("own-understood"):
         st.markdown(f"**What was understood: {_KINDS[looked.kind]}**")

@@ -18,7 +18,8 @@ from pages.parts.shell.view import View
 
 HELP = """A teacher **opens** a room and shows its code. Everybody else **joins** with the code: no account, a name drawn by
 lot. Answers gather live, and runs that somebody in the room starts appear on one plot. The room keeps these names, the
-answers and which runs were shared, and forgets all of it a day after it was opened."""
+answers and which runs were shared, and forgets all of it a day after it was opened. A device is a vote: who opens a second
+browser can vote twice, so counts show what a class thinks and decide nothing."""
 
 CODEC = link.Codec([link.Field("room", "room", "room", link.Text(12), "")])
 
@@ -44,7 +45,7 @@ def _door(view: View) -> None:
         st.header("Join a room", anchor=False)
         typed = st.text_input("Code", max_chars=12, placeholder="six letters", key="room-code")
         if st.form_submit_button("Join", type="primary", key="room-join-button"):
-            _go(view, lambda: membership.rooms().state(typed).code)
+            _go(view, lambda: membership.found(typed).code)
     with start, layout.card("room-open"), st.form("room-open-form", border=False):
         st.header("Open a room", anchor=False)
         title = st.text_input("Title", max_chars=80, placeholder="Privacy, Monday at ten", key="room-title")
@@ -72,7 +73,7 @@ def _go(view: View, find: Callable[[], str]) -> None:
 def _room(view: View, code: str) -> None:
     rooms, token = membership.rooms(), visitor.token()
     try:
-        room = rooms.state(code)
+        room = membership.found(code)
     except BadInput as refused:
         st.error(plain(labelled(refused, membership.FIELDS)))
         st.page_link("pages/room.py", label=":primary[Join or open another room →]", query_params=view.linked({"v": "1"}))

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tomllib
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,38 @@ def test_the_end_of_the_command_is_the_end_of_the_server(tmp_path: Path) -> None
         app.wait(PATIENCE_SECONDS)
     assert not listens(port)
     assert app.returncode is not None
+
+
+def test_a_server_under_a_foreign_name_answers_nothing_and_believes_no_forwarded_address(tmp_path: Path) -> None:
+    """By DNS rebinding a page of a foreign site is of the same origin as the server that it reads."""
+    port = free_port()
+    command = [sys.executable, "-m", "dpcl_core", "app", "--no-browser", "--address=127.0.0.1", f"--port={port}"]
+    environment = {**os.environ, "DPCL_HOME": str(tmp_path)}
+    paths = ("/", "/train", "/_stcore/health", "/_stcore/host-config", "/_stcore/stream", "/rooms/BCDFGH", "/static/x.js")
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as app:
+        try:
+            until(lambda: app.poll() is not None or listens(port))
+            here = [status(port, path, f"127.0.0.1:{port}") for path in ("/", "/_stcore/health")]
+            there = {path: status(port, path, f"rebound.example:{port}") for path in paths}
+            trusted = Path(f"/proc/{app.pid}/environ").read_text().split("\0") if sys.platform == "linux" else []
+        finally:
+            app.terminate()
+    assert here == [200, 200]
+    assert there == dict.fromkeys(paths, 421) | {"/_stcore/stream": 403}
+    assert [one for one in trusted if one.startswith("FORWARDED_ALLOW_IPS")] == ["FORWARDED_ALLOW_IPS="][: len(trusted)]
+
+
+def status(port: int, path: str, host: str) -> int:
+    """The status of the answer to a request under this name; of a websocket's address, to a browser that opens one."""
+    connection = HTTPConnection("127.0.0.1", port)
+    upgrade = {
+        "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==", "Origin": f"http://{host}",
+    }  # fmt: skip
+    connection.request("GET", path, headers={"Host": host, **(upgrade if path.endswith("/stream") else {})})
+    found = connection.getresponse().status
+    connection.close()
+    return found
 
 
 def free_port() -> int:

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, TypeAdapter
 from dpcl_core.backbones import packaged, weights
 from dpcl_core.backbones.encoders import files as encoders
 from dpcl_core.backbones.language import files as language
-from dpcl_core.data import card_files, hub
+from dpcl_core.data import card_files
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.card import Kind
 from dpcl_core.errors import BadInput, DataMissing, unknown
@@ -174,7 +174,8 @@ def available(card: BackboneCard) -> str | None:
         if absent := lacking(_VISION):
             return absent
         is_here = weights.local(model) or weights.in_hub_cache(f"timm/{model}")
-        return None if is_here or hub.is_reachable() else weights.wish(model, weights.UNREACHABLE)
+        why = None if is_here else weights.why_offline()
+        return weights.wish(model, why) if why else None
     if card.name == encoders.MINILM:
         return lacking(("torch",)) or encoders.minilm_missing()
     if prefix:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpcl_core import paths
-from dpcl_core.backbones.weights import FIELD, UNREACHABLE, weights_dir
-from dpcl_core.data import hub
+from dpcl_core.backbones.weights import FIELD, weights_dir, why_offline
 from dpcl_core.errors import BadInput, DataMissing
 
 _CONFIG = "config.json"
@@ -44,7 +43,8 @@ class HubFolders:
 
     def missing(self, model: str) -> str | None:
         """The instruction which files to put where; None if the model is on this computer or the hub answers."""
-        return None if self.local(model) or self.cached(model) or hub.is_reachable() else self.wish(model, UNREACHABLE)
+        why = None if self.local(model) or self.cached(model) else why_offline()
+        return self.wish(model, why) if why else None
 
     def wish(self, model: str, reason: str) -> str:
         """The instruction which files to put where, so that `local` finds them."""
@@ -62,12 +62,12 @@ class HubFolders:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import RepositoryNotFoundError
 
+        why = why_offline()
         try:
-            is_offline = not hub.is_reachable()
-            return Path(snapshot_download(model, allow_patterns=_PATTERNS, local_files_only=is_offline))
+            return Path(snapshot_download(model, allow_patterns=_PATTERNS, local_files_only=why is not None))
         except RepositoryNotFoundError as error:
             allowed = f"must be the name of a model on the Hugging Face hub that anybody may read, such as {self.example}"
             raise BadInput(FIELD, shown, allowed) from error
         except Exception as error:  # the hub's client raises many kinds of error, all with the same meaning for the user
-            reason = f"the Hugging Face hub did not give it ({type(error).__name__})"
+            reason = why or f"the Hugging Face hub did not give it ({type(error).__name__})"
             raise DataMissing(FIELD, shown, self.wish(model, reason)) from error

@@ -13,7 +13,9 @@ from dpcl_core.data import hub
 from dpcl_core.errors import BadInput, DataMissing
 
 FIELD = "data.backbone"
+DOWNLOADS = "DPCL_DOWNLOADS"  # says yes where visitors of a shared server may make it download networks
 UNREACHABLE = "the Hugging Face hub cannot be reached"
+WITHHELD = f"this server downloads no networks for its visitors unless its administrator sets {DOWNLOADS}=yes"
 _HUB_FILE = "model.safetensors"
 
 
@@ -64,12 +66,24 @@ def in_hub_cache(repository: str) -> Path | None:
     return Path(cached) if isinstance(cached, str) else None
 
 
+def is_withheld() -> bool:
+    """Whether this is a shared server that must not download networks."""
+    return "DPCL_SHARED" in os.environ and os.environ.get(DOWNLOADS) != "yes"
+
+
+def why_offline() -> str | None:
+    """Why the hub is not asked, as a part of a sentence; None where it is."""
+    if is_withheld():
+        return WITHHELD
+    return None if hub.is_reachable() else UNREACHABLE
+
+
 def from_hub(repository: str, model: str) -> Path:
     """The weights of a hub repository, downloaded if necessary. Raises DataMissing naming the file to add."""
     if cached := in_hub_cache(repository):
         return cached
-    if not hub.is_reachable():
-        raise DataMissing(FIELD, f"timm:{model}", wish(model, UNREACHABLE))
+    if why := why_offline():
+        raise DataMissing(FIELD, f"timm:{model}", wish(model, why))
     from huggingface_hub import hf_hub_download
 
     try:

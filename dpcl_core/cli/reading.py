@@ -93,9 +93,12 @@ def show(options: argparse.Namespace) -> int:
 
 def checked_store(url: str | None) -> Store:
     """The store, after a look for runs whose process is gone and for results that a dead process has left in a file."""
+    from dpcl_core.runs import database
     from dpcl_core.runs.executor import LocalExecutor
     from dpcl_core.runs.store import Store
 
+    if url is not None:
+        database.check_there(url, may_be_new=False)
     store = Store(url)
     with suppress(StoreTrouble):  # one that can only be read is read as it is
         LocalExecutor(store).settle()
@@ -204,7 +207,8 @@ def app(options: argparse.Namespace) -> int:
     """Serves the app until stopped; its theme and limits come from the Streamlit configuration beside it."""
     from dpcl_core.runs import database, visitors
 
-    environment = dict(os.environ)
+    # No proxy is believed from where a visitor comes, unless one is named.
+    environment = {"FORWARDED_ALLOW_IPS": "", **os.environ}
     if options.shared is not None:
         environment[visitors.VARIABLE] = options.shared
     if (limits := environment.get(visitors.VARIABLE)) is not None:

@@ -50,8 +50,8 @@ def asked_of(options: argparse.Namespace) -> Asked:
 
 def spec_of_stored(options: argparse.Namespace) -> RunSpec:
     """The spec of a stored run. Raises BadInput for an unknown run, or if other settings are given too."""
-    from dpcl_core.runs.store import Store
+    from dpcl_core.cli import waiting
 
     if options.set or any((options.spec, options.preset, options.attack, options.trials)):
         raise BadInput("--run", options.run, "cannot be combined with other settings: the audit uses the run's own")
-    return Store(options.store).get_with_results(options.run).spec
+    return waiting.opened(options.store).get_with_results(options.run).spec

@@ -7,14 +7,20 @@ from typing import TypeVar
 
 from dpcl_core.cli.output import one_line, say
 from dpcl_core.errors import StoreLocked, StoreTrouble, StoreUnknown, StoreUnusable
+from dpcl_core.runs import database
 from dpcl_core.runs.patience import Patience
 from dpcl_core.runs.store import Store
 
 T = TypeVar("T")
 
 
-def opened(url: str | None) -> Store:
-    """The store, once it can be opened. Raises StoreTrouble at once where no waiting helps."""
+def opened(url: str | None, *, may_be_new: bool = False) -> Store:
+    """The store, once it can be opened; of one that `--store` names a mistyped path makes none.
+
+    Raises StoreTrouble at once where no waiting helps.
+    """
+    if url is not None:
+        database.check_there(url, may_be_new=may_be_new)
     return _outlasted(lambda: Store(url), StoreTrouble)
 
 

@@ -105,7 +105,7 @@ def _arrays(content: bytes, shown: str) -> Mapping[str, NDArray[np.generic]]:
             return {
                 one.filename.removesuffix(".npy"): npy.read_array(archive.open(one), allow_pickle=False) for one in members
             }
-    except BadInput:
+    except (BadInput, MemoryError):
         raise
     except Exception as error:  # zipfile, zlib and numpy raise many kinds of error, all with the same meaning for the user
         raise BadInput(shown, "other bytes", _FORM) from error

@@ -24,7 +24,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from dpcl_core import paths
-from dpcl_core.data import catalog, files, own, schema
+from dpcl_core.data import catalog, files, own, picture_ends, schema
 from dpcl_core.data.card import HELD_OUT
 from dpcl_core.data.files import ALIKE, PICTURES, TABLES, DataFiles, ending
 from dpcl_core.data.folder import MAX_BYTES as MAX_PICTURE
@@ -39,6 +39,7 @@ FORMS = (
 )
 MAX_BYTES = 4 * 2**30
 MAX_FILES = 200_000
+_BLOCK = 4096  # bytes that the smallest file takes on a disk
 SUFFIXES = (*TABLES, *ALIKE, ".zip", ".json", ".feather", ".xlsx", ".gz")
 _ORIGIN = own.ORIGIN
 _LOCK = ".lock"  # in a copy on its way in: held while its process lives
@@ -97,7 +98,7 @@ def named(given: str, asked: Asked, seen: frozenset[str] = frozenset()) -> Itera
 @contextmanager
 def taken_in(
     path: Path, asked: Asked, owner: str = "", *, is_apart: bool = False, of: str | None = None,
-    seen: frozenset[str] = frozenset(),
+    seen: frozenset[str] = frozenset(), most: int = MAX_BYTES,
 ) -> Iterator[str]:  # fmt: skip
     """Within this context the file or folder is own:NAME, a copy that is kept under this name at the end.
 
@@ -105,22 +106,22 @@ def taken_in(
     since; else the copy has the next number. Raises BadInput for what cannot be used, with what to change; then, and after
     any error within the context, nothing is kept. `owner`: a digest of the token of the visitor who asks. `is_apart`:
     neither the name nor the count of looks depends on what others have brought. `of`: the own:NAME of which this is a copy
-    with another schema. `seen`: marks of data that were deleted since somebody looked at them.
+    with another schema. `seen`: marks of data that were deleted since somebody looked at them. `most`: bytes that may be
+    kept.
     """
     from dpcl_core.data import marks, outline  # imported late, like pyarrow
 
     root = paths.home() / "data"
     with _trouble(path):
         paths.made(root)
-    with _on_its_way(path, root, owner) as staging, _staged(path, asked, staging, owner if is_apart else "", seen) as (
-        staged, written,
-    ):  # fmt: skip
+    apart = owner if is_apart else ""
+    with _on_its_way(path, root, owner) as staging, _staged(path, asked, staging, apart, seen, most) as (staged, written):
         origin = _origin(path, staged, written, asked.private)
         stem = staged.name if of is None else of.removeprefix("own:")
         stem = f"{stem}-{owner[:6]}" if is_apart and of is None else stem
         with files.only_in(staged.parent), _trouble(path):
             card = catalog.card(f"own:{staged.name}")
-            known = marks.of(outline.outline(card, files.find(card)), owner if is_apart else "")
+            known = marks.of(outline.outline(card, files.find(card)), apart)
         with _trouble(path), _alone():  # of two at once, the second sees the name of the first
             name = next(one for one in _numbered(stem) if _is_free(one, root) or _is_same(root / one, origin, owner))
             is_new = _is_free(name, root)
@@ -135,6 +136,8 @@ def taken_in(
         with files.only_in(folder.parent):
             yield f"own:{name}"
         with _trouble(path):
+            for one in (folder, *folder.rglob("*")):
+                one.chmod(0o700 if one.is_dir() else 0o600)
             folder.rename(root / name)
 
 
@@ -217,21 +220,25 @@ def _home_of(name: str) -> Path:
 
 
 @contextmanager
-def looked_at(path: Path, asked: Asked, apart: str = "", seen: frozenset[str] = frozenset()) -> Iterator[str]:
+def looked_at(
+    path: Path, asked: Asked, apart: str = "", seen: frozenset[str] = frozenset(), most: int = MAX_BYTES
+) -> Iterator[str]:
     """Within this context the file or folder is own:NAME; nothing is kept. Raises BadInput as `taken_in` does.
 
-    `apart`: the owner whose data are counted apart from all others'.
+    `apart`: the owner whose data are counted apart from all others'. `most`: bytes that it may take.
     """
     with (
         tempfile.TemporaryDirectory(prefix="dpcl-") as root,
-        _staged(path, asked, Path(root), apart, seen) as (folder, _),
+        _staged(path, asked, Path(root), apart, seen, most) as (folder, _),
         files.only_in(folder.parent),
     ):
         yield f"own:{folder.name}"
 
 
 @contextmanager
-def _staged(path: Path, asked: Asked, staging: Path, apart: str, seen: frozenset[str]) -> Iterator[tuple[Path, int]]:
+def _staged(
+    path: Path, asked: Asked, staging: Path, apart: str, seen: frozenset[str], most: int
+) -> Iterator[tuple[Path, int]]:
     """A checked copy in a folder of its own below `staging`; when its source was last written."""
     from dpcl_core.data import marks  # imported late, like pyarrow
 
@@ -239,7 +246,7 @@ def _staged(path: Path, asked: Asked, staging: Path, apart: str, seen: frozenset
     with _trouble(path):
         (staging / "kept").mkdir()
         folder.mkdir(mode=0o700)  # where copies are kept may be a folder that everybody reads
-        written = _copied(path, folder)
+        written = _copied(path, folder, most)
         for name in asked.private:
             _join(folder, name)
         fields = _declared(path, folder, asked)
@@ -368,7 +375,7 @@ def _with_usual(fields: schema.Schema, folder: Path) -> schema.Schema:
     return fields if is_other else fields.model_copy(update={"columns": fields.columns.model_copy(update=usual)})
 
 
-def _copied(path: Path, folder: Path) -> int:
+def _copied(path: Path, folder: Path, most: int) -> int:
     """Copies what can be data, and says when it was last written. Raises BadInput for what cannot."""
     from dpcl_core.data import conversions  # imported late, like pyarrow
 
@@ -379,17 +386,17 @@ def _copied(path: Path, folder: Path) -> int:
     except (OSError, RuntimeError) as error:
         raise BadInput(FIELD, path.name, "must be a file or a folder that you can read") from error
     if stat.S_ISDIR(mode):
-        return _copy_folder(path, folder)
+        return _copy_folder(path, folder, most)
     if not stat.S_ISREG(mode):
         raise BadInput(FIELD, path.name, "must be a file or a folder, not a pipe or a device")
     if path.suffix.lower() == ".zip":
         written = _last_written(path)
-        _unzip(path, folder)
+        _unzip(path, folder, most)
         return written
-    if path.stat().st_size > MAX_BYTES:
-        raise BadInput(FIELD, path.name, f"must have at most {MAX_BYTES:,} bytes")
+    if path.stat().st_size > most:
+        raise BadInput(FIELD, path.name, f"must have at most {most:,} bytes")
     written = _last_written(path)
-    if conversions.convert(path, folder, folder.name, MAX_BYTES):
+    if conversions.convert(path, folder, folder.name, most):
         return written
     suffix = ending(path)
     if suffix not in TABLES:
@@ -410,7 +417,7 @@ def _last_written(one: Path) -> int:
     return max(about.st_mtime_ns, about.st_ctime_ns)
 
 
-def _copy_folder(path: Path, folder: Path) -> int:
+def _copy_folder(path: Path, folder: Path, most: int) -> int:
     """Copies tables, and pictures by class. Links are not followed: they may lead anywhere, or in a circle."""
     from dpcl_core.data import conversions
 
@@ -421,14 +428,14 @@ def _copy_folder(path: Path, folder: Path) -> int:
     tables = [one for one in found if one.suffix in TABLES or one.name in _KEPT]
     if any(one.suffix in TABLES for one in tables):
         total = sum(one.stat().st_size for one in tables)
-        if total > MAX_BYTES:
-            raise BadInput(FIELD, path.name, f"must have at most {MAX_BYTES:,} bytes in all")
+        if total > most:
+            raise BadInput(FIELD, path.name, f"must have at most {most:,} bytes in all")
         return max(written, *(_copy(one, folder / one.name) for one in tables))
     total = n_files = 0
     for one in _pictures(path, path):
         size = one.stat().st_size
         total, n_files = total + size, n_files + 1
-        _refuse_more(path, total, n_files)
+        _refuse_more(path, total, n_files, most)
         to = folder / one.relative_to(path)
         to.parent.mkdir(parents=True, exist_ok=True)
         written = max(written, _last_written(one.parent), _copy(one, to))
@@ -448,13 +455,13 @@ def _pictures(folder: Path, top: Path) -> Iterator[Path]:
             yield one
 
 
-def _unzip(path: Path, folder: Path) -> None:
+def _unzip(path: Path, folder: Path, most: int) -> None:
     """Unpacks the pictures of an archive by class, never beside the folder and never more than announced."""
     n_read = 0
     try:
         with zipfile.ZipFile(path) as archive:
             members = {place: one for one in archive.infolist() if (place := _place(one)) is not None}
-            _refuse_more(path, sum(one.file_size for one in members.values()), len(members))
+            _refuse_more(path, sum(max(_BLOCK, one.file_size) for one in members.values()), len(members), most)
             for place, one in members.items():
                 to = folder.joinpath(*_by_class(place))
                 if to == folder:
@@ -464,7 +471,8 @@ def _unzip(path: Path, folder: Path) -> None:
                 to.parent.mkdir(parents=True, exist_ok=True)
                 content = _unpacked(archive, one)
                 n_read += content is not None
-                to.write_bytes(content or b"")  # a picture that is damaged is none, and leaves the others alone
+                # A picture that is damaged is none, and leaves the others alone.
+                to.write_bytes(picture_ends.trimmed(content or b""))
         if members and not n_read:
             raise zipfile.BadZipFile
     except (zipfile.BadZipFile, zipfile.LargeZipFile, RuntimeError, NotImplementedError, EOFError, ValueError) as error:
@@ -473,7 +481,7 @@ def _unzip(path: Path, folder: Path) -> None:
         allowed = "must be a zip file without a password; this one is damaged or of another kind"
         raise BadInput(FIELD, path.name, allowed) from error
     except Exception as error:  # zlib, lzma and bz2 each raise their own for damaged content
-        if isinstance(error, OSError):
+        if isinstance(error, (OSError, MemoryError)):
             raise
         raise BadInput(FIELD, path.name, "must be a zip file; this one is damaged") from error
     if not any(folder.iterdir()):
@@ -513,9 +521,9 @@ def _by_class(place: PurePosixPath) -> tuple[str, ...]:
     return parts[-2:] if len(parts) > 1 and not {*parts[:-1]} & {*splits} else ()
 
 
-def _refuse_more(path: Path, total: int, n_files: int) -> None:
-    if total > MAX_BYTES or n_files > MAX_FILES:
-        raise BadInput(FIELD, path.name, f"must have at most {MAX_FILES:,} pictures and {MAX_BYTES:,} bytes in all")
+def _refuse_more(path: Path, total: int, n_files: int, most: int) -> None:
+    if total > most or n_files > MAX_FILES:
+        raise BadInput(FIELD, path.name, f"must have at most {MAX_FILES:,} pictures and {most:,} bytes in all, unpacked")
 
 
 def _slug(path: Path) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import time
+from collections.abc import Collection
 from contextlib import suppress
 from os.path import samestat
 from pathlib import Path
@@ -17,6 +19,7 @@ from dpcl_core.errors import BadInput
 # Beside data that were taken in, both of them: a digest of the token of the visitor who took them in, empty from a terminal;
 # and a digest of where they came from.
 OWNER, ORIGIN = ".owner", schema.ORIGIN
+UPLOAD_SECONDS = 86_400.0  # that a file which is not kept stays
 _DELETED = ".deleted-"  # before the name of a folder that is being deleted, or was when its process died
 
 
@@ -72,6 +75,15 @@ def sweep() -> None:
     for folder in _folders(paths.home() / "data"):
         if folder.name.startswith(_DELETED):
             shutil.rmtree(folder, ignore_errors=True)
+    sweep_uploads()
+
+
+def sweep_uploads() -> None:
+    """Deletes what visitors uploaded more than a day ago and did not keep."""
+    for folder in _folders(paths.home() / "uploads"):
+        with suppress(OSError):  # it is being deleted
+            if folder.stat().st_mtime < time.time() - UPLOAD_SECONDS:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def of_visitors() -> dict[str, list[str]]:
@@ -104,12 +116,17 @@ def written(name: str) -> dict[str, int]:
     return {}
 
 
-def stored_bytes(owner: str) -> int:
-    """How much the data of a visitor take up here, a file on its way in included."""
-    folders = [folder for folder in _folders(paths.home() / "data") if _owner(folder) == owner]
-    with suppress(OSError):  # one of them is being deleted
-        return sum(path.lstat().st_size for root in (*folders, paths.uploads(owner)) for path in root.rglob("*"))
-    return 0
+def stored_bytes(owners: Collection[str] | None) -> int:
+    """How much the data of visitors (None: all) take up here, files on their way in included."""
+    is_theirs = bool if owners is None else owners.__contains__
+    folders = [folder for folder in _folders(paths.home() / "data") if is_theirs(_owner(folder))]
+    folders += [paths.home() / "uploads"] if owners is None else [paths.uploads(owner) for owner in owners]
+    total = 0
+    for path in (path for root in folders for path in root.rglob("*")):
+        with suppress(OSError):  # it is being deleted
+            about = path.lstat()
+            total += max(about.st_size, 512 * getattr(about, "st_blocks", 0))  # small files take whole blocks
+    return total
 
 
 def names() -> list[str]:

@@ -223,7 +223,7 @@ def _looked_for(named: str, asked: Asked) -> Iterator[str]:
         with files.only_in(path.resolve().parent):
             try:
                 files.find(catalog.card(f"own:{path.resolve().name}"))
-            except DataMissing as missing:
+            except (DataMissing, OSError) as missing:  # OSError: what lies inside goes while it is read, as in /proc
                 raise BadInput(_FIELD, path.name, intake.FORMS) from missing
             yield f"own:{path.resolve().name}"
     else:

@@ -75,7 +75,7 @@ def usage(store: Store) -> Sequence[Usage]:
                 **of_runs.get(owner, {"owner": owner}),
                 datasets=len(data.get(owner, ())),
                 uploads=paths.uploads(owner).name in uploaders,
-                megabytes=visitors.stored_bytes(connection, owner) / 1e6,
+                megabytes=visitors.stored_bytes(connection, {owner}) / 1e6,
             )
             for owner in dict.fromkeys((*of_runs, *data, *(short for short in uploaders if short not in known)))
         ]

@@ -101,6 +101,14 @@ def absolute(url: str) -> str:
     return where.render_as_string(hide_password=False)
 
 
+def check_there(url: str, *, may_be_new: bool) -> None:
+    """Raises StoreUnknown for a path at which there is no store; `may_be_new`: only where its folder is missing, too."""
+    where = _checked(url)
+    path = Path(str(where.database))
+    if where.get_backend_name() == "sqlite" and not (path.exists() or (may_be_new and path.parent.is_dir())):
+        raise StoreUnknown(f"store {masked(url)}: there is none; `dpcl run` makes one, in a folder that is there")
+
+
 def file_of(engine: Engine) -> tuple[int, int] | None:
     """Device and number of the file to which a store's path leads now; None for a store on a server."""
     if engine.dialect.name != "sqlite":

@@ -53,7 +53,7 @@ class Journal:
         """Makes the file, which is from now on the sign of life of this process."""
         with suppress(OSError):
             paths.made(self.path.parent)
-            self.path.write_bytes(b"")
+            os.close(paths.opened(self.path, os.O_WRONLY | os.O_TRUNC))
             self._append(self._first_line)
             paths.keep_names(self.path.parent)
 

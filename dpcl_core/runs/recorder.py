@@ -129,7 +129,9 @@ class Recorder:
             try:
                 self._tick()
                 failures = 0
-            except StoreTrouble:
+            except StoreTrouble as trouble:
+                if not failures:
+                    print(printable(f"the run goes on and waits for its store: {trouble}"), file=sys.stderr, flush=True)
                 failures += 1
             except Exception as trouble:  # no outage: the run is gone or was taken from here, or the program itself is wrong
                 self._trouble = self._trouble or trouble

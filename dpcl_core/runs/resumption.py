@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from itertools import groupby
 from typing import cast
 
@@ -89,7 +90,9 @@ class Stored:
             connection.execute(update(checkpoints).where(*of_learner).values(document=None, arrays=None))
             # It is there if an earlier attempt was saved and the answer was lost.
             connection.execute(delete(checkpoints).where(*of_learner, checkpoints.c.task == checkpoint.task))
-            connection.execute(insert(checkpoints).values(**place, task=checkpoint.task, events=documents, **state))
+            digest = _digest(checkpoint.group, checkpoint.task, documents) + _digest(checkpoint.document, checkpoint.arrays)
+            values = {**place, "task": checkpoint.task, "events": documents, **state, "digest": digest}
+            connection.execute(insert(checkpoints).values(**values))
 
 
 def check_known(store: Store, run_id: str, patience: Patience) -> None:
@@ -144,6 +147,7 @@ def resume(store: Store, run_id: str) -> None:
             locks.take(connection, locks.QUEUE)
             run = connection.execute(select(runs).where(runs.c.id == run_id)).one()
             past = durations.past(connection, {run.workload}).get((run.workload, run.device), [])
+            visitors.note(connection, store.visitor)
             visitors.check(connection, store.visitor, run.n_cells, durations.estimate(past, run.n_cells))
         if why is None:
             charges.check_again(connection, run_id, is_start=False)
@@ -240,13 +244,22 @@ def _is_given_up(connection: Connection, run_id: str) -> bool:
     return run is None or run.deleted is not None or run.status in ("finished", "failed", "cancelled")
 
 
-_Row = Row[int, int, str, str | None, bytes | None]
+_Row = Row[int, int, str, str | None, bytes | None, str | None]
+
+
+def _digest(*parts: object) -> str:
+    """32 letters that change with any of these: what a failing disk or a hand has changed is not believed."""
+    found = sha256()
+    for part in parts:
+        found.update(part if isinstance(part, bytes) else json.dumps(part, sort_keys=True).encode())
+    return found.hexdigest()[:32]
 
 
 def _rows(connection: Connection, *of: ColumnElement[bool]) -> Sequence[_Row]:
     """Checkpoints as they lie in the store, in order of group and task; events as text, which may be damaged."""
     said = cast_in_store(checkpoints.c.events, Text).label("events")
-    query = select(checkpoints.c.learner, checkpoints.c.task, said, checkpoints.c.document, checkpoints.c.arrays)
+    state = (checkpoints.c.document, checkpoints.c.arrays, checkpoints.c.digest)
+    query = select(checkpoints.c.learner, checkpoints.c.task, said, *state)
     return connection.execute(query.where(*of).order_by(checkpoints.c.learner, checkpoints.c.task)).all()
 
 
@@ -256,7 +269,9 @@ def _whole(row: _Row) -> Checkpoint:
     To leave it out would be wrong: of a group only the newest has a state, so that its tasks would be learned again, and
     their noise drawn twice for what has left already, but charged once.
     """
-    said = events_of(row.learner, row.task, row.events)
+    said = events_of(row.learner, row.task, row.events, row.digest)
+    if row.digest and (row.document, row.arrays) != (None, None) and row.digest[32:] != _digest(row.document, row.arrays):
+        raise _damaged(row.learner, row.task)
     try:
         if row.document is not None and row.arrays is not None:
             json.loads(row.document)
@@ -266,10 +281,16 @@ def _whole(row: _Row) -> Checkpoint:
     return Checkpoint(row.learner, row.task, said, row.document, row.arrays)
 
 
-def events_of(group: int, task: int, text: str) -> tuple[Event, ...]:
-    """The events in a checkpoint. Raises StoreUnusable, with which one it is, where they cannot be read."""
+def events_of(group: int, task: int, text: str, digest: str | None) -> tuple[Event, ...]:
+    """The events in a checkpoint; `digest`: kept with it, none by earlier versions.
+
+    Raises StoreUnusable, with which one it is, where they are not those that were saved.
+    """
     try:
-        return tuple(map(from_json, json.loads(text)))
+        documents = json.loads(text)
+        if digest is not None and digest[:32] != _digest(group, task, documents):
+            raise _damaged(group, task)
+        return tuple(map(from_json, documents))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise _damaged(group, task) from error
 

@@ -11,7 +11,7 @@ import secrets
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from itertools import groupby
 from statistics import fmean
@@ -24,6 +24,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import JsonValue, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy.statement import Standing
+from dpcl_core.runs import visitors
 from dpcl_core.runs.run import checked_id, spec_of
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import members, room_runs, rooms, runs, votes
@@ -141,11 +142,18 @@ class Rooms:
     store: Store
 
     def open(self, title: str, token: str) -> str:
-        """Opens a room that belongs to the token and gives its code. Raises BadInput for an empty or long title."""
+        """Opens a room that belongs to the token and gives its code.
+
+        Raises BadInput for an empty or long title, and where this visitor may open no more.
+        """
         named, now = _line("title", title, LONGEST_TITLE), time.time()
         code = "".join(secrets.choice(_LETTERS) for _ in range(6))
         with self.store.writing() as connection:
             _delete_ended(connection, now)
+            if (opener := self.store.visitor) is not None:
+                opener = replace(opener, owner=digest(token))  # of a classroom the browser, whoever is logged in
+                visitors.note(connection, opener)
+                visitors.check_rooms(connection, opener)
             values = {"code": code, "owner": digest(token), "title": named, "created": now, "ends": now + SECONDS}
             connection.execute(insert(rooms).values(**values))
         return code

@@ -164,8 +164,8 @@ class Waiting:
                 # After a stop this goes on until whoever stores the events has heard of it.
                 self._n_seen = n_saved
                 yield Progress("training", n_saved, self._n_checkpoints, None, "training, in parts")
-            for said in found:
-                events = resumption.events_of(group, seen, said)
+            for said, digest in found:
+                events = resumption.events_of(group, seen, said, digest)
                 seen += 1
                 # Also here: the part that saved it may be on another machine, and may not have written it down yet.
                 self.patience.outlast(partial(released.record, self.run_id, group, seen))
@@ -176,15 +176,16 @@ class Waiting:
             self.patience.outlast(self.executor.schedule)
             time.sleep(_PAUSE_SECONDS)
 
-    def _look(self, group: int, seen: int) -> tuple[Status, int, list[str]]:
-        """The run's state, how many checkpoints it has, and the events of the group's new ones up to a gap."""
+    def _look(self, group: int, seen: int) -> tuple[Status, int, list[tuple[str, str | None]]]:
+        """The run's state, how many checkpoints it has, and events and digest of the group's new ones up to a gap."""
         of_run = checkpoints.c.run_id == self.run_id
         said = cast(checkpoints.c.events, Text).label("said")
-        new = select(checkpoints.c.task, said).where(of_run, checkpoints.c.learner == group)
+        new = select(checkpoints.c.task, said, checkpoints.c.digest).where(of_run, checkpoints.c.learner == group)
         with self.store.reading() as connection:
             n_saved = connection.scalar(select(func.count()).select_from(checkpoints).where(of_run)) or 0
             rows = connection.execute(new.where(checkpoints.c.task >= seen).order_by(checkpoints.c.task)).all()
-        return self.store.status(self.run_id), n_saved, [row.said for task, row in enumerate(rows, seen) if row.task == task]
+        found = [(row.said, row.digest) for task, row in enumerate(rows, seen) if row.task == task]
+        return self.store.status(self.run_id), n_saved, found
 
     def _check_parts(self) -> None:
         for shard in of_run(self.store, self.run_id):

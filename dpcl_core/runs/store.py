@@ -21,6 +21,7 @@ from sqlalchemy import cast as cast_in_store
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from dpcl_core import paths
+from dpcl_core.data import intake
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Classifier, Event, Progress, from_json
 from dpcl_core.runs import charges, database, devices, durations, event_rows, queue, tables, visitors
@@ -122,8 +123,17 @@ class Store:
     def check_kept(self, more: int = 0) -> None:
         """Raises BadInput where this visitor, with so many more bytes, keeps more than the server allows."""
         if self.visitor is not None:
-            with self.reading() as connection:
+            with self.writing() as connection:
+                if more:  # data without a run, which count for others, too
+                    visitors.note(connection, self.visitor)
                 visitors.check_kept(connection, self.visitor, more)
+
+    def bytes_left(self) -> int:
+        """How many more bytes this visitor may keep; where nothing is limited, as many as data may have."""
+        if self.visitor is None:
+            return intake.MAX_BYTES
+        with self.reading() as connection:
+            return min(intake.MAX_BYTES, visitors.bytes_left(connection, self.visitor))
 
     def seconds_before(self, run_id: str) -> float:
         """Seconds that count towards a visitor's limit beside a run's own: of its tuning's other turns."""

@@ -108,6 +108,7 @@ checkpoints = Table(
     Column("events", JSON, nullable=False),  # that leave after this task
     Column("document", Text),
     Column("arrays", LargeBinary),  # a safetensors file
+    Column("digest", String(64)),  # of the events, then of the state (`resumption`); none by earlier versions
 )
 
 # How often a run was resumed by itself since a person resumed it; of a part of a run, since it last had a new checkpoint.
@@ -269,6 +270,17 @@ kept_turns = Table(
     Column("number", Integer, primary_key=True, autoincrement=True),
     Column("owner", String(64)),
     Column("started", Double, nullable=False),
+)
+
+# For whom the visitors of a shared server count who were there within a day (`visitors`).
+visitors = Table(
+    "visitors",
+    metadata,
+    Column("owner", String(64), primary_key=True),
+    Column("address", String(32)),  # keyed digest; none for an account
+    Column("pool", String(80), nullable=False, index=True),
+    Column("since", Double, nullable=False),
+    Column("seen", Double, nullable=False),
 )
 
 

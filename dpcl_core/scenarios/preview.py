@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import labels
+from dpcl_core.data.dataset import Source
 from dpcl_core.scenarios import catalog
 from dpcl_core.scenarios.stream import Examples, OpenStream, Table, Task, TaskStream, joined
 from dpcl_core.spec import DataSpec, ScenarioSpec
@@ -33,6 +34,15 @@ class Preview:
     held: NDArray[np.int64] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is public of a dataset's stream; `n_people`: the nominal number of training examples."""
+
+    classes: tuple[str, ...]
+    sources: tuple[Source, ...]
+    n_people: int
+
+
 def preview(data: DataSpec, scenario: ScenarioSpec, seed: int) -> Preview | None:
     """The stream that a run would have, from the label columns alone; None where the dataset would have to be downloaded.
 
@@ -46,8 +56,8 @@ def preview(data: DataSpec, scenario: ScenarioSpec, seed: int) -> Preview | None
     return planned(_plan(columns), scenario, seed) if is_own else _counted(columns, scenario, seed)
 
 
-def plan(data: DataSpec) -> Table | None:
-    """A dataset's classes and sources as a table without a real row; None where it would have to be downloaded.
+def plan(data: DataSpec) -> Plan | None:
+    """A dataset's classes and sources; None where it would have to be downloaded.
 
     Raises BadInput as `preview` does.
     """
@@ -55,9 +65,9 @@ def plan(data: DataSpec) -> Table | None:
     return None if columns is None else _plan(columns)
 
 
-def planned(table: Table, scenario: ScenarioSpec, seed: int) -> Preview:
+def planned(of: Plan, scenario: ScenarioSpec, seed: int) -> Preview:
     """The stream that a `plan` has, from public facts alone. Raises BadInput for a scenario that does not fit."""
-    stream = _opened(scenario, table, seed)
+    stream = _opened(scenario, _table(of), seed)
     homes = tuple(tuple(np.unique(task.test.labels).tolist()) for task in stream.tasks)
     return Preview(stream.classes, tuple(task.name for task in stream.tasks), homes, None)
 
@@ -73,7 +83,7 @@ def tested(data: DataSpec, scenario: ScenarioSpec, seed: int, inputs: NDArray[np
         return None
     read = np.empty((len(columns.test.labels), 0)) if inputs is None else inputs
     test = Examples(read, columns.test.labels, sentences=columns.test.sentences)
-    table = _plan(columns)
+    table = _table(_plan(columns))
     if test.sentences is not None:  # words of sentences, whose score is the F1 of entities
         table = replace(table, train=replace(table.train, sentences=np.empty(0, dtype=test.sentences.dtype)))
     return _opened(scenario, replace(table, test=test, test_sources=columns.test.sources), seed)
@@ -112,19 +122,23 @@ def _held(tasks: Sequence[Task], n_users: int) -> NDArray[np.int64]:
     return np.bincount(all_examples.users[first], minlength=n_users)
 
 
-def _plan(columns: labels.Labels) -> Table:
+def _plan(columns: labels.Labels) -> Plan:
+    return Plan(columns.classes, columns.sources, columns.n_train)
+
+
+def _table(of: Plan) -> Table:
     """A table without data: no training examples, and one dummy test example of every class (of every source).
 
     A task is tested on its home classes, so the stream of this table shows the public plan.
     """
-    classes, sources = columns.classes, columns.sources
+    classes, sources = of.classes, of.sources
     pairs = [(label, index) for index, source in enumerate(sources) for label in source.classes]
     tested = np.array([label for label, _ in pairs] if sources else range(len(classes)), dtype=np.int64)
     none = np.empty(0, dtype=np.int64)
     train, test = Examples(np.empty((0, 0)), none), Examples(np.empty((len(tested), 0)), tested)
     tested_sources = np.array([index for _, index in pairs], dtype=np.int64)
     train_sources, test_sources = (none, tested_sources) if sources else (None, None)
-    return Table(train, test, classes, train_sources, test_sources, sources, n_people=columns.n_train)
+    return Table(train, test, classes, train_sources, test_sources, sources, n_people=of.n_people)
 
 
 def _opened(scenario: ScenarioSpec, table: Table, seed: int) -> TaskStream:

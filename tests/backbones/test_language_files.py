@@ -14,7 +14,7 @@ import pytest
 from huggingface_hub.errors import RepositoryNotFoundError
 
 from dpcl_core import paths
-from dpcl_core.backbones import catalog, extractor
+from dpcl_core.backbones import catalog, extractor, weights
 from dpcl_core.backbones.language import causal, files, plain, tokenizer
 from dpcl_core.data import hub
 from dpcl_core.errors import BadInput, DataMissing
@@ -129,6 +129,26 @@ def test_a_fresh_process_reads_texts_before_it_opens_the_model(tmp_path: Path, f
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, env=environment)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", [f"hf:{MODEL}", "timm:vit_tiny_patch16_224"])
+def test_visitors_make_a_shared_server_download_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "is_reachable", lambda: True)
+    card = catalog.card(name)
+    assert catalog.available(card) is None
+    monkeypatch.setenv("DPCL_SHARED", "usual")
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", _offline_alone)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *_: pytest.fail("it was downloaded"))
+    assert weights.WITHHELD in (catalog.available(card) or "")
+    with pytest.raises(DataMissing, match=weights.DOWNLOADS):
+        weights.from_hub("timm/x", "x") if name.startswith("timm:") else tokenizer.load(name)
+    monkeypatch.setenv(weights.DOWNLOADS, "yes")
+    assert catalog.available(card) is None
+
+
+def _offline_alone(*_: object, local_files_only: bool, **__: object) -> str:
+    assert local_files_only
+    raise FileNotFoundError
 
 
 def test_a_model_of_the_hub_is_downloaded_without_pickles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

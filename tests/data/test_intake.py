@@ -153,7 +153,7 @@ def test_what_a_dead_process_has_left_halfway_is_counted_and_removed(data_dir: P
 
     die_halfway()
     (left,) = stored()
-    assert own.stored_bytes(owner) > path.stat().st_size
+    assert own.stored_bytes({owner}) > path.stat().st_size
     with intake.taken_in(path, Asked()) as name:
         assert left not in stored(), "removed before the next"
         intake.sweep()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,7 @@ def test_data_whose_owner_cannot_be_told_are_nobodys(trouble: str, hers: Path) -
     elif trouble == "no text":
         (hers / own.OWNER).write_bytes(b"\xff")
     assert own.owner("own:visits") is None
-    assert own.stored_bytes("") == 0, "nor the computer's"
+    assert own.stored_bytes({""}) == 0, "nor the computer's"
 
 
 def test_data_put_there_by_hand_or_taken_in_from_a_terminal_are_everybodys(hers: Path, data_dir: Path) -> None:
@@ -123,3 +124,12 @@ def test_what_an_earlier_version_half_deleted_can_be_deleted(name: str, hers: Pa
     (hers / name).unlink()
     intake.forget("own:visits")
     assert not hers.exists()
+
+
+def test_an_upload_that_nobody_keeps_goes_after_a_day(home: Path) -> None:
+    for name, age in (("old", own.UPLOAD_SECONDS + 1), ("new", own.UPLOAD_SECONDS - 3600)):
+        folder = paths.made(paths.uploads(name))
+        (folder / "x.csv").write_bytes(b"x")
+        os.utime(folder, (time.time() - age,) * 2)
+    own.sweep()
+    assert own.uploaders() == ["new"]

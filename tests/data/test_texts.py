@@ -112,7 +112,9 @@ def test_a_text_of_several_lines_is_read_from_json_lines_and_in_a_public_csv(dat
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1).filter(lambda text: text.strip(" .0123456789+-").strip()))
+@given(
+    st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1).filter(lambda text: text.strip(" .0123456789+-").strip())
+)
 def test_what_a_csv_writer_writes_is_read_back(data_dir: Path, text: str) -> None:
     file = io.StringIO()
     csv.writer(file).writerows([("text", "label"), (text, "a"), ("other", "b")])

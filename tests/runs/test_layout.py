@@ -89,9 +89,9 @@ def test_several_that_open_an_old_store_at_once_migrate_it_once(home):
 def test_a_migration_that_fails_leaves_the_old_store_as_it_was(home):
     an_old_store(home, 4)
     with sqlite3.connect(home / "store.sqlite") as connection:
-        connection.execute("CREATE TABLE budgets (x)")  # in the way of the last revision
+        connection.execute("CREATE TABLE visitors (x)")  # in the way of the last revision
         before = sorted(connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"))
-    with pytest.raises(StoreTrouble, match="budgets"):
+    with pytest.raises(StoreTrouble, match="visitors"):
         Store()
     with sqlite3.connect(home / "store.sqlite") as connection:
         assert sorted(connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")) == before

@@ -91,10 +91,10 @@ def test_a_locked_store_costs_a_run_nothing(hasty, home):
     assert journal.last_beat(run_id) is None
 
 
-def test_a_full_disk_that_is_freed_later_costs_a_run_nothing(hasty, home):
+def test_a_full_disk_that_is_freed_later_costs_a_run_nothing_and_is_said_meanwhile(hasty, home, capsys):
     """Nor has the journal any room meanwhile: memory is what keeps the events."""
     run_id, said = claimed(hasty), replay.recorded(replay.a_spec())
-    failed: list[str] = []
+    failed, told = list[str](), list[str]()
     append = hasty.append
 
     def counted(*arguments: object, **named: object) -> None:
@@ -112,9 +112,12 @@ def test_a_full_disk_that_is_freed_later_costs_a_run_nothing(hasty, home):
         with no_room(100):
             yield from said[10:]
             until(lambda: len(failed) >= 3)
+            told.append(capsys.readouterr().err)
             assert journal.needed_since(run_id) is None
 
     assert worker.carry_out(hasty, run_id, engine=engine, patience=QUICK) == "finished"
+    assert told[0].count("the run goes on and waits for its store: store sqlite:///") == 1, "once, after the first failure"
+    assert "the disk is full or failing" in told[0]
     assert all("the disk is full" in trouble for trouble in failed)
     assert without_progress(hasty.events(run_id)) == without_progress(said)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -237,13 +238,49 @@ def test_a_damaged_checkpoint_is_named_and_nothing_is_drawn_twice(store, damage,
     assert n_saved(store, run_id) == 2, "the others may be of use to who mends it"
 
 
+@pytest.mark.parametrize("part", ["events", "document", "arrays", "events of the first"])
+def test_one_changed_digit_or_bit_of_a_checkpoint_is_found(store, part):
+    """It can still be read, and gave other results without a word."""
+    run_id = lost_after(store, seeded(), 2)
+    task = 0 if part == "events of the first" else 1
+    with store.writing() as connection:
+        row = checkpoints.c.run_id == run_id, checkpoints.c.task == task
+        kept = connection.execute(select(checkpoints).where(*row)).one()
+        if part == "arrays":
+            changed = {"arrays": kept.arrays[:-1] + bytes([kept.arrays[-1] ^ 1])}
+        elif part == "document":
+            changed = {"document": one_digit(kept.document)}
+        else:
+            changed = {"events": json.loads(one_digit(json.dumps(kept.events)))}
+        connection.execute(update(checkpoints).where(*row).values(**changed))
+    named = f"the checkpoint after task {task + 1} of its group 1 of models is damaged"
+    assert (resumption.why_not(store, run_id) or "").startswith(named)
+    with pytest.raises(BadInput, match=named):
+        resumption.resume(store, run_id)
+
+
+def test_a_checkpoint_of_an_earlier_version_has_no_digest_and_is_resumed(store):
+    run_id = lost_after(store, seeded(), 2)
+    with store.writing() as connection:
+        connection.execute(update(checkpoints).values(digest=None))
+    assert resumption.why_not(store, run_id) is None
+
+
+def one_digit(text: str) -> str:
+    """The text with the last digit of its first number with a point changed."""
+    found = re.search(r"\d\.\d*(\d)", text) or re.search(r"(\d)", text)
+    assert found
+    place = found.start(1)
+    return text[:place] + str((int(text[place]) + 1) % 10) + text[place + 1 :]
+
+
 def test_a_state_that_can_be_read_and_is_none_is_refused(store):
     run_id = lost_after(store, seeded(), 1)
     with store.writing() as connection:
         of_run = checkpoints.c.run_id == run_id
         document = json.loads(connection.scalar(select(checkpoints.c.document).where(of_run)) or "")
         del document["ledgers"]
-        connection.execute(update(checkpoints).where(of_run).values(document=json.dumps(document)))
+        connection.execute(update(checkpoints).where(of_run).values(document=json.dumps(document), digest=None))
     resumption.resume(store, run_id)
     assert store.claim(run_id, process.me())
     assert worker.carry_out(store, run_id) == "failed"

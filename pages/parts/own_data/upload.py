@@ -9,9 +9,9 @@ from typing import Final
 import streamlit as st
 
 from dpcl_core import paths
-from dpcl_core.data import intake
+from dpcl_core.data import intake, own
 from dpcl_core.errors import BadInput
-from pages.parts.shell import ownership, state, visitor
+from pages.parts.shell import ownership, received, state, visitor
 
 _STATE: Final = "own-data-file"
 _FIELD: Final = "File"
@@ -34,6 +34,7 @@ def choose() -> Path | None:
         kept = st.session_state.get(_STATE)
         if kept is None or kept[0] != dropped.file_id:
             st.session_state[_STATE] = kept = (dropped.file_id, _written(dropped.name, dropped.getvalue()))
+            received.release(dropped)
         path: Path = kept[1]
         return path if path.exists() else None
     if st.session_state.pop(_STATE, None) is not None:  # taken out of the box again
@@ -75,6 +76,7 @@ def _written(name: str, content: bytes) -> Path:
     """
     folder = _folder()
     shutil.rmtree(folder, ignore_errors=True)
+    own.sweep_uploads()
     state.store().check_kept(len(content))
     given = PurePath(name.replace("\\", "/"))  # its own name may be longer than a file system allows
     path = folder / f"{intake.slug(given.stem)}{given.suffix[:_LONGEST]}"

@@ -20,6 +20,7 @@ from starlette.routing import Route
 
 from dpcl_core import unforeseen
 from dpcl_core.errors import BadInput, StoreTrouble
+from pages.parts.rooms import guessing
 from pages.parts.shell import visitor
 
 if TYPE_CHECKING:
@@ -102,8 +103,10 @@ class Live:
     async def _seen(self, request: Request, since: float) -> dict[str, object]:
         from dpcl_core.runs.rooms import clean_code
 
-        code = clean_code(request.path_params["code"])  # however it is spelled, it is one room
-        return dict((await self._latest.of(code, since)).as_seen_by(_token(request)))
+        host = request.client.host if request.client is not None else ""
+        with guessing.counted(host, request.path_params["code"]):
+            code = clean_code(request.path_params["code"])  # however it is spelled, it is one room
+            return dict((await self._latest.of(code, since)).as_seen_by(_token(request)))
 
     async def _read(self, code: str) -> Room:
         return await asyncio.to_thread((await self._open()).state, code)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from dpcl_core.data import own
 from dpcl_core.errors import BadInput
+from pages.parts.rooms import guessing
 from pages.parts.shell import state, visitor
 
 if TYPE_CHECKING:
-    from dpcl_core.runs.rooms import Rooms
+    from dpcl_core.runs.rooms import Room, Rooms
 
 FIELDS = {"title": "Title", "question": "Question", "answers": "Answers", "room": "Code"}  # labels, for refusals
 
@@ -21,6 +22,12 @@ def rooms() -> Rooms:
     from dpcl_core.runs.rooms import Rooms
 
     return Rooms(state.store())
+
+
+def found(code: str) -> Room:
+    """The room with a code that somebody typed or has a link with. Raises BadInput where there is none."""
+    with guessing.counted(visitor.host(), code):
+        return rooms().state(code)
 
 
 def share(run_ids: Iterable[str]) -> None:

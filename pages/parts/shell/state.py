@@ -33,7 +33,7 @@ def store() -> Store:
 
     opened = opened.seen_by(ownership.is_mine) if ownership.is_shared() else opened
     limits = visitors.limits()
-    return opened if limits is None else opened.as_visitor(visitors.Visitor(visitor.digest(), limits))
+    return opened if limits is None else opened.as_visitor(visitors.Visitor(visitor.digest(), limits, visitor.address()))
 
 
 def whole_store() -> Store:

@@ -14,6 +14,7 @@ import streamlit as st
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from dpcl_core.runs import visitors
 from pages.parts.shell import login
 
 COOKIE: Final = "dpcl-visitor"
@@ -33,6 +34,20 @@ def token() -> str:
 def digest() -> str:
     """What is kept of this visitor beside what the visitor made: the digest of the account, else of the token."""
     return login.account() or sha256(token().encode()).hexdigest()
+
+
+def address() -> str | None:
+    """The address that this visitor's runs, data and rooms count for; None for an account.
+
+    Behind a proxy that the server trusts (`FORWARDED_ALLOW_IPS`), the one from which the proxy was asked.
+    """
+    return None if login.account() is not None else visitors.address_of(host())
+
+
+def host() -> str:
+    """The address from which this visitor's browser asks."""
+    found = st.context.ip_address  # none: this computer's
+    return found if isinstance(found, str) else "127.0.0.1"
 
 
 def checked(cookie: object) -> str | None:

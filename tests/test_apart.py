@@ -1,0 +1,115 @@
+"""Files of strangers: read in a process with a memory limit, unpacked within what the visitor may keep."""
+
+from __future__ import annotations
+
+import io
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from dpcl_core import apart, paths
+from dpcl_core.apart import Given
+from dpcl_core.data import intake, own, schema
+from dpcl_core.data.intake import Asked
+from dpcl_core.errors import BadInput
+
+OWNER = "f" * 64
+TARGET = Asked(schema.Columns(target="kind"))
+
+
+@pytest.fixture(autouse=True)
+def nothing_else(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DPCL_DATA", raising=False)
+
+
+def table(folder: Path) -> Path:
+    path = folder / "visits.csv"
+    path.write_text("age,kind\n" + "".join(f"{row},{'ab'[row % 2]}\n" for row in range(200)), encoding="utf-8")
+    return path
+
+
+def zipped(folder: Path, pictures: int = 60, tail: int = 0, *, plain: bool = False) -> Path:
+    """Pictures of two classes, each with so many bytes after its end."""
+    path = folder / "pictures.zip"
+    draw = np.random.default_rng(0)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for number in range(pictures):
+            file = io.BytesIO()
+            pixels = np.zeros((600, 600, 3), np.uint8) if plain else draw.integers(0, 256, (8, 8, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(file, "BMP" if plain else "PNG")
+            archive.writestr(f"{'ab'[number % 2]}/{number}.{'bmp' if plain else 'png'}", file.getvalue() + bytes(tail))
+    return path
+
+
+@pytest.mark.parametrize("make", [table, zipped])
+def test_a_file_is_understood_and_kept_as_in_this_process(tmp_path: Path, make) -> None:
+    given = Given(make(tmp_path), TARGET if make is table else Asked(), OWNER, apart=OWNER)
+    assert apart.looked(given) == apart.look(given)
+    name = apart.kept(given)
+    assert own.owner(name) == OWNER
+    assert apart.keep(given) == name, "the same place, and nothing was written there"
+
+
+def test_a_refusal_is_the_same_sentence(tmp_path: Path) -> None:
+    given = Given(table(tmp_path), Asked(schema.Columns(target="weight")), OWNER)
+    with pytest.raises(BadInput) as here:
+        apart.look(given)
+    with pytest.raises(BadInput) as there:
+        apart.looked(given)
+    assert str(there.value) == str(here.value)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is Linux's")
+def test_a_file_that_takes_more_memory_than_allowed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apart, "MEMORY_BYTES", 500_000_000)
+    path = tmp_path / "vectors.npz"
+    np.savez_compressed(path, embeddings=np.zeros((900, 90_000)), labels=np.arange(900) % 3)
+    assert path.stat().st_size < 1_000_000
+    with pytest.raises(BadInput, match=r"vectors\.npz: needs more memory or time than this server gives to one file"):
+        apart.looked(Given(path, Asked(), OWNER))
+
+
+@pytest.mark.parametrize(("tail", "plain"), [(500_000, False), (0, True)])
+def test_a_bomb_is_refused_before_it_is_unpacked_and_leaves_nothing(tmp_path: Path, tail: int, *, plain: bool) -> None:
+    path = zipped(tmp_path, 60, tail, plain=plain)
+    assert path.stat().st_size < 200_000
+    for read in (apart.look, apart.keep):
+        with pytest.raises(BadInput) as refused:
+            read(Given(path, Asked(), OWNER, most=25_000_000))
+        assert refused.value.allowed == "must have at most 200,000 pictures and 25,000,000 bytes in all, unpacked"
+    assert own.stored_bytes(None) == 0
+    assert not list((paths.home() / "data").iterdir())
+
+
+def test_many_small_members_count_as_what_they_take_on_a_disk(tmp_path: Path) -> None:
+    path = zipped(tmp_path)
+    apart.look(Given(path, Asked(), OWNER, most=60 * 4096))
+    with pytest.raises(BadInput):
+        apart.look(Given(path, Asked(), OWNER, most=60 * 4096 - 1))
+
+
+def test_a_zip_within_a_zip_is_no_picture(tmp_path: Path) -> None:
+    inner, path = zipped(tmp_path).read_bytes(), tmp_path / "nested.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a/inner.zip", inner)
+    with pytest.raises(BadInput):
+        apart.look(Given(path, Asked(), OWNER))
+
+
+def test_what_follows_a_picture_is_not_kept(tmp_path: Path) -> None:
+    name = apart.keep(Given(zipped(tmp_path, tail=100_000), Asked(), OWNER))
+    folder, _ = intake.kept(name)
+    assert max(one.stat().st_size for one in folder.rglob("*.png")) < 1000
+    assert own.stored_bytes({OWNER}) < 1_000_000
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files have no modes there")
+@pytest.mark.parametrize("make", [table, zipped])
+def test_kept_files_are_for_their_owner_alone(tmp_path: Path, make) -> None:
+    name = apart.keep(Given(make(tmp_path), TARGET if make is table else Asked(), OWNER))
+    modes = {one.stat().st_mode & 0o777 for one in intake.kept(name)[0].rglob("*")}
+    assert modes <= {0o600, 0o700}
