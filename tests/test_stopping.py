@@ -206,6 +206,8 @@ def test_the_list_says_what_each_run_waits_for_and_who_carries_it_out(store, cap
 
 def test_ctrl_c_while_another_process_carries_a_run_out_ends_the_command_alone(store, monkeypatch, capsys):
     theirs = replay.fill(store, replay.a_spec(), [], status="running")
+    with store.writing() as connection:
+        connection.execute(update(tables.runs).values(ticks=1))  # not this process
 
     def pressed(*_: object) -> None:
         raise KeyboardInterrupt
