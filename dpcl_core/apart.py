@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from dpcl_core import checks, own_runs
-from dpcl_core.data import intake, understood
+from dpcl_core.data import copying, intake, understood
 from dpcl_core.data.intake import Asked
 from dpcl_core.data.understood import Column
 from dpcl_core.errors import BadInput
@@ -43,7 +43,7 @@ class Given:
     owner: str
     apart: str = ""
     seen: frozenset[str] = frozenset()
-    most: int = intake.MAX_BYTES
+    most: int = copying.MAX_BYTES
     of: str | None = None
 
 
@@ -121,9 +121,9 @@ def _asked(task: str, given: Given) -> dict[str, Any]:
         with _turns:
             done = subprocess.run(command, input=request, capture_output=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:
-        raise BadInput(intake.FIELD, given.path.name, allowed) from None
+        raise BadInput(copying.FIELD, given.path.name, allowed) from None
     if done.returncode == _OUT_OF_MEMORY or done.returncode < 0:  # a library may end the process in the place of an error
-        raise BadInput(intake.FIELD, given.path.name, allowed)
+        raise BadInput(copying.FIELD, given.path.name, allowed)
     if done.returncode:
         raise RuntimeError(done.stderr.decode(errors="replace"))
     answer: dict[str, Any] = json.loads(done.stdout)

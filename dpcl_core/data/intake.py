@@ -10,41 +10,30 @@ from __future__ import annotations
 
 import re
 import shutil
-import stat
 import tempfile
-import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import count
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Literal
 
 from pydantic import ValidationError
 
 from dpcl_core import paths
-from dpcl_core.data import catalog, files, own, picture_ends, schema
+from dpcl_core.data import catalog, copying, files, own, schema
 from dpcl_core.data.card import HELD_OUT
-from dpcl_core.data.files import ALIKE, PICTURES, TABLES, DataFiles, ending
-from dpcl_core.data.folder import MAX_BYTES as MAX_PICTURE
+from dpcl_core.data.copying import FIELD, FORMS, MAX_BYTES
+from dpcl_core.data.files import ALIKE, TABLES, DataFiles, ending
 from dpcl_core.data.held import held
 from dpcl_core.errors import BadInput, DataMissing, first_of
 from dpcl_core.spec import DataSpec
 
-FIELD = "--data"
-FORMS = (
-    "must be a table (.csv, .tsv, .parquet, .jsonl, .json, .xlsx), embeddings (.npz), sentences (.conll), or a folder or "
-    ".zip of pictures in CLASS/ or train/CLASS/"
-)
-MAX_BYTES = 4 * 2**30
-MAX_FILES = 200_000
-_BLOCK = 4096  # bytes that the smallest file takes on a disk
 SUFFIXES = (*TABLES, *ALIKE, ".zip", ".json", ".feather", ".xlsx", ".gz")
 _ORIGIN = own.ORIGIN
 _LOCK = ".lock"  # in a copy on its way in: held while its process lives
 _STAGED = ".taken-"
-_KEPT = ("public.txt", "synthetic.txt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,9 +235,9 @@ def _staged(
     with _trouble(path):
         (staging / "kept").mkdir()
         folder.mkdir(mode=0o700)  # where copies are kept may be a folder that everybody reads
-        written = _copied(path, folder, most)
+        written = copying.copied(path, folder, most)
         for name in asked.private:
-            _join(folder, name)
+            copying.join(folder, name)
         fields = _declared(path, folder, asked)
         _write(folder, fields.model_copy(update={"coins": fields.coins or 2}))
     with files.only_in(staging):
@@ -333,30 +322,6 @@ def _declared(path: Path, folder: Path, asked: Asked) -> schema.Schema:
     return _with_usual(asked.on(fields), folder)
 
 
-def _join(folder: Path, name: str) -> None:
-    """Moves the rows of a part into the training part. Raises BadInput where there is none, or another form."""
-    part = next((one for one in folder.iterdir() if one.stem == name and name in files.TESTS[1:]), None)
-    if part is None:
-        raise BadInput("--private", name, f"must be a part beside train, called {', '.join(files.TESTS[1:])}")
-    if part.is_dir():
-        for one in [one for one in part.rglob("*") if one.is_file()]:
-            to = folder / files.TRAIN / one.parent.relative_to(part) / f"{name}-{one.name}"
-            to.parent.mkdir(parents=True, exist_ok=True)
-            one.rename(to)
-        shutil.rmtree(part)
-        return
-    train = folder / f"{files.TRAIN}{part.suffix}"
-    first, _, rest = part.read_bytes().partition(b"\n")
-    is_named = part.suffix in (".csv", ".tsv")
-    with train.open("r+b") as file:
-        if part.suffix not in (".csv", ".tsv", ".jsonl") or (is_named and file.readline().strip() != first.strip()):
-            allowed = f"must have the columns of {train.name}, in its order, as CSV or JSON lines: else join them yourself"
-            raise BadInput("--private", name, allowed)
-        file.seek(0, 2)
-        file.write(b"\n" + (rest if is_named else first + b"\n" + rest))
-    part.unlink()
-
-
 def _write(folder: Path, fields: schema.Schema) -> None:
     (folder / schema.NAME).write_text(schema.written(fields), encoding="utf-8")
 
@@ -373,157 +338,6 @@ def _with_usual(fields: schema.Schema, folder: Path) -> schema.Schema:
     usual = {role: name for role, name in (("target", "label"), ("text", "text")) if name in names}
     is_other = "target" not in usual or {*IMAGE_COLUMNS, WINDOW_COLUMN} & set(names)
     return fields if is_other else fields.model_copy(update={"columns": fields.columns.model_copy(update=usual)})
-
-
-def _copied(path: Path, folder: Path, most: int) -> int:
-    """Copies what can be data, and says when it was last written. Raises BadInput for what cannot."""
-    from dpcl_core.data import conversions  # imported late, like pyarrow
-
-    try:
-        mode = path.stat().st_mode
-    except FileNotFoundError:
-        raise BadInput(FIELD, path.name, "is not there: give the path of a file or folder") from None
-    except (OSError, RuntimeError) as error:
-        raise BadInput(FIELD, path.name, "must be a file or a folder that you can read") from error
-    if stat.S_ISDIR(mode):
-        return _copy_folder(path, folder, most)
-    if not stat.S_ISREG(mode):
-        raise BadInput(FIELD, path.name, "must be a file or a folder, not a pipe or a device")
-    if path.suffix.lower() == ".zip":
-        written = _last_written(path)
-        _unzip(path, folder, most)
-        return written
-    if path.stat().st_size > most:
-        raise BadInput(FIELD, path.name, f"must have at most {most:,} bytes")
-    written = _last_written(path)
-    if conversions.convert(path, folder, folder.name, most):
-        return written
-    suffix = ending(path)
-    if suffix not in TABLES:
-        raise conversions.refused(path, FIELD, FORMS)
-    return _copy(path, folder / f"{folder.name}{suffix}")
-
-
-def _copy(one: Path, to: Path) -> int:
-    """Copies a file; when it was last written, asked before: what is written while it is copied counts as later."""
-    written = _last_written(one)
-    shutil.copyfile(one, to)
-    return written
-
-
-def _last_written(one: Path) -> int:
-    """When a file, or the list of files in a folder, was written, or put in the place of another: nanoseconds since 1970."""
-    about = one.stat()
-    return max(about.st_mtime_ns, about.st_ctime_ns)
-
-
-def _copy_folder(path: Path, folder: Path, most: int) -> int:
-    """Copies tables, and pictures by class. Links are not followed: they may lead anywhere, or in a circle."""
-    from dpcl_core.data import conversions
-
-    written = _last_written(path)
-    if conversions.of_hub_folder(path, folder):
-        return written
-    found = sorted(one for one in path.iterdir() if one.is_file() and not one.is_symlink())
-    tables = [one for one in found if one.suffix in TABLES or one.name in _KEPT]
-    if any(one.suffix in TABLES for one in tables):
-        total = sum(one.stat().st_size for one in tables)
-        if total > most:
-            raise BadInput(FIELD, path.name, f"must have at most {most:,} bytes in all")
-        return max(written, *(_copy(one, folder / one.name) for one in tables))
-    total = n_files = 0
-    for one in _pictures(path, path):
-        size = one.stat().st_size
-        total, n_files = total + size, n_files + 1
-        _refuse_more(path, total, n_files, most)
-        to = folder / one.relative_to(path)
-        to.parent.mkdir(parents=True, exist_ok=True)
-        written = max(written, _last_written(one.parent), _copy(one, to))
-    if not n_files:
-        raise BadInput(FIELD, path.name, FORMS)
-    return written
-
-
-def _pictures(folder: Path, top: Path) -> Iterator[Path]:
-    """The pictures below a folder, at most three folders deep (train/CLASS/NAME)."""
-    for one in sorted(folder.iterdir()):
-        if one.is_symlink() or one.name.startswith("."):
-            continue
-        if one.is_dir() and len(one.relative_to(top).parts) < 3:
-            yield from _pictures(one, top)
-        elif one.name.lower().endswith(PICTURES) and one.is_file() and len(one.relative_to(top).parts) > 1:
-            yield one
-
-
-def _unzip(path: Path, folder: Path, most: int) -> None:
-    """Unpacks the pictures of an archive by class, never beside the folder and never more than announced."""
-    n_read = 0
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = {place: one for one in archive.infolist() if (place := _place(one)) is not None}
-            _refuse_more(path, sum(max(_BLOCK, one.file_size) for one in members.values()), len(members), most)
-            for place, one in members.items():
-                to = folder.joinpath(*_by_class(place))
-                if to == folder:
-                    continue
-                if to.exists():  # of two outer folders; named by itself alone: no private picture renames a public one
-                    to = to.with_name(f"{sha256(one.filename.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}-{to.name}")
-                to.parent.mkdir(parents=True, exist_ok=True)
-                content = _unpacked(archive, one)
-                n_read += content is not None
-                # A picture that is damaged is none, and leaves the others alone.
-                to.write_bytes(picture_ends.trimmed(content or b""))
-        if members and not n_read:
-            raise zipfile.BadZipFile
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, RuntimeError, NotImplementedError, EOFError, ValueError) as error:
-        if isinstance(error, BadInput):
-            raise
-        allowed = "must be a zip file without a password; this one is damaged or of another kind"
-        raise BadInput(FIELD, path.name, allowed) from error
-    except Exception as error:  # zlib, lzma and bz2 each raise their own for damaged content
-        if isinstance(error, (OSError, MemoryError)):
-            raise
-        raise BadInput(FIELD, path.name, "must be a zip file; this one is damaged") from error
-    if not any(folder.iterdir()):
-        raise BadInput(FIELD, path.name, f"holds no pictures in folders: {FORMS}")
-
-
-def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes | None:
-    """A picture; of one that is too large, as much as shows that it is; None for one that cannot be unpacked."""
-    try:
-        with archive.open(member) as packed:
-            return packed.read(min(member.file_size, MAX_PICTURE + 1))
-    except MemoryError:
-        raise
-    except Exception:  # zipfile, zlib, lzma and bz2 each raise their own for damaged content
-        return None
-
-
-def _place(member: zipfile.ZipInfo) -> PurePosixPath | None:
-    """Where a member goes; None for folders, links, hidden files, what is no picture, and names that lead elsewhere."""
-    place = PurePosixPath(member.filename)
-    is_link = stat.S_ISLNK(member.external_attr >> 16)
-    is_hidden = any(part.startswith(".") or part == "__MACOSX" for part in place.parts)
-    is_odd = place.is_absolute() or any(len(part) > 200 or part == ".." or "\\" in part for part in place.parts)
-    if member.is_dir() or is_link or is_hidden or is_odd or not member.filename.lower().endswith(PICTURES):
-        return None
-    return place
-
-
-def _by_class(place: PurePosixPath) -> tuple[str, ...]:
-    """The member's CLASS/NAME, below train or test where it lies there; nothing for one that has no such place.
-
-    Outer folders are left out of each member alone: a private picture moves no other one.
-    """
-    parts, splits = place.parts, (files.TRAIN, *files.TESTS)
-    if len(parts) > 2 and parts[-3] in splits:
-        return parts[-3:]
-    return parts[-2:] if len(parts) > 1 and not {*parts[:-1]} & {*splits} else ()
-
-
-def _refuse_more(path: Path, total: int, n_files: int, most: int) -> None:
-    if total > most or n_files > MAX_FILES:
-        raise BadInput(FIELD, path.name, f"must have at most {MAX_FILES:,} pictures and {most:,} bytes in all, unpacked")
 
 
 def _slug(path: Path) -> str:

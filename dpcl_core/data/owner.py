@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from dpcl_core import paths
-from dpcl_core.data import catalog, files, intake, load, outline, schema
+from dpcl_core.data import catalog, copying, files, intake, load, outline, schema
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.dataset import Content
 from dpcl_core.data.images import Images
@@ -224,7 +224,7 @@ def _looked_for(named: str, asked: Asked) -> Iterator[str]:
             try:
                 files.find(catalog.card(f"own:{path.resolve().name}"))
             except (DataMissing, OSError) as missing:  # OSError: what lies inside goes while it is read, as in /proc
-                raise BadInput(_FIELD, path.name, intake.FORMS) from missing
+                raise BadInput(_FIELD, path.name, copying.FORMS) from missing
             yield f"own:{path.resolve().name}"
     else:
         with intake.looked_at(path, asked) as name:

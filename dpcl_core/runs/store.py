@@ -21,7 +21,6 @@ from sqlalchemy import cast as cast_in_store
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from dpcl_core import paths
-from dpcl_core.data import intake
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Classifier, Event, Progress, from_json
 from dpcl_core.runs import charges, database, devices, durations, event_rows, queue, tables, visitors
@@ -131,9 +130,9 @@ class Store:
     def bytes_left(self) -> int:
         """How many more bytes this visitor may keep; where nothing is limited, as many as data may have."""
         if self.visitor is None:
-            return intake.MAX_BYTES
+            return copying.MAX_BYTES
         with self.reading() as connection:
-            return min(intake.MAX_BYTES, visitors.bytes_left(connection, self.visitor))
+            return min(copying.MAX_BYTES, visitors.bytes_left(connection, self.visitor))
 
     def seconds_before(self, run_id: str) -> float:
         """Seconds that count towards a visitor's limit beside a run's own: of its tuning's other turns."""

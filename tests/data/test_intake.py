@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dpcl_core import paths
-from dpcl_core.data import catalog, files, intake, own, schema, understood
+from dpcl_core.data import catalog, copying, files, intake, own, schema, understood
 from dpcl_core.data.card import DatasetCard, Kind
 from dpcl_core.data.images import Images
 from dpcl_core.data.intake import Asked
@@ -344,7 +344,7 @@ def test_one_more_private_picture_renames_no_public_one(
 def test_no_more_of_a_picture_is_unpacked_than_shows_that_it_is_too_large(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(intake, "MAX_PICTURE", 5000)
+    monkeypatch.setattr(copying, "MAX_PICTURE", 5000)
     members = {f"{'ab'[row % 2]}/{row}.png": picture(row, (9, 7)) for row in range(60)}
     path = tmp_path / "photos.zip"
     path.write_bytes(bad_files.zipped({**members, "a/bomb.png": bytes(10_000)}))
