@@ -13,7 +13,8 @@ from dpcl_core.errors import BadInput
 MOST: Final = 30  # within `SECONDS`: a class may mistype
 SECONDS: Final = 60.0
 _KNOWN: Final = 10_000  # that are remembered at a time
-K, V = TypeVar("K"), TypeVar("V")
+K = TypeVar("K")
+V = TypeVar("V")
 _misses: dict[str, dict[str, float]] = {}  # when an address tried each code
 _hits: dict[tuple[str, str], None] = {}  # addresses with the codes that they know
 _lock = threading.Lock()

@@ -22,6 +22,7 @@ def release(dropped: UploadedFile) -> None:
     if context is not None and isinstance(context.uploaded_file_mgr, MemoryUploadedFileManager):
         name = UploadedFileRec(dropped.file_id, dropped.name, dropped.type, b"")
         context.uploaded_file_mgr.add_file(context.session_id, name)
+        dropped.truncate(0)
 
 
 def bound() -> None:
