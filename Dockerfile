@@ -12,7 +12,8 @@ COPY . .
 RUN python -m dpcl_core fetch --environment lite0 smollm2
 RUN useradd --uid 1000 --no-create-home --home-dir /state dpcl && install -d -o dpcl -g dpcl /state
 # What people bring and what runs leave behind live outside the image. HOME: for any other user, too.
-ENV DPCL_HOME=/state DPCL_DATA=/data HOME=/state PYTHONDONTWRITEBYTECODE=1
+# FORWARDED_ALLOW_IPS: proxies that are believed from where a visitor comes; none unless somebody names them.
+ENV DPCL_HOME=/state DPCL_DATA=/data HOME=/state PYTHONDONTWRITEBYTECODE=1 FORWARDED_ALLOW_IPS=
 USER dpcl
 VOLUME ["/state", "/data"]
 EXPOSE 8501

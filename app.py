@@ -11,7 +11,7 @@ from streamlit.starlette import App
 
 from dpcl_core.paths import assets_dir
 from pages.parts.rooms import live
-from pages.parts.shell import document, gate, login, mishap, ownership, presenter, queue, style, visitor
+from pages.parts.shell import document, forged, gate, login, mishap, ownership, presenter, queue, style, visitor
 from pages.parts.shell.header import INSIDE
 from pages.parts.shell.view import CHANGES
 
@@ -71,6 +71,7 @@ if __name__ == "__main__":  # drawn for a visitor
 else:  # imported by the server: the same file is its address
     # Where a page of another origin connects, the framework would ask a host on the internet for this server's address.
     net_util.get_external_ip = lambda: None
+    forged.install()
     for log in ("streamlit.error_util", "uvicorn.error"):
         logging.getLogger(log).addFilter(mishap.Masking())
     documents = document.routes(page for pages in [*PAGES.values(), UNLISTED] for page in pages)

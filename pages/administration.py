@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from dpcl_core.runs.administration import Usage
 
 HELP = """Visitors are known by a random token in their browser. Only its digest is kept; its first letters are their name
-here. Settings and results of runs are not shown: they belong to the visitors."""
+here. Settings and results of runs are not shown: they belong to the visitors. The guide *What a server keeps* says what is
+kept, for how long, and how a person's data are deleted."""
 _OPEN = "administrator"  # session key
 _MOST = 100  # visitors that are listed
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -222,3 +223,36 @@ def test_every_command_that_carries_out_runs_waits_for_a_locked_store(
     assert said.splitlines() == [
         "waiting for the store: store x: another program has kept it locked", "store = x: was asked again"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "command", [("runs",), ("work", "--once"), ("show", "0123456789ab"), ("run", "--preset", "digits-cosine")]
+)
+def test_a_mistyped_store_is_named_and_none_is_made(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    status, _, err = called(*command, "--store", f"sqlite:///{tmp_path}/mistyped/store.sqlite", capsys=capsys)
+    assert (status, err.count("\n")) == (2, 1)
+    assert "/mistyped/store.sqlite: there is none" in err
+    assert not (tmp_path / "mistyped").exists()
+    if command[0] != "run":  # which makes new stores
+        assert called(*command, "--store", f"sqlite:///{tmp_path}/store.sqlit", capsys=capsys)[0] == 2
+        assert not (tmp_path / "store.sqlit").exists()
+
+
+def test_a_folder_that_changes_while_it_is_read_is_no_error_of_the_program(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as /proc, whose folders are processes."""
+    (tmp_path / "gone" / "1").mkdir(parents=True)
+    listed = Path.iterdir
+
+    def iterdir(path: Path) -> Iterator[Path]:
+        if path.name == "1":
+            raise FileNotFoundError(2, "No such file or directory", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    status, _, err = called("data", "check", str(tmp_path / "gone"), capsys=capsys)
+    assert status == 2
+    assert "must be a table" in err

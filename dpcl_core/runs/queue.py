@@ -45,7 +45,7 @@ _WAITING = (
 def in_order(connection: Connection) -> dict[str, list[_Waiting]]:
     """The waiting runs of each device, in the order in which they would start if nothing were added."""
     by_device = _by(connection.execute(_WAITING).all(), "device")
-    if all(len(waiting) == 1 for waiting in by_device.values()):
+    if all(len({row.owner for row in waiting}) == 1 for waiting in by_device.values()):
         return by_device
     starts, since, pool_of = _starts(connection), dict[str, float](), dict[str, str]()
     for row in connection.execute(select(known)):

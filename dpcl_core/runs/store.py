@@ -21,6 +21,7 @@ from sqlalchemy import cast as cast_in_store
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from dpcl_core import paths
+from dpcl_core.data import copying
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Classifier, Event, Progress, from_json
 from dpcl_core.runs import charges, database, devices, durations, event_rows, queue, tables, visitors

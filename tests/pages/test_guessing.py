@@ -77,8 +77,8 @@ def test_addresses_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_page_counts_too_and_says_that_a_device_is_a_vote(store: Store, open_page: Open) -> None:
-    for _ in range(guessing.MOST):
-        with pytest.raises(BadInput), guessing.counted("127.0.0.1", "x"):
+    for number in range(guessing.MOST):
+        with pytest.raises(BadInput), guessing.counted("127.0.0.1", str(number)):
             raise BadInput("room", "x", "no such room")
     page = open_page("room", room=Rooms(store).open("Monday", "teacher"))
     assert "wait 60 seconds" in page.error[0].value

@@ -7,12 +7,13 @@ import logging
 import streamlit as st
 
 from dpcl_core import unforeseen
+from pages.parts.shell import forged
 from pages.parts.shell.text import plain
 
 
 def shown(error: Exception) -> bool:
     """Shows the sentence where the page broke off; True: the framework need show nothing more."""
-    st.error(plain(unforeseen.recorded(error)))
+    st.error(plain(forged.SENTENCE if forged.is_reading(error) else unforeseen.recorded(error)))
     return True
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from streamlit import runtime
 from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
 from streamlit.runtime.scriptrunner import get_script_run_ctx
-from streamlit.runtime.uploaded_file_manager import UploadedFileRec
-
-if TYPE_CHECKING:
-    from streamlit.runtime.uploaded_file_manager import UploadedFile
+from streamlit.runtime.uploaded_file_manager import UploadedFile, UploadedFileRec
 
 _OF_SESSION: Final = 2  # pages have two boxes for a file
 _MOST_BYTES: Final = 2**30  # of all sessions
@@ -19,9 +16,11 @@ _MOST_BYTES: Final = 2**30  # of all sessions
 def release(dropped: UploadedFile) -> None:
     """Frees the memory of an upload whose content has been copied to the disk; the box still knows it."""
     context = get_script_run_ctx()
-    if context is not None and isinstance(context.uploaded_file_mgr, MemoryUploadedFileManager):
+    manager = None if context is None else context.uploaded_file_mgr
+    if context is not None and isinstance(manager, MemoryUploadedFileManager) and isinstance(dropped, UploadedFile):
         name = UploadedFileRec(dropped.file_id, dropped.name, dropped.type, b"")
-        context.uploaded_file_mgr.add_file(context.session_id, name)
+        manager.add_file(context.session_id, name)
+        dropped.truncate(0)
 
 
 def bound() -> None:

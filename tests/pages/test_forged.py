@@ -1,0 +1,70 @@
+"""A value that no widget of a page sends is dropped, or ends the page with a sentence: no error of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import streamlit as st
+from streamlit.proto.WidgetStates_pb2 import WidgetState
+from streamlit.runtime.state.common import WidgetMetadata
+from streamlit.runtime.state.session_state import WStates
+
+from dpcl_core import unforeseen
+from pages.parts.shell import forged, mishap
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("set_widget_from_proto", "set_widget_metadata"):
+        monkeypatch.setattr(WStates, name, getattr(WStates, name))  # put back at the end
+    forged.install()
+    return iter(())
+
+
+def words(value: object) -> str:
+    assert isinstance(value, str), "a value of another type was read"
+    return value
+
+
+WORDS = WidgetMetadata("w", words, str, "string_value")
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+@pytest.mark.parametrize(
+    "sent",
+    [WidgetState(id="w", int_value=-(2**62)), WidgetState(id="w", json_value="{"), WidgetState(id="w", bytes_value=b"x")],
+)
+def test_a_value_of_another_type_is_dropped_before_it_is_read(sent: WidgetState, *, is_known: bool) -> None:
+    states = WStates()
+    if is_known:  # from the run before
+        states.set_widget_metadata(WORDS)
+    states.set_widget_from_proto(sent)
+    states.set_widget_metadata(WORDS)
+    assert states.get("w") is None
+    states.set_widget_from_proto(WidgetState(id="w", string_value="said"))
+    states.set_widget_metadata(WORDS)
+    assert states["w"] == "said"
+
+
+def test_a_value_that_is_not_offered_is_no_error_of_the_program(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(st, "error", said.append)
+    slider = """
+def deserialize(value):
+    return ["a", "b"][value]
+"""
+    space: dict[str, object] = {}
+    exec(compile(slider, "streamlit/elements/widgets/select_slider.py", "exec"), space)
+    read = space["deserialize"]
+    assert callable(read)
+    with pytest.raises(IndexError) as broken:
+        read(7)
+    mishap.shown(broken.value)
+    assert said == [forged.SENTENCE]
+    assert not unforeseen.log_file().exists()
+    with pytest.raises(IndexError) as broken:
+        ["a"][7]
+    mishap.shown(broken.value)
+    assert "The program itself went wrong" in said[1]
