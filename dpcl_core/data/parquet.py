@@ -158,7 +158,8 @@ def _checked_rows(piece: _Piece, rows: NDArray[np.int64], card: DatasetCard, top
     shape = None
     for name in IMAGE_COLUMNS:
         if card.kind == "image" and name in table.column_names:
-            pixels = pixels_of(table[name].combine_chunks(), known.shape if known else card.shape, shown, rows)
+            form = known.shape if known else card.shape
+            pixels = pixels_of(table[name].combine_chunks(), form, shown, rows, by_row=_by_row(card))
             shape = (pixels.shape[1], pixels.shape[2], pixels.shape[3])
     return Rows(labels, names, sources, numbers=numbers, shape=shape)
 
@@ -182,7 +183,7 @@ def _images(path: Path, card: DatasetCard, rows: NDArray[np.int64], is_private: 
             raise BadInput(shown, ", ".join(schema.names), "must have a column image (or img)")
         if is_list(schema.field(name).type):
             column = file.read(columns=[name])[name].take(pa.array(rows)).combine_chunks()
-            pixels = pixels_of(column, card.shape, shown, rows)
+            pixels = pixels_of(column, card.shape, shown, rows, by_row=_by_row(card))
             return Images(pixels, (pixels.shape[1], pixels.shape[2], pixels.shape[3]), origins)
         encoded: list[bytes] = []
         end = 0
@@ -193,6 +194,11 @@ def _images(path: Path, card: DatasetCard, rows: NDArray[np.int64], is_private: 
                 column = file.read_row_group(group, columns=[name])[name]
                 encoded += _encoded(column, wanted - start, name, shown, None if is_private else start)
     return Images(encoded, card.shape, origins, is_private)
+
+
+def _by_row(card: DatasetCard) -> bool:
+    """Whether each row says alone how its pixels are written."""
+    return card.is_own and card.coins > 1
 
 
 def _windows(path: Path, card: DatasetCard, rows: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -7,17 +7,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dpcl_core.data import canonical
 from dpcl_core.data.images import MAX_SIDE
 from dpcl_core.errors import BadInput
 
 
 def pixels_of(
-    column: pa.Array, shape: tuple[int, int, int] | None, shown: str, rows: NDArray[np.int64]
+    column: pa.Array, shape: tuple[int, int, int] | None, shown: str, rows: NDArray[np.int64], *, by_row: bool
 ) -> NDArray[np.uint8]:
     """Pixels [n, H, W, C] of a column of lists: one flat list per row for a known `shape`, else nested H x W (x C).
 
     `rows` [n]: the rows' numbers in the file, for messages.
-    Fractions must be in [0, 1] and become round(255 v); whole numbers must be in 0 ... 255.
+    Fractions must be in [0, 1] and become round(255 v); whole numbers must be in 0 ... 255. Which of them a row has, its
+    column's type says; `by_row`: its own values, as one row of fractions would change the type of all.
     Raises BadInput naming the first row with another size, NaN, null, or a value out of range.
     """
     sizes: list[int] = []
@@ -29,7 +31,7 @@ def pixels_of(
         values, size = _flattened(values, sizes, shown, rows)
         sizes.append(size)
     height, width, channels = _shape(tuple(sizes), shape, shown)
-    numbers = _checked(values, shown, rows)
+    numbers = _by_row(values, shown, rows) if by_row else _checked(values, shown, rows)
     return numbers.reshape(n_rows, height, width, channels)
 
 
@@ -58,6 +60,20 @@ def _shape(sizes: tuple[int, ...], shape: tuple[int, int, int] | None, shown: st
         allowed = f"must be lists of height x width, or height x width x 1 or 3, of at most {MAX_SIDE}x{MAX_SIDE} pixels"
         raise BadInput(f"{shown} column image", f"lists of {shown_sizes}", allowed)
     return sizes
+
+
+def _by_row(values: pa.Array, shown: str, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """Pixels [n, size]: fractions in a row without a value above 1."""
+    if not (pa.types.is_floating(values.type) or pa.types.is_integer(values.type)):
+        raise BadInput(f"{shown} column image", str(values.type), "must hold the bytes of image files, or lists of pixels")
+    numbers = canonical.double(values).reshape(len(rows), -1)
+    is_fraction = (numbers <= 1).all(axis=1, keepdims=True)
+    fits = (numbers >= 0) & (is_fraction | ((numbers <= 255) & (numbers == np.rint(numbers))))  # written so that NaN fails
+    for place in np.flatnonzero(~fits.all(axis=1))[:1]:
+        allowed = "must be whole numbers from 0 to 255, or numbers from 0 to 1"
+        found = numbers[place][~fits[place]][0]
+        raise BadInput(f"{shown} row {rows[place]}, image", f"pixel {found:g}", allowed)
+    return np.rint(np.where(is_fraction, numbers * 255, numbers)).astype(np.uint8)
 
 
 def _checked(values: pa.Array, shown: str, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
