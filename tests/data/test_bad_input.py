@@ -149,23 +149,23 @@ PIXELS = [[[0.0, 0.5], [1.0, 0.25]]] * 3
     [
         (
             lambda p: [p[0], [[0.0, float("nan")], [1.0, 0.0]], p[2]],
-            "row 1, image = pixel nan: must be whole numbers from 0 to 255, or",
+            "row 1, image = pixel nan: must be whole numbers from 0",
         ),
         (
             lambda p: [p[0], p[1], [[0.0, 0.5], [float("inf"), 0.0]]],
-            "row 2, image = pixel inf: must be whole numbers from 0 to 255, or",
+            "row 2, image = pixel 0.5: must be whole numbers from 0",
         ),
-        (lambda p: [[[0.0, 0.5], [1.0, -0.01]], *p[1:]], "row 0, image = pixel -0.01: must be whole numbers from 0 to 255, or"),
-        (lambda p: [p[0], p[1], [[1.01, 0.5], [1.0, 0.0]]], "row 2, image = pixel 1.01: must be whole numbers from 0 to 255, or"),
-        (lambda p: [p[0], [[None, 0.5], [1.0, 0.0]], p[2]], "row 1, image = pixel nan: must be whole numbers from 0 to 255, or"),
+        (lambda p: [[[0.0, 0.5], [1.0, -0.01]], *p[1:]], "row 0, image = pixel -0.01: must be whole numbers from 0"),
+        (lambda p: [p[0], p[1], [[1.01, 0.5], [1.0, 0.0]]], "row 2, image = pixel 1.01: must be whole numbers from 0"),
+        (lambda p: [p[0], [[None, 0.5], [1.0, 0.0]], p[2]], "row 1, image = pixel nan: must be whole numbers from 0"),
         (
             lambda p: [p[0], [[0.0, 0.5], [1.0]], p[2]],
             "row 1, image = a list of 1: must have 2 values there, as other rows have",
         ),
         (lambda p: [p[0], p[1], [[0.0, 0.5]]], "row 2, image = a list of 1: must have 2 values there, as other rows have"),
         (lambda p: [None, *p[1:]], "row 0, image = a list of 0: must have 2 values there, as other rows have"),
-        (lambda p: [[[0, 1], [2, 256]]] * 3, "row 0, image = pixel 256: must be whole numbers from 0 to 255, or"),
-        (lambda p: [[[0, 1], [2, -1]]] * 3, "row 0, image = pixel -1: must be whole numbers from 0 to 255, or"),
+        (lambda p: [[[0, 1], [2, 256]]] * 3, "row 0, image = pixel 256: must be whole numbers from 0"),
+        (lambda p: [[[0, 1], [2, -1]]] * 3, "row 0, image = pixel -1: must be whole numbers from 0"),
         (lambda p: [[]] * 3, "row 0, image = an empty list: must hold pixels"),
     ],
 )
