@@ -18,6 +18,9 @@ def test_a_table_is_mapped_kept_and_deleted(app: App, visit: Visit, tmp_path) ->
     table.write_text(f"patient,age,<b>outcome</b>\n{ROWS}", encoding="utf-8")
     page = visit(f"{app.url}/data")
     page.locator("input[type=file]").set_input_files(table)
+    expect(page.get_by_text("The first line may be a row of data.")).to_be_visible()
+    expect(page.get_by_text("<b>outcome</b>")).to_have_count(0)
+    page.get_by_text("names the columns", exact=True).click()
     expect(page.get_by_text("Choose the target: the column to predict.")).to_be_visible()
     for role, column in (("Target", "<b>outcome</b>"), ("Person", "patient")):
         page.get_by_label(role, exact=True).click()
