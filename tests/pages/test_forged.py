@@ -48,6 +48,13 @@ def test_a_value_of_another_type_is_dropped_before_it_is_read(sent: WidgetState,
     assert states["w"] == "said"
 
 
+def test_a_whole_number_that_a_browser_sends_for_a_field_of_numbers_is_kept() -> None:
+    states = WStates()
+    states.set_widget_from_proto(WidgetState(id="n", int_value=2))
+    states.set_widget_metadata(WidgetMetadata("n", lambda value: value, lambda value: value, "double_value"))
+    assert states["n"] == 2
+
+
 def test_a_value_that_is_not_offered_is_no_error_of_the_program(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr(st, "error", said.append)

@@ -43,5 +43,7 @@ def _drop(states: WStates, widget: str) -> None:
     state, metadata = states.states.get(widget), states.widget_metadata.get(widget)
     if not isinstance(state, Serialized) or metadata is None:
         return
-    if state.value.WhichOneof("value") not in (None, metadata.value_type):
+    sent = state.value.WhichOneof("value")
+    # A browser sends a whole number as one, though its field may take others, too.
+    if sent is not None and sent.replace("int_", "double_") != metadata.value_type.replace("int_", "double_"):
         del states.states[widget]
