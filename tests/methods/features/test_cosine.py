@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from dpcl_core.methods.features.cards.cosine import CosineParams
 from dpcl_core.methods.features.cosine import CosineClassifier, make_learner
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, PrivacySpec, RunSpec
@@ -231,3 +234,28 @@ def test_each_cell_has_its_own_ledger_with_one_entry_a_task() -> None:
         assert ledger.epsilon() == (math.inf if math.isinf(cell.epsilon) else pytest.approx(cell.epsilon, rel=2e-5))
     _, leaking = learned(spec("data", (1.0,)), stream())
     assert leaking[Cell(1.0, 0)].epsilon() == math.inf
+
+
+@pytest.mark.parametrize("recurrence", ["once", "every"])
+def test_the_example_of_eighty_lines_is_this_classifier(recurrence: str) -> None:
+    """Sums to the last digit under the same seeded noise, predictions, and epsilon to the accuracy of its bisection."""
+    path = Path(__file__).resolve().parents[3] / "examples" / "cosine_in_80_lines.py"
+    found = spec_from_file_location("cosine_in_80_lines", path)
+    assert found is not None
+    assert found.loader is not None
+    example = module_from_spec(found)
+    found.loader.exec_module(example)
+    cell, tasks = Cell(0.7, 3), stream()
+    run = spec("prior", (cell.epsilon,), (cell.seed,), noise="seeded")
+    known = PublicContext(n_inputs=SIZE, n_classes=N_CLASSES, public=tuple(range(N_CLASSES)), n_people=100, n_tasks=2)
+    learner, ledger = make_learner(run, [cell], known), Ledger(DELTA, "add-remove", recurrence)  # type: ignore[arg-type]
+    its_ledger = example.Ledger(DELTA, same_people_in_all_tasks=recurrence == "every")
+    model, noise = example.CosineClassifier(N_CLASSES, SIZE, cell.epsilon, its_ledger), SeededNoise(cell, "class sums")
+    for one in tasks:
+        list(learner.learn({cell.seed: one}, {cell: ledger}))
+        classes = list(one.prior)
+        model.learn(one.index, one.train.inputs, one.train.labels, classes, noise.normal((len(classes), SIZE)))
+    np.testing.assert_array_equal(model.sums, learner.released(cell)["sums"])
+    assert its_ledger.epsilon() == pytest.approx(ledger.epsilon(), rel=1e-6)  # the engine's noise is rounded up by as much
+    test = np.concatenate([one.test.inputs for one in tasks])
+    np.testing.assert_array_equal(model.predict(test), learner.cosines(cell.seed, test)[0].argmax(axis=1))
