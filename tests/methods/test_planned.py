@@ -89,7 +89,7 @@ def alone(tmp_path: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(engine, "_with_untrained", lambda events, *_: events)
 
 
-@pytest.mark.parametrize("name", of_methods([*METHODS, *ALSO], also=("lm-seqft", "a task's budget", "all data once")))
+@pytest.mark.parametrize("name", of_methods([*METHODS, *ALSO], also=("a task's budget",)))
 def test_all_models_of_a_run_are_planned_before_the_first_release_and_do_just_that(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
