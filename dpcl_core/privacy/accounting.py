@@ -329,9 +329,9 @@ def noise_multiplier(epsilon: float, delta: float, sample_rate: float, n_steps: 
 def calibrated(events: Callable[[float], Sequence[dp.DpEvent]], epsilon: float, delta: float, adjacency: Adjacency) -> float:
     """Smallest noise multiplier for which the composition of `events(noise multiplier)` stays within (epsilon, delta).
 
-    More noise must cost less: where next to none is within the budget, the events leave something out, and no noise is found.
-    Rounded up to four digits. Raises BadInput where no amount of noise is enough: the accountant rounds up, by an amount that
-    does not shrink with the noise.
+    More noise must cost less; where next to none is within the budget, the events leave out what it is for. Rounded up to
+    four digits. Raises BadInput where no amount of noise is enough: the accountant rounds up, by an amount that does not
+    shrink with the noise.
     """
     check_budget(epsilon)
     check_delta(delta)
