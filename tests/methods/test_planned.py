@@ -144,6 +144,21 @@ def test_one_model_says_no_more_than_its_own(tmp_path: Path, monkeypatch: pytest
     assert not [line for line in one.guarantee.not_covered if "models" in line]
 
 
+@pytest.mark.parametrize("name", ["dp-fedavg", "cosine"])
+def test_what_a_container_says_is_declared_in_statement_and_card(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To clients, too: a column that is named after a person names that person, whoever holds the row."""
+    door, raw = METHODS[name]
+    assert door[1] == ".parquet"
+    lies(door, D, tmp_path, monkeypatch)
+    events = list(engine.run(spec(name, raw, door[0])))
+    (one,), (plan,) = of_kind(events, CellFinished), of_kind(events, Planned)
+    said = "what a parquet file says of its columns, for all rows together: names, types and lists of categories"
+    assert one.guarantee.not_covered.count(said) == 1
+    assert said in json.dumps(card.document("0" * 12, "m", "d", [one], plan))
+
+
 def test_learners_share_no_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainings of two learners compose in sequence, those of one on the same batches in one step each."""
     cells = [Cell(1.0, 0), Cell(8.0, 0)]
