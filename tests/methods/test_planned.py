@@ -15,6 +15,7 @@ import dp_accounting as dp
 import pytest
 
 from dpcl_core import engine
+from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Classifier, Event, Note, Planned, TaskLearned, Written, of_kind
 from dpcl_core.methods import catalog, planned
@@ -156,6 +157,8 @@ def test_what_a_container_says_is_declared_in_statement_and_card(
     (one,), (plan,) = of_kind(events, CellFinished), of_kind(events, Planned)
     said = "what a parquet file says of its columns, for all rows together: names, types and lists of categories"
     assert one.guarantee.not_covered.count(said) == 1
+    of_single_people = datasets.card("own:mine").limits[0]
+    assert (of_single_people in one.guarantee.not_covered) is (name == "cosine")
     assert said in json.dumps(card.document("0" * 12, "m", "d", [one], plan))
 
 
