@@ -22,6 +22,7 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.backbones import extractor
 from dpcl_core.checkpoints import Checkpoint, Keep, are_from_the_first_on, is_public
 from dpcl_core.data import catalog as datasets
+from dpcl_core.data import header
 from dpcl_core.errors import BadInput
 from dpcl_core.events import AuditNote, CellFinished, Event, Fact, JsonValue, Planned, TaskLearned
 from dpcl_core.explorers.catalog import Observer
@@ -179,7 +180,7 @@ class Group:
                     n_people=context.n_people // rows if context.n_users is None else context.n_users,
                     n_tasks=context.n_tasks,
                     assumed=(*stream.assumed, *methods.card(spec.method).assumes(spec.params)),
-                    limits=datasets.card(spec.data.dataset).limits,
+                    limits=_limits(spec, stream),
                     planned=self.planned,
                     audit=audits.get(cell.epsilon),
                     notes=methods.card(spec.method).notes(spec.params),
@@ -294,6 +295,13 @@ def _unit(spec: RunSpec, stream: TaskStream) -> str:
     if stream.unit == "example" and datasets.card(spec.data.dataset).has_people:
         return "person"
     return "text" if stream.unit == "example" and datasets.card(spec.data.dataset).kind == "text" else stream.unit
+
+
+def _limits(spec: RunSpec, stream: TaskStream) -> tuple[str, ...]:
+    """What these data leave unprotected: of clients what the files say for all rows; the rest is of single people."""
+    card = datasets.card(spec.data.dataset)
+    of_clients = header.declared(card) if card.is_own else ()
+    return of_clients if stream.unit == "user" else card.limits
 
 
 def _audits(spec: RunSpec) -> dict[float, AuditNote]:

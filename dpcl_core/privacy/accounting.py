@@ -30,6 +30,7 @@ _POINTS_PER_EPSILON = 20_000
 _STEPS_OF_A_LIST = 20  # at least: a small epsilon must not be rounded up to a grid wider than itself
 _STEPS_OF_A_GAUSSIAN = 300  # at least: where it ends between two steps, it is rounded up by less than 1e-4 of itself
 _LARGEST = 1e7  # of an epsilon: e to the power of a step of its grid, a 20,000th of it, must not overflow
+_LEAST_NOISE = 1e-9  # the largest budget needs more, of noise or of one over a copy's epsilon
 _TAIL, _TAIL_OF_DELTA = 1e-15, 1e-7  # what a composition cuts off counts as an infinite loss: next to nothing of delta
 _ROUGH_ORDERS = (2, 3, 4, 8, 16, 32, 64, 128, 256)  # whole orders only: fractional ones may not converge
 
@@ -328,8 +329,9 @@ def noise_multiplier(epsilon: float, delta: float, sample_rate: float, n_steps: 
 def calibrated(events: Callable[[float], Sequence[dp.DpEvent]], epsilon: float, delta: float, adjacency: Adjacency) -> float:
     """Smallest noise multiplier for which the composition of `events(noise multiplier)` stays within (epsilon, delta).
 
-    More noise must cost less. Rounded up to four digits. Raises BadInput where no amount of noise is enough: the accountant
-    rounds up, by an amount that does not shrink with the noise.
+    More noise must cost less; where next to none is within the budget, the events leave out what it is for. Rounded up to
+    four digits. Raises BadInput where no amount of noise is enough: the accountant rounds up, by an amount that does not
+    shrink with the noise.
     """
     check_budget(epsilon)
     check_delta(delta)
@@ -345,4 +347,5 @@ def calibrated(events: Callable[[float], Sequence[dp.DpEvent]], epsilon: float, 
             raise BadInput("epsilon", epsilon, allowed)
     while low == high or excess(low) <= 0:
         low, high = low / 2, low
+        assert low > _LEAST_NOISE, "these events cost as little with next to no noise: what it is for is not among them"
     return math.ceil(float(brentq(excess, low, high, xtol=1e-5)) * 1e4 + 0.5) / 1e4

@@ -123,16 +123,19 @@ class _Name(Spec):
         return Cell(self.asked, self.seed)
 
 
-class _Cell(_Name):
-    guarantee: Literal["proved", "nominal", "none"]
-    unit: str
-    noise: NoiseSource
+class _Bound(Spec):
     epsilon: Number
     delta: float = Field(strict=True, gt=0, lt=1)
     adjacency: Adjacency
+    rows_per_unit: int = Field(strict=True, ge=1, le=1000)
+
+
+class _Cell(_Name, _Bound):
+    guarantee: Literal["proved", "nominal", "none"]
+    unit: str
+    noise: NoiseSource
     recurrence: Recurrence | None
     parts: Mapping[str, Number]
-    rows_per_unit: int = Field(strict=True, ge=1, le=1000)
     events: _Events | None
     statement: _Statement
 
@@ -142,16 +145,12 @@ class _Model(Spec):
     events: _Events
 
 
-class _All(Spec):
+class _All(_Bound):
     """All planned models, by learner, and what each of a budget does."""
 
-    epsilon: Number
-    delta: float = Field(strict=True, gt=0, lt=1)
     people: int = Field(strict=True, ge=1, le=10**12)
     tasks: Task
-    adjacency: Adjacency
     recurrence: Recurrence
-    rows_per_unit: int = Field(strict=True, ge=1, le=1000)
     learners: tuple[Annotated[tuple[_Name, ...], Field(min_length=1)], ...] = Field(min_length=1, max_length=10_000)
     models: tuple[_Model, ...] = Field(min_length=1)
 

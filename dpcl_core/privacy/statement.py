@@ -143,7 +143,7 @@ def guarantee(
 
     Args: unit: the privacy unit, one of `protected`; n_people: public nominal number of them in the training data; assumed:
     the stream's assumptions where no public rule says which task a record belongs to; limits: what these data leave
-    unprotected where the unit is a single example; planned: what all models of the run were planned to do;
+    unprotected, for this unit; planned: what all models of the run were planned to do;
     audit: the lower bound by an attack on the method's mechanism; notes: caveats of the method with these settings; layer:
     how these settings relate to the method's publication.
     """
@@ -171,7 +171,7 @@ def guarantee(
         *([_TUNED_ON_PUBLIC] if spec.tuned == "public" else []),
     ]
     not_covered = [_NOT_COVERED[spec.tuned], "the test examples, taken as public", _TIMES]
-    not_covered += [protected.beyond] if protected.beyond else limits
+    not_covered += [*([protected.beyond] if protected.beyond else []), *limits]
     if ledger.recurrence == "once" and n_tasks > 1 and protected.in_several:
         not_covered.append(f"{protected.in_several}: see the sum for one in every task")
     if n_models > 1:

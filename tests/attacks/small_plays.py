@@ -69,11 +69,11 @@ def spec(method: str, *, labels: str = "prior", adjacency: str = "add-remove", *
 def played(asked: RunSpec, *, neighbour: int | None = None, is_huge: bool = False) -> tuple[Learner, Ledger]:
     """The learner and its ledger after all tasks, of which one may be its neighbour's: one person more, or a huge one."""
     (cell,) = asked.cells()
-    facts, tasks = _facts(asked), list(_tasks(asked))
+    known, tasks = facts(asked), list(_tasks(asked))
     if neighbour is not None:
         tasks[neighbour] = replace(tasks[neighbour], train=_neighbour(asked, tasks[neighbour].train, is_huge))
-    ledger = Ledger(asked.privacy.delta, asked.privacy.adjacency, facts.recurrence)
-    learner = catalog.maker(asked.method)(asked, [cell], facts)
+    ledger = Ledger(asked.privacy.delta, asked.privacy.adjacency, known.recurrence)
+    learner = catalog.maker(asked.method)(asked, [cell], known)
     for task in tasks:
         list(learner.learn({cell.seed: task}, {cell: ledger}))
     return learner, ledger
@@ -110,7 +110,7 @@ def n_tasks(method: str) -> int:
     return len(OF_CLIENTS.tasks) if catalog.card(method).scenarios == ("federated",) else N_TASKS
 
 
-def _facts(asked: RunSpec) -> PublicContext:
+def facts(asked: RunSpec) -> PublicContext:
     if catalog.card(asked.method).scenarios == ("federated",):
         return clients.known(OF_CLIENTS, PUBLIC)
     if _is_of_texts(asked.method):

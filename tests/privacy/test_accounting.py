@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import dp_accounting as dp
@@ -13,6 +14,7 @@ from dpcl_core.privacy import accounting, gaussian
 from dpcl_core.privacy.accounting import (
     LABELS_CHANGED,
     LabelListDpEvent,
+    LocalDpEvent,
     Pld,
     Unaccountable,
     noise_multiplier,
@@ -132,6 +134,19 @@ def test_calibrated_noise_is_the_smallest_for_a_mixture_of_mechanisms() -> None:
     assert Pld().epsilon(life(found), DELTA, "add-remove") <= 2.0 < Pld().epsilon(life(found - 2e-4), DELTA, "add-remove")
     alone = accounting.calibrated(lambda value: [dp.GaussianDpEvent(value)], 2.0, DELTA, "replace")
     assert alone == pytest.approx(gaussian.sigma(2.0, DELTA, 2.0), abs=2e-4)
+
+
+def test_no_noise_is_found_for_events_that_leave_out_what_it_is_for() -> None:
+    """A charge of the wrong people once made this search endless."""
+    calls = itertools.count()
+
+    def of_others(value: float) -> list[dp.DpEvent]:
+        assert next(calls) < 100, "endless"
+        return [dp.GaussianDpEvent(2.0)]
+
+    with pytest.raises(AssertionError, match="not among them"):
+        accounting.calibrated(of_others, 8.0, DELTA, "add-remove")
+    assert accounting.calibrated(lambda value: [LocalDpEvent(1 / value)] * 2, LARGEST_EPSILON, DELTA, "replace") > 0
 
 
 @pytest.mark.parametrize("delta", [1e-5, 1e-9, SMALLEST_DELTA])

@@ -26,6 +26,7 @@ from dpcl_core.backbones.gpu import at_once, room
 AT_ONCE = {"cpu": 16, "cuda": 64}
 BYTES_A_PIXEL = 6100
 _CANCELLED = 1e-3  # share of the sum of absolute values; random signs would leave about one over the number of positions
+Hook = Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]
 _Sum = Callable[[Tensor], list[Tensor]]  # example weights [b] -> the layer's weighted sums of gradients
 
 
@@ -99,6 +100,17 @@ def clip_weights(norms: Tensor, clip_norm: float) -> Tensor:
 
 
 @contextmanager
+def hooked(layers: Sequence[nn.Module], note: Hook) -> Iterator[None]:
+    """Calls `note(layer, inputs, output)` in every forward pass made inside the context."""
+    hooks = [layer.register_forward_hook(note) for layer in layers]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@contextmanager
 def _recorded(layers: Sequence[nn.Module]) -> Iterator[list[tuple[nn.Module, Tensor, Tensor]]]:
     """Every layer with its input and output, in the order of the forward pass made inside the context."""
     passed: list[tuple[nn.Module, Tensor, Tensor]] = []
@@ -108,12 +120,8 @@ def _recorded(layers: Sequence[nn.Module]) -> Iterator[list[tuple[nn.Module, Ten
             out.requires_grad_(True)
         passed.append((layer, args[0].detach(), out))
 
-    hooks = [layer.register_forward_hook(note) for layer in layers]
-    try:
+    with hooked(layers, note):
         yield passed
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _rules(kept: Sequence[tuple[nn.Module, Tensor, Tensor]]) -> tuple[Tensor, list[_Sum]]:

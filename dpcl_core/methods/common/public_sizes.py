@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from dpcl_core.data import catalog
 from dpcl_core.data.catalog import DatasetFacts
+from dpcl_core.errors import BadInput
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import Recurrence, RunSpec
 
@@ -34,6 +35,12 @@ class PublicSizes:
         If one person can be in every task, each task is as large as the dataset.
         """
         return self.n_people / self.n_tasks if self.recurrence == "once" else float(self.n_people)
+
+    def check_sampled(self, sample_rate: float) -> None:
+        """Raises BadInput for a rate of Poisson sampling under which a batch has less than one example on average."""
+        if sample_rate * self.task_size < 1:
+            least = f"must be at least {1 / self.task_size:.3g}, one of the {self.task_size:.0f} examples"
+            raise BadInput("params.sample_rate", sample_rate, f"{least} that a task has on average")
 
 
 def of_run(spec: RunSpec, dataset: DatasetFacts, n_tasks: int) -> PublicSizes:

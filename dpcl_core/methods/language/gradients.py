@@ -33,7 +33,7 @@ from dpcl_core.backbones.batches import is_out_of_memory
 from dpcl_core.backbones.gpu import at_once, room
 from dpcl_core.backbones.language.causal import Adapted
 from dpcl_core.backbones.language.kept_states import SIDE_BY_SIDE, STEP
-from dpcl_core.methods.common.per_example_gradients import clip_weights
+from dpcl_core.methods.common.per_example_gradients import clip_weights, hooked
 from dpcl_core.methods.language.forks import Forks
 from dpcl_core.methods.language.prompts import ANSWER, PAD, Prompted
 
@@ -358,9 +358,5 @@ def recorded(layers: Sequence[nn.Module]) -> Iterator[dict[nn.Module, tuple[Tens
     def note(layer: nn.Module, args: tuple[Tensor, ...], out: Tensor) -> None:
         passed[layer] = (args[0].detach(), out)
 
-    hooks = [layer.register_forward_hook(note) for layer in layers]
-    try:
+    with hooked(layers, note):
         yield passed
-    finally:
-        for hook in hooks:
-            hook.remove()

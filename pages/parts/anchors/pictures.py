@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import streamlit as st
 
 from dpcl_core.events import Signatures
-from dpcl_core.figures.picture import Provenance
+from dpcl_core.figures.picture import Picture, Provenance
 from pages.parts.shell import figure_card, layout, link, pictures, style
 from pages.parts.shell.view import View
 
@@ -55,6 +55,10 @@ class Scene:
         from dpcl_core.runs import matching
 
         return matching.entries([self.now])
+
+    def show(self, picture: Picture, **card: Any) -> None:
+        """Draws a figure of the scene in a card (`figure_card.show`)."""
+        figure_card.show(picture, self.source, linked=True, live=self.is_live, moved=True, **card)
 
     @property
     def mode_names(self) -> tuple[str, ...]:
@@ -101,10 +105,9 @@ def bars(scene: Scene) -> None:
 
     rows = [(name, name == scene.now.matcher, value) for name, value in scene.agreement().items()]
     table = pd.DataFrame(rows, columns=["matcher", "is_own", "agreement"])
-    figure_card.show(
-        pictures.kept(figures.matcher_bars)(table, dark=style.is_dark()), scene.source,
-        key="agreement", title="Agreement with the truth", note="same lists; 0: chance, 1: all right", table=table,
-        linked=True, live=scene.is_live, moved=True,
+    scene.show(
+        pictures.kept(figures.matcher_bars)(table, dark=style.is_dark()), key="agreement", title="Agreement with the truth",
+        note="same lists; 0: chance, 1: all right", table=table,
     )  # fmt: skip
     _subsample_caption(scene.now)
 
@@ -114,16 +117,14 @@ def margins(scene: Scene) -> None:
     from dpcl_core.figures import signatures
 
     entries, dark = scene.entries, style.is_dark()
-    figure_card.show(
-        pictures.kept(signatures.margins)(entries, dark=dark), scene.source, key="margins", title="How sure is each match?",
+    scene.show(
+        pictures.kept(signatures.margins)(entries, dark=dark), key="margins", title="How sure is each match?",
         note="hollow, below the dotted line: the second group is nearly as close", table=entries,
-        linked=True, live=scene.is_live, moved=True,
     )  # fmt: skip
     if entries["regret"].notna().any():
-        figure_card.show(
-            pictures.kept(signatures.margins)(entries, regret=True, dark=dark), scene.source, key="regrets",
+        scene.show(
+            pictures.kept(signatures.margins)(entries, regret=True, dark=dark), key="regrets",
             title="What would another group cost?", note="extra cost without this group, relative to its list's cost",
-            linked=True, live=scene.is_live, moved=True,
         )  # fmt: skip
 
 
@@ -134,9 +135,8 @@ def confusion(scene: Scene) -> None:
     entries = scene.entries
     picture = figures.confusion(entries, scene.now.prototypes.name, scene.mode_names, dark=style.is_dark())
     table: pd.DataFrame = entries.groupby(["mode", "name"], as_index=False).size()
-    figure_card.show(
-        picture, scene.source, key="confusion", title="Matched and true", note="entries; only the simulator knows the truth",
-        table=table, linked=True, live=scene.is_live, moved=True,
+    scene.show(
+        picture, key="confusion", title="Matched and true", note="entries; only the simulator knows the truth", table=table,
     )  # fmt: skip
 
 
@@ -150,10 +150,9 @@ def by_noise(scene: Scene, chosen: float | None) -> None:
         _not_yet("Agreement against noise")
         return
     table = matching.agreement([swept])
-    figure_card.show(
-        figures.agreement_by_noise(table, swept.demanded, chosen=chosen, dark=style.is_dark()), scene.source, key="by-noise",
+    scene.show(
+        figures.agreement_by_noise(table, swept.demanded, chosen=chosen, dark=style.is_dark()), key="by-noise",
         title="Agreement against noise", note="dashed: noise that ε requires, by who is trusted", table=table,
-        linked=True, live=scene.is_live, moved=True,
     )  # fmt: skip
     st.caption(
         "Local: every client adds noise to its list before sending it. Central: the noise is added to the sum over all "
@@ -172,10 +171,9 @@ def anchors(scene: Scene) -> None:
         _not_yet("What more anchors buy")
         return
     table = matching.anchors([scored])
-    figure_card.show(
-        figures.diagnostics(table, chosen=scene.m, dark=style.is_dark()), scene.source, key="anchor-scores",
-        title="What more anchors buy", note="gaps in standard deviations of a signature", table=table,
-        linked=True, live=scene.is_live, moved=True,
+    scene.show(
+        figures.diagnostics(table, chosen=scene.m, dark=style.is_dark()), key="anchor-scores", title="What more anchors buy",
+        note="gaps in standard deviations of a signature", table=table,
     )  # fmt: skip
     st.caption(
         "p̂ is a share of anchors, so more anchors do not raise it. What grows is the largest gap seen at any anchor. "
@@ -191,9 +189,9 @@ def signal(scene: Scene) -> None:
     from dpcl_core.runs import matching
 
     table = matching.statistics([scene.now])
-    figure_card.show(
-        figures.signal_and_noise(table, dark=style.is_dark()), scene.source, key="signal", title="Signal against noise",
-        note="lengths, logarithmic", table=table, linked=True, live=scene.is_live, moved=True,
+    scene.show(
+        figures.signal_and_noise(table, dark=style.is_dark()), key="signal", title="Signal against noise",
+        note="lengths, logarithmic", table=table,
     )  # fmt: skip
 
 

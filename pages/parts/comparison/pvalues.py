@@ -76,21 +76,19 @@ def p_value_curve(
 
 def _chosen(view: View, results: dict[str, Result], sides: list[Side], chosen: float | None) -> tuple[Side, Side, bool]:
     """The two chosen curves and whether tasks are paired; initially those of the link, else two runs at one budget."""
-    wanted = [cast("Side", (view[f"t_{place}"], view[f"t_{place}_budget"])) for place in ("first", "second")]
-    likely = [side for side in sides if side[1] == chosen] or sides
     left, right = st.columns(2)
-    start = wanted[0] if wanted[0] in sides else likely[0]
-    first = left.selectbox(
-        "First curve", sides, index=sides.index(start), format_func=lambda side: _name(results, side),
-        key=view.key("t-first"),
-    )  # fmt: skip
+
+    def curve(place: str, offered: list[Side], likely: list[Side]) -> Side:
+        wanted = cast("Side", (view[f"t_{place}"], view[f"t_{place}_budget"]))
+        start = offered.index(wanted if wanted in offered else likely[0])
+        column, name = (left if place == "first" else right), f"{place.title()} curve"
+        return column.selectbox(name, offered, start, lambda side: _name(results, side), key=view.key(f"t-{place}"))
+
+    likely = [side for side in sides if side[1] == chosen] or sides
+    first = curve("first", sides, likely)
     others = [side for side in sides if side != first]
     likely = [side for side in likely if side[0] != first[0]] or [side for side in others if side[0] != first[0]] or others
-    start = wanted[1] if wanted[1] in others else likely[0]
-    second = right.selectbox(
-        "Second curve", others, index=others.index(start), format_func=lambda side: _name(results, side),
-        key=view.key("t-second"),
-    )  # fmt: skip
+    second = curve("second", others, likely)
     is_paired = st.toggle(
         "Paired by task", value=bool(view["paired"]), key=view.key("t-paired"),
         help="Paired: tests the differences after each task. Not paired: tests the two means as if the tasks were "

@@ -72,10 +72,7 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
     if params.adapter != "head" and spec.data.backbone == "pixels":
         allowed = "must be head with data.backbone = pixels: there is no network whose layers could be adapted"
         raise BadInput("params.adapter", params.adapter, allowed, {"params.adapter": "head"})
-    if params.sample_rate * facts.task_size < 1:
-        least = 1 / facts.task_size
-        allowed = f"must be at least {least:.3g}, one of the {facts.task_size:.0f} examples that a task has on average"
-        raise BadInput("params.sample_rate", params.sample_rate, allowed)
+    facts.check_sampled(params.sample_rate)
 
 
 def notes(params: Params) -> tuple[str, ...]:

@@ -17,10 +17,7 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
     network_params.check(spec, facts)
     params = spec.params
     assert isinstance(params, DpAgemParams)
-    if params.sample_rate * facts.task_size < 1:
-        least = 1 / facts.task_size
-        allowed = f"must be at least {least:.3g}, one of the {facts.task_size:.0f} examples that a task has on average"
-        raise BadInput("params.sample_rate", params.sample_rate, allowed)
+    facts.check_sampled(params.sample_rate)
     if params.memory_size > facts.task_size:
         allowed = f"must be at most {facts.task_size:.0f}, the examples that a task has on average"
         raise BadInput("params.memory_size", params.memory_size, allowed, {"params.memory_size": int(facts.task_size)})
