@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -184,8 +185,15 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: ConnectionPoolEntry
     connection.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000}")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA fullfsync = ON")  # on macOS fsync alone leaves a power cut what the disk has not written yet
-    if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-        connection.execute("PRAGMA journal_mode = WAL")
+    end = time.monotonic() + BUSY_SECONDS
+    while connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return  # a file system may refuse it, without an error
+        except sqlite3.OperationalError as error:  # it reads first, and SQLite lets no reader wait to become a writer
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+            time.sleep(0.02)
 
 
 def _begin_sqlite(connection: Connection) -> None:
