@@ -17,6 +17,7 @@ from sqlalchemy import update
 
 import dpcl_core as dpcl
 from dpcl_core.cli import main, training
+from dpcl_core.errors import StoreUnknown
 from dpcl_core.events import Event, TaskLearned
 from dpcl_core.runs import executor, process, resumption, tables, worker
 from dpcl_core.runs.executor import LocalExecutor
@@ -258,4 +259,7 @@ def test_a_store_is_named_by_the_path_of_its_file(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = dpcl.run("digits-cosine", epsilons=[1.0], seeds=[0], store=str(tmp_path / "my runs.db"))
     assert dpcl.load(result.run_id, store="my runs.db").events == result.events
+    with pytest.raises(StoreUnknown, match="there is none"):
+        dpcl.load(result.run_id, store="mistyped.db")
+    assert not (tmp_path / "mistyped.db").exists()
     assert Store("my runs.db").url == Store(f"sqlite:///{tmp_path}/my runs.db").url

@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
         return run_all(options)
     spec = own_spec(options) if options.data is not None else spec_of(options)
     checks.check(spec)
-    store = waiting.opened(options.store, may_be_new=True)
+    store = waiting.opened(options.store)
     if options.ceiling and not ceilings.is_tried(spec, store):
         wanted = ceilings.settings(spec)
         checks.check(wanted)
@@ -110,7 +110,7 @@ def own_spec(options: argparse.Namespace) -> RunSpec:
     if options.spec is not None or options.preset is not None:
         raise BadInput("--data", options.data, "cannot be combined with a SPEC.toml or --preset: change settings with --set")
     tell = say if options.json else put
-    seen = looks.marks_kept(waiting.opened(options.store, may_be_new=True))
+    seen = looks.marks_kept(waiting.opened(options.store))
     with intake.named(options.data, asked_of(options), seen) as name:
         raw = own_runs.settings(name)
         if any(one.partition("=")[0].strip() == "scenario.kind" for one in options.set):
@@ -144,7 +144,7 @@ def run_all(options: argparse.Namespace) -> int:
     specs = presets.startable_variants(options.preset, options.set)
     for spec in specs.values():
         checks.check(spec)
-    store, device = waiting.opened(options.store, may_be_new=True), on_device(found_here(options.device))
+    store, device = waiting.opened(options.store), on_device(found_here(options.device))
     sets = Sets(store)
     cheap, titles = questions.cheapest_first(specs, store, device), questions.named(specs)
     me = process.me()
@@ -312,7 +312,7 @@ def reproduce(options: argparse.Namespace) -> int:
     for runs in planned.values():
         for spec in runs.values():
             checks.check(spec)
-    store, status = waiting.opened(options.store, may_be_new=True), 0
+    store, status = waiting.opened(options.store), 0
     done = {experiment.name: dict[str, measured.Measured]() for experiment in planned}
     for experiment, runs in planned.items():
         for label, spec in runs.items():
@@ -346,7 +346,7 @@ def tune(options: argparse.Namespace) -> int:
         settings.check(tune)
     elif options.set or any((options.spec, options.preset, options.trials, options.on, options.proxy)):
         raise BadInput("--resume", options.resume, "cannot be combined with other settings: a tuning keeps its own")
-    store = waiting.opened(options.store, may_be_new=True)
+    store = waiting.opened(options.store)
     studies = Studies(store)
     if tune is not None:
         device = on_device(found_here(options.device))

@@ -7,6 +7,7 @@ import sqlite3
 import time
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 
 from sqlalchemy import URL, Connection, Double, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
@@ -63,6 +64,8 @@ def open_database(url: str) -> Engine:
         except OSError as error:
             raise StoreUnusable(f"store {masked(url)}: its folder cannot be made: {error.strerror}") from error
         with suppress(OSError):  # SQLite would let everybody read a new file; of one that it cannot make, it says why itself
+            if path.exists() and path.stat().st_size == 0:
+                path.chmod(0o600)
             os.close(paths.opened(path, os.O_WRONLY | os.O_EXCL))
     try:
         engine = create_engine(where) if sqlite else create_engine(where, pool_pre_ping=True, connect_args=_settings(where))
@@ -102,12 +105,12 @@ def absolute(url: str) -> str:
     return where.render_as_string(hide_password=False)
 
 
-def check_there(url: str, *, may_be_new: bool) -> None:
-    """Raises StoreUnknown for a path at which there is no store; `may_be_new`: only where its folder is missing, too."""
+def check_there(url: str) -> None:
+    """Raises StoreUnknown for a path at which there is no store, nor an empty file that shall be one: it may be mistyped."""
     where = _checked(url)
-    path = Path(str(where.database))
-    if where.get_backend_name() == "sqlite" and not (path.exists() or (may_be_new and path.parent.is_dir())):
-        raise StoreUnknown(f"store {masked(url)}: there is none; `dpcl run` makes one, in a folder that is there")
+    if where.get_backend_name() == "sqlite" and not os.access(str(where.database), os.F_OK):
+        make = f"to make one, begin with an empty file: touch {quote(str(where.database))}"
+        raise StoreUnknown(f"store {masked(url)}: there is none; {make}")
 
 
 def file_of(engine: Engine) -> tuple[int, int] | None:

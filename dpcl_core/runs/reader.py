@@ -48,7 +48,9 @@ class Reader:
     """
 
     def __init__(self, url: str | None = None) -> None:
-        self.url = database.absolute(url or os.environ.get("DPCL_STORE") or f"sqlite:///{paths.home() / 'store.sqlite'}")
+        if url is None and (named := os.environ.get("DPCL_STORE")):
+            database.check_there(url := named)
+        self.url = database.absolute(url or f"sqlite:///{paths.home() / 'store.sqlite'}")
         self._file: tuple[int, int] | None = None
         with self._troubles():
             self._reads = database.open_database(self.url)
