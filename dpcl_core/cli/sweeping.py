@@ -36,6 +36,7 @@ def sweep(options: argparse.Namespace) -> int:
     sets, ids = Sets(store), set[str]()
     # What it starts here ends with it; on other machines, with a stop.
     executor = executors.opened(wanted.executor, store, local=LocalExecutor(store, own=lambda run: run.id in ids))
+    training.refuse_if_taken(store, wanted.device, options.no_wait)
     cheap = questions.cheapest_first(specs, store, wanted.device)
     titles = None if options.over else questions.named(specs)  # what varies names the runs of a grid
     name = options.preset or "sweep"
