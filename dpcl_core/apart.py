@@ -10,15 +10,15 @@ import json
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from dpcl_core import checks, own_runs
-from dpcl_core.data import copying, intake, understood
+from dpcl_core.data import copying, intake, schema, understood
 from dpcl_core.data.intake import Asked
 from dpcl_core.data.understood import Column
 from dpcl_core.errors import BadInput
@@ -66,6 +66,8 @@ class Looked:
 
 def look(given: Given) -> Looked:
     """What a run would make of a file. Raises BadInput."""
+    from dpcl_core import checks, own_runs  # imported late: what a form needs of a file takes less time than these
+
     with intake.looked_at(given.path, given.asked, given.apart, given.seen, given.most) as name:
         found = understood.of(name)
         raw = own_runs.settings(name)
@@ -94,9 +96,17 @@ def looked(given: Given) -> Looked:
     )  # fmt: skip
 
 
-def kept(given: Given) -> str:
-    """As `keep`, in a process of its own."""
-    return str(_asked("keep", given)["name"])
+# What else is asked of a file: its name as kept data, and what the form of its schema needs.
+_ASKED: Mapping[str, Callable[[Given], object]] = {
+    "keep": keep,
+    "columns": lambda given: intake.columns(given.path, given.asked.instead or schema.Schema()),
+    "first line": lambda given: intake.first_line(given.path),
+}
+
+
+def answer(task: Literal["keep", "columns", "first line"], given: Given, *, is_apart: bool) -> Any:
+    """What `keep`, or `intake` by this name, says of a file; `is_apart`: in a process of its own. Raises BadInput."""
+    return _asked(task, given)["said"] if is_apart else _ASKED[task](given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +145,8 @@ def _asked(task: str, given: Given) -> dict[str, Any]:
 def _answer(task: str, request: bytes) -> dict[str, Any]:
     given = TypeAdapter(Given).validate_json(request)
     try:
-        if task == "keep":
-            return {"name": keep(given)}
+        if task in _ASKED:
+            return {"said": _ASKED[task](given)}
         found = look(given)
     except BadInput as refused:
         return {"refused": [refused.field, str(refused.value), refused.allowed]}
