@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
+from pathlib import Path
 from typing import Any, Self, TypeVar, cast
 
 from sqlalchemy import ColumnElement, Connection, Select, Text, and_, bindparam, case, func, select
@@ -23,6 +25,7 @@ from dpcl_core.runs.tables import ACTIVE, cells, dataset, events, of_others, run
 from dpcl_core.runs.visitors import Visitor
 from dpcl_core.spec import RunSpec
 
+_ROOM = 1_000_000  # bytes that a disk has to have free
 Query = TypeVar("Query", bound=Select[*tuple[Any, ...]])
 
 # What every page asks is made here once: making a query takes several times as long as carrying it out.
@@ -225,6 +228,11 @@ class Reader:
             return copying.MAX_BYTES
         with self.reading() as connection:
             return min(copying.MAX_BYTES, visitors.bytes_left(connection, self.visitor))
+
+    def is_full(self) -> bool:
+        """Whether the disk of the store's file, or of the home, has no room for what a run says."""
+        files = [paths.home(), *([] if self._file is None else [Path(str(self._reads.url.database))])]
+        return any(one.exists() and shutil.disk_usage(one).free < _ROOM for one in files)
 
     def _runs(self, query: Select[*tuple[object, ...]], **values: str) -> list[Run]:
         with self.reading() as connection:
