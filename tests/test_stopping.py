@@ -239,7 +239,7 @@ def test_the_list_says_what_each_run_waits_for_and_who_carries_it_out(store, cap
     said = {row["run_id"]: (row["waits_for"], row["carried_out_by"]) for row in json.loads(capsys.readouterr().out)}
     here = f"process {os.getpid()} on {process.me().machine.split()[0]}"
     assert said[busy] == ([], f"{here}, started by an app or dpcl work")
-    assert said[left] == ([busy], "an app or dpcl work, once one is up")
+    assert said[left] == ([busy], "an app, dpcl work or its sweep, once one is up")
     assert said[mine] == ([busy, left], f"the command or script of {here}")
     assert main(["runs"]) == 0
     assert f"waits for {busy} and 1 more  by the command or script of {here}" in capsys.readouterr().out
