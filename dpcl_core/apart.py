@@ -12,11 +12,11 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import TypeAdapter
+from pydantic import BeforeValidator, SerializeAsAny, TypeAdapter
 
 from dpcl_core.data import copying, intake, schema, understood
 from dpcl_core.data.intake import Asked
@@ -47,6 +47,14 @@ class Given:
     of: str | None = None
 
 
+def _scenario(said: Any) -> ScenarioSpec:
+    """Settings of a scenario, as its card reads them."""
+    return said if isinstance(said, ScenarioSpec) else catalog.card(str(said["kind"])).settings.model_validate(said)
+
+
+_Scenario = Annotated[SerializeAsAny[ScenarioSpec], BeforeValidator(_scenario)]
+
+
 @dataclass(frozen=True, slots=True)
 class Looked:
     """What was understood of a file. `features`: columns that a schema could describe.
@@ -60,8 +68,8 @@ class Looked:
     assumed: tuple[str, ...]
     features: tuple[str, ...]
     plan: preview.Plan | None
-    usual: ScenarioSpec
-    streams: dict[int, list[ScenarioSpec]]
+    usual: _Scenario
+    streams: dict[int, list[_Scenario]]
 
 
 def look(given: Given) -> Looked:
@@ -87,13 +95,7 @@ def keep(given: Given) -> str:
 
 def looked(given: Given) -> Looked:
     """As `look`, in a process of its own."""
-    said = _asked("look", given)
-    usual, streams = said.pop("usual"), said.pop("streams")
-    facts = TypeAdapter(_Facts).validate_python(said)
-    return Looked(
-        facts.kind, facts.columns, facts.assumed, facts.features, facts.plan, _scenario(usual),
-        {int(n_tasks): list(map(_scenario, of)) for n_tasks, of in streams.items()},
-    )  # fmt: skip
+    return TypeAdapter(Looked).validate_python(_asked("look", given))
 
 
 # What else is asked of a file: its name as kept data, and what the form of its schema needs.
@@ -107,19 +109,6 @@ _ASKED: Mapping[str, Callable[[Given], object]] = {
 def answer(task: Literal["keep", "columns", "first line"], given: Given, *, is_apart: bool) -> Any:
     """What `keep`, or `intake` by this name, says of a file; `is_apart`: in a process of its own. Raises BadInput."""
     return _asked(task, given)["said"] if is_apart else _ASKED[task](given)
-
-
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    kind: str
-    columns: tuple[Column, ...]
-    assumed: tuple[str, ...]
-    features: tuple[str, ...]
-    plan: preview.Plan | None
-
-
-def _scenario(said: dict[str, object]) -> ScenarioSpec:
-    return catalog.card(str(said["kind"])).settings.model_validate(said)
 
 
 def _asked(task: str, given: Given) -> dict[str, Any]:
@@ -147,12 +136,10 @@ def _answer(task: str, request: bytes) -> dict[str, Any]:
     try:
         if task in _ASKED:
             return {"said": _ASKED[task](given)}
-        found = look(given)
+        found: dict[str, Any] = TypeAdapter(Looked).dump_python(look(given), mode="json")
     except BadInput as refused:
         return {"refused": [refused.field, str(refused.value), refused.allowed]}
-    facts = _Facts(found.kind, found.columns, found.assumed, found.features, found.plan)
-    streams = {n_tasks: [one.model_dump(mode="json") for one in of] for n_tasks, of in found.streams.items()}
-    return {**asdict(facts), "usual": found.usual.model_dump(mode="json"), "streams": streams}
+    return found
 
 
 def main() -> int:

@@ -166,8 +166,7 @@ def load(run_id: str, *, store: str | None = None) -> Result:
     from dpcl_core.runs import database
     from dpcl_core.runs.store import Store
 
-    if store is not None:
-        database.check_there(store)
+    database.check_there(store)
     return _result(Store(store), run_id)
 
 

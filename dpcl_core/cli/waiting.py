@@ -19,8 +19,7 @@ def opened(url: str | None) -> Store:
 
     Raises StoreTrouble at once where no waiting helps.
     """
-    if url is not None:
-        database.check_there(url)
+    database.check_there(url)
     return _outlasted(lambda: Store(url), StoreTrouble)
 
 

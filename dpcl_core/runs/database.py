@@ -105,12 +105,12 @@ def absolute(url: str) -> str:
     return where.render_as_string(hide_password=False)
 
 
-def check_there(url: str) -> None:
+def check_there(url: str | None) -> None:
     """Raises StoreUnknown for a path at which there is no store, nor an empty file that shall be one: it may be mistyped."""
-    where = _checked(url)
-    if where.get_backend_name() == "sqlite" and not os.access(str(where.database), os.F_OK):
+    where = _checked(url) if url else None
+    if where is not None and where.get_backend_name() == "sqlite" and not os.access(str(where.database), os.F_OK):
         make = f"to make one, begin with an empty file: touch {quote(str(where.database))}"
-        raise StoreUnknown(f"store {masked(url)}: there is none; {make}")
+        raise StoreUnknown(f"store {masked(str(url))}: there is none; {make}")
 
 
 def file_of(engine: Engine) -> tuple[int, int] | None:

@@ -18,23 +18,12 @@ from sqlalchemy.exc import IntegrityError
 
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Event, Progress
-from dpcl_core.runs import charges, database, devices, durations, event_rows, queue, visitors
+from dpcl_core.runs import charges, database, devices, durations, event_rows, queue, transitions, visitors
 from dpcl_core.runs.process import Process
 from dpcl_core.runs.reader import Reader
 from dpcl_core.runs.run import End, Failure, Run, Split, Status, checked_id, clean_name, no_such_run
 from dpcl_core.runs.tables import ACTIVE, runs
-from dpcl_core.runs.transitions import (
-    applied,
-    columns_of,
-    end_update,
-    ended,
-    forget,
-    is_carried_out,
-    seconds_taken,
-    stop,
-    stop_shards,
-    transition,
-)
+from dpcl_core.runs.transitions import applied, columns_of, end_update, ended, is_carried_out, seconds_taken, transition
 from dpcl_core.spec import RunSpec
 
 _TAKEN = "is no longer carried out by this process: it was ended or taken over elsewhere, as after a silence; see dpcl runs"
@@ -127,8 +116,8 @@ class Store(Reader):
         """Cancels a queued run, requests a running one to stop, leaves any other unchanged; returns its current state."""
         self.check_mine(run_id)
         with self.writing() as connection:
-            stop(connection, runs.c.id == checked_id(run_id))
-            stop_shards(connection, run_id)
+            transitions.stop(connection, runs.c.id == checked_id(run_id))
+            transitions.stop_shards(connection, run_id)
         return self.status(run_id)
 
     def rename(self, run_id: str, name: str) -> None:
@@ -147,8 +136,8 @@ class Store(Reader):
             connection.execute(transition(run_id, ("queued",)).values(status="cancelled", finished=now))
             changed = connection.execute(transition(run_id, get_args(End)).values(deleted=now)).rowcount
             if changed:
-                stop_shards(connection, run_id)  # those of a run whose own process died go on
-                forget(connection, run_id)
+                transitions.stop_shards(connection, run_id)  # those of a run whose own process died go on
+                transitions.forget(connection, run_id)
         if not changed:
             raise BadInput("run", run_id, f"is {self.status(run_id)}: stop it before deleting it")
 
@@ -263,7 +252,7 @@ class Store(Reader):
         change = transition(run_id, ("starting", "running"))
         with self.writing() as connection:
             if applied(connection, change.values(status="stopping", error_kind="wrong-input", error=why)):
-                stop_shards(connection, run_id)
+                transitions.stop_shards(connection, run_id)
 
     def mark_failed(self, run: Run, failure: Failure, if_lost: Callable[[Connection, str], object] | None = None) -> bool:
         """Ends a run whose process is gone: lost, or cancelled if it was stopping. Not if a heartbeat came since `run`.
@@ -280,7 +269,7 @@ class Store(Reader):
             if is_marked and status == "lost" and if_lost is not None:
                 if_lost(connection, run.id)
             if is_marked and run.attended:
-                stop_shards(connection, run.id)
+                transitions.stop_shards(connection, run.id)
             return is_marked
 
     # Inside

@@ -88,8 +88,7 @@ def main(arguments: Sequence[str] | None = None, *, engine: Engine | None = None
     target.add_argument("run_id", metavar="RUN_ID", nargs="?")
     target.add_argument(warm_worker.FLAG, action="store_true", help="wait for an app to send a run's id")
     parser.add_argument("--store", metavar="URL")
-    said = "what becomes of the run when standard input is closed"
-    parser.add_argument(warm_worker.TIED, choices=get_args(warm_worker.Tie), help=said)
+    parser.add_argument(warm_worker.TIED, choices=get_args(warm_worker.Tie), help="of the run when standard input is closed")
     options = parser.parse_args(arguments)
     if options.run_id is None:
         _set_passive_waiting()
