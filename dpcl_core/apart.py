@@ -10,15 +10,15 @@ import json
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import TypeAdapter
+from pydantic import BeforeValidator, SerializeAsAny, TypeAdapter
 
-from dpcl_core import checks, own_runs
-from dpcl_core.data import copying, intake, understood
+from dpcl_core.data import copying, intake, schema, understood
 from dpcl_core.data.intake import Asked
 from dpcl_core.data.understood import Column
 from dpcl_core.errors import BadInput
@@ -47,6 +47,14 @@ class Given:
     of: str | None = None
 
 
+def _scenario(said: Any) -> ScenarioSpec:
+    """Settings of a scenario, as its card reads them."""
+    return said if isinstance(said, ScenarioSpec) else catalog.card(str(said["kind"])).settings.model_validate(said)
+
+
+_Scenario = Annotated[SerializeAsAny[ScenarioSpec], BeforeValidator(_scenario)]
+
+
 @dataclass(frozen=True, slots=True)
 class Looked:
     """What was understood of a file. `features`: columns that a schema could describe.
@@ -60,12 +68,14 @@ class Looked:
     assumed: tuple[str, ...]
     features: tuple[str, ...]
     plan: preview.Plan | None
-    usual: ScenarioSpec
-    streams: dict[int, list[ScenarioSpec]]
+    usual: _Scenario
+    streams: dict[int, list[_Scenario]]
 
 
 def look(given: Given) -> Looked:
     """What a run would make of a file. Raises BadInput."""
+    from dpcl_core import checks, own_runs  # imported late: what a form needs of a file takes less time than these
+
     with intake.looked_at(given.path, given.asked, given.apart, given.seen, given.most) as name:
         found = understood.of(name)
         raw = own_runs.settings(name)
@@ -85,31 +95,20 @@ def keep(given: Given) -> str:
 
 def looked(given: Given) -> Looked:
     """As `look`, in a process of its own."""
-    said = _asked("look", given)
-    usual, streams = said.pop("usual"), said.pop("streams")
-    facts = TypeAdapter(_Facts).validate_python(said)
-    return Looked(
-        facts.kind, facts.columns, facts.assumed, facts.features, facts.plan, _scenario(usual),
-        {int(n_tasks): list(map(_scenario, of)) for n_tasks, of in streams.items()},
-    )  # fmt: skip
+    return TypeAdapter(Looked).validate_python(_asked("look", given))
 
 
-def kept(given: Given) -> str:
-    """As `keep`, in a process of its own."""
-    return str(_asked("keep", given)["name"])
+# What else is asked of a file: its name as kept data, and what the form of its schema needs.
+_ASKED: Mapping[str, Callable[[Given], object]] = {
+    "keep": keep,
+    "columns": lambda given: intake.columns(given.path, given.asked.instead or schema.Schema()),
+    "first line": lambda given: intake.first_line(given.path),
+}
 
 
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    kind: str
-    columns: tuple[Column, ...]
-    assumed: tuple[str, ...]
-    features: tuple[str, ...]
-    plan: preview.Plan | None
-
-
-def _scenario(said: dict[str, object]) -> ScenarioSpec:
-    return catalog.card(str(said["kind"])).settings.model_validate(said)
+def answer(task: Literal["keep", "columns", "first line"], given: Given, *, is_apart: bool) -> Any:
+    """What `keep`, or `intake` by this name, says of a file; `is_apart`: in a process of its own. Raises BadInput."""
+    return _asked(task, given)["said"] if is_apart else _ASKED[task](given)
 
 
 def _asked(task: str, given: Given) -> dict[str, Any]:
@@ -135,14 +134,12 @@ def _asked(task: str, given: Given) -> dict[str, Any]:
 def _answer(task: str, request: bytes) -> dict[str, Any]:
     given = TypeAdapter(Given).validate_json(request)
     try:
-        if task == "keep":
-            return {"name": keep(given)}
-        found = look(given)
+        if task in _ASKED:
+            return {"said": _ASKED[task](given)}
+        found: dict[str, Any] = TypeAdapter(Looked).dump_python(look(given), mode="json")
     except BadInput as refused:
         return {"refused": [refused.field, str(refused.value), refused.allowed]}
-    facts = _Facts(found.kind, found.columns, found.assumed, found.features, found.plan)
-    streams = {n_tasks: [one.model_dump(mode="json") for one in of] for n_tasks, of in found.streams.items()}
-    return {**asdict(facts), "usual": found.usual.model_dump(mode="json"), "streams": streams}
+    return found
 
 
 def main() -> int:

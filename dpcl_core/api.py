@@ -163,8 +163,10 @@ def audit(preset_or_spec: PresetOrSpec, *, attack: str | None = None, trials: in
 
 def load(run_id: str, *, store: str | None = None) -> Result:
     """The result so far of a stored run. Raises BadInput for an unknown run, a tuning and an audit."""
+    from dpcl_core.runs import database
     from dpcl_core.runs.store import Store
 
+    database.check_there(store)
     return _result(Store(store), run_id)
 
 

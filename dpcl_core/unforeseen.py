@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import sys
 import traceback
 from contextlib import suppress
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
+from textwrap import indent
 
 from dpcl_core import paths
 from dpcl_core.masking import masked, printable
 
 _LARGEST = 5_000_000  # bytes of the log; the one before it is kept beside it
+_OFTEN = 10  # times that an error of the same lines is written into a log
 
 
 def log_file() -> Path:
@@ -24,11 +28,16 @@ def log_file() -> Path:
 def recorded(error: BaseException) -> str:
     """Writes the error's traceback into the log, without secrets; gives the sentence for the reader, with its number.
 
-    Where the log cannot be written, the traceback goes to standard error.
+    Where the log cannot be written, the traceback goes to standard error. One that the log has often is not written again,
+    and has the number of the last: who repeats an error pushes no other one out.
     """
-    number = secrets.token_hex(4)
+    number, lines = secrets.token_hex(4), traceback.extract_tb(error.__traceback__)
+    at = sha256(repr((type(error), sorted({(one.filename, one.lineno) for one in lines}))).encode()).hexdigest()[:8]
     try:
-        _append(f"error {number}, {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC\n{trace(error)}\n")
+        if len(known := re.findall(rf"^error (\w+), .*, at {at}$", _written(), re.MULTILINE)) >= _OFTEN:
+            number = known[-1]
+        else:
+            _append(f"error {number}, {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC, at {at}\n{indent(trace(error), ' ')}\n")
     except OSError:
         print(f"error {number}\n{trace(error)}", file=sys.stderr)
         return f"The program itself went wrong; what happened is on the server's standard error as error {number}."
@@ -46,6 +55,10 @@ def forget() -> None:
     for path in (log_file(), _older()):
         with suppress(OSError):
             path.unlink()
+
+
+def _written() -> str:
+    return log_file().read_text(encoding="utf-8", errors="replace") if log_file().exists() else ""
 
 
 def _append(entry: str) -> None:

@@ -70,7 +70,7 @@ def _file(path: Path, edited: str | None, side: DeltaGenerator) -> None:
         if fields is schema_form.UNCLEAR:
             st.info("The first line may be a row of data. Say which it is: nothing of it is shown before.")
             return
-        if fields is not None and fields.columns.target is None and intake.columns(path, fields):
+        if fields is not None and fields.columns.target is None and looking.columns(path, fields):
             st.info("Choose the target: the column to predict.")
             return
         asked = Asked(instead=fields)
@@ -113,10 +113,10 @@ def _schema(path: Path, start: schema.Schema, *, is_kept: bool) -> schema.Schema
         st.markdown(f"Its schema is read from {plain(beside.name)}, which lies beside it.")
         return None
     known, features = st.session_state.get(_FEATURES, ("", ()))
-    start = schema_form.with_first_line(start, intake.first_line(path), str(path), is_kept=is_kept)
+    start = schema_form.with_first_line(start, looking.first_line(path), str(path), is_kept=is_kept)
     if start is schema_form.UNCLEAR:
         return start
-    columns = intake.columns(path, start)
+    columns = looking.columns(path, start)
     return schema_form.form(columns, features if known == str(path) else (), start, str(path))
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import io
+import resource
 import sys
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -49,9 +52,16 @@ def zipped(folder: Path, pictures: int = 60, tail: int = 0, *, plain: bool = Fal
 def test_a_file_is_understood_and_kept_as_in_this_process(tmp_path: Path, make) -> None:
     given = Given(make(tmp_path), TARGET if make is table else Asked(), OWNER, apart=OWNER)
     assert apart.looked(given) == apart.look(given)
-    name = apart.kept(given)
+    name = apart.answer("keep", given, is_apart=True)
     assert own.owner(name) == OWNER
     assert apart.keep(given) == name, "the same place, and nothing was written there"
+
+
+@pytest.mark.parametrize("task", ["columns", "first line"])
+def test_what_a_form_needs_of_a_file_is_read_as_in_this_process(tmp_path: Path, task) -> None:
+    given = Given(table(tmp_path), Asked(), OWNER)
+    assert apart.answer(task, given, is_apart=True) == {"columns": ["age", "kind"], "first line": "unclear"}[task]
+    assert apart.answer(task, given, is_apart=False) == apart.answer(task, given, is_apart=True)
 
 
 def test_a_refusal_is_the_same_sentence(tmp_path: Path) -> None:
@@ -71,6 +81,28 @@ def test_a_file_that_takes_more_memory_than_allowed_is_refused(tmp_path: Path, m
     assert path.stat().st_size < 1_000_000
     with pytest.raises(BadInput, match=r"vectors\.npz: needs more memory or time than this server gives to one file"):
         apart.looked(Given(path, Asked(), OWNER))
+
+
+@pytest.mark.parametrize("most", [10_000_000, 4 * 2**30])
+def test_a_packed_table_is_bounded_while_it_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(apart, "MEMORY_BYTES", 500_000_000)
+    path = tmp_path / "bomb.csv.gz"
+    with gzip.open(path, "wb", compresslevel=1) as packed:
+        packed.write(b"age,kind\n")
+        for _ in range(150):
+            packed.write(b"1,a\n" * 1_000_000)
+    assert path.stat().st_size < 4_000_000
+    given = Given(path, TARGET, OWNER, most=most)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(BadInput) as refused:
+        apart.looked(given)
+    says = "must have at most 10,000,000 bytes when unpacked" if most == 10**7 else "needs more memory or time than"
+    assert refused.value.allowed.startswith(says)
+    for task in ("columns", "first line"):
+        with suppress(BadInput):
+            apart.answer(task, given, is_apart=True)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000, "kilobytes of the server"
+    assert own.stored_bytes(None) == 0
 
 
 @pytest.mark.parametrize(("tail", "plain"), [(500_000, False), (0, True)])

@@ -226,18 +226,40 @@ def test_every_command_that_carries_out_runs_waits_for_a_locked_store(
 
 
 @pytest.mark.parametrize(
-    "command", [("runs",), ("work", "--once"), ("show", "0123456789ab"), ("run", "--preset", "digits-cosine")]
-)
+    "command",
+    [
+        ("runs",), ("work", "--once"), ("show", "0123456789ab"), ("run", "--preset", "digits-cosine"),
+        ("sweep", "--preset", "digits-cosine"), ("app", "--no-browser"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("named", ["mistyped/store.sqlite", "store.sqlit"])
+@pytest.mark.parametrize("where", ["--store", "DPCL_STORE"])
 def test_a_mistyped_store_is_named_and_none_is_made(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: tuple[str, ...]
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command, named: str, where: str
 ) -> None:
-    status, _, err = called(*command, "--store", f"sqlite:///{tmp_path}/mistyped/store.sqlite", capsys=capsys)
+    (tmp_path / "stores").mkdir()
+    path = tmp_path / "stores" / named
+    if where == "--store":
+        if command[0] == "app":  # has no such option
+            return
+        command = (*command, "--store", f"sqlite:///{path}")
+    else:
+        monkeypatch.setenv("DPCL_STORE", f"sqlite:///{path}")
+    status, _, err = called(*command, capsys=capsys)
     assert (status, err.count("\n")) == (2, 1)
-    assert "/mistyped/store.sqlite: there is none" in err
-    assert not (tmp_path / "mistyped").exists()
-    if command[0] != "run":  # which makes new stores
-        assert called(*command, "--store", f"sqlite:///{tmp_path}/store.sqlit", capsys=capsys)[0] == 2
-        assert not (tmp_path / "store.sqlit").exists()
+    assert f"{path}: there is none" in err
+    assert f"touch {path}" in err
+    assert list((tmp_path / "stores").iterdir()) == []
+
+
+def test_an_empty_file_becomes_a_store_that_its_owner_alone_reads(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "runs.db"
+    path.touch(0o644)
+    assert called("runs", "--store", str(path), capsys=capsys)[0] == 0
+    assert path.read_bytes()[:15] == b"SQLite format 3"
+    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_folder_that_changes_while_it_is_read_is_no_error_of_the_program(

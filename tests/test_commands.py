@@ -57,6 +57,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, Path]:
     INPUT.npz, and own data in FOLDER and FILE."""
     folder = tmp_path_factory.mktemp("commands")
     store = f"sqlite:///{folder / 'store.sqlite'}"
+    (folder / "store.sqlite").touch()
     sets = [part for value in SMALL for part in ("--set", value)]
     assert cli.main(["run", "--preset", "digits-cosine", "--store", store, *sets]) == 0
     from dpcl_core.runs.store import Store

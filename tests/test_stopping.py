@@ -16,8 +16,11 @@ import pytest
 from sqlalchemy import update
 
 import dpcl_core as dpcl
+from dpcl_core import checks
 from dpcl_core.cli import main, training
+from dpcl_core.errors import StoreUnknown
 from dpcl_core.events import Event, TaskLearned
+from dpcl_core.methods import catalog as methods
 from dpcl_core.runs import executor, process, resumption, tables, worker
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.run import Run
@@ -25,6 +28,7 @@ from dpcl_core.runs.store import Store
 from dpcl_core.runs.transitions import columns_of
 from dpcl_core.runs.visitors import Visitor, read
 from tests.support import replay, stand_in
+from tests.support.sleeping_method import CARD
 from tests.support.tiers import quick
 from tests.support.waiting import NEVER_SECONDS, PATIENCE_SECONDS, until
 
@@ -119,6 +123,29 @@ def test_a_worker_that_a_command_started_ends_with_it(store):
     until(lambda: store.status(run_id) == "cancelled")
 
 
+@pytest.mark.parametrize("ending", quick(1, ["SIGKILL", "SIGTERM"]))
+def test_what_dpcl_work_carries_out_ends_with_it_and_goes_on_with_the_next(store, monkeypatch, ending):
+    monkeypatch.setitem(methods.CARDS, "sleeping", CARD)
+    run_id = store.create(checks.parse(checks.apply_sets({}, [*SLEEPING, "params.seconds=0.2"])))
+    work = [sys.executable, "-m", "dpcl_core", "work"]
+
+    def learned() -> int:
+        return sum(isinstance(event, TaskLearned) for event in store.events(run_id))
+
+    with subprocess.Popen(work, cwd=ROOT, env=environment(), start_new_session=True) as working:
+        until(lambda: learned() > 0)
+        worker_process = store.get(run_id).process
+        working.send_signal(getattr(signal, ending))
+    until(lambda: not process.is_alive(worker_process))
+    run = store.get(run_id)
+    assert (run.status, run.process, run.error, learned() < 5) == ("queued", None, None, True)
+    with store.reading() as connection:
+        assert connection.execute(tables.resumptions.select()).all() == [], "no crash that counts"
+    monkeypatch.setenv("DPCL_METHODS", "tests.support.sleeping_method")
+    assert main(["work", "--once"]) == 0
+    assert (store.status(run_id), learned()) == ("finished", 5)
+
+
 def test_a_command_names_what_is_ahead_and_goes_first_where_nobody_starts_that(store, monkeypatch, capsys):
     monkeypatch.setattr(worker, "FREE_SECONDS", 0.0)
     left = store.create(replay.a_spec(), name="Left by an app")
@@ -139,12 +166,26 @@ def test_parts_of_a_run_pass_over_what_nobody_starts(store, monkeypatch):
     assert (begun, store.status(left)) == ([part], "queued")
 
 
-def test_no_wait_refuses_while_the_device_is_taken_and_leaves_no_run(store, capsys):
+@pytest.mark.parametrize(
+    "command",
+    [
+        QUICK, ["run", "--all", "--preset", "digits-cosine"], ["sweep", "--preset", "digits-cosine"], ["resume", "BROKEN"],
+        ["reproduce", "tobaben", "--experiment", "paper-blurry"], ["audit", "--run", "DONE"],
+        ["tune", "--preset", "digits-peft-head", "--set", "privacy.epsilons=[1.0]", "--set", "seeds=[0]", "--on", "private"],
+    ],
+)  # fmt: skip
+def test_no_wait_refuses_while_the_device_is_taken_and_leaves_no_run(store, monkeypatch, capsys, command):
+    monkeypatch.setattr(training.checks, "check", lambda spec: None)  # a paper's data are not on every computer
+    ended = {status: replay.fill(store, replay.a_spec(), [], status=status) for status in ("finished", "cancelled")}
     busy = replay.fill(store, replay.a_spec(), [], status="running")
-    assert main([*QUICK, "--no-wait"]) == 2
-    assert f"run {busy}" in capsys.readouterr().err
-    assert [run.id for run in store.list_runs()] == [busy]
-    store.end(busy, "finished")
+    names = {"DONE": ended["finished"], "BROKEN": ended["cancelled"]}
+    assert main([*(names.get(word, word) for word in command), "--no-wait"]) == 2
+    assert f"/cpu: is taken: run {busy}" in capsys.readouterr().err
+    assert {run.id: run.status for run in store.list_runs()} == {busy: "running", **{ended[name]: name for name in ended}}
+    assert [run.id for run in store.unfinished()] == [busy], "no audit and no tuning either"
+
+
+def test_no_wait_carries_a_run_out_where_the_device_is_free(store):
     assert main([*QUICK, "--no-wait"]) == 0
 
 
@@ -198,7 +239,7 @@ def test_the_list_says_what_each_run_waits_for_and_who_carries_it_out(store, cap
     said = {row["run_id"]: (row["waits_for"], row["carried_out_by"]) for row in json.loads(capsys.readouterr().out)}
     here = f"process {os.getpid()} on {process.me().machine.split()[0]}"
     assert said[busy] == ([], f"{here}, started by an app or dpcl work")
-    assert said[left] == ([busy], "an app or dpcl work, once one is up")
+    assert said[left] == ([busy], "an app, dpcl work or its sweep, once one is up")
     assert said[mine] == ([busy, left], f"the command or script of {here}")
     assert main(["runs"]) == 0
     assert f"waits for {busy} and 1 more  by the command or script of {here}" in capsys.readouterr().out
@@ -223,7 +264,7 @@ def test_ctrl_c_in_one_run_of_a_paper_ends_the_rest(store, monkeypatch):
     broken_off, begun = store.create(replay.a_spec()), []
     store.request_stop(broken_off)
     monkeypatch.setattr(training.checks, "check", lambda spec: None)  # its data are not on every computer
-    monkeypatch.setattr(training, "trained", lambda *_: begun.append("run") or store.get(broken_off))
+    monkeypatch.setattr(training, "trained", lambda *_, **__: begun.append("run") or store.get(broken_off))
     assert main(["reproduce", "tobaben", "--experiment", "paper-blurry"]) == 1
     assert begun == ["run"]
 
@@ -258,4 +299,7 @@ def test_a_store_is_named_by_the_path_of_its_file(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = dpcl.run("digits-cosine", epsilons=[1.0], seeds=[0], store=str(tmp_path / "my runs.db"))
     assert dpcl.load(result.run_id, store="my runs.db").events == result.events
+    with pytest.raises(StoreUnknown, match="there is none"):
+        dpcl.load(result.run_id, store="mistyped.db")
+    assert not (tmp_path / "mistyped.db").exists()
     assert Store("my runs.db").url == Store(f"sqlite:///{tmp_path}/my runs.db").url

@@ -148,10 +148,42 @@ def test_a_log_that_cannot_be_written_is_standard_error(home: Path, capsys: pyte
     assert "s3cr" not in error
 
 
+def raised_in_line(number: int, said: str = "") -> Exception:
+    """An error of a line of its own."""
+    try:
+        exec("\n" * number + "raise KeyError(said)", {"said": said})
+    except KeyError as error:
+        return error
+    raise AssertionError
+
+
+def test_an_error_that_somebody_repeats_pushes_no_other_one_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unforeseen, "_LARGEST", 6000)
+    (operators,) = SENTENCE.findall(unforeseen.recorded(raised_in_line(1, "the operator's")))
+    strangers = [raised_in_line(2, f"stranger's {n}") for n in range(200)]
+    numbers = [SENTENCE.findall(unforeseen.recorded(error))[0] for error in strangers]
+    assert "the operator's" in logged(operators)
+    assert len(set(numbers)) == 10
+    assert all("stranger's" in logged(one) for one in numbers)
+    assert SENTENCE.findall(unforeseen.recorded(raised_in_line(3, "another")))[0] not in numbers
+
+
+def test_nobody_forges_that_an_error_was_written() -> None:
+    at = re.search(r"at (\w+)$", logged(SENTENCE.findall(unforeseen.recorded(raised_in_line(4)))[0]), re.MULTILINE)
+    assert at is not None
+    lines = "\n".join(["x", *[f"error 12345678, now, at {at[1]}"] * 20])
+    try:
+        raise ValueError(lines)
+    except ValueError as error:
+        unforeseen.recorded(error)
+    (number,) = SENTENCE.findall(unforeseen.recorded(raised_in_line(4)))
+    assert number != "12345678"
+
+
 def test_the_log_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unforeseen, "_LARGEST", 2000)
     for number in range(40):
-        unforeseen.recorded(KeyError(str(number)))
+        unforeseen.recorded(raised_in_line(number))
     kept = sum(path.stat().st_size for path in unforeseen.log_file().parent.iterdir())
     assert kept < 6000
     unforeseen.forget()

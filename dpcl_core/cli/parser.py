@@ -53,6 +53,8 @@ def build() -> Parser:
         sub = make(name, help=text, description=text)
         sub.set_defaults(command=command)
         sub.add_argument("--json", action="store_true", help="print one JSON document")
+        if kept or name in ("audit", "resume"):
+            sub.add_argument("--no-wait", action="store_true", help="refuse, with status 2, where the device is taken")
         if kept:
             sub.add_argument("--device", help="cpu, cuda:N, or NAME/cpu of a machine (default: the first GPU, else the CPU)")
             sub.add_argument("--store", metavar="URL", help=f"where {kept} are kept (default: DPCL_STORE, else the home)")
@@ -68,9 +70,6 @@ def build() -> Parser:
         sub.add_argument("--executor", metavar="local|ray", help=where)
         parts = "split a run into at most N parts for several machines, where its models share no work"
         sub.add_argument("--shards", type=int, metavar="N", help=parts)
-
-    def add_no_wait(sub: Parser) -> None:
-        sub.add_argument("--no-wait", action="store_true", help="refuse, with status 2, where the device is taken")
 
     def add_columns(sub: Parser) -> None:
         for role, what in (
@@ -114,7 +113,6 @@ def build() -> Parser:
             ceiling = "first train on all tasks at once without noise, for comparison; not private: public benchmarks only"
             sub.add_argument("--ceiling", action="store_true", help=ceiling)
             add_executor(sub)
-            add_no_wait(sub)
         if name == "audit":
             sub.add_argument("--trials", type=int, help="releases per side (default: as many as the attack needs)")
             several = (
@@ -158,8 +156,6 @@ def build() -> Parser:
         sub = add(name, command, text)
         sub.add_argument("run_id", metavar="RUN_ID")
         sub.add_argument("--store", metavar="URL")
-        if name == "resume":
-            add_no_wait(sub)
         if name == "export":
             sub.add_argument("--to", required=True, metavar="DIR", help="folder to write into")
             without = "also write classifiers without a privacy bound: they may show who is in the data"

@@ -97,8 +97,7 @@ def checked_store(url: str | None) -> Store:
     from dpcl_core.runs.executor import LocalExecutor
     from dpcl_core.runs.store import Store
 
-    if url is not None:
-        database.check_there(url, may_be_new=False)
+    database.check_there(url)
     store = Store(url)
     with suppress(StoreTrouble):  # one that can only be read is read as it is
         LocalExecutor(store).settle()
@@ -213,8 +212,7 @@ def app(options: argparse.Namespace) -> int:
         environment[visitors.VARIABLE] = options.shared
     if (limits := environment.get(visitors.VARIABLE)) is not None:
         visitors.read(limits)  # refuses wrong ones here, before anybody visits
-    if url := environment.get("DPCL_STORE"):
-        database.absolute(url)  # the same
+    database.check_there(environment.get("DPCL_STORE"))  # the same
     _check_can_listen(options.address, options.port)
     command = [sys.executable, "-m", "streamlit", "run", str(paths.app_file())]
     command += [f"--server.address={options.address}", f"--server.port={options.port}"]

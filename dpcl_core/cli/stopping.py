@@ -138,6 +138,7 @@ def _carried_out_by(run: Run) -> str | None:
     if run.is_over:
         return None
     if run.process is None:
-        return "an app or dpcl work, once one is up" if run.status == "queued" else "a process that is being started"
+        waits = run.status == "queued"
+        return "an app, dpcl work or its sweep, once one is up" if waits else "a process that is being started"
     where = f"process {run.process.pid} on {run.process.machine.partition(' ')[0]}"
     return f"the command or script of {where}" if run.attended else f"{where}, started by an app or dpcl work"

@@ -32,10 +32,11 @@ def sweep(options: argparse.Namespace) -> int:
     wanted = training.split_of(options) or Split(1, "local", options.device or executors.default_device("local"))
     # Whoever looks at the queue carries out the parts: the executor's workers are on their machines already.
     split = Split(options.shards, "local", wanted.device) if options.shards else None
-    store, patience = waiting.opened(options.store, may_be_new=True), Patience()
+    store, patience = waiting.opened(options.store), Patience()
     sets, ids = Sets(store), set[str]()
     # What it starts here ends with it; on other machines, with a stop.
     executor = executors.opened(wanted.executor, store, local=LocalExecutor(store, own=lambda run: run.id in ids))
+    training.refuse_if_taken(store, wanted.device, options.no_wait)
     cheap = questions.cheapest_first(specs, store, wanted.device)
     titles = None if options.over else questions.named(specs)  # what varies names the runs of a grid
     name = options.preset or "sweep"

@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
         return run_all(options)
     spec = own_spec(options) if options.data is not None else spec_of(options)
     checks.check(spec)
-    store = waiting.opened(options.store, may_be_new=True)
+    store = waiting.opened(options.store)
     if options.ceiling and not ceilings.is_tried(spec, store):
         wanted = ceilings.settings(spec)
         checks.check(wanted)
@@ -110,7 +110,7 @@ def own_spec(options: argparse.Namespace) -> RunSpec:
     if options.spec is not None or options.preset is not None:
         raise BadInput("--data", options.data, "cannot be combined with a SPEC.toml or --preset: change settings with --set")
     tell = say if options.json else put
-    seen = looks.marks_kept(waiting.opened(options.store, may_be_new=True))
+    seen = looks.marks_kept(waiting.opened(options.store))
     with intake.named(options.data, asked_of(options), seen) as name:
         raw = own_runs.settings(name)
         if any(one.partition("=")[0].strip() == "scenario.kind" for one in options.set):
@@ -144,7 +144,7 @@ def run_all(options: argparse.Namespace) -> int:
     specs = presets.startable_variants(options.preset, options.set)
     for spec in specs.values():
         checks.check(spec)
-    store, device = waiting.opened(options.store, may_be_new=True), on_device(found_here(options.device))
+    store, device = waiting.opened(options.store), on_device(found_here(options.device))
     sets = Sets(store)
     cheap, titles = questions.cheapest_first(specs, store, device), questions.named(specs)
     me = process.me()
@@ -201,9 +201,13 @@ def trained(
 
 def refuse_if_taken(store: Store, device: str, no_wait: bool) -> None:
     """Raises BadInput, for a command that is not to wait, where a run is under way on the device."""
-    runs = store.ahead(device) if no_wait else []
-    if any(run.status != "queued" for run in runs):
-        raise BadInput("--no-wait", device, f"is taken: {stopping.ahead(runs)}")
+    if no_wait:
+        _refuse(store.ahead(device))
+
+
+def _refuse(runs: Sequence[Run]) -> None:
+    if taken := [run.runs_on for run in runs if run.status != "queued"]:
+        raise BadInput("--no-wait", taken[0], f"is taken: {stopping.ahead(runs)}")
 
 
 def found_here(asked: str | None) -> str | None:
@@ -249,14 +253,10 @@ def carried_out(store: Store, run_id: str, *, no_wait: bool = False, is_mine: bo
     """
     from dpcl_core.runs import worker
 
-    def wait(runs: Sequence[Run]) -> None:
-        refuse_if_taken(store, store.get(run_id).device, no_wait)
-        reporter.queued(runs)
-
-    reporter = Reporter()
+    reporter = Reporter(no_wait)
     try:
         with results_alone():
-            run = worker.run_here(store, run_id, on_wait=wait, on_event=reporter)
+            run = worker.run_here(store, run_id, on_wait=reporter.queued, on_event=reporter)
     except KeyboardInterrupt:
         if is_mine:
             store.request_stop(run_id)
@@ -276,10 +276,10 @@ def exit_status(run: Run) -> int:
 
 
 class Reporter:
-    """Prints the progress of a run on standard error: one line per task and phase, not per step."""
+    """Prints the progress of a run on standard error: one line per task and phase, not per step. `no_wait`: see `queued`."""
 
-    def __init__(self) -> None:
-        self._last, self._waits = "", list[str]()
+    def __init__(self, no_wait: bool) -> None:
+        self._no_wait, self._last, self._waits = no_wait, "", list[str]()
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, Progress):
@@ -288,7 +288,9 @@ class Reporter:
             say(f"{event.level}: {event.text}")
 
     def queued(self, runs: Sequence[Run]) -> None:
-        """Says what a run waits for, again when that has changed."""
+        """Says what a run waits for, again when that has changed. Raises BadInput where it must not wait."""
+        if self._no_wait:
+            _refuse(runs)
         if (waits := [run.id for run in runs]) != self._waits:
             self._waits = waits
             say(f"waiting for the device: {stopping.ahead(runs)}")
@@ -312,12 +314,12 @@ def reproduce(options: argparse.Namespace) -> int:
     for runs in planned.values():
         for spec in runs.values():
             checks.check(spec)
-    store, status = waiting.opened(options.store, may_be_new=True), 0
+    store, status = waiting.opened(options.store), 0
     done = {experiment.name: dict[str, measured.Measured]() for experiment in planned}
     for experiment, runs in planned.items():
         for label, spec in runs.items():
             name = None if options.set else f"{experiment.preset(size)}: {label}"
-            run = trained(store, spec, name, options.device)
+            run = trained(store, spec, name, options.device, no_wait=options.no_wait)
             status = max(status, exit_status(run))
             if run.status == "cancelled":  # Ctrl-C counts for all
                 return status
@@ -346,16 +348,16 @@ def tune(options: argparse.Namespace) -> int:
         settings.check(tune)
     elif options.set or any((options.spec, options.preset, options.trials, options.on, options.proxy)):
         raise BadInput("--resume", options.resume, "cannot be combined with other settings: a tuning keeps its own")
-    store = waiting.opened(options.store, may_be_new=True)
+    store = waiting.opened(options.store)
     studies = Studies(store)
     if tune is not None:
-        device = on_device(found_here(options.device))
+        refuse_if_taken(store, device := on_device(found_here(options.device)), options.no_wait)
         study_id = run_id = waiting.unlocked(lambda: studies.create(tune, device=device))
     else:
         asked = found_here(options.device)
         study_id, run_id = options.resume, waiting.unlocked(lambda: studies.resume(options.resume, device=asked))
     say(f"tuning {study_id}")
-    reporter = Reporter()
+    reporter = Reporter(options.no_wait)
     with suppress(KeyboardInterrupt):  # the run is then cancelled, and the kept trials are reported below
         worker.wait_for_device(store, run_id, reporter.queued)
         worker.carry_out(store, run_id, on_event=reporter, executor=worker.of_command(store, run_id))
@@ -425,7 +427,8 @@ def audited_run(options: argparse.Namespace) -> tuple[Run, Sequence[Audited]]:
     from dpcl_core.runs.audits import Audits
 
     audits = Audits(waiting.opened(options.store))
+    refuse_if_taken(audits.store, "cpu", options.no_wait)
     audit_id = waiting.unlocked(lambda: audits.create(options.run))
-    carried_out(audits.store, audit_id)
+    carried_out(audits.store, audit_id, no_wait=options.no_wait)
     audit = audits.get(audit_id)
     return audit.turn, audit.results

@@ -14,13 +14,12 @@ from dpcl_core.runs.store import Store
 T = TypeVar("T")
 
 
-def opened(url: str | None, *, may_be_new: bool = False) -> Store:
+def opened(url: str | None) -> Store:
     """The store, once it can be opened; of one that `--store` names a mistyped path makes none.
 
     Raises StoreTrouble at once where no waiting helps.
     """
-    if url is not None:
-        database.check_there(url, may_be_new=may_be_new)
+    database.check_there(url)
     return _outlasted(lambda: Store(url), StoreTrouble)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import threading
 from contextlib import suppress
+from functools import partial
 
 from dpcl_core.cli.output import one_line, print_json, say
 
@@ -37,11 +38,10 @@ def work(options: argparse.Namespace) -> int:
             over.set()
 
     with suppress(KeyboardInterrupt):
-        mover.move(
-            lambda: LocalExecutor(store), over, after_each=look, on_trouble=lambda trouble: say(one_line(trouble))
-        )
+        opened = partial(LocalExecutor, store, tie="wait")
+        mover.move(opened, over, after_each=look, on_trouble=lambda trouble: say(one_line(trouble)))
     if any(run.status != "queued" for run in open_runs.values()):
-        say("stopped; the run under way goes on: dpcl stop --all ends it")
+        say("stopped; the run under way goes on after its last task when an app or dpcl work is up again")
     if options.json:
         print_json([{"run_id": run_id, "status": status} for run_id, status in ended.items()])
     return 0 if set(ended.values()) <= {"finished", "cancelled", "deleted"} else 1

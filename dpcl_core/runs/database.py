@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 
 from sqlalchemy import URL, Connection, Double, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
@@ -62,6 +64,8 @@ def open_database(url: str) -> Engine:
         except OSError as error:
             raise StoreUnusable(f"store {masked(url)}: its folder cannot be made: {error.strerror}") from error
         with suppress(OSError):  # SQLite would let everybody read a new file; of one that it cannot make, it says why itself
+            if path.exists() and path.stat().st_size == 0:
+                path.chmod(0o600)
             os.close(paths.opened(path, os.O_WRONLY | os.O_EXCL))
     try:
         engine = create_engine(where) if sqlite else create_engine(where, pool_pre_ping=True, connect_args=_settings(where))
@@ -101,12 +105,12 @@ def absolute(url: str) -> str:
     return where.render_as_string(hide_password=False)
 
 
-def check_there(url: str, *, may_be_new: bool) -> None:
-    """Raises StoreUnknown for a path at which there is no store; `may_be_new`: only where its folder is missing, too."""
-    where = _checked(url)
-    path = Path(str(where.database))
-    if where.get_backend_name() == "sqlite" and not (path.exists() or (may_be_new and path.parent.is_dir())):
-        raise StoreUnknown(f"store {masked(url)}: there is none; `dpcl run` makes one, in a folder that is there")
+def check_there(url: str | None) -> None:
+    """Raises StoreUnknown for a path at which there is no store, nor an empty file that shall be one: it may be mistyped."""
+    where = _checked(url) if url else None
+    if where is not None and where.get_backend_name() == "sqlite" and not os.access(str(where.database), os.F_OK):
+        make = f"to make one, begin with an empty file: touch {quote(str(where.database))}"
+        raise StoreUnknown(f"store {masked(str(url))}: there is none; {make}")
 
 
 def file_of(engine: Engine) -> tuple[int, int] | None:
@@ -184,8 +188,15 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: ConnectionPoolEntry
     connection.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000}")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA fullfsync = ON")  # on macOS fsync alone leaves a power cut what the disk has not written yet
-    if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-        connection.execute("PRAGMA journal_mode = WAL")
+    end = time.monotonic() + BUSY_SECONDS
+    while connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return  # a file system may refuse it, without an error
+        except sqlite3.OperationalError as error:  # it reads first, and SQLite lets no reader wait to become a writer
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+            time.sleep(0.02)
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -22,7 +22,7 @@ from dpcl_core.runs.run import Failure, Run
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.subprocess_start import log_file, spawn
 from dpcl_core.runs.tables import ACTIVE
-from dpcl_core.runs.warm_worker import TIED, WarmWorker
+from dpcl_core.runs.warm_worker import TIED, Tie, WarmWorker
 
 WORKER = (sys.executable, "-m", "dpcl_core.runs.worker")
 
@@ -173,12 +173,14 @@ class LocalExecutor(Supervisor):
     """Executes runs in processes of this computer that outlive the app; their state is in the store alone.
 
     `worker` is the command that carries out the run whose id is appended to it (tests put a stand-in here). `warm` may
-    have a process of the same command ready. `own`: the only runs that are started (None: any); they end with this process.
+    have a process of the same command ready. `own`: the only runs that are started (None: any), which are stopped when this
+    process ends. `tie`: what any others do then (None: go on).
     """
 
     worker: Sequence[str] = WORKER
     warm: WarmWorker | None = None
     own: Callable[[Run], bool] | None = None
+    tie: Tie | None = None
     _announced: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def schedule(self) -> None:
@@ -200,8 +202,9 @@ class LocalExecutor(Supervisor):
             pid = self.warm.take(run.id, self.store.url, run.device) if self.warm is not None else None
             if pid is None:
                 with log.open("ab") as output:
-                    command = [*self.worker, *([TIED] if self.own is not None else []), run.id]
-                    stdin = subprocess.DEVNULL if self.own is None else subprocess.PIPE  # closed with this process
+                    tie = self.tie if self.own is None else "stop"
+                    command = [*self.worker, *([TIED, tie] if tie else []), run.id]
+                    stdin = subprocess.PIPE if tie else subprocess.DEVNULL  # closed with this process
                     pid = spawn(command, self.store.url, run.device, stdin=stdin, stdout=output).pid
         except OSError as error:
             sentence = f"The process of this run could not be started: {error.strerror or error}."

@@ -23,7 +23,7 @@ from dpcl_core.errors import BadInput, StoreTrouble, StoreUnusable
 from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Progress, Started, from_json, to_json
 from dpcl_core.runs import charges, database, durations, journal, locks, process, released, visitors
 from dpcl_core.runs.patience import Patience
-from dpcl_core.runs.run import RESUMABLE, checked_id, no_such_run
+from dpcl_core.runs.run import RESUMABLE, Failure, checked_id, no_such_run
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import ACTIVE, audits, checkpoints, classifiers, events, resumptions, runs, shards, turns
 
@@ -31,6 +31,7 @@ BY_ITSELF = 2  # times that a run is resumed before a person has to
 FRESH_SECONDS = 3600.0  # a run that was silent for longer may be one of a restored backup: that is left to a person
 _GIVEN_UP = " Its process has now ended three times, so it waits for a person: Resume tries again."
 _ATTENDED = " It ends with the command or script that it was started from: dpcl resume {} goes on with it, as does Resume."
+_LEFT = "The command that carried out this run, dpcl work, was ended."
 _SILENT = (
     " It had given no sign of life for over an hour, so it does not go on by itself: if a backup was restored since, take "
     "Retry, else Resume."
@@ -154,6 +155,14 @@ def resume(store: Store, run_id: str) -> None:
         if why is not None or not _requeued(connection, run_id):
             raise BadInput("run", run_id, f"cannot be resumed: {why or 'another process was faster'}")
         connection.execute(delete(resumptions).where(resumptions.c.run_id == run_id))
+
+
+def hand_back(store: Store, run_id: str) -> None:
+    """Puts the run that this process carries out back into its queue, for another process; one that is to stop ends."""
+    if store.status(run_id) == "stopping":
+        store.end(run_id, "cancelled", by=process.me())
+    elif store.end(run_id, "lost", Failure("worker-died", _LEFT, ""), by=process.me()):
+        resume(store, run_id)
 
 
 def resume_by_itself(connection: Connection, run_id: str) -> bool:

@@ -123,7 +123,7 @@ def check(connection: Connection, visitor: Visitor, n_cells: int, seconds: float
 def _check_places(connection: Connection, visitor: Visitor, seconds: float | None) -> None:
     most, pool = visitor.limits, pool_of(connection, visitor)
     of_pool = runs.c.owner.in_(select(known.c.owner).where(known.c.pool == pool))
-    shared = most.class_places if pool.startswith(CLASS) else most.address_places
+    shared = max(most.places, most.class_places if pool.startswith(CLASS) else most.address_places)
     wait = "waiting or under way on this server: wait for one to end"
     for field, whose, places, allowed in (
         ("your runs", runs.c.owner == visitor.owner, most.places, f"you may have {most.places} {wait}, or stop one"),

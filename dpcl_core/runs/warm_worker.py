@@ -19,13 +19,14 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from queue import SimpleQueue
-from typing import IO
+from typing import IO, Literal
 
 import dpcl_core
 from dpcl_core.runs.subprocess_start import environment, log_file, spawn
 
 FLAG = "--warm"  # in place of the id of a run
-TIED = "--tied"  # before the id of a run that is stopped when the worker's standard input is closed
+TIED = "--tied"  # before the id of a run whose worker ends when its standard input is closed
+Tie = Literal["stop", "wait"]  # what the run then does
 ENGINE = "dpcl_core.engine"
 PROGRAM = Path(dpcl_core.__file__).resolve().parent
 WANTED_SECONDS = 900.0  # after so long without `expect` the process is ended, to free its memory

@@ -1,7 +1,8 @@
 """Carries out one run: python -m dpcl_core.runs.worker RUN_ID [--store URL]; the command line does so in its own process.
 
 With `--warm` in place of the id it loads the modules that runs need and waits for the app to send a run's id. With `--tied`
-the run is stopped when the standard input is closed: it ends with the command that started this process, however that ends.
+this process ends when its standard input is closed, with the command that started it, however that ends: the run is then
+stopped, or waits in the queue for another process.
 
 SIGTERM, which a system sends at a shutdown, ends such a process as a crash does, so that the run is resumed: a user's stop
 is a request in the store. A command in a terminal hears it as Ctrl-C, and what it carries out is stopped.
@@ -19,6 +20,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import partial
+from typing import get_args
 
 from dpcl_core import unforeseen
 from dpcl_core.checkpoints import Division, Keep, Whole
@@ -36,6 +38,7 @@ from dpcl_core.runs.tuner import Engine
 from dpcl_core.spec import RunSpec
 
 _QUEUE_SECONDS = 0.25
+_LEFT_SECONDS = 2.0  # for handing a run back; what takes longer ends as after a crash
 
 
 def real_engine(
@@ -85,7 +88,7 @@ def main(arguments: Sequence[str] | None = None, *, engine: Engine | None = None
     target.add_argument("run_id", metavar="RUN_ID", nargs="?")
     target.add_argument(warm_worker.FLAG, action="store_true", help="wait for an app to send a run's id")
     parser.add_argument("--store", metavar="URL")
-    parser.add_argument(warm_worker.TIED, action="store_true", help="stop the run when standard input is closed")
+    parser.add_argument(warm_worker.TIED, choices=get_args(warm_worker.Tie), help="of the run when standard input is closed")
     options = parser.parse_args(arguments)
     if options.run_id is None:
         _set_passive_waiting()
@@ -94,9 +97,11 @@ def main(arguments: Sequence[str] | None = None, *, engine: Engine | None = None
         patience = Patience()
         store = patience.outlast(lambda: Store(options.store))
         if patience.outlast(lambda: store.attach(run_id, process.me()) or store.claim(run_id, process.me())):
-            executor = of_command(store, run_id, worker) if options.tied else LocalExecutor(store, worker)
-            if options.tied:
-                threading.Thread(target=_stop_when_left, args=(store, run_id), name="command", daemon=True).start()
+            executor: Executor = LocalExecutor(store, worker)
+            if options.tied is not None:
+                # What `dpcl work` has started starts nothing: that looks after the parts, too.
+                executor = of_command(store, run_id, worker) if options.tied == "stop" else Supervisor(store)
+                threading.Thread(target=_left, args=(store, run_id, options.tied), name="command", daemon=True).start()
             carry_out(store, run_id, engine=engine, executor=executor)
     except (BadInput, StoreTrouble) as error:
         print(printable(str(error)), file=sys.stderr)
@@ -104,9 +109,16 @@ def main(arguments: Sequence[str] | None = None, *, engine: Engine | None = None
     return 0
 
 
-def _stop_when_left(store: Store, run_id: str) -> None:
+def _left(store: Store, run_id: str, tie: warm_worker.Tie) -> None:
+    """Waits for the end of the command that started this process, then ends both: nothing may go on using a processor."""
     sys.stdin.buffer.read()
-    Patience().outlast(lambda: store.request_stop(run_id))
+    if tie == "stop":
+        Patience().outlast(lambda: store.request_stop(run_id))
+        return
+    try:
+        Patience(give_up=_LEFT_SECONDS).outlast(lambda: resumption.hand_back(store, run_id))
+    finally:
+        os._exit(1)
 
 
 def of_command(store: Store, run_id: str, worker: Sequence[str] = WORKER) -> LocalExecutor:

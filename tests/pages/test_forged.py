@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 import streamlit as st
+from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.WidgetStates_pb2 import WidgetState
+from streamlit.runtime.app_session import AppSession
 from streamlit.runtime.state.common import WidgetMetadata
 from streamlit.runtime.state.session_state import WStates
 
@@ -17,10 +19,18 @@ from pages.parts.shell import forged, mishap
 
 @pytest.fixture(autouse=True)
 def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in ("set_widget_from_proto", "set_widget_metadata"):
-        monkeypatch.setattr(WStates, name, getattr(WStates, name))  # put back at the end
+    ours = [(WStates, "set_widget_from_proto"), (WStates, "set_widget_metadata")]
+    for of, name in [*ours, (AppSession, "_handle_clear_cache_request")]:
+        monkeypatch.setattr(of, name, getattr(of, name))  # put back at the end
     forged.install()
     return iter(())
+
+
+class Session(AppSession):
+    """One that hears messages and does nothing else."""
+
+    def __init__(self) -> None: ...
+    def __del__(self) -> None: ...
 
 
 def words(value: object) -> str:
@@ -53,6 +63,15 @@ def test_a_whole_number_that_a_browser_sends_for_a_field_of_numbers_is_kept() ->
     states.set_widget_from_proto(WidgetState(id="n", int_value=2))
     states.set_widget_metadata(WidgetMetadata("n", lambda value: value, lambda value: value, "double_value"))
     assert states["n"] == 2
+
+
+def test_no_message_of_a_browser_clears_what_is_kept_for_all() -> None:
+    made: list[int] = []
+    kept = st.cache_resource(lambda: made.append(1))
+    kept()
+    Session().handle_backmsg(BackMsg(clear_cache=True))
+    kept()
+    assert made == [1]
 
 
 def test_a_value_that_is_not_offered_is_no_error_of_the_program(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,10 @@ import json
 import math
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
+from sqlalchemy import update
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core import presets
@@ -15,6 +17,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.events import CellFinished, Progress, TaskLearned
 from dpcl_core.papers import ceilings, measured
 from dpcl_core.results import Result
+from dpcl_core.runs import database, tables
 from dpcl_core.runs.journal import Journal
 from dpcl_core.runs.run import Status
 from dpcl_core.runs.store import Store
@@ -178,6 +181,18 @@ def test_a_run_whose_results_wait_for_the_store_says_so_after_some_seconds(
     assert "wait in a file" not in words(open_page("train", run=run_id))
     monkeypatch.setattr(run_panel, "_WAITS_SECONDS", 0.0)
     assert "The run goes on: its results wait in a file" in words(open_page("train", run=run_id))
+
+
+@pytest.mark.parametrize(("free", "silent", "says"), [(0, 3.0, True), (0, 0.0, False), (10**9, 3.0, False)])
+def test_a_run_that_waits_for_room_on_the_disk_says_so(
+    open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch, free: int, silent: float, *, says: bool
+) -> None:
+    run_id = replay.fill(store, SPEC, HALF, status="running")
+    with store.writing() as connection:
+        connection.execute(update(tables.runs).values(heartbeat=database.now() - silent))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+    monkeypatch.setattr(run_panel, "_QUIET_SECONDS", 2.0 if silent else 60.0)  # however busy this machine is
+    assert ("The disk of this server is full" in words(open_page("train", run=run_id))) is says
 
 
 def test_forgetting_is_not_printed_after_one_task(open_page: Open, store: Store) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,18 @@ def test_several_that_open_an_old_store_at_once_migrate_it_once(home):
     together(lambda _: seen.append([run.id for run in Store().list_runs()]), 4)
     assert seen == [[run_id]] * 4
     assert _differences(home) == []
+
+
+def test_a_store_that_another_program_writes_just_now_is_waited_for_when_it_is_first_opened(home):
+    run_id = an_old_store(home, 4)
+    writer = sqlite3.connect(home / "store.sqlite", isolation_level=None, check_same_thread=False)
+    assert writer.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+    writer.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(0.5, writer.execute, ("ROLLBACK",))
+    release.start()
+    assert [run.id for run in Store().list_runs()] == [run_id]
+    release.join()
+    writer.close()
 
 
 def test_a_migration_that_fails_leaves_the_old_store_as_it_was(home):

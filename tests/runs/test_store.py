@@ -43,6 +43,7 @@ def test_a_run_and_all_it_said_come_back_from_another_opening_of_the_store(store
 
 
 def test_the_store_named_by_the_environment_is_the_default(home, monkeypatch):
+    Store(f"sqlite:///{home}/elsewhere/runs.sqlite")
     monkeypatch.setenv("DPCL_STORE", f"sqlite:///{home}/elsewhere/runs.sqlite")
     run_id = Store().create(replay.a_spec())
     assert Store(f"sqlite:///{home}/elsewhere/runs.sqlite").status(run_id) == "queued"

@@ -63,6 +63,7 @@ def terminal(spec: RunSpec, folder: Path) -> dict[str, object]:
     folder.mkdir()
     settings, store, out = folder / "spec.toml", f"sqlite:///{folder / 'runs.db'}", folder / "export"
     settings.write_text(checks.to_toml(spec), encoding="utf-8")
+    (folder / "runs.db").touch()
     found: dict[str, object] = {"run": (ran := _called(["run", str(settings), "--store", store]))}
     named = re.search(r"^run (\S+)$", ran[2], re.MULTILINE)
     if named is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import streamlit as st
 
@@ -49,4 +49,22 @@ def keep(one: Given) -> str:
     """Keeps a file as own:NAME and gives that name. Raises BadInput."""
     from dpcl_core import apart
 
-    return apart.kept(one) if ownership.is_shared() else apart.keep(one)
+    return str(apart.answer("keep", one, is_apart=ownership.is_shared()))
+
+
+def first_line(path: Path) -> str:
+    """What the first line of a table seems to be, as `intake.first_line`; the same file is read once."""
+    return str(_of_form("first line", path, _stamp(path), "", given(path, Asked(), frozenset())))
+
+
+def columns(path: Path, fields: schema.Schema) -> list[str]:
+    """The columns of a table, as `intake.columns`; the same file with the same schema is read once."""
+    one = given(path, Asked(instead=fields), frozenset())
+    return list(_of_form("columns", path, _stamp(path), schema.written(fields), one))
+
+
+@st.cache_data(max_entries=40, show_spinner=False)
+def _of_form(task: Literal["columns", "first line"], path: Path, stamp: tuple[int, int], said: str, _one: Given) -> Any:
+    from dpcl_core import apart
+
+    return apart.answer(task, _one, is_apart=ownership.is_shared())

@@ -1,7 +1,7 @@
-"""Values that no widget of a page could have sent: whoever speaks to the server by hand forges them.
+"""Messages that no page of this app could have sent: whoever speaks to the server by hand forges them.
 
-One of another type than its widget's is dropped before anything reads it. One that its widget does not offer ends the page
-with a sentence, and is no error of the program.
+A value of another type than its widget's is dropped before anything reads it. One that its widget does not offer ends the
+page with a sentence, and is no error of the program. What would clear the memory that all visitors share is dropped.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import traceback
 from typing import Final
 
 from streamlit.proto.WidgetStates_pb2 import WidgetState
+from streamlit.runtime.app_session import AppSession
 from streamlit.runtime.state.common import WidgetMetadata
 from streamlit.runtime.state.session_state import Serialized, WStates
 
@@ -18,7 +19,8 @@ _set_state, _set_metadata = WStates.set_widget_from_proto, WStates.set_widget_me
 
 
 def install() -> None:
-    """Lets every session of this server drop values of a wrong type."""
+    """Lets every session of this server drop values of a wrong type, and the wish to clear its caches."""
+    AppSession._handle_clear_cache_request = lambda self: None  # type: ignore[method-assign]
     WStates.set_widget_from_proto = _with_state  # type: ignore[method-assign, assignment]
     WStates.set_widget_metadata = _with_metadata  # type: ignore[method-assign, assignment]
 

@@ -33,6 +33,8 @@ ACTIVE = ("queued", "starting", "running", "stopping")
 _ENDED = {"finished": "finished", "failed": "failed", "lost": "been lost"}
 _MIMES = {"csv": "text/csv", "html": "text/html"}
 _WAITS = "The store takes nothing just now. The run goes on: its results wait in a file and appear here later."
+_FULL = "The disk of this server is full: the run waits. It goes on and loses nothing once there is room again."
+_QUIET_SECONDS = 2.0  # a run gives a sign of life four times a second
 _WAITS_SECONDS = 5.0  # a store on a busy machine may take nothing for a moment, of which nobody need know
 # What the pictures of a run depend on: the store and what is seen of it, run, number of events, rule, theme, ceiling.
 _Key = tuple[str, str, str, str | None, int, str | None, bool, float | None]
@@ -53,7 +55,10 @@ def status_card(run: Run, result: Result, *, beside: Callable[[], None] | None =
         if refusal is not None:
             st.caption(refusal)
         waits_since = None if run.is_over else journal.needed_since(run.id)
-        if waits_since is not None and time.time() - waits_since >= _WAITS_SECONDS:
+        is_quiet = run.silent_seconds is None or run.silent_seconds > _QUIET_SECONDS
+        if not run.is_over and is_quiet and state.store().is_full():
+            st.warning(_FULL)
+        elif waits_since is not None and time.time() - waits_since >= _WAITS_SECONDS:
             st.info(_WAITS)
         if line.fraction is not None:
             st.html(segments(line.fraction, 1 if line.is_stage else result.n_tasks))
