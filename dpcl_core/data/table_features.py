@@ -12,6 +12,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date
 from functools import lru_cache
@@ -20,10 +21,13 @@ from typing import get_args
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dpcl_core.data import canonical
 from dpcl_core.data.card import Feature, Writing
 from dpcl_core.data.named_rows import as_words
+from dpcl_core.data.sheets import is_text
 from dpcl_core.errors import BadInput
 
 Floats = NDArray[np.float32]
@@ -175,6 +179,8 @@ def _writing(public: pa.ChunkedArray, name: str) -> Writing | None:
     A comma is a decimal one where a cell has other than three digits behind it. The order of day and month is what more
     cells can have; if every cell can have both, points mean day first, and other dates are words.
     """
+    if len(public) and np.isfinite(numbers(public, name)).all():
+        return ""
     words = Counter(_present(public, name))
     n_cells = words.total()
     needed = _SHARE * n_cells if n_cells >= _ENOUGH else n_cells
@@ -209,14 +215,13 @@ def unread(feature: Feature, public: pa.ChunkedArray) -> tuple[int, list[str]]:
 
 def numbers(column: pa.ChunkedArray, name: str, written: Writing = "") -> NDArray[np.float64]:
     """The values of a column as numbers float64 [n], dates in years since 2000; anything else is not-a-number."""
-    words = as_words(column, name)
-    if not written:
-        try:  # the same numbers, much faster, where every value that is not empty is one
-            plain = pa.array([word.strip() or None if word else None for word in words], pa.large_string())
-            return np.asarray(plain.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
-        except pa.ArrowInvalid:
-            pass
-    return np.array([_value((word or "").strip(), written) for word in words], np.float64)
+    if not written and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        return canonical.double(column)
+    if not written and is_text(column.type):
+        with suppress(pa.ArrowInvalid):  # the same numbers, much faster, where every value that is not empty is one
+            words = column.cast(pa.large_string())
+            return canonical.double(pc.if_else(pc.equal(words, ""), None, words))
+    return np.array([_value((word or "").strip(), written) for word in as_words(column, name)], np.float64)
 
 
 def _value(word: str, written: Writing) -> float:
