@@ -340,9 +340,10 @@ def _decoded(value: bytes | None) -> str | None:
 
 def declared_names(schema: pa.Schema, column: str) -> dict[int, str]:
     """Class names from the header of a Hugging Face file; empty where the header has none."""
-    with suppress(KeyError, TypeError, ValueError):
-        declared = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"][column]["names"]
-        return {label: str(name) for label, name in enumerate(declared)}
+    with suppress(KeyError, TypeError, ValueError, AttributeError, IndexError):
+        declared = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"][column]
+        declared = declared[0] if isinstance(declared, list) else declared.get("feature", declared)  # of lists of labels
+        return {label: str(name) for label, name in enumerate(declared["names"])}
     return {}
 
 

@@ -18,7 +18,7 @@ from dpcl_core.data import catalog, files, intake, outline, table_features, unde
 from dpcl_core.data.card import Writing
 from dpcl_core.data.intake import Asked
 from dpcl_core.data.load import load
-from dpcl_core.data.schema import Columns
+from dpcl_core.data.schema import Columns, Schema
 from dpcl_core.data.vectors import Vectors
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
@@ -272,6 +272,33 @@ def test_sentences_of_four_columns_are_read_in_every_scheme_of_tags(scheme: str,
     (tmp_path / "names.conll").write_text(text, encoding="utf-8")
     classes, *_, n = seen(tmp_path / "names.conll", Asked())
     assert (classes, n) == (("O", "B-PER", "I-PER"), 180)
+
+
+@pytest.mark.parametrize("form", ["header", "words", "lines"])
+def test_lists_of_words_and_tags_are_sentences(form: str, tmp_path: Path) -> None:
+    tokens = [[f"Ann{row}", "Lee", "sings"] for row in range(60)]
+    names = ["O", "B-PER", "I-PER", "B-LOC"]
+    words = ["I-PER", "I-PER", "O"] if form == "lines" else ["B-PER", "I-PER", "O"]
+    if form == "lines":
+        path = tmp_path / "ner.jsonl"
+        lines = [json.dumps({"id": str(row), "tokens": one, "ner_tags": words}) for row, one in enumerate(tokens)]
+        path.write_text("\n".join([*lines, '{"tokens": ["a"], "ner_tags": ["O", "O"]}', "no row"]), encoding="utf-8")
+    else:
+        path, numbers = tmp_path / "ner.parquet", [names.index(one) for one in words]
+        feature = {"feature": {"names": names, "_type": "ClassLabel"}, "_type": "Sequence"}
+        header = {"huggingface": json.dumps({"info": {"features": {"ner_tags": feature}}})} if form == "header" else {}
+        tags = pa.array([numbers if form == "header" else words] * 60)
+        pq.write_table(pa.table({"tokens": tokens, "ner_tags": tags}).replace_schema_metadata(header), path)
+    classes, *_, n = seen(path, Asked())
+    assert (classes, n) == (("O", "B-PER", "I-PER"), 180)
+    assert intake.columns(path, Schema()) == []
+
+
+def test_tags_that_are_numbers_without_names_are_said_to_be(tmp_path: Path) -> None:
+    lines = [json.dumps({"tokens": ["Ann", f"sings{row}"], "ner_tags": [1, 0]}) for row in range(60)]
+    (tmp_path / "ner.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(BadInput, match="as words, such as O and B-PER"):
+        seen(tmp_path / "ner.jsonl", Asked())
 
 
 # Parts
