@@ -20,7 +20,7 @@ _COLUMNS = (
     "word, the 11th names in brackets"
 )
 
-_NO_TAG = "must end in a tag, as words, such as O and B-PER: numbers without names are no tags"
+_NO_TAG = "must end in O, or in B-, I-, E- or S- with the kind of a name, such as B-PER: a number without a name is no tag"
 
 Tagged = tuple[tuple[str, ...], tuple[str, ...], str]  # words, their BIO tags, domain
 

@@ -142,14 +142,17 @@ def _feather(content: bytes, folder: Path, stem: str) -> None:
 
 
 def _sheet(content: bytes, folder: Path, stem: str) -> None:
-    """The first sheet of an Excel file, whose first row names the columns."""
+    """The sheet of an Excel file, whose first row names the columns. Raises BadInput for several: one is a dataset."""
     if lacking := packages.lacking(["openpyxl"]):
         raise BadInput("--data", f"{stem}.xlsx", lacking)
     import pandas as pd
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    frame = pd.read_excel(io.BytesIO(content), dtype=object)
+    found = pd.read_excel(io.BytesIO(content), dtype=object, sheet_name=None)
+    if len(filled := [name for name, frame in found.items() if len(frame.columns)]) != 1:
+        raise BadInput("--data", f"{stem}.xlsx", f"must have one sheet that holds rows; it has {len(filled)}")
+    frame = found[filled[0]]
     columns = {
         str(name): pa.array([None if pd.isna(one) else str(one) for one in frame[name]], pa.large_string())
         for name in frame.columns
@@ -196,4 +199,3 @@ def _write_part(rows: np.ndarray, labels: np.ndarray, folder: Path, part: str) -
 _READERS: Mapping[str, Callable[[bytes, Path, str], None]] = {
     ".json": _records, ".feather": _feather, ".xlsx": _sheet, ".npz": _arrays,
 }  # fmt: skip
-ENDINGS = (".json", ".feather", ".xlsx", *_GZ)

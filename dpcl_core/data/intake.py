@@ -25,12 +25,11 @@ from dpcl_core import paths
 from dpcl_core.data import catalog, copying, files, own, schema
 from dpcl_core.data.card import HELD_OUT
 from dpcl_core.data.copying import FIELD, FORMS, MAX_BYTES
-from dpcl_core.data.files import ALIKE, TABLES, DataFiles, ending
+from dpcl_core.data.files import DataFiles, ending
 from dpcl_core.data.held import held
 from dpcl_core.errors import BadInput, DataMissing, first_of
 from dpcl_core.spec import DataSpec
 
-SUFFIXES = (*TABLES, *ALIKE, ".zip", ".json", ".feather", ".xlsx", ".gz")
 _ORIGIN = own.ORIGIN
 _LOCK = ".lock"  # in a copy on its way in: held while its process lives
 _STAGED = ".taken-"

@@ -213,6 +213,19 @@ def unread(feature: Feature, public: pa.ChunkedArray) -> tuple[int, list[str]]:
     return len(words), [word for word in words if math.isnan(_value(word, feature.written))]
 
 
+def unread_cells(table: pa.Table, features: Sequence[Feature], cells: str = "public cells") -> list[str]:
+    """Of features that hold numbers: the cells that hold none, in sentences. Private ones are missing, too, uncounted."""
+    said = []
+    for feature in features:
+        if not (feature.is_text or feature.categories) and feature.name in table.column_names:
+            n_cells, others = unread(feature, table[feature.name])
+            some = ", ".join(repr(one[:20]) for one in dict.fromkeys(others[:2]))
+            if others:
+                counted = f"{len(others)} of {n_cells:,} {cells} are no number ({some})"
+                said.append(f"{feature.name}: {counted} and count as missing.")
+    return said
+
+
 def numbers(column: pa.ChunkedArray, name: str, written: Writing = "") -> NDArray[np.float64]:
     """The values of a column as numbers float64 [n], dates in years since 2000; anything else is not-a-number."""
     if not written and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):

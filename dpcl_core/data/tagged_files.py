@@ -104,7 +104,7 @@ def _of_lines(path: Path, card: DatasetCard) -> list[Tagged | BadInput]:
     shown, rows = sheets.shown_name(card, path), sheets.lines_of(path, card)[0]
     pairs = []
     for one in (lines.parsed(line) or {} for line in rows):
-        found = [one.get(name) for name in (WORDS_COLUMN, tags_column(one))] if tags_column(one) else [None, None]
+        found = [one.get(name) for name in (WORDS_COLUMN, tags_column(one) or "")]
         is_usable = all(isinstance(each, list) and all(isinstance(word, str) for word in each) for each in found)
         pairs.append(found if is_usable else (None, None))
     return _checked(pairs, [""] * len(pairs), shown, is_bio=False)
@@ -123,7 +123,7 @@ def _of_parquet(path: Path, card: DatasetCard) -> list[Tagged | BadInput]:
                 raise BadInput(shown, ", ".join(schema.names), allowed)
         wanted = [name for name in (WORDS_COLUMN, tags_name, SOURCE_COLUMN) if name in schema.names]
         table = sheets.decodable(file.read(columns=wanted))
-    all_tags = canonical.values_of(table[tags_name])
+    all_tags: list[Any] = canonical.values_of(table[tags_name])
     if names:
         all_tags = [tags and [names.get(tag) for tag in tags] for tags in all_tags]
     pairs = list(zip(canonical.values_of(table[WORDS_COLUMN]), all_tags, strict=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,8 +11,8 @@ import pyarrow as pa
 from dpcl_core.data import catalog, files, header, outline, row_encoding, sheets, table_features, table_files
 from dpcl_core.data.arrays import EMBEDDING_COLUMN
 from dpcl_core.data.card import HELD_OUT, DatasetCard, Feature, Kind, Writing
-from dpcl_core.data.files import PICTURES, DataFiles
-from dpcl_core.data.images import MAX_SIDE
+from dpcl_core.data.files import DataFiles
+from dpcl_core.data.images import AS_READ
 from dpcl_core.data.outline import Outline
 
 EARLIER = (
@@ -69,7 +68,7 @@ def understood(card: DatasetCard, data_files: DataFiles, outlined: Outline) -> U
         if card.kind == "table":
             rows = table_files.public_rows(card, paths, outlined.test.rows, is_divided=is_divided)
         features = () if rows is None else row_encoding.planned(card, rows, card.name).features
-        unread = [] if rows is None else _unread(rows, features)
+        unread = [] if rows is None else table_features.unread_cells(rows, features)
         columns, undeclared, n_values = _columns(card, data_files, rows)
     assumed = [*_declared(card, data_files), *_first_line(card, data_files), *_lost(card, outlined, is_divided), *unread]
     assumed += _assumed(card, data_files, outlined, undeclared, is_divided)
@@ -111,26 +110,9 @@ def _lost(card: DatasetCard, outlined: Outline, is_divided: bool) -> list[str]:
         n_lost = sum(n for _, n in outlined.lost)
         said.append(f"{n_lost:,} public rows are left out. {lost}. So are private rows of the kind.")
     if card.kind == "image":
-        said.append(
-            f"Photographs are turned upright, and pictures above {MAX_SIDE:,} pixels a side are shrunk. Other files than "
-            f"{', '.join(one.removeprefix('.') for one in PICTURES)} are left out, HEIC among them: save those as JPEG."
-        )
+        said.append(AS_READ)
     if card.has_people and not is_divided:
         said.append("Training rows of people who also stand in the public part are left out.")
-    return said
-
-
-def _unread(public: pa.Table, features: Sequence[Feature]) -> list[str]:
-    """Of columns of numbers: the public cells that hold none. Private ones are missing as well, and not counted."""
-    said = []
-    for feature in features:
-        if feature.is_text or feature.categories or feature.name not in public.column_names:
-            continue
-        n_cells, others = table_features.unread(feature, public[feature.name])
-        if others:
-            some = ", ".join(repr(one[:20]) for one in dict.fromkeys(others[:2]))
-            counted = f"{len(others)} of {n_cells:,} public cells are no number ({some})"
-            said.append(f"{feature.name}: {counted} and count as missing.")
     return said
 
 

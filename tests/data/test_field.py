@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pyarrow.feather as pf
 import pyarrow.parquet as pq
 import pytest
 
-from dpcl_core import cli
+from dpcl_core import cli, packages
 from dpcl_core.data import catalog, files, intake, outline, table_features, understood
 from dpcl_core.data.card import Writing
 from dpcl_core.data.intake import Asked
@@ -216,6 +217,53 @@ def test_other_containers_hold_the_same_rows(name: str, write: Callable[[Path], 
     assert sorted(map(tuple, found.tolist())) == sorted(map(tuple, plain.tolist()))
 
 
+@pytest.mark.parametrize("names", [("a.csv",), ("in/train.csv", "in/val.csv"), ("train.csv.gz", "test.csv.gz"), ("a.json",)])
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_tables_in_a_zip_are_read_as_in_a_folder(names: tuple[str, ...], is_packed: bool, tmp_path: Path) -> None:
+    forms = {"csv": lambda rows: csv(rows).encode(), "gz": lambda rows: gzip.compress(csv(rows).encode())}
+    forms["json"] = lambda rows: json.dumps([dict(zip(("f0", "f1", "y"), row, strict=True)) for row in rows]).encode()
+    parts = [ROWS] if len(names) == 1 else [ROWS[:150], ROWS[150:]]
+    (tmp_path / "bag").mkdir()
+    with zipfile.ZipFile(tmp_path / "bag.zip", "w") as archive:
+        for name, rows in zip(names, parts, strict=True):
+            content = forms[name.rpartition(".")[2]](rows)
+            archive.writestr(name, content)
+            archive.writestr(f"__MACOSX/._{name}", b"no table")
+            (tmp_path / "bag" / Path(name).name).write_bytes(content)
+    classes, _, said, n = seen(tmp_path / ("bag.zip" if is_packed else "bag"))
+    assert (classes, n) == (("a", "b", "c", "d"), N)
+    assert any("50 rows in" in one for one in said) == (len(names) == 2)
+
+
+def test_a_folder_of_pictures_is_none_of_the_notes_beside_it(tmp_path: Path) -> None:
+    photographs(tmp_path / "shots")
+    (tmp_path / "shots" / "notes.json").write_text("[]", encoding="utf-8")
+    classes, *_, n = seen(tmp_path / "shots", Asked())
+    assert (classes, n) == (("a", "b"), 100)
+
+
+def test_a_sheet_of_excel_holds_the_same_rows(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in [("f0", "f1", "y"), *((float(one), int(two), label) for one, two, label in ROWS)]:
+        book.active.append(row)
+    book.save(tmp_path / "a.xlsx")
+    (tmp_path / "plain.csv").write_text(csv(), encoding="utf-8")
+    found, plain = values(tmp_path / "a.xlsx"), values(tmp_path / "plain.csv")
+    assert sorted(map(tuple, found.tolist())) == sorted(map(tuple, plain.tolist()))
+    book.create_sheet("more").append(["f0", "y"])
+    book.save(tmp_path / "two.xlsx")
+    with pytest.raises(BadInput, match="one sheet that holds rows; it has 2"):
+        seen(tmp_path / "two.xlsx")
+
+
+def test_a_sheet_of_excel_without_its_reader_names_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    (tmp_path / "a.xlsx").write_bytes(b"PK")
+    with pytest.raises(BadInput, match=r"a.xlsx: needs openpyxl: pip install 'dpcl\[excel\]'"):
+        seen(tmp_path / "a.xlsx")
+
+
 @pytest.mark.parametrize("name", ["a.json", "a.csv.gz", "a.feather", "a.npz"])
 def test_a_damaged_container_is_one_sentence(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"[{1" * 50)
@@ -297,7 +345,7 @@ def test_lists_of_words_and_tags_are_sentences(form: str, tmp_path: Path) -> Non
 def test_tags_that_are_numbers_without_names_are_said_to_be(tmp_path: Path) -> None:
     lines = [json.dumps({"tokens": ["Ann", f"sings{row}"], "ner_tags": [1, 0]}) for row in range(60)]
     (tmp_path / "ner.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    with pytest.raises(BadInput, match="as words, such as O and B-PER"):
+    with pytest.raises(BadInput, match="a number without a name is no tag"):
         seen(tmp_path / "ner.jsonl", Asked())
 
 
