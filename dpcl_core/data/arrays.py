@@ -67,7 +67,7 @@ def names(path: Path, shown: str) -> list[str]:
         raise BadInput(shown, "no arrays", _FORM) from error
     rows = next((shapes[name] for name in _ROWS if name in shapes), None)
     if rows is None:
-        return []
+        raise BadInput(shown, ", ".join(shapes) or "no arrays", _FORM)
     return [EMBEDDING_COLUMN, *(name for name, shape in shapes.items() if shape == rows[:1] or name in _KNOWN)]
 
 

@@ -111,10 +111,20 @@ def _records(content: bytes, folder: Path, stem: str) -> None:
     """A JSON array of objects, or an object of records: one line each, its text as it was."""
     text = content.decode("utf-8-sig")
     if not text.lstrip().startswith("["):
+        if _is_one_object(text.strip()):
+            allowed = "is one JSON object: save its records as lines, by to_json(..., orient='records', lines=True)"
+            raise BadInput("--data", f"{stem}.json", allowed)
         (folder / f"{stem}.jsonl").write_text(text, encoding="utf-8")  # JSON lines under the name of JSON
         return
     lines = (" ".join(one.split("\n")) for one in _elements(text))
     (folder / f"{stem}.jsonl").write_text("\n".join(lines), encoding="utf-8")
+
+
+def _is_one_object(text: str) -> bool:
+    try:
+        return _DECODER.raw_decode(text)[1] == len(text)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _elements(text: str) -> Iterator[str]:

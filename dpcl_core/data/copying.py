@@ -19,11 +19,15 @@ FIELD = "--data"
 # What is read: every list of forms, on the page and in messages, is made of this one.
 READ: Mapping[str, tuple[str, ...]] = {
     "CSV": (".csv", ".data"), "TSV": (".tsv", ".tab"), "Excel": (".xlsx",), "Parquet": (".parquet", ".pq"),
-    "Feather": (".feather",), "JSON": (".json",), "JSON lines": (".jsonl", ".ndjson"), "CoNLL": (".conll",),
+    "Feather": (".feather",), "JSON": (".json",), "JSON lines": (".jsonl", ".ndjson"), "CoNLL": (".conll", ".iob2", ".bio"),
     "NPZ": (".npz",), "tables in .gz": (".gz",),
 }  # fmt: skip
 LISTED = f"{', '.join(READ)}, or a zip of tables, or of pictures in CLASS/ or train/CLASS/"
 FORMS = f"must be one of the forms {LISTED.replace('a zip', 'a folder or zip')}"
+NOTHING = (
+    "holds no table, and no picture in CLASS/ or train/CLASS/ that is read "
+    f"({', '.join(one.removeprefix('.') for one in PICTURES)}: save others, such as HEIC, as JPEG)"
+)
 SUFFIXES = (*(one for endings in READ.values() for one in endings), ".zip")
 MAX_BYTES = 4 * 2**30
 MAX_FILES = 200_000
@@ -93,18 +97,19 @@ def _copy_folder(path: Path, folder: Path, most: int) -> int:
         if total > most:
             raise BadInput(FIELD, path.name, f"must have at most {most:,} bytes in all")
         copied_at = [_copy(one, folder / one.name) for one in found if one.name in _KEPT]
-        stems = {one: one.name[: -len(conversions.ending_of(one))] for one in tables}
+        stems = {one: _part(one.name[: -len(conversions.ending_of(one))]) for one in tables}
         return max(written, *copied_at, *(_copy_table(one, folder, stem, most) for one, stem in stems.items()))
     total = n_files = 0
     for one in _pictures(path, path):
         size = one.stat().st_size
         total, n_files = total + size, n_files + 1
         _refuse_more(path, total, n_files, most)
-        to = folder / one.relative_to(path)
+        outer, *inner = one.relative_to(path).parts
+        to = folder.joinpath(_part(outer), *inner)
         to.parent.mkdir(parents=True, exist_ok=True)
         written = max(written, _last_written(one.parent), _copy(one, to))
     if not n_files:
-        raise BadInput(FIELD, path.name, FORMS)
+        raise BadInput(FIELD, path.name, NOTHING)
     return written
 
 
@@ -152,7 +157,7 @@ def _unzip(path: Path, folder: Path, most: int) -> None:
             raise
         raise BadInput(FIELD, path.name, "must be a zip file; this one is damaged") from error
     if not any(folder.iterdir()):
-        raise BadInput(FIELD, path.name, f"holds no pictures in folders: {FORMS}")
+        raise BadInput(FIELD, path.name, NOTHING)
 
 
 def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes | None:
@@ -192,15 +197,21 @@ def _place(member: zipfile.ZipInfo, endings: tuple[str, ...]) -> PurePosixPath |
     return place
 
 
+def _part(name: str) -> str:
+    """The name of a folder or table; of a part of the data, as it is usually written."""
+    low = {"training": files.TRAIN, "testing": files.TESTS[0]}.get(name.lower(), name.lower())
+    return low if low in (files.TRAIN, *files.TESTS) else name
+
+
 def _by_class(place: PurePosixPath) -> tuple[str, ...]:
     """The member's CLASS/NAME, below train or test where it lies there; nothing for one that has no such place.
 
     Outer folders are left out of each member alone: a private picture moves no other one.
     """
-    parts, splits = place.parts, (files.TRAIN, *files.TESTS)
+    parts, splits = [_part(one) for one in place.parts], (files.TRAIN, *files.TESTS)
     if len(parts) > 2 and parts[-3] in splits:
-        return parts[-3:]
-    return parts[-2:] if len(parts) > 1 and not {*parts[:-1]} & {*splits} else ()
+        return tuple(parts[-3:])
+    return tuple(parts[-2:]) if len(parts) > 1 and not {*parts[:-1]} & {*splits} else ()
 
 
 def _refuse_more(path: Path, total: int, n_files: int, most: int) -> None:

@@ -47,7 +47,8 @@ _WITHOUT_DIGITS = {*_TRUTH, *(sign + word for sign in ("", "+", "-") for word in
 _ENOUGH, _SHARE = 20, 0.95  # a column of so many public cells holds numbers where this share of them are some
 _COMMA = re.compile(r"[-+]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?")
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})*(\.\d+)?")
-_NOT_THREE = re.compile(r",(\d{1,2}|\d{4,})$")
+_NO_THOUSANDS = re.compile(r"^[-+]?0,|,(\d{1,2}|\d{4,})$")
+_SIGN = re.compile(r"^[$€£¥]\s*|\s*[%$€£¥]$")  # of a share or a currency
 _DATE = re.compile(r"(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})(?:[T ](\d{1,2}):(\d{2})(?::(\d{2}))?.*)?")
 _ORDERS: Mapping[Writing, tuple[int, int, int]] = {"ymd": (0, 1, 2), "dmy": (2, 1, 0), "mdy": (2, 0, 1)}
 
@@ -176,7 +177,7 @@ def _read(name: str, public: pa.ChunkedArray) -> Feature:
 def _writing(public: pa.ChunkedArray, name: str) -> Writing | None:
     """How public cells write numbers; None where they hold none: where fewer than 95 % are some, of few cells one is not.
 
-    A comma is a decimal one where a cell has other than three digits behind it. The order of day and month is what more
+    A comma is a decimal one where a cell has other than three digits behind it, or 0 before it. The order of day and month is what more
     cells can have; if every cell can have both, points mean day first, and other dates are words.
     """
     if len(public) and np.isfinite(numbers(public, name)).all():
@@ -195,8 +196,8 @@ def _writing(public: pa.ChunkedArray, name: str) -> Writing | None:
     found = [written for written, n in counts.items() if n >= needed]
     if not found:
         return None
-    if "comma" in found and ("thousands" not in found or any(map(_NOT_THREE.search, words))):
-        return "comma"
+    if "comma" in found and "thousands" in found:
+        return "comma" if any(map(_NO_THOUSANDS.search, words)) else "thousands"
     if {"dmy", "mdy"} <= set(found) and counts["dmy"] == counts["mdy"]:
         return "dmy" if all("." in word for word in words) else None
     return max(found, key=counts.__getitem__)
@@ -239,6 +240,7 @@ def numbers(column: pa.ChunkedArray, name: str, written: Writing = "") -> NDArra
 
 def _value(word: str, written: Writing) -> float:
     """The number that a cell holds, True and False as 1 and 0; else not-a-number."""
+    word = _SIGN.sub("", word)
     match written:
         case "":
             try:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -60,6 +62,10 @@ def values(path: Path, asked: Asked = TARGET) -> np.ndarray:
         (["1,5", "-2,25", "3", "n/a"], "comma", [1.5, -2.25, 3]),
         (["1.234,5", "2,1", "-"], "comma", [1234.5, 2.1]),
         (["1,234", "2,500,000.5", "7"], "thousands", [1234, 2500000.5, 7]),
+        (["1,234", "12,340", "7"], "thousands", [1234, 12340, 7]),
+        (["1,234", "0,125"], "comma", [1.234, 0.125]),
+        (["12 %", "7.5%"], "", [12, 7.5]),
+        (["$1,234.50", "$20.00"], "thousands", [1234.5, 20]),
         (["2000-01-01", "2001-01-01 12:00:00"], "ymd", [0, 366.5 / 365.2425]),
         (["01.01.2000", "31.12.1999"], "dmy", [0, -1 / 365.2425]),
         (["13/01/2000", "01/02/2000"], "dmy", [12 / 365.2425, 31 / 365.2425]),
@@ -210,11 +216,57 @@ def feather(path: Path) -> Path:
     return path
 
 
+def arrays(**columns: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, **columns)  # type: ignore[arg-type]
+    return file.getvalue()
+
+
+def packed(name: str) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(name, b"x")
+    return file.getvalue()
+
+
 @pytest.mark.parametrize(("name", "write"), [("a.json", records), ("a.csv.gz", zipped), ("a.feather", feather)])
 def test_other_containers_hold_the_same_rows(name: str, write: Callable[[Path], Path], tmp_path: Path) -> None:
     (tmp_path / "plain.csv").write_text(csv(), encoding="utf-8")
     found, plain = values(write(tmp_path / name)), values(tmp_path / "plain.csv")
     assert sorted(map(tuple, found.tolist())) == sorted(map(tuple, plain.tolist()))
+
+
+WRONG: dict[str, tuple[bytes, str]] = {
+    "a.json": (b'{"data": [{"f0": 1, "y": "a"}]}', "is one JSON object: save its records as lines"),
+    "a.zip": (packed("0.HEIC"), "holds no table, and no picture in CLASS/"),
+    "a.npz": (arrays(stuff=np.ones((4, 2)), y=np.arange(4)), "= stuff, y: must hold a float array"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_refusal_says_what_is_wrong_with_this_file(name: str, tmp_path: Path) -> None:
+    content, said = WRONG[name]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(BadInput) as refused:
+        seen(tmp_path / name, Asked())
+    assert said in str(refused.value)
+
+
+def test_a_column_of_lists_is_no_target(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"f0": [1.0] * 60, "y": [["a", "b"]] * 60}), tmp_path / "lists.parquet")
+    with pytest.raises(BadInput, match="a list is no label"):
+        seen(tmp_path / "lists.parquet")
+
+
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_parts_are_known_by_their_names_however_written(is_packed: bool, tmp_path: Path) -> None:
+    photographs(tmp_path / "x", "Validation")
+    (tmp_path / "x" / "train").rename(tmp_path / "x" / "Training")
+    if is_packed:
+        shutil.make_archive(str(tmp_path / "x"), "zip", tmp_path / "x")
+    _, _, said, n = seen(tmp_path / ("x.zip" if is_packed else "x"), Asked())
+    assert n == 100
+    assert any(one.startswith("40 pictures in validation/ are not protected") for one in said)
 
 
 @pytest.mark.parametrize("names", [("a.csv",), ("in/train.csv", "in/val.csv"), ("train.csv.gz", "test.csv.gz"), ("a.json",)])
