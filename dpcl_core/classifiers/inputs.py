@@ -63,9 +63,9 @@ def read(
             if not 1 <= len(found) <= _MOST:
                 raise BadInput(FIELD, path.name, f"holds {len(found)} pictures; 1 to {_MOST:,} are read")
             names = tuple(str(one.relative_to(path)) for one in found)
-            n_others = f"{len(within) - len(found)} of {len(within)} files are left out"
-            lost = (AS_READ,) if len(found) == len(within) else (f"{n_others}: {_others(within)}.", AS_READ)
-            return Asked(names, Images([_content(one) for one in found], shape, names), lost=lost)
+            others = [one.name for one in within if one.suffix.lower() not in PICTURES]
+            lost = [f"{len(others)} of {len(within)} files are left out: {sheets.listed(others)}."] if others else []
+            return Asked(names, Images([_content(one) for one in found], shape, names), lost=(*lost, AS_READ))
         content = _content(path)
     except OSError as error:
         raise BadInput(FIELD, path.name, f"{_ALLOWED}; it cannot be read: {error.strerror or error}") from error
@@ -86,11 +86,6 @@ def read(
     except UnicodeDecodeError as error:
         raise BadInput(FIELD, path.name, "must be a text file in UTF-8") from error
     return _texts([line for line in lines if line.strip()], path, tagged=tagged)
-
-
-def _others(within: Sequence[Path]) -> str:
-    """The first few files that are no pictures."""
-    return sheets.listed([one.name for one in within if one.suffix.lower() not in PICTURES])
 
 
 def _content(path: Path) -> bytes:

@@ -18,15 +18,11 @@ from dpcl_core import packages
 from dpcl_core.errors import BadInput
 
 _GZ = (".csv.gz", ".tsv.gz", ".jsonl.gz", ".json.gz")
+_BY_PANDAS = {".xls": "excel", ".ods": "excel", ".sav": "spss", ".dta": "stata", ".sas7bdat": "sas", ".orc": "orc"}
 # By ending: the one call in Python that makes a file which is read here.
 _CALLS: Mapping[str, str] = {
     ".arff": "pandas.DataFrame(scipy.io.arff.loadarff(FILE)[0]).to_parquet(...)",
-    ".xls": "pandas.read_excel(FILE).to_parquet(...)",
-    ".ods": "pandas.read_excel(FILE).to_parquet(...)",
-    ".sav": "pandas.read_spss(FILE).to_parquet(...)",
-    ".dta": "pandas.read_stata(FILE).to_parquet(...)",
-    ".sas7bdat": "pandas.read_sas(FILE).to_parquet(...)",
-    ".orc": "pandas.read_orc(FILE).to_parquet(...)",
+    **{ending: f"pandas.read_{reader}(FILE).to_parquet(...)" for ending, reader in _BY_PANDAS.items()},
     ".h5": "numpy.savez(..., embeddings=h5py.File(FILE)['x'][:], labels=h5py.File(FILE)['y'][:])",
     ".mat": "numpy.savez(..., embeddings=scipy.io.loadmat(FILE)['x'], labels=scipy.io.loadmat(FILE)['y'].ravel())",
     ".pkl": "pandas.read_pickle(FILE).to_parquet(...), of a file that you trust",
@@ -110,19 +106,17 @@ def _unpacked(path: Path, most: int) -> bytes:
 def _records(content: bytes, folder: Path, stem: str) -> None:
     """A JSON array of objects, or an object of records: one line each, its text as it was."""
     text = content.decode("utf-8-sig")
-    if not text.lstrip().startswith("["):
-        if _is_one_object(text.strip()):
-            allowed = "is one JSON object: save its records as lines, by to_json(..., orient='records', lines=True)"
-            raise BadInput("--data", f"{stem}.json", allowed)
-        (folder / f"{stem}.jsonl").write_text(text, encoding="utf-8")  # JSON lines under the name of JSON
-        return
-    lines = (" ".join(one.split("\n")) for one in _elements(text))
+    if _is_one_object(text.strip()):
+        allowed = "is one JSON object: save its records as lines, by to_json(..., orient='records', lines=True)"
+        raise BadInput("--data", f"{stem}.json", allowed)
+    is_array = text.lstrip().startswith("[")  # else JSON lines under the name of JSON
+    lines = (" ".join(one.split("\n")) for one in _elements(text)) if is_array else [text]
     (folder / f"{stem}.jsonl").write_text("\n".join(lines), encoding="utf-8")
 
 
 def _is_one_object(text: str) -> bool:
     try:
-        return _DECODER.raw_decode(text)[1] == len(text)
+        return text.startswith("{") and _DECODER.raw_decode(text)[1] == len(text)
     except (ValueError, RecursionError):
         return False
 

@@ -147,15 +147,11 @@ def _unzip(path: Path, folder: Path, most: int) -> None:
                 to.write_bytes(picture_ends.trimmed(content or b""))
         if members and not n_read:
             raise zipfile.BadZipFile
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, RuntimeError, NotImplementedError, EOFError, ValueError) as error:
-        if isinstance(error, BadInput):
-            raise
+    except (BadInput, OSError, MemoryError):
+        raise
+    except Exception as error:  # zipfile, zlib, lzma and bz2 each raise their own for damaged content
         allowed = "must be a zip file without a password; this one is damaged or of another kind"
         raise BadInput(FIELD, path.name, allowed) from error
-    except Exception as error:  # zlib, lzma and bz2 each raise their own for damaged content
-        if isinstance(error, (OSError, MemoryError)):
-            raise
-        raise BadInput(FIELD, path.name, "must be a zip file; this one is damaged") from error
     if not any(folder.iterdir()):
         raise BadInput(FIELD, path.name, NOTHING)
 
@@ -172,7 +168,7 @@ def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes | None
 
 
 def _tables(archive: zipfile.ZipFile, members: Mapping[PurePosixPath, zipfile.ZipInfo], folder: Path, most: int) -> None:
-    """Unpacks tables as they would lie in a folder; a single one whatever it is called. Raises BadInput for two alike."""
+    """Unpacks tables as they would lie in a folder. Raises BadInput for two of one name."""
     with tempfile.TemporaryDirectory(dir=folder.parent) as root:
         for place, one in members.items():
             to = Path(root) / place.name
@@ -180,10 +176,7 @@ def _tables(archive: zipfile.ZipFile, members: Mapping[PurePosixPath, zipfile.Zi
                 raise BadInput(FIELD, place.name, "must lie in the zip once: one folder of tables is a dataset")
             with archive.open(one) as packed, to.open("xb") as file:
                 shutil.copyfileobj(packed, file)
-        if len(members) == 1:
-            _copy_table(to, folder, folder.name, most)
-        else:
-            _copy_folder(Path(root), folder, most)
+        _copy_folder(Path(root), folder, most)
 
 
 def _place(member: zipfile.ZipInfo, endings: tuple[str, ...]) -> PurePosixPath | None:

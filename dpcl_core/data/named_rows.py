@@ -136,8 +136,7 @@ def _words(
 def _wrong(word: str, name: str, markers: Collection[str]) -> tuple[str, str] | None:
     """What is wrong with a label or a source, and what is allowed."""
     if not word or word in markers:
-        marked = f", not a marker of a missing one ({word})" if word else ""
-        return "nothing", f"must hold a {name}{marked}"
+        return "nothing", f"must hold a {name}" + (f", not a marker of a missing one ({word})" if word else "")
     if markers and word[0] + word[-1] in ("[]", "{}"):
         return "a list", _NO_LIST
     if len(word) > MAX_LETTERS or CONTROL.search(word):

@@ -118,20 +118,11 @@ def report(named: str, asked: Asked = _NOTHING) -> Report:
     labels = outlined.open_train.labels[outlined.open_train.labels >= len(outlined.classes)] - len(outlined.classes)
     undeclared = Counter(outlined.undeclared[label] for label in labels.tolist())
     n_beyond = n_rows - len(refused) - len(outlined.open_train.labels) if card.has_people else 0
+    why_not = tuple((f"{why}.", count, first[why]) for why, count in reasons.most_common())
     n_used = n_rows - len(refused) - len(labels) - n_beyond
     return Report(
-        Public(
-            name, facts.title, outlined.classes, outlined.sources, outlined.n_train, facts.n_test, declared,
-            found,
-        ),
-        Private(
-            n_rows,
-            n_used,
-            tuple((f"{why}.", count, first[why]) for why, count in reasons.most_common()),
-            dict(undeclared.most_common()),
-            n_black,
-            n_beyond,
-        ),
+        Public(name, facts.title, outlined.classes, outlined.sources, outlined.n_train, facts.n_test, declared, found),
+        Private(n_rows, n_used, why_not, dict(undeclared.most_common()), n_black, n_beyond),
     )
 
 

@@ -177,8 +177,8 @@ def _read(name: str, public: pa.ChunkedArray) -> Feature:
 def _writing(public: pa.ChunkedArray, name: str) -> Writing | None:
     """How public cells write numbers; None where they hold none: where fewer than 95 % are some, of few cells one is not.
 
-    A comma is a decimal one where a cell has other than three digits behind it, or 0 before it. The order of day and month is what more
-    cells can have; if every cell can have both, points mean day first, and other dates are words.
+    A comma is a decimal one where a cell has other than three digits behind it, or 0 before. Day and month stand as most
+    cells allow; if every cell allows both, points mean day first, and other dates are words.
     """
     if len(public) and np.isfinite(numbers(public, name)).all():
         return ""

@@ -22,7 +22,6 @@ from dpcl_core.errors import BadInput
 
 WORDS_COLUMN, TAGS_COLUMN = "tokens", "tags"
 _TAGS_COLUMNS = (TAGS_COLUMN, "ner_tags")
-_OR_NAMES = ", or of numbers whose names stand in the file's header"
 
 
 class TaggedSheet:
@@ -36,10 +35,7 @@ class TaggedSheet:
                 allowed = "must hold at least one sentence in the form of OntoNotes (CoNLL-2012)"
                 raise BadInput(self._shown, "no sentences", allowed)
             raise BadInput(self._shown, "no rows", "must have at least one row")
-        self.has_sources = all(
-            path.suffix == ".conll" or (path.suffix == ".parquet" and SOURCE_COLUMN in pq.read_schema(path).names)
-            for path in parts
-        )
+        self.has_sources = all(one.suffix != ".parquet" or SOURCE_COLUMN in pq.read_schema(one).names for one in parts)
 
     def __len__(self) -> int:
         return len(self._sentences)
@@ -119,7 +115,7 @@ def _of_parquet(path: Path, card: DatasetCard) -> list[Tagged | BadInput]:
         for name in (WORDS_COLUMN, tags_name):
             is_number = bool(names) and name == tags_name
             if name not in schema.names or not _holds(schema.field(name).type, is_number=is_number):
-                allowed = f"must have a column {name} of lists of text" + _OR_NAMES * (name == tags_name)
+                allowed = f"must have a column {name} of lists of text (or of tags as numbers whose names its header has)"
                 raise BadInput(shown, ", ".join(schema.names), allowed)
         wanted = [name for name in (WORDS_COLUMN, tags_name, SOURCE_COLUMN) if name in schema.names]
         table = sheets.decodable(file.read(columns=wanted))

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import pyarrow as pa
 
 from dpcl_core.data import catalog, files, header, outline, row_encoding, sheets, table_features, table_files
 from dpcl_core.data.arrays import EMBEDDING_COLUMN
@@ -14,6 +13,7 @@ from dpcl_core.data.card import HELD_OUT, DatasetCard, Feature, Kind, Writing
 from dpcl_core.data.files import DataFiles
 from dpcl_core.data.images import AS_READ
 from dpcl_core.data.outline import Outline
+from dpcl_core.data.row_encoding import RowEncoding
 
 EARLIER = (
     "An earlier version took these data in, and its rule says which rows are public: rows once shown never become private. "
@@ -66,10 +66,10 @@ def understood(card: DatasetCard, data_files: DataFiles, outlined: Outline) -> U
         paths = data_files.test or data_files.train
         rows = None
         if card.kind == "table":
-            rows = table_files.public_rows(card, paths, outlined.test.rows, is_divided=is_divided)
-        features = () if rows is None else row_encoding.planned(card, rows, card.name).features
-        unread = [] if rows is None else table_features.unread_cells(rows, features)
-        columns, undeclared, n_values = _columns(card, data_files, rows)
+            rows = table_files.taken(paths, outlined.test.rows, card, is_private=is_divided)
+        encoding = None if rows is None else row_encoding.planned(card, rows, card.name)
+        unread = [] if rows is None or encoding is None else table_features.unread_cells(rows, encoding.features)
+        columns, undeclared, n_values = _columns(card, data_files, encoding)
     assumed = [*_declared(card, data_files), *_first_line(card, data_files), *_lost(card, outlined, is_divided), *unread]
     assumed += _assumed(card, data_files, outlined, undeclared, is_divided)
     return Understood(card.kind, columns, undeclared, n_values, tuple(assumed))
@@ -118,15 +118,14 @@ def _lost(card: DatasetCard, outlined: Outline, is_divided: bool) -> list[str]:
 
 
 def _columns(
-    card: DatasetCard, data_files: DataFiles, public: pa.Table | None
+    card: DatasetCard, data_files: DataFiles, encoding: RowEncoding | None
 ) -> tuple[tuple[Column, ...], tuple[str, ...], int]:
     path = data_files.train[0]
     names = sheets.header(path, card)
     called = {sheets.CANONICAL[role]: column for role, column in card.roles}
     read_as: dict[str, str] = {}
     n_values = 0
-    if public is not None:
-        encoding = row_encoding.planned(card, public, card.name)
+    if encoding is not None:
         read_as = {one.name: described(one, width) for one, width in zip(encoding.features, encoding.widths, strict=True)}
         n_values = sum(encoding.widths)
     elif card.kind == "embedding":
