@@ -99,8 +99,8 @@ def _first_line(card: DatasetCard, data_files: DataFiles) -> list[str]:
         return []
     if not card.has_names:
         return ["The first line is a row of data: columns are called column1, column2, and so on.", _LINES]
-    named = "The line that names the columns is public, and a column that it gives no name is left out."
-    return [f"{named} Where the first line is a row of data, say --no-header.", _LINES]
+    named = "The line that names the columns is public. Where the first line is a row of data, say --no-header."
+    return [named, "A column without a name is left out.", _LINES]
 
 
 def _lost(card: DatasetCard, outlined: Outline, is_divided: bool) -> list[str]:
