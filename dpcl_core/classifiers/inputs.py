@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import stat
+import tempfile
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,9 +13,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.data import named_rows, sheets, table_features, windows
+from dpcl_core.data import conversions, named_rows, sheets, table_features, windows
 from dpcl_core.data.dataset import Content
-from dpcl_core.data.images import Images
+from dpcl_core.data.files import PICTURES, ending
+from dpcl_core.data.images import AS_READ, Images
 from dpcl_core.data.row_encoding import RowEncoding
 from dpcl_core.data.sentences import Sentences
 from dpcl_core.data.texts import Texts
@@ -22,7 +24,6 @@ from dpcl_core.data.vectors import Vectors
 from dpcl_core.errors import BadInput
 
 FIELD = "INPUT"
-_PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
 _LARGEST, _MOST = 200_000_000, 100_000  # bytes of a file; examples
 TEXT = "text"  # the column of texts, where the classifier's data called it nothing else
 _ALLOWED = (
@@ -34,11 +35,15 @@ _TABLES = (*sheets.LINES, ".parquet")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asked:
-    """Examples to be classified, with a name each: as content that a network reads, or as its features [n, K]."""
+    """Examples to be classified, with a name each: as content that a network reads, or as its features [n, K].
+
+    `lost`: what is lost on the way in, in sentences.
+    """
 
     names: tuple[str, ...]
     content: Content | None = None
     features: NDArray[np.floating] | None = None
+    lost: tuple[str, ...] = ()
 
 
 def read(
@@ -53,22 +58,28 @@ def read(
     """
     try:
         if path.is_dir():
-            found = sorted(one for one in path.rglob("*") if one.suffix.lower() in _PICTURES and one.is_file())
+            within = sorted(one for one in path.rglob("[!.]*") if one.is_file())
+            found = [one for one in within if one.suffix.lower() in PICTURES]
             if not 1 <= len(found) <= _MOST:
                 raise BadInput(FIELD, path.name, f"holds {len(found)} pictures; 1 to {_MOST:,} are read")
             names = tuple(str(one.relative_to(path)) for one in found)
-            return Asked(names, Images([_content(one) for one in found], shape, names))
+            others = [one.name for one in within if one.suffix.lower() not in PICTURES]
+            lost = [f"{len(others)} of {len(within)} files are left out: {sheets.listed(others)}."] if others else []
+            return Asked(names, Images([_content(one) for one in found], shape, names), lost=(*lost, AS_READ))
         content = _content(path)
     except OSError as error:
         raise BadInput(FIELD, path.name, f"{_ALLOWED}; it cannot be read: {error.strerror or error}") from error
     suffix = path.suffix.lower()
-    if suffix in _PICTURES:
-        return Asked((path.name,), Images([content], shape, (path.name,)))
+    if suffix in PICTURES:
+        return Asked((path.name,), Images([content], shape, (path.name,)), lost=(AS_READ,))
     if suffix in (".npz", ".npy"):
         return _arrays(path, content, shape)
-    if suffix in _TABLES:
+    if ending(path) in _TABLES:
         return _table(path, encoding, texts, tagged=tagged)
     if suffix != ".txt":
+        with tempfile.TemporaryDirectory() as folder:
+            if conversions.convert(path, Path(folder), "table", _LARGEST):
+                return _table(next(Path(folder).iterdir()), encoding, texts, tagged=tagged)
         raise BadInput(FIELD, path.name, _ALLOWED)
     try:
         lines = content.decode("utf-8-sig").splitlines()
@@ -92,8 +103,7 @@ def _table(path: Path, encoding: RowEncoding | None, texts: str, *, tagged: bool
     try:
         table = sheets.rows_of(path, path.name, has_names=encoding is None or encoding.has_names)
     except BadInput as error:
-        allowed = f"must be a table in UTF-8 with names in its first line and as many cells in every row ({error.value})"
-        raise BadInput(FIELD, path.name, allowed) from error
+        raise BadInput(f"{FIELD} {error.field}", error.value, error.allowed) from error
     names = table.column_names
     if not 1 <= len(table) <= _MOST:
         raise BadInput(FIELD, path.name, f"holds {len(table)} rows; 1 to {_MOST:,} are read")
@@ -103,7 +113,9 @@ def _table(path: Path, encoding: RowEncoding | None, texts: str, *, tagged: bool
             learned = f"the columns that the classifier learned from, {sheets.listed(encoding.names)}"
             it = f"lacks {sheets.listed(lacking)} and has {sheets.listed(names)}"
             raise BadInput(FIELD, path.name, f"must have {learned}; it {it}")
-        return Asked(_numbered(len(table)), Vectors(encoding.values(table, path.name)))
+        features = () if encoding.is_embedding else encoding.features
+        lost = table_features.unread_cells(table, features, "cells")
+        return Asked(_numbered(len(table)), Vectors(encoding.values(table, path.name)), lost=tuple(lost))
     if texts in names:
         return _texts([word or "" for word in named_rows.as_words(table[texts], texts)], path, tagged=tagged)
     numbers = np.stack([table_features.numbers(table[name], name) for name in names], axis=1)

@@ -99,7 +99,7 @@ def predicted(
         )
         for name, label, row in zip(given.names, chosen.tolist(), scores, strict=True)
     ]
-    return Predicted(found, tuple(predictions), (*warnings, *more))
+    return Predicted(found, tuple(predictions), (*warnings, *given.lost, *more))
 
 
 def _competing(found: Loaded, task: int | None) -> tuple[str, ...]:

@@ -50,8 +50,11 @@ def table(content: bytes, shown: str, *, version: int = 2) -> pa.Table:
     columns: dict[str, pa.Array] = {EMBEDDING_COLUMN: pa.FixedSizeListArray.from_arrays(pa.array(flat), values.shape[1])}
     for other, of in found.items():
         if of.shape == (len(values),) or other in _KNOWN:
+            if of.shape != (len(values),) or of.dtype.kind not in "biufUS":
+                allowed = "must have one number or word for each row"
+                raise BadInput(f"{shown} {other}", f"{of.dtype}, {of.ndim} axes", allowed)
             is_number = version > 1 and of.dtype.kind in "biuf"
-            columns[other] = (_numbers if is_number else _words)(of, len(values), f"{shown} {other}")
+            columns[other] = pa.array(of.astype(np.float64), from_pandas=True) if is_number else _words(of)
     return pa.table(columns)
 
 
@@ -67,7 +70,7 @@ def names(path: Path, shown: str) -> list[str]:
         raise BadInput(shown, "no arrays", _FORM) from error
     rows = next((shapes[name] for name in _ROWS if name in shapes), None)
     if rows is None:
-        return []
+        raise BadInput(shown, ", ".join(shapes) or "no arrays", _FORM)
     return [EMBEDDING_COLUMN, *(name for name, shape in shapes.items() if shape == rows[:1] or name in _KNOWN)]
 
 
@@ -80,18 +83,7 @@ def canonical(columns: Sequence[str], taken: Collection[str]) -> list[str]:
     return [usual.get(column, column) for column in columns]
 
 
-def _numbers(values: NDArray[np.generic], n_rows: int, field: str) -> pa.Array:
-    _refuse_shape(values, n_rows, field)
-    return pa.array(values.astype(np.float64), from_pandas=True)
-
-
-def _refuse_shape(values: NDArray[np.generic], n_rows: int, field: str) -> None:
-    if values.shape != (n_rows,) or values.dtype.kind not in "biufUS":
-        raise BadInput(field, f"{values.dtype}, {values.ndim} axes", "must have one number or word for each row")
-
-
-def _words(values: NDArray[np.generic], n_rows: int, field: str) -> pa.Array:
-    _refuse_shape(values, n_rows, field)
+def _words(values: NDArray[np.generic]) -> pa.Array:
     words = [one.decode("utf-8", "replace") if isinstance(one, bytes) else str(one) for one in values.tolist()]
     return pa.array([word if word.isprintable() else None for word in words], pa.large_string())
 

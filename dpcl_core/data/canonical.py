@@ -41,6 +41,12 @@ def truth(cell: str) -> str:
     return TRUTH.get(cell, cell)
 
 
+def truths(cells: pa.ChunkedArray) -> pa.ChunkedArray:
+    """`truth` of each cell."""
+    places = pc.index_in(cells, pa.array([*TRUTH], cells.type))
+    return pc.coalesce(pa.array([*TRUTH.values()], cells.type).take(places), cells)
+
+
 def nested(value: object) -> str:
     """A value of any nesting; a key without a value counts as none, since Arrow gives one row's keys to all."""
     if value is None or isinstance(value, str):
@@ -123,11 +129,10 @@ def column(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _words(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    if not pc.any(pc.match_substring_regex(values, r"\.0+\s*$|:")).as_py():  # nothing that `word` would change
-        return values
-    found = values.combine_chunks().dictionary_encode()
-    words = pa.array([word(one) for one in found.dictionary.to_pylist()], pa.large_string())
-    return pa.chunked_array([words.take(found.indices)])
+    whole = values.combine_chunks()
+    may_change = pc.fill_null(pc.match_substring_regex(whole, r"\.0+\s*$|:"), False)
+    words = [word(one) for one in whole.filter(may_change).to_pylist()]
+    return pa.chunked_array([pc.replace_with_mask(whole, may_change, pa.array(words, whole.type))]) if words else values
 
 
 def whole(values: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -136,6 +141,6 @@ def whole(values: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(is_whole, values, pa.scalar(None, values.type)).cast(pa.int64())
 
 
-def double(values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def double(values: pa.Array | pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Numbers in double precision; an empty one is not-a-number."""
     return np.asarray(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)

@@ -7,7 +7,6 @@ with equal bytes always have equal coins.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 
@@ -59,7 +58,8 @@ def distinct(rows: Iterable[bytes]) -> Iterator[bytes]:
     Short rows are often equal, and one coin for all would send them all to one side. As a row is no more than its bytes, one
     more of k equal rows is the row of number k: it moves no other.
     """
-    seen: Counter[bytes] = Counter()
+    seen: dict[bytes, int] = {}
     for row in rows:
-        yield row + seen[row].to_bytes(8, "little")
-        seen[row] += 1
+        number = seen.get(row, 0)
+        seen[row] = number + 1
+        yield row + number.to_bytes(8, "little")

@@ -4,6 +4,7 @@ with 2 to 10 columns, have the word first and its tag last (IOB, BIO or BIOES)."
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from dpcl_core.data.sheets import content_of
@@ -18,6 +19,8 @@ _COLUMNS = (
     "must have a word first and its tag last (B-PER, I-PER, O), or 11 columns or more, as OntoNotes has them: the 4th a "
     "word, the 11th names in brackets"
 )
+
+_NO_TAG = "must end in O, or in B-, I-, E- or S- with the kind of a name, such as B-PER: a number without a name is no tag"
 
 Tagged = tuple[tuple[str, ...], tuple[str, ...], str]  # words, their BIO tags, domain
 
@@ -72,13 +75,21 @@ def _sentence(lines: list[tuple[int, bytes]], shown: str) -> Tagged:
     return tuple(words), tuple(tags), domain
 
 
+def bio(written: Sequence[str], shown: str) -> tuple[str, ...]:
+    """The tags of a sentence in BIO, whichever scheme they are written in. Raises BadInput for what is no tag."""
+    tags: list[str] = []
+    for one in written:
+        tags.append(_plain_tag(one, tags[-1] if tags else OUTSIDE, shown))
+    return tuple(tags)
+
+
 def _plain_tag(written: str, before: str, shown: str) -> str:
     """A tag of any of these schemes as BIO: a name begins with B- or S-, or where another kind or none stood before."""
     if written == OUTSIDE:
         return OUTSIDE
     match = _TAG.fullmatch(written)
     if match is None:
-        raise BadInput(shown, "another tag", f"must end in {OUTSIDE}, or in B-, I-, E- or S- with the kind of a name")
+        raise BadInput(shown, "another tag", _NO_TAG)
     goes_on = match[1] in "IE" and before in (f"{BEGIN}{match[2]}", f"{INSIDE}{match[2]}")
     return f"{INSIDE if goes_on else BEGIN}{match[2]}"
 

@@ -146,15 +146,12 @@ def _with_lengths(cells: Iterable[bytes]) -> bytes:
 def _plain(column: pa.ChunkedArray, card: DatasetCard) -> pa.Array | None:
     """The column if it holds numbers, words, bytes or lists of numbers; dates and the like as words; None for the rest."""
     kind = column.type.value_type if is_list(column.type) else column.type
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or (kind == column.type and _is_bytes(kind)):
+    has_bytes = kind == column.type and (sheets.is_text(kind) or parquet.is_binary(kind))
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or has_bytes:
         return column.combine_chunks()
     if pa.types.is_nested(column.type):
         return None
     return pa.array(named_rows.as_words(column, f"{card.name} column"), pa.large_string())
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return sheets.is_text(kind) or parquet.is_binary(kind)
 
 
 def _of_parquet(path: Path, card: DatasetCard) -> Iterator[bytes]:

@@ -18,15 +18,11 @@ from dpcl_core import packages
 from dpcl_core.errors import BadInput
 
 _GZ = (".csv.gz", ".tsv.gz", ".jsonl.gz", ".json.gz")
+_BY_PANDAS = {".xls": "excel", ".ods": "excel", ".sav": "spss", ".dta": "stata", ".sas7bdat": "sas", ".orc": "orc"}
 # By ending: the one call in Python that makes a file which is read here.
 _CALLS: Mapping[str, str] = {
     ".arff": "pandas.DataFrame(scipy.io.arff.loadarff(FILE)[0]).to_parquet(...)",
-    ".xls": "pandas.read_excel(FILE).to_parquet(...)",
-    ".ods": "pandas.read_excel(FILE).to_parquet(...)",
-    ".sav": "pandas.read_spss(FILE).to_parquet(...)",
-    ".dta": "pandas.read_stata(FILE).to_parquet(...)",
-    ".sas7bdat": "pandas.read_sas(FILE).to_parquet(...)",
-    ".orc": "pandas.read_orc(FILE).to_parquet(...)",
+    **{ending: f"pandas.read_{reader}(FILE).to_parquet(...)" for ending, reader in _BY_PANDAS.items()},
     ".h5": "numpy.savez(..., embeddings=h5py.File(FILE)['x'][:], labels=h5py.File(FILE)['y'][:])",
     ".mat": "numpy.savez(..., embeddings=scipy.io.loadmat(FILE)['x'], labels=scipy.io.loadmat(FILE)['y'].ravel())",
     ".pkl": "pandas.read_pickle(FILE).to_parquet(...), of a file that you trust",
@@ -110,11 +106,19 @@ def _unpacked(path: Path, most: int) -> bytes:
 def _records(content: bytes, folder: Path, stem: str) -> None:
     """A JSON array of objects, or an object of records: one line each, its text as it was."""
     text = content.decode("utf-8-sig")
-    if not text.lstrip().startswith("["):
-        (folder / f"{stem}.jsonl").write_text(text, encoding="utf-8")  # JSON lines under the name of JSON
-        return
-    lines = (" ".join(one.split("\n")) for one in _elements(text))
+    if _is_one_object(text.strip()):
+        allowed = "is one JSON object: save its records as lines, by to_json(..., orient='records', lines=True)"
+        raise BadInput("--data", f"{stem}.json", allowed)
+    is_array = text.lstrip().startswith("[")  # else JSON lines under the name of JSON
+    lines = (" ".join(one.split("\n")) for one in _elements(text)) if is_array else [text]
     (folder / f"{stem}.jsonl").write_text("\n".join(lines), encoding="utf-8")
+
+
+def _is_one_object(text: str) -> bool:
+    try:
+        return text.startswith("{") and _DECODER.raw_decode(text)[1] == len(text)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _elements(text: str) -> Iterator[str]:
@@ -142,14 +146,17 @@ def _feather(content: bytes, folder: Path, stem: str) -> None:
 
 
 def _sheet(content: bytes, folder: Path, stem: str) -> None:
-    """The first sheet of an Excel file, whose first row names the columns."""
+    """The sheet of an Excel file, whose first row names the columns. Raises BadInput for several: one is a dataset."""
     if lacking := packages.lacking(["openpyxl"]):
         raise BadInput("--data", f"{stem}.xlsx", lacking)
     import pandas as pd
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    frame = pd.read_excel(io.BytesIO(content), dtype=object)
+    found = pd.read_excel(io.BytesIO(content), dtype=object, sheet_name=None)
+    if len(filled := [name for name, frame in found.items() if len(frame.columns)]) != 1:
+        raise BadInput("--data", f"{stem}.xlsx", f"must have one sheet that holds rows; it has {len(filled)}")
+    frame = found[filled[0]]
     columns = {
         str(name): pa.array([None if pd.isna(one) else str(one) for one in frame[name]], pa.large_string())
         for name in frame.columns
@@ -196,4 +203,3 @@ def _write_part(rows: np.ndarray, labels: np.ndarray, folder: Path, part: str) -
 _READERS: Mapping[str, Callable[[bytes, Path, str], None]] = {
     ".json": _records, ".feather": _feather, ".xlsx": _sheet, ".npz": _arrays,
 }  # fmt: skip
-ENDINGS = (".json", ".feather", ".xlsx", *_GZ)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import stat
+import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
@@ -15,10 +16,19 @@ from dpcl_core.data.folder import MAX_BYTES as MAX_PICTURE
 from dpcl_core.errors import BadInput
 
 FIELD = "--data"
-FORMS = (
-    "must be a table (.csv, .tsv, .parquet, .jsonl, .json, .xlsx), embeddings (.npz), sentences (.conll), or a folder or "
-    ".zip of pictures in CLASS/ or train/CLASS/"
+# What is read: every list of forms, on the page and in messages, is made of this one.
+READ: Mapping[str, tuple[str, ...]] = {
+    "CSV": (".csv", ".data"), "TSV": (".tsv", ".tab"), "Excel": (".xlsx",), "Parquet": (".parquet", ".pq"),
+    "Feather": (".feather",), "JSON": (".json",), "JSON lines": (".jsonl", ".ndjson"), "CoNLL": (".conll", ".iob2", ".bio"),
+    "NPZ": (".npz",), "tables in .gz": (".gz",),
+}  # fmt: skip
+LISTED = f"{', '.join(READ)}, or a zip of tables, or of pictures in CLASS/ or train/CLASS/"
+FORMS = f"must be one of the forms {LISTED.replace('a zip', 'a folder or zip')}"
+NOTHING = (
+    "holds no table, and no picture in CLASS/ or train/CLASS/ that is read "
+    f"({', '.join(one.removeprefix('.') for one in PICTURES)}: save others, such as HEIC, as JPEG)"
 )
+SUFFIXES = (*(one for endings in READ.values() for one in endings), ".zip")
 MAX_BYTES = 4 * 2**30
 MAX_FILES = 200_000
 _BLOCK = 4096  # bytes that the smallest file takes on a disk
@@ -27,8 +37,6 @@ _KEPT = ("public.txt", "synthetic.txt")
 
 def copied(path: Path, folder: Path, most: int) -> int:
     """Copies what can be data, and says when it was last written. Raises BadInput for what cannot."""
-    from dpcl_core.data import conversions  # imported late, like pyarrow
-
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
@@ -45,13 +53,19 @@ def copied(path: Path, folder: Path, most: int) -> int:
         return written
     if path.stat().st_size > most:
         raise BadInput(FIELD, path.name, f"must have at most {most:,} bytes")
+    return _copy_table(path, folder, folder.name, most)
+
+
+def _copy_table(path: Path, folder: Path, stem: str, most: int) -> int:
+    """Copies a table in a usual form. Raises BadInput for one that is not read."""
+    from dpcl_core.data import conversions  # imported late, like pyarrow
+
     written = _last_written(path)
-    if conversions.convert(path, folder, folder.name, most):
+    if conversions.convert(path, folder, stem, most):
         return written
-    suffix = ending(path)
-    if suffix not in TABLES:
+    if ending(path) not in TABLES:
         raise conversions.refused(path, FIELD, FORMS)
-    return _copy(path, folder / f"{folder.name}{suffix}")
+    return _copy(path, folder / f"{stem}{ending(path)}")
 
 
 def _copy(one: Path, to: Path) -> int:
@@ -75,22 +89,27 @@ def _copy_folder(path: Path, folder: Path, most: int) -> int:
     if conversions.of_hub_folder(path, folder):
         return written
     found = sorted(one for one in path.iterdir() if one.is_file() and not one.is_symlink())
-    tables = [one for one in found if one.suffix in TABLES or one.name in _KEPT]
-    if any(one.suffix in TABLES for one in tables):
+    tables = [one for one in found if ending(one) in TABLES]
+    if not tables and next(_pictures(path, path), None) is None:
+        tables = [one for one in found if one.suffix.lower() in SUFFIXES[:-1]]
+    if tables:
         total = sum(one.stat().st_size for one in tables)
         if total > most:
             raise BadInput(FIELD, path.name, f"must have at most {most:,} bytes in all")
-        return max(written, *(_copy(one, folder / one.name) for one in tables))
+        copied_at = [_copy(one, folder / one.name) for one in found if one.name in _KEPT]
+        stems = {one: _part(one.name[: -len(conversions.ending_of(one))]) for one in tables}
+        return max(written, *copied_at, *(_copy_table(one, folder, stem, most) for one, stem in stems.items()))
     total = n_files = 0
     for one in _pictures(path, path):
         size = one.stat().st_size
         total, n_files = total + size, n_files + 1
         _refuse_more(path, total, n_files, most)
-        to = folder / one.relative_to(path)
+        outer, *inner = one.relative_to(path).parts
+        to = folder.joinpath(_part(outer), *inner)
         to.parent.mkdir(parents=True, exist_ok=True)
         written = max(written, _last_written(one.parent), _copy(one, to))
     if not n_files:
-        raise BadInput(FIELD, path.name, FORMS)
+        raise BadInput(FIELD, path.name, NOTHING)
     return written
 
 
@@ -106,11 +125,14 @@ def _pictures(folder: Path, top: Path) -> Iterator[Path]:
 
 
 def _unzip(path: Path, folder: Path, most: int) -> None:
-    """Unpacks the pictures of an archive by class, never beside the folder and never more than announced."""
+    """Unpacks the pictures of an archive by class, or its tables, never beside the folder and never more than announced."""
     n_read = 0
     try:
         with zipfile.ZipFile(path) as archive:
-            members = {place: one for one in archive.infolist() if (place := _place(one)) is not None}
+            members = {place: one for one in archive.infolist() if (place := _place(one, PICTURES)) is not None}
+            if not members and (tables := {at: one for one in archive.infolist() if (at := _place(one, SUFFIXES[:-1]))}):
+                _refuse_more(path, sum(one.file_size for one in tables.values()), len(tables), most)
+                return _tables(archive, tables, folder, most)
             _refuse_more(path, sum(max(_BLOCK, one.file_size) for one in members.values()), len(members), most)
             for place, one in members.items():
                 to = folder.joinpath(*_by_class(place))
@@ -125,17 +147,13 @@ def _unzip(path: Path, folder: Path, most: int) -> None:
                 to.write_bytes(picture_ends.trimmed(content or b""))
         if members and not n_read:
             raise zipfile.BadZipFile
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, RuntimeError, NotImplementedError, EOFError, ValueError) as error:
-        if isinstance(error, BadInput):
-            raise
+    except (BadInput, OSError, MemoryError):
+        raise
+    except Exception as error:  # zipfile, zlib, lzma and bz2 each raise their own for damaged content
         allowed = "must be a zip file without a password; this one is damaged or of another kind"
         raise BadInput(FIELD, path.name, allowed) from error
-    except Exception as error:  # zlib, lzma and bz2 each raise their own for damaged content
-        if isinstance(error, (OSError, MemoryError)):
-            raise
-        raise BadInput(FIELD, path.name, "must be a zip file; this one is damaged") from error
     if not any(folder.iterdir()):
-        raise BadInput(FIELD, path.name, f"holds no pictures in folders: {FORMS}")
+        raise BadInput(FIELD, path.name, NOTHING)
 
 
 def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes | None:
@@ -149,15 +167,33 @@ def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes | None
         return None
 
 
-def _place(member: zipfile.ZipInfo) -> PurePosixPath | None:
-    """Where a member goes; None for folders, links, hidden files, what is no picture, and names that lead elsewhere."""
+def _tables(archive: zipfile.ZipFile, members: Mapping[PurePosixPath, zipfile.ZipInfo], folder: Path, most: int) -> None:
+    """Unpacks tables as they would lie in a folder. Raises BadInput for two of one name."""
+    with tempfile.TemporaryDirectory(dir=folder.parent) as root:
+        for place, one in members.items():
+            to = Path(root) / place.name
+            if to.exists():
+                raise BadInput(FIELD, place.name, "must lie in the zip once: one folder of tables is a dataset")
+            with archive.open(one) as packed, to.open("xb") as file:
+                shutil.copyfileobj(packed, file)
+        _copy_folder(Path(root), folder, most)
+
+
+def _place(member: zipfile.ZipInfo, endings: tuple[str, ...]) -> PurePosixPath | None:
+    """Where a member goes; None for folders, links, hidden files, other endings, and names that lead elsewhere."""
     place = PurePosixPath(member.filename)
     is_link = stat.S_ISLNK(member.external_attr >> 16)
     is_hidden = any(part.startswith(".") or part == "__MACOSX" for part in place.parts)
     is_odd = place.is_absolute() or any(len(part) > 200 or part == ".." or "\\" in part for part in place.parts)
-    if member.is_dir() or is_link or is_hidden or is_odd or not member.filename.lower().endswith(PICTURES):
+    if member.is_dir() or is_link or is_hidden or is_odd or not member.filename.lower().endswith(endings):
         return None
     return place
+
+
+def _part(name: str) -> str:
+    """The name of a folder or table; of a part of the data, as it is usually written."""
+    low = {"training": files.TRAIN, "testing": files.TESTS[0]}.get(name.lower(), name.lower())
+    return low if low in (files.TRAIN, *files.TESTS) else name
 
 
 def _by_class(place: PurePosixPath) -> tuple[str, ...]:
@@ -165,10 +201,10 @@ def _by_class(place: PurePosixPath) -> tuple[str, ...]:
 
     Outer folders are left out of each member alone: a private picture moves no other one.
     """
-    parts, splits = place.parts, (files.TRAIN, *files.TESTS)
+    parts, splits = [_part(one) for one in place.parts], (files.TRAIN, *files.TESTS)
     if len(parts) > 2 and parts[-3] in splits:
-        return parts[-3:]
-    return parts[-2:] if len(parts) > 1 and not {*parts[:-1]} & {*splits} else ()
+        return tuple(parts[-3:])
+    return tuple(parts[-2:]) if len(parts) > 1 and not {*parts[:-1]} & {*splits} else ()
 
 
 def _refuse_more(path: Path, total: int, n_files: int, most: int) -> None:

@@ -18,7 +18,7 @@ TRAIN = "train"  # the folder of pictures for training
 TESTS = ("test", "val", "valid", "validation", "dev")  # what the public part beside it may be called
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 TABLES = (".parquet", ".csv", ".tsv", ".jsonl", ".npz", ".conll")
-ALIKE = {".ndjson": ".jsonl", ".tab": ".tsv", ".pq": ".parquet", ".data": ".csv"}
+ALIKE = {".ndjson": ".jsonl", ".tab": ".tsv", ".pq": ".parquet", ".data": ".csv", ".iob2": ".conll", ".bio": ".conll"}
 _COLUMNS = {
     "image": "columns image and label), or folders train/CLASS and test/CLASS of images,",
     "sensor": "columns window, rate_hz and label; python -m scripts.prepare_sensors makes them)",

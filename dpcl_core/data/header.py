@@ -75,7 +75,7 @@ def _kind(data_files: DataFiles, card: DatasetCard) -> Kind | None:
     from dpcl_core.data.named_rows import LABEL_COLUMN
     from dpcl_core.data.parquet import IMAGE_COLUMNS
     from dpcl_core.data.sensors import WINDOW_COLUMN
-    from dpcl_core.data.tagged_files import TAGS_COLUMN, WORDS_COLUMN
+    from dpcl_core.data.tagged_files import TAGS_COLUMN, tags_column
 
     try:
         columns = sheets.header(first, card)
@@ -85,7 +85,8 @@ def _kind(data_files: DataFiles, card: DatasetCard) -> Kind | None:
         return "sensor"
     if first.suffix == ".parquet" and any(column in IMAGE_COLUMNS for column in columns):
         return "image"
-    if first.suffix == ".parquet" and {WORDS_COLUMN, TAGS_COLUMN} <= set(columns):
+    is_new = first.suffix == ".jsonl" or tags_column(columns) != TAGS_COLUMN  # a column of labels goes before
+    if first.suffix in (".parquet", ".jsonl") and tags_column(columns) and not (is_new and LABEL_COLUMN in columns):
         return "tagged"
     if "text" in columns and not card.features:
         return "text"

@@ -13,10 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from dpcl_core.data.files import PICTURES
 from dpcl_core.errors import BadInput
 
 MAX_SIDE = 4096
 MAX_PIXELS = 2**26  # 67 megapixels, more than photographs have
+AS_READ = (  # said wherever pictures come in
+    f"Photographs are turned upright, and pictures above {MAX_SIDE:,} pixels a side are shrunk. Other files than "
+    f"{', '.join(one.removeprefix('.') for one in PICTURES)} are left out, HEIC among them: save those as JPEG."
+)
 # No format whose decoder runs another program or a script (EPS does); without a list Pillow would try all its formats.
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 _FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}

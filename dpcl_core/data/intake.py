@@ -25,12 +25,11 @@ from dpcl_core import paths
 from dpcl_core.data import catalog, copying, files, own, schema
 from dpcl_core.data.card import HELD_OUT
 from dpcl_core.data.copying import FIELD, FORMS, MAX_BYTES
-from dpcl_core.data.files import ALIKE, TABLES, DataFiles, ending
+from dpcl_core.data.files import DataFiles, ending
 from dpcl_core.data.held import held
 from dpcl_core.errors import BadInput, DataMissing, first_of
 from dpcl_core.spec import DataSpec
 
-SUFFIXES = (*TABLES, *ALIKE, ".zip", ".json", ".feather", ".xlsx", ".gz")
 _ORIGIN = own.ORIGIN
 _LOCK = ".lock"  # in a copy on its way in: held while its process lives
 _STAGED = ".taken-"
@@ -131,17 +130,18 @@ def taken_in(
 
 
 def columns(path: Path, fields: schema.Schema) -> list[str]:
-    """The columns of a table, or of the first one in a folder, as its file calls them; none for other data.
+    """The columns of a table, or of the first one in a folder, as its file calls them; none for other data, and sentences.
 
     Of embeddings in NPZ: their arrays, where there are more than embeddings and labels. Raises BadInput for a damaged file.
     """
-    from dpcl_core.data import arrays  # imported late, like pyarrow
+    from dpcl_core.data import arrays, tagged_files  # imported late, like pyarrow
 
     tables = _tables(path)
     if tables and ending(tables[0]) == ".npz":
         found = arrays.names(tables[0], tables[0].name)
         return found if len(found) > 2 else []
-    return _header(tables, path, fields) if tables else []
+    names = _header(tables, path, fields) if tables else []
+    return [] if tagged_files.tags_column(names) else names
 
 
 def _header(tables: Sequence[Path], path: Path, fields: schema.Schema) -> list[str]:

@@ -157,20 +157,21 @@ def texts_of_table(table: pa.Table, others: Mapping[int, bytes]) -> Iterator[byt
 
     `others`: the lines that are no row, by place.
     """
-    names = sorted(table.column_names)
-    marked = [[f"{name}\x1f{cell}" if cell else "" for cell in _as_elsewhere(table[name])] for name in names]
-    for place, cells_of_row in enumerate(zip(*marked, strict=True)):
-        whole = "\x1e".join(filter(None, cells_of_row))
-        yield others[place].strip() if place in others else whole.encode("utf-8", "surrogatepass")
+    first = pa.chunked_array([pa.repeat(pa.scalar("", pa.large_string()), len(table))])  # Arrow skips rows of nulls alone
+    marked = [first, *(_marked(name, table[name]) for name in sorted(table.column_names))]
+    wholes = pc.binary_join_element_wise(*marked, pa.scalar("\x1e", pa.large_string()), null_handling="skip")
+    for place, whole in enumerate(wholes.cast(pa.large_binary()).to_pylist()):
+        yield others[place].strip() if place in others else whole[1:]
 
 
-def _as_elsewhere(column: pa.ChunkedArray) -> list[str | None]:
-    """The cells as other programs write the same row: with decimal points, and true for True."""
+def _marked(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The cells as other programs write the same row, with decimal points and true for True, after the column's name; null
+    for an empty one."""
     if pc.any(pc.match_substring(column, ",")).as_py():
         column = canonical.column(pc.replace_substring_regex(column, _DECIMAL_COMMA.pattern, r"\1.\2"))
-    cells_found: list[str | None] = column.to_pylist()
-    has_truth = pc.any(pc.is_in(column, value_set=pa.array([*canonical.TRUTH], column.type))).as_py()
-    return [cell and canonical.truth(cell) for cell in cells_found] if has_truth else cells_found
+    first, between = (pa.scalar(one, pa.large_string()) for one in (name, "\x1f"))
+    is_empty = pc.equal(column, "")
+    return pc.if_else(is_empty, None, pc.binary_join_element_wise(first, canonical.truths(column), between))
 
 
 def first_cells(rows: Iterable[bytes], suffix: str, form: Form) -> Iterator[list[bytes] | None]:
@@ -202,7 +203,7 @@ def table(rows: Sequence[bytes], suffix: str, form: Form, *, version: int) -> tu
         cell = _cell if version == 1 else _canonical_cell
         columns = {name: [None if one is None else cell(one.get(name)) for one in objects] for name in form.names}
     else:
-        n_columns, whole = len(form.names), list[Sequence[str | None]]()
+        n_columns, whole = len(form.names), list[str | None]()
         for place, line in enumerate(rows):
             found = cells(text(line), form.separator)
             if found is None or len(found) != n_columns:
@@ -210,9 +211,8 @@ def table(rows: Sequence[bytes], suffix: str, form: Form, *, version: int) -> tu
                 if found is None or len(found) != n_columns:
                     others[place] = line
                     found = [None] * n_columns  # type: ignore[list-item]
-            whole.append(found)
-        by_place = list(zip(*whole, strict=True)) if whole else [()] * n_columns
-        columns = {name: list(by_place[place]) for place, name in enumerate(form.names) if name}
+            whole += found
+        columns = {name: whole[place::n_columns] for place, name in enumerate(form.names) if name}
     texts = {name: pa.chunked_array([column], pa.large_string()) for name, column in columns.items()}
     return pa.table({name: canonical.column(one) if version > 1 else one for name, one in texts.items()}), others
 

@@ -21,8 +21,8 @@ from dpcl_core.errors import BadInput
 LABEL_COLUMN = "label"
 COLUMNS = (LABEL_COLUMN, SOURCE_COLUMN, TIME, PERSON)
 MAX_LETTERS = 200  # of a label or a source: both are shown
+_NO_LIST = "must hold one label a row: a list is no label"
 _MONTH = re.compile(r"(\d{4})-(\d{2})(?:\D.*)?", re.DOTALL)
-_NO_LABEL = "must hold a {}"
 _NO_LABELS = frozenset(("?", "NA", "N/A", "n/a", "#N/A", "nan", "NaN", "null", "NULL"))
 
 
@@ -123,18 +123,26 @@ def _words(
 ) -> list[str]:
     """A column of labels or sources: words of 1 to 200 letters, but for these markers of missing ones; `rows` [n]: the rows'
     numbers in messages."""
+    if markers and pa.types.is_nested(column.type):
+        raise BadInput(f"{shown} column {name}", "a list", _NO_LIST)
     words = [(word or "").strip() for word in as_words(column, f"{shown} column {name}")]
-    for row, word in zip(rows, words, strict=True):
-        if not word or word in markers:
-            marked = f", not a marker of a missing one ({word})" if word else ""
-            raise BadInput(f"{shown} row {row}, {name}", "nothing", _NO_LABEL.format(name) + marked)
-        if markers and word[0] + word[-1] in ("[]", "{}"):
-            raise BadInput(f"{shown} row {row}, {name}", "a list", "must hold one label a row: a list is no label")
-        if len(word) > MAX_LETTERS or CONTROL.search(word):
-            shown_size = f"{len(word):,} characters" if len(word) > MAX_LETTERS else "a control character"
-            allowed = f"must have at most {MAX_LETTERS} characters, in one line"
-            raise BadInput(f"{shown} row {row}, {name}", shown_size, allowed)
+    wrong = {word: why for word in set(words) if (why := _wrong(word, name, markers))}
+    for row, word in zip(rows, words if wrong else (), strict=bool(wrong)):
+        if word in wrong:
+            raise BadInput(f"{shown} row {row}, {name}", *wrong[word])
     return words
+
+
+def _wrong(word: str, name: str, markers: Collection[str]) -> tuple[str, str] | None:
+    """What is wrong with a label or a source, and what is allowed."""
+    if not word or word in markers:
+        return "nothing", f"must hold a {name}" + (f", not a marker of a missing one ({word})" if word else "")
+    if markers and word[0] + word[-1] in ("[]", "{}"):
+        return "a list", _NO_LIST
+    if len(word) > MAX_LETTERS or CONTROL.search(word):
+        what = f"{len(word):,} characters" if len(word) > MAX_LETTERS else "a control character"
+        return what, f"must have at most {MAX_LETTERS} characters, in one line"
+    return None
 
 
 def _by_value(word: str) -> tuple[int, int, str]:

@@ -198,6 +198,8 @@ def _needed(card: DatasetCard) -> str:
     """What a row of the user's own data must have to count, in words."""
     if card.kind == "image":
         return "a picture in the folder of a class"
+    if card.kind == "tagged":
+        return "words, each with a tag"
     columns = dict(card.roles)
     also = ["a text"] if card.kind == "text" else []
     if "time" in columns and "source" not in columns:  # a source says where a row belongs, whatever its date

@@ -10,7 +10,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -118,20 +118,11 @@ def report(named: str, asked: Asked = _NOTHING) -> Report:
     labels = outlined.open_train.labels[outlined.open_train.labels >= len(outlined.classes)] - len(outlined.classes)
     undeclared = Counter(outlined.undeclared[label] for label in labels.tolist())
     n_beyond = n_rows - len(refused) - len(outlined.open_train.labels) if card.has_people else 0
+    why_not = tuple((f"{why}.", count, first[why]) for why, count in reasons.most_common())
     n_used = n_rows - len(refused) - len(labels) - n_beyond
     return Report(
-        Public(
-            name, facts.title, outlined.classes, outlined.sources, outlined.n_train, facts.n_test, declared,
-            found,
-        ),
-        Private(
-            n_rows,
-            n_used,
-            tuple((f"{why}.", count, first[why]) for why, count in reasons.most_common()),
-            dict(undeclared.most_common()),
-            n_black,
-            n_beyond,
-        ),
+        Public(name, facts.title, outlined.classes, outlined.sources, outlined.n_train, facts.n_test, declared, found),
+        Private(n_rows, n_used, why_not, dict(undeclared.most_common()), n_black, n_beyond),
     )
 
 
@@ -209,23 +200,29 @@ def _lines(found: Understood) -> list[str]:
     ]
 
 
+def _as_it_lies(path: Path) -> str | None:
+    """own:NAME of a folder in the form of own data; None where it must be taken in first."""
+    name = path.resolve().name
+    if path.is_dir() and paths.is_safe(name):
+        with files.only_in(path.resolve().parent), suppress(DataMissing, OSError):  # OSError: what is gone, as in /proc
+            files.find(catalog.card(f"own:{name}"))
+            return f"own:{name}"
+    return None
+
+
 @contextmanager
 def _looked_for(named: str, asked: Asked) -> Iterator[str]:
     """own:NAME for a name, a file or a folder; within this context that folder is the one searched."""
     if named in catalog.CARDS:
         raise BadInput(_FIELD, named, "must be data of your own: a folder, or its name")
     path = Path(named)
-    if named.startswith("own:") or not (os.path.lexists(path) or path.suffix.lower() in intake.SUFFIXES):
+    if named.startswith("own:") or not (os.path.lexists(path) or path.suffix.lower() in copying.SUFFIXES):
         if asked != _NOTHING:
             raise BadInput(_FIELD, named, "has its columns named in its schema: options are for a file or another folder")
         yield f"own:{named.removeprefix('own:')}"
-    elif path.is_dir() and asked == _NOTHING and paths.is_safe(path.resolve().name):
+    elif asked == _NOTHING and (name := _as_it_lies(path)) is not None:
         with files.only_in(path.resolve().parent):
-            try:
-                files.find(catalog.card(f"own:{path.resolve().name}"))
-            except (DataMissing, OSError) as missing:  # OSError: what lies inside goes while it is read, as in /proc
-                raise BadInput(_FIELD, path.name, copying.FORMS) from missing
-            yield f"own:{path.resolve().name}"
+            yield name
     else:
         with intake.looked_at(path, asked) as name:
             yield name

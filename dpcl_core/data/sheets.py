@@ -293,16 +293,12 @@ def _unpacked(table: pa.Table, shown: str) -> pa.Table:
         column = table.column(place)
         if not pa.types.is_dictionary(column.type) or not is_text(column.type):
             continue
-        size = 0
-        for chunk in column.chunks:
-            lengths = pc.binary_length(chunk.dictionary.cast(pa.large_binary()))
-            size += pc.sum(lengths.take(chunk.indices)).as_py() or 0
+        chunks = [(chunk.dictionary.cast(pa.large_binary()), chunk.indices) for chunk in column.chunks]
+        size = sum(pc.sum(pc.binary_length(words).take(places)).as_py() or 0 for words, places in chunks)
         if size > MAX_VALUES:
             allowed = f"must have at most {MAX_VALUES:,} bytes when unpacked"
             raise BadInput(f"{shown} column {name}", f"{size:,} bytes", allowed)
-        plain = pa.chunked_array(
-            [chunk.dictionary.cast(pa.large_binary()).take(chunk.indices) for chunk in column.chunks], pa.large_binary()
-        )
+        plain = pa.chunked_array([words.take(places) for words, places in chunks], pa.large_binary())
         table = table.set_column(place, name, _text(plain))
     return table
 
@@ -322,11 +318,8 @@ def decodable(table: pa.Table) -> pa.Table:
     for place, name in enumerate(table.column_names):
         column = table.column(place)
         if is_text(column.type) and not pa.types.is_dictionary(column.type):
-            kind = pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary()
-            if pa.types.is_string_view(column.type):
-                column = column.cast(pa.large_string(), safe=False)
-                kind = pa.large_binary()
-            table = table.set_column(place, name, _text(column.cast(kind, safe=False)))
+            plain = column.cast(pa.large_string(), safe=False).cast(pa.large_binary(), safe=False)
+            table = table.set_column(place, name, _text(plain))
     return table
 
 
@@ -340,9 +333,10 @@ def _decoded(value: bytes | None) -> str | None:
 
 def declared_names(schema: pa.Schema, column: str) -> dict[int, str]:
     """Class names from the header of a Hugging Face file; empty where the header has none."""
-    with suppress(KeyError, TypeError, ValueError):
-        declared = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"][column]["names"]
-        return {label: str(name) for label, name in enumerate(declared)}
+    with suppress(KeyError, TypeError, ValueError, AttributeError, IndexError):
+        declared = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"][column]
+        declared = declared[0] if isinstance(declared, list) else declared.get("feature", declared)  # of lists of labels
+        return {label: str(name) for label, name in enumerate(declared["names"])}
     return {}
 
 

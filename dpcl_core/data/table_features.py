@@ -12,6 +12,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date
 from functools import lru_cache
@@ -20,10 +21,13 @@ from typing import get_args
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dpcl_core.data import canonical
 from dpcl_core.data.card import Feature, Writing
 from dpcl_core.data.named_rows import as_words
+from dpcl_core.data.sheets import is_text
 from dpcl_core.errors import BadInput
 
 Floats = NDArray[np.float32]
@@ -43,7 +47,8 @@ _WITHOUT_DIGITS = {*_TRUTH, *(sign + word for sign in ("", "+", "-") for word in
 _ENOUGH, _SHARE = 20, 0.95  # a column of so many public cells holds numbers where this share of them are some
 _COMMA = re.compile(r"[-+]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?")
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})*(\.\d+)?")
-_NOT_THREE = re.compile(r",(\d{1,2}|\d{4,})$")
+_NO_THOUSANDS = re.compile(r"^[-+]?0,|,(\d{1,2}|\d{4,})$")
+_SIGN = re.compile(r"^[$€£¥]\s*|\s*[%$€£¥]$")  # of a share or a currency
 _DATE = re.compile(r"(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})(?:[T ](\d{1,2}):(\d{2})(?::(\d{2}))?.*)?")
 _ORDERS: Mapping[Writing, tuple[int, int, int]] = {"ymd": (0, 1, 2), "dmy": (2, 1, 0), "mdy": (2, 0, 1)}
 
@@ -172,9 +177,11 @@ def _read(name: str, public: pa.ChunkedArray) -> Feature:
 def _writing(public: pa.ChunkedArray, name: str) -> Writing | None:
     """How public cells write numbers; None where they hold none: where fewer than 95 % are some, of few cells one is not.
 
-    A comma is a decimal one where a cell has other than three digits behind it. The order of day and month is what more
-    cells can have; if every cell can have both, points mean day first, and other dates are words.
+    A comma is a decimal one where a cell has other than three digits behind it, or 0 before. Day and month stand as most
+    cells allow; if every cell allows both, points mean day first, and other dates are words.
     """
+    if len(public) and np.isfinite(numbers(public, name)).all():
+        return ""
     words = Counter(_present(public, name))
     n_cells = words.total()
     needed = _SHARE * n_cells if n_cells >= _ENOUGH else n_cells
@@ -189,8 +196,8 @@ def _writing(public: pa.ChunkedArray, name: str) -> Writing | None:
     found = [written for written, n in counts.items() if n >= needed]
     if not found:
         return None
-    if "comma" in found and ("thousands" not in found or any(map(_NOT_THREE.search, words))):
-        return "comma"
+    if "comma" in found and "thousands" in found:
+        return "comma" if any(map(_NO_THOUSANDS.search, words)) else "thousands"
     if {"dmy", "mdy"} <= set(found) and counts["dmy"] == counts["mdy"]:
         return "dmy" if all("." in word for word in words) else None
     return max(found, key=counts.__getitem__)
@@ -207,20 +214,33 @@ def unread(feature: Feature, public: pa.ChunkedArray) -> tuple[int, list[str]]:
     return len(words), [word for word in words if math.isnan(_value(word, feature.written))]
 
 
+def unread_cells(table: pa.Table, features: Sequence[Feature], cells: str = "public cells") -> list[str]:
+    """Of features that hold numbers: the cells that hold none, in sentences. Private ones are missing, too, uncounted."""
+    said = []
+    for feature in features:
+        if not (feature.is_text or feature.categories) and feature.name in table.column_names:
+            n_cells, others = unread(feature, table[feature.name])
+            some = ", ".join(repr(one[:20]) for one in dict.fromkeys(others[:2]))
+            if others:
+                counted = f"{len(others)} of {n_cells:,} {cells} are no number ({some})"
+                said.append(f"{feature.name}: {counted} and count as missing.")
+    return said
+
+
 def numbers(column: pa.ChunkedArray, name: str, written: Writing = "") -> NDArray[np.float64]:
     """The values of a column as numbers float64 [n], dates in years since 2000; anything else is not-a-number."""
-    words = as_words(column, name)
-    if not written:
-        try:  # the same numbers, much faster, where every value that is not empty is one
-            plain = pa.array([word.strip() or None if word else None for word in words], pa.large_string())
-            return np.asarray(plain.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
-        except pa.ArrowInvalid:
-            pass
-    return np.array([_value((word or "").strip(), written) for word in words], np.float64)
+    if not written and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        return canonical.double(column)
+    if not written and is_text(column.type):
+        with suppress(pa.ArrowInvalid):  # the same numbers, much faster, where every value that is not empty is one
+            words = column.cast(pa.large_string())
+            return canonical.double(pc.if_else(pc.equal(words, ""), None, words))
+    return np.array([_value((word or "").strip(), written) for word in as_words(column, name)], np.float64)
 
 
 def _value(word: str, written: Writing) -> float:
     """The number that a cell holds, True and False as 1 and 0; else not-a-number."""
+    word = _SIGN.sub("", word)
     match written:
         case "":
             try:

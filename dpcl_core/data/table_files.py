@@ -23,9 +23,12 @@ class TableSheet:
     Every row with a label is usable: what its other cells hold is mapped by public rules.
     """
 
-    def __init__(self, parts: Sequence[Path], card: DatasetCard, *, is_private: bool) -> None:
-        self._card = card
-        read = [sheets.columns_of(path, card, (LABEL_COLUMN,), named_rows.COLUMNS, is_private=is_private) for path in parts]
+    def __init__(
+        self, parts: Sequence[Path], card: DatasetCard, needed: Sequence[str] = (LABEL_COLUMN,), more: Sequence[str] = (), *,
+        is_private: bool,
+    ) -> None:  # fmt: skip
+        self._card, wanted = card, (*named_rows.COLUMNS, *more)
+        read = [sheets.columns_of(path, card, needed, wanted, is_private=is_private) for path in parts]
         self._pieces = [(sheets.shown_name(card, path), table) for path, table in zip(parts, read, strict=True)]
         self.has_sources = named_rows.have_sources(read)
 
@@ -49,24 +52,20 @@ def read_vectors(
 
     `is_divided`: both are parts of one file. Raises BadInput for columns that cannot be used, naming file and column.
     """
-    tables = [_taken(*train, card, is_private=True), _taken(*test, card, is_private=is_divided)]
+    tables = [taken(*train, card, is_private=True), taken(*test, card, is_private=is_divided)]
     shown = sheets.shown_name(card, test[0][0])
     encoding = row_encoding.planned(card, tables[1], shown)
     trained, tested = (Vectors(encoding.values(table, shown), encoding.document()) for table in tables)
     return trained, tested
 
 
-def public_rows(card: DatasetCard, paths: Sequence[Path], rows: NDArray[np.int64], *, is_divided: bool) -> pa.Table:
-    """All columns of these rows of the public part."""
-    return _taken(paths, rows, card, is_private=is_divided)
-
-
-def _taken(paths: Sequence[Path], rows: NDArray[np.int64], card: DatasetCard, *, is_private: bool) -> pa.Table:
+def taken(paths: Sequence[Path], rows: NDArray[np.int64], card: DatasetCard, *, is_private: bool) -> pa.Table:
+    """All columns of these rows of a part. Raises BadInput for pieces of several forms."""
     pieces = [sheets.columns_of(path, card, (), None, is_private=is_private) for path in paths]
     parts = by_piece((piece.num_rows for piece in pieces), rows)
-    taken = [piece.take(pa.array(part)) for piece, part in zip(pieces, parts, strict=True)]
+    found = [piece.take(pa.array(part)) for piece, part in zip(pieces, parts, strict=True)]
     try:
-        return taken[0] if len(taken) == 1 else pa.concat_tables(taken)
+        return found[0] if len(found) == 1 else pa.concat_tables(found)
     except pa.ArrowException:
         allowed = "every piece of a split must have the same columns, of the same types"
-        raise BadInput(card.name, f"{len(taken)} pieces", allowed) from None
+        raise BadInput(card.name, f"{len(found)} pieces", allowed) from None

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from dpcl_core.data import canonical, conll, named_rows, sheets
+from dpcl_core.data import canonical, conll, lines, named_rows, sheets
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.conll import Tagged
 from dpcl_core.data.parquet import SOURCE_COLUMN
@@ -20,6 +21,7 @@ from dpcl_core.data.tags import BEGIN, INSIDE, OUTSIDE, tags_of
 from dpcl_core.errors import BadInput
 
 WORDS_COLUMN, TAGS_COLUMN = "tokens", "tags"
+_TAGS_COLUMNS = (TAGS_COLUMN, "ner_tags")
 
 
 class TaggedSheet:
@@ -33,7 +35,7 @@ class TaggedSheet:
                 allowed = "must hold at least one sentence in the form of OntoNotes (CoNLL-2012)"
                 raise BadInput(self._shown, "no sentences", allowed)
             raise BadInput(self._shown, "no rows", "must have at least one row")
-        self.has_sources = all(path.suffix == ".conll" or SOURCE_COLUMN in pq.read_schema(path).names for path in parts)
+        self.has_sources = all(one.suffix != ".parquet" or SOURCE_COLUMN in pq.read_schema(one).names for one in parts)
 
     def __len__(self) -> int:
         return len(self._sentences)
@@ -81,37 +83,71 @@ def _tags(sentences: Sequence[Tagged]) -> list[str]:
 
 def sentences(parts: Sequence[Path], card: DatasetCard) -> list[Tagged | BadInput]:
     """The sentences of a split; an unusable one is replaced by its error."""
-    return [
-        sentence
-        for path in parts
-        for sentence in (
-            conll.read(path, sheets.shown_name(card, path)) if path.suffix == ".conll" else _of_parquet(path, card)
-        )
-    ]
+    return [sentence for path in parts for sentence in _READERS[path.suffix](path, card)]
+
+
+def tags_column(names: Collection[str]) -> str | None:
+    """Which of a table's columns has the tags of its column of words; None where no words are tagged."""
+    return next((one for one in _TAGS_COLUMNS if one in names and WORDS_COLUMN in names), None)
+
+
+def _of_conll(path: Path, card: DatasetCard) -> list[Tagged | BadInput]:
+    return conll.read(path, sheets.shown_name(card, path))
+
+
+def _of_lines(path: Path, card: DatasetCard) -> list[Tagged | BadInput]:
+    """JSON lines as the libraries of Hugging Face write them: lists of words, and of tags as words."""
+    shown, rows = sheets.shown_name(card, path), sheets.lines_of(path, card)[0]
+    pairs = []
+    for one in (lines.parsed(line) or {} for line in rows):
+        found = [one.get(name) for name in (WORDS_COLUMN, tags_column(one) or "")]
+        is_usable = all(isinstance(each, list) and all(isinstance(word, str) for word in each) for each in found)
+        pairs.append(found if is_usable else (None, None))
+    return _checked(pairs, [""] * len(pairs), shown, is_bio=False)
 
 
 def _of_parquet(path: Path, card: DatasetCard) -> list[Tagged | BadInput]:
     shown = sheets.shown_name(card, path)
     with sheets.parquet_file(path, shown) as file:
         schema: pa.Schema = file.schema_arrow
-        for name in (WORDS_COLUMN, TAGS_COLUMN):
-            if name not in schema.names or not _holds_texts(schema.field(name).type):
-                raise BadInput(shown, ", ".join(schema.names), f"must have a column {name} of lists of text")
-        wanted = [name for name in (WORDS_COLUMN, TAGS_COLUMN, SOURCE_COLUMN) if name in schema.names]
+        tags_name = tags_column(schema.names) or TAGS_COLUMN
+        names = sheets.declared_names(schema, tags_name)
+        for name in (WORDS_COLUMN, tags_name):
+            is_number = bool(names) and name == tags_name
+            if name not in schema.names or not _holds(schema.field(name).type, is_number=is_number):
+                allowed = f"must have a column {name} of lists of text (or of tags as numbers whose names its header has)"
+                raise BadInput(shown, ", ".join(schema.names), allowed)
+        wanted = [name for name in (WORDS_COLUMN, tags_name, SOURCE_COLUMN) if name in schema.names]
         table = sheets.decodable(file.read(columns=wanted))
-    pairs = list(zip(*(canonical.values_of(table[name]) for name in (WORDS_COLUMN, TAGS_COLUMN)), strict=True))
+    all_tags: list[Any] = canonical.values_of(table[tags_name])
+    if names:
+        all_tags = [tags and [names.get(tag) for tag in tags] for tags in all_tags]
+    pairs = list(zip(canonical.values_of(table[WORDS_COLUMN]), all_tags, strict=True))
     domains: list[str | None] = [""] * len(pairs)
     if SOURCE_COLUMN in wanted:
         domains = named_rows.as_words(canonical.column(table[SOURCE_COLUMN]), f"{shown} column {SOURCE_COLUMN}")
+    return _checked(pairs, domains, shown, is_bio=tags_name == TAGS_COLUMN)
+
+
+def _checked(pairs: Sequence[Any], domains: Sequence[str | None], shown: str, *, is_bio: bool) -> list[Tagged | BadInput]:
+    """The sentences with these words and tags, or the error of each. `is_bio`: tags are left as they are."""
     result: list[Tagged | BadInput] = []
     for row, ((words, tags), domain) in enumerate(zip(pairs, domains, strict=True)):
         if not words or not tags or len(words) != len(tags) or None in words or None in tags or domain is None:
             allowed = f"must have as many {TAGS_COLUMN} as {WORDS_COLUMN}, one at least, and none empty"
             result.append(BadInput(f"{shown} sentence {row}", f"{len(words or ())} and {len(tags or ())}", allowed))
-        else:
-            result.append((tuple(words), tuple(tags), domain))
+            continue
+        try:
+            result.append((tuple(words), tuple(tags) if is_bio else conll.bio(tags, f"{shown} sentence {row}"), domain))
+        except BadInput as wrong:
+            result.append(wrong)
     return result
 
 
-def _holds_texts(kind: pa.DataType) -> bool:
-    return bool((pa.types.is_list(kind) or pa.types.is_large_list(kind)) and sheets.is_text(kind.value_type))
+def _holds(kind: pa.DataType, *, is_number: bool) -> bool:
+    """Whether a column of this type has lists of text, or of whole numbers."""
+    inner = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else kind
+    return inner is not kind and bool(pa.types.is_integer(inner) if is_number else sheets.is_text(inner))
+
+
+_READERS = {".conll": _of_conll, ".jsonl": _of_lines, ".parquet": _of_parquet}

@@ -9,11 +9,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpcl_core.data import named_rows, parquet, sheets
+from dpcl_core.data import parquet, sheets
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.named_rows import LABEL_COLUMN
 from dpcl_core.data.rows import PublicFacts, Rows, by_piece
 from dpcl_core.data.sheets import columns_of
+from dpcl_core.data.table_files import TableSheet
 from dpcl_core.data.texts import KINDS, Span, Texts
 from dpcl_core.errors import BadInput
 
@@ -21,31 +22,22 @@ PERSON_COLUMN, SPANS_COLUMN = "person", "spans"
 _NO_TEXT = "must hold text; leave out rows without any"
 
 
-class TextSheet:
+class TextSheet(TableSheet):
     """The files of a split of texts. Raises BadInput on opening for an unusable file or header."""
 
     def __init__(self, parts: Sequence[Path], card: DatasetCard, *, is_private: bool) -> None:
-        self._card = card
         are_words = parts[0].suffix != ".parquet" or bool(card.roles) or card.is_own or _labels_are_words(parts[0], card)
         self._numbered = None if are_words else parquet.Sheet(parts, card, is_private=is_private)
         needed = ("text", LABEL_COLUMN) if are_words else ()
-        wanted = (*named_rows.COLUMNS, *card.text_columns, "text", *_marks(parts[0], card))
-        self._pieces = [
-            (sheets.shown_name(card, path), columns_of(path, card, needed, wanted, is_private=is_private)) for path in parts
-        ]
-        self.has_sources = named_rows.have_sources([table for _, table in self._pieces])
-
-    def __len__(self) -> int:
-        return sum(table.num_rows for _, table in self._pieces)
+        more = (*card.text_columns, "text", *_marks(parts[0], card))
+        super().__init__(parts, card, needed, more, is_private=is_private)
 
     def checked(self, rows: NDArray[np.int64], known: PublicFacts | None) -> Rows:
         """See `rows.RowReader`; words are numbered in alphabetical order, whole numbers first and by value."""
-        parts = list(by_piece((table.num_rows for _, table in self._pieces), rows))
+        parts = by_piece((table.num_rows for _, table in self._pieces), rows)
         for (shown, table), chosen in zip(self._pieces, parts, strict=True):
             _texts(table.take(pa.array(chosen)), chosen, self._card, shown)
-        if self._numbered is not None:
-            return self._numbered.checked(rows, known)
-        return named_rows.checked(self._pieces, parts, self._card, known)
+        return super().checked(rows, known) if self._numbered is None else self._numbered.checked(rows, known)
 
 
 def _marks(path: Path, card: DatasetCard) -> tuple[str, ...]:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import pyarrow as pa
 
 from dpcl_core.data import catalog, files, header, outline, row_encoding, sheets, table_features, table_files
 from dpcl_core.data.arrays import EMBEDDING_COLUMN
 from dpcl_core.data.card import HELD_OUT, DatasetCard, Feature, Kind, Writing
-from dpcl_core.data.files import PICTURES, DataFiles
-from dpcl_core.data.images import MAX_SIDE
+from dpcl_core.data.files import DataFiles
+from dpcl_core.data.images import AS_READ
 from dpcl_core.data.outline import Outline
+from dpcl_core.data.row_encoding import RowEncoding
 
 EARLIER = (
     "An earlier version took these data in, and its rule says which rows are public: rows once shown never become private. "
@@ -67,10 +66,10 @@ def understood(card: DatasetCard, data_files: DataFiles, outlined: Outline) -> U
         paths = data_files.test or data_files.train
         rows = None
         if card.kind == "table":
-            rows = table_files.public_rows(card, paths, outlined.test.rows, is_divided=is_divided)
-        features = () if rows is None else row_encoding.planned(card, rows, card.name).features
-        unread = [] if rows is None else _unread(rows, features)
-        columns, undeclared, n_values = _columns(card, data_files, rows)
+            rows = table_files.taken(paths, outlined.test.rows, card, is_private=is_divided)
+        encoding = None if rows is None else row_encoding.planned(card, rows, card.name)
+        unread = [] if rows is None or encoding is None else table_features.unread_cells(rows, encoding.features)
+        columns, undeclared, n_values = _columns(card, data_files, encoding)
     assumed = [*_declared(card, data_files), *_first_line(card, data_files), *_lost(card, outlined, is_divided), *unread]
     assumed += _assumed(card, data_files, outlined, undeclared, is_divided)
     return Understood(card.kind, columns, undeclared, n_values, tuple(assumed))
@@ -100,7 +99,8 @@ def _first_line(card: DatasetCard, data_files: DataFiles) -> list[str]:
         return []
     if not card.has_names:
         return ["The first line is a row of data: columns are called column1, column2, and so on.", _LINES]
-    return ["The line that names the columns is public. Where the first line is a row of data, say --no-header.", _LINES]
+    named = "The line that names the columns is public. Where the first line is a row of data, say --no-header."
+    return [named, "A column without a name is left out.", _LINES]
 
 
 def _lost(card: DatasetCard, outlined: Outline, is_divided: bool) -> list[str]:
@@ -111,39 +111,21 @@ def _lost(card: DatasetCard, outlined: Outline, is_divided: bool) -> list[str]:
         n_lost = sum(n for _, n in outlined.lost)
         said.append(f"{n_lost:,} public rows are left out. {lost}. So are private rows of the kind.")
     if card.kind == "image":
-        said.append(
-            f"Photographs are turned upright, and pictures above {MAX_SIDE:,} pixels a side are shrunk. Other files than "
-            f"{', '.join(one.removeprefix('.') for one in PICTURES)} are left out, HEIC among them: save those as JPEG."
-        )
+        said.append(AS_READ)
     if card.has_people and not is_divided:
         said.append("Training rows of people who also stand in the public part are left out.")
     return said
 
 
-def _unread(public: pa.Table, features: Sequence[Feature]) -> list[str]:
-    """Of columns of numbers: the public cells that hold none. Private ones are missing as well, and not counted."""
-    said = []
-    for feature in features:
-        if feature.is_text or feature.categories or feature.name not in public.column_names:
-            continue
-        n_cells, others = table_features.unread(feature, public[feature.name])
-        if others:
-            some = ", ".join(repr(one[:20]) for one in dict.fromkeys(others[:2]))
-            counted = f"{len(others)} of {n_cells:,} public cells are no number ({some})"
-            said.append(f"{feature.name}: {counted} and count as missing.")
-    return said
-
-
 def _columns(
-    card: DatasetCard, data_files: DataFiles, public: pa.Table | None
+    card: DatasetCard, data_files: DataFiles, encoding: RowEncoding | None
 ) -> tuple[tuple[Column, ...], tuple[str, ...], int]:
     path = data_files.train[0]
     names = sheets.header(path, card)
     called = {sheets.CANONICAL[role]: column for role, column in card.roles}
     read_as: dict[str, str] = {}
     n_values = 0
-    if public is not None:
-        encoding = row_encoding.planned(card, public, card.name)
+    if encoding is not None:
         read_as = {one.name: described(one, width) for one, width in zip(encoding.features, encoding.widths, strict=True)}
         n_values = sum(encoding.widths)
     elif card.kind == "embedding":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import os
@@ -19,7 +20,7 @@ from PIL import Image
 
 from dpcl_core import checks, cli, engine, export
 from dpcl_core.classifiers import folder, predict
-from dpcl_core.data import bundled, row_encoding
+from dpcl_core.data import bundled, images, row_encoding
 from dpcl_core.data.card import Feature
 from dpcl_core.data.row_encoding import RowEncoding
 from dpcl_core.errors import BadInput
@@ -153,6 +154,9 @@ def test_a_folder_of_pictures_a_picture_and_their_features_get_the_same_answer(w
     of_folder = predict.predicted(written / "DIR" / "classifier", tmp_path / "pictures").predictions
     assert [one.scores for one in of_folder] == [one.scores for one in of_features]
     assert [one.name for one in of_folder] == [f"{number}.png" for number in range(10)]
+    (tmp_path / "pictures" / "IMG_1.HEIC").write_bytes(b"photograph")
+    said = predict.predicted(written / "DIR" / "classifier", tmp_path / "pictures").warnings
+    assert said == ("1 of 11 files are left out: IMG_1.HEIC.", images.AS_READ)
     np.savez(tmp_path / "arrays.npz", pictures=pictures())
     rows = np.load(written / "INPUT.npz")["features"]
     np.savetxt(tmp_path / "table.csv", rows, "%.17g", ",", header=",".join(f"x{place}" for place in range(64)), comments="")
@@ -177,9 +181,9 @@ WRONG: Mapping[str, tuple[object, str]] = {
     "two.npz": ({"features": np.ones((1, 64)), "pictures": np.ones((1, 8, 8, 1))}, "exactly one of the arrays"),
     "broken.npz": (b"PK\x03\x04nothing", "must be an NPY or NPZ file"),
     "broken.png": (b"nothing", "must be an image file"),
-    "ragged.csv": (b"a,b\n1\n", "as many cells"),
+    "ragged.csv": (b"a,b\n1\n", "as many as there are columns"),
     "words.csv": (b"a,b\n1,two\n", "numbers alone"),
-    "utf-16.csv": ("text\n\u00e9\n".encode("utf-16"), "in UTF-8"),
+    "utf-16.csv": ("text\n\u00e9\n".encode("utf-16"), "saved as UTF-8"),
     "other.doc": (b"nothing", "must be a picture, a folder of pictures"),
     "missing.csv": (None, "cannot be read"),
     "empty": ({}, "holds 0 pictures"),
@@ -303,9 +307,14 @@ def test_rows_of_a_table_are_asked_about_as_they_are(of_table: Path, capsys: pyt
     (of_table / "turned.tsv").write_text("job\tid\tage\nnurse\t1\t30.5\nsmith\t2\t31.5\n", encoding="utf-8")
     lines = [{"age": 30.5, "job": "nurse"}, {"age": 31.5, "job": "smith"}]
     (of_table / "lines.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    for name, n in (("again.csv", 6), ("turned.tsv", 2), ("lines.jsonl", 2)):
+    (of_table / "array.json").write_text(json.dumps(lines), encoding="utf-8")
+    (of_table / "packed.csv.gz").write_bytes(gzip.compress(rows(6).encode()))
+    for name, n in (("again.csv", 6), ("turned.tsv", 2), ("lines.jsonl", 2), ("array.json", 2), ("packed.csv.gz", 6)):
         found = predict.predicted(of_table / "DIR", of_table / name).predictions
         assert [one.label for one in found] == ["no", "yes"] * (n // 2), name
+    (of_table / "some.csv").write_text("age;job\n30,5;nurse\nn.d.;nurse\nabout 30;smith\n", encoding="utf-8")
+    lost = "age: 1 of 2 cells are no number ('about 30') and count as missing."
+    assert predict.predicted(of_table / "DIR", of_table / "some.csv").warnings == (lost,)
     capsys.readouterr()
     for lines, told in (
         ("age,work\n30.5,nurse\n", "it lacks job and has age, work"),

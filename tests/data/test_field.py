@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import shutil
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,12 +16,12 @@ import pyarrow.feather as pf
 import pyarrow.parquet as pq
 import pytest
 
-from dpcl_core import cli
+from dpcl_core import cli, packages
 from dpcl_core.data import catalog, files, intake, outline, table_features, understood
 from dpcl_core.data.card import Writing
 from dpcl_core.data.intake import Asked
 from dpcl_core.data.load import load
-from dpcl_core.data.schema import Columns
+from dpcl_core.data.schema import Columns, Schema
 from dpcl_core.data.vectors import Vectors
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
@@ -59,6 +62,10 @@ def values(path: Path, asked: Asked = TARGET) -> np.ndarray:
         (["1,5", "-2,25", "3", "n/a"], "comma", [1.5, -2.25, 3]),
         (["1.234,5", "2,1", "-"], "comma", [1234.5, 2.1]),
         (["1,234", "2,500,000.5", "7"], "thousands", [1234, 2500000.5, 7]),
+        (["1,234", "12,340", "7"], "thousands", [1234, 12340, 7]),
+        (["1,234", "0,125"], "comma", [1.234, 0.125]),
+        (["12 %", "7.5%"], "", [12, 7.5]),
+        (["$1,234.50", "$20.00"], "thousands", [1234.5, 20]),
         (["2000-01-01", "2001-01-01 12:00:00"], "ymd", [0, 366.5 / 365.2425]),
         (["01.01.2000", "31.12.1999"], "dmy", [0, -1 / 365.2425]),
         (["13/01/2000", "01/02/2000"], "dmy", [12 / 365.2425, 31 / 365.2425]),
@@ -209,11 +216,104 @@ def feather(path: Path) -> Path:
     return path
 
 
+def arrays(**columns: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, **columns)  # type: ignore[arg-type]
+    return file.getvalue()
+
+
+def packed(name: str) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(name, b"x")
+    return file.getvalue()
+
+
 @pytest.mark.parametrize(("name", "write"), [("a.json", records), ("a.csv.gz", zipped), ("a.feather", feather)])
 def test_other_containers_hold_the_same_rows(name: str, write: Callable[[Path], Path], tmp_path: Path) -> None:
     (tmp_path / "plain.csv").write_text(csv(), encoding="utf-8")
     found, plain = values(write(tmp_path / name)), values(tmp_path / "plain.csv")
     assert sorted(map(tuple, found.tolist())) == sorted(map(tuple, plain.tolist()))
+
+
+WRONG: dict[str, tuple[bytes, str]] = {
+    "a.json": (b'{"data": [{"f0": 1, "y": "a"}]}', "is one JSON object: save its records as lines"),
+    "a.zip": (packed("0.HEIC"), "holds no table, and no picture in CLASS/"),
+    "a.npz": (arrays(stuff=np.ones((4, 2)), y=np.arange(4)), "= stuff, y: must hold a float array"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_refusal_says_what_is_wrong_with_this_file(name: str, tmp_path: Path) -> None:
+    content, said = WRONG[name]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(BadInput) as refused:
+        seen(tmp_path / name, Asked())
+    assert said in str(refused.value)
+
+
+def test_a_column_of_lists_is_no_target(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"f0": [1.0] * 60, "y": [["a", "b"]] * 60}), tmp_path / "lists.parquet")
+    with pytest.raises(BadInput, match="a list is no label"):
+        seen(tmp_path / "lists.parquet")
+
+
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_parts_are_known_by_their_names_however_written(is_packed: bool, tmp_path: Path) -> None:
+    photographs(tmp_path / "x", "Validation")
+    (tmp_path / "x" / "train").rename(tmp_path / "x" / "Training")
+    if is_packed:
+        shutil.make_archive(str(tmp_path / "x"), "zip", tmp_path / "x")
+    _, _, said, n = seen(tmp_path / ("x.zip" if is_packed else "x"), Asked())
+    assert n == 100
+    assert any(one.startswith("40 pictures in validation/ are not protected") for one in said)
+
+
+@pytest.mark.parametrize("names", [("a.csv",), ("in/train.csv", "in/val.csv"), ("train.csv.gz", "test.csv.gz"), ("a.json",)])
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_tables_in_a_zip_are_read_as_in_a_folder(names: tuple[str, ...], is_packed: bool, tmp_path: Path) -> None:
+    forms = {"csv": lambda rows: csv(rows).encode(), "gz": lambda rows: gzip.compress(csv(rows).encode())}
+    forms["json"] = lambda rows: json.dumps([dict(zip(("f0", "f1", "y"), row, strict=True)) for row in rows]).encode()
+    parts = [ROWS] if len(names) == 1 else [ROWS[:150], ROWS[150:]]
+    (tmp_path / "bag").mkdir()
+    with zipfile.ZipFile(tmp_path / "bag.zip", "w") as archive:
+        for name, rows in zip(names, parts, strict=True):
+            content = forms[name.rpartition(".")[2]](rows)
+            archive.writestr(name, content)
+            archive.writestr(f"__MACOSX/._{name}", b"no table")
+            (tmp_path / "bag" / Path(name).name).write_bytes(content)
+    classes, _, said, n = seen(tmp_path / ("bag.zip" if is_packed else "bag"))
+    assert (classes, n) == (("a", "b", "c", "d"), N)
+    assert any("50 rows in" in one for one in said) == (len(names) == 2)
+
+
+def test_a_folder_of_pictures_is_none_of_the_notes_beside_it(tmp_path: Path) -> None:
+    photographs(tmp_path / "shots")
+    (tmp_path / "shots" / "notes.json").write_text("[]", encoding="utf-8")
+    classes, *_, n = seen(tmp_path / "shots", Asked())
+    assert (classes, n) == (("a", "b"), 100)
+
+
+def test_a_sheet_of_excel_holds_the_same_rows(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in [("f0", "f1", "y"), *((float(one), int(two), label) for one, two, label in ROWS)]:
+        book.active.append(row)
+    book.save(tmp_path / "a.xlsx")
+    (tmp_path / "plain.csv").write_text(csv(), encoding="utf-8")
+    found, plain = values(tmp_path / "a.xlsx"), values(tmp_path / "plain.csv")
+    assert sorted(map(tuple, found.tolist())) == sorted(map(tuple, plain.tolist()))
+    book.create_sheet("more").append(["f0", "y"])
+    book.save(tmp_path / "two.xlsx")
+    with pytest.raises(BadInput, match="one sheet that holds rows; it has 2"):
+        seen(tmp_path / "two.xlsx")
+
+
+def test_a_sheet_of_excel_without_its_reader_names_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    (tmp_path / "a.xlsx").write_bytes(b"PK")
+    with pytest.raises(BadInput, match=r"a.xlsx: needs openpyxl: pip install 'dpcl\[excel\]'"):
+        seen(tmp_path / "a.xlsx")
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.csv.gz", "a.feather", "a.npz"])
@@ -272,6 +372,33 @@ def test_sentences_of_four_columns_are_read_in_every_scheme_of_tags(scheme: str,
     (tmp_path / "names.conll").write_text(text, encoding="utf-8")
     classes, *_, n = seen(tmp_path / "names.conll", Asked())
     assert (classes, n) == (("O", "B-PER", "I-PER"), 180)
+
+
+@pytest.mark.parametrize("form", ["header", "words", "lines"])
+def test_lists_of_words_and_tags_are_sentences(form: str, tmp_path: Path) -> None:
+    tokens = [[f"Ann{row}", "Lee", "sings"] for row in range(60)]
+    names = ["O", "B-PER", "I-PER", "B-LOC"]
+    words = ["I-PER", "I-PER", "O"] if form == "lines" else ["B-PER", "I-PER", "O"]
+    if form == "lines":
+        path = tmp_path / "ner.jsonl"
+        lines = [json.dumps({"id": str(row), "tokens": one, "ner_tags": words}) for row, one in enumerate(tokens)]
+        path.write_text("\n".join([*lines, '{"tokens": ["a"], "ner_tags": ["O", "O"]}', "no row"]), encoding="utf-8")
+    else:
+        path, numbers = tmp_path / "ner.parquet", [names.index(one) for one in words]
+        feature = {"feature": {"names": names, "_type": "ClassLabel"}, "_type": "Sequence"}
+        header = {"huggingface": json.dumps({"info": {"features": {"ner_tags": feature}}})} if form == "header" else {}
+        tags = pa.array([numbers if form == "header" else words] * 60)
+        pq.write_table(pa.table({"tokens": tokens, "ner_tags": tags}).replace_schema_metadata(header), path)
+    classes, *_, n = seen(path, Asked())
+    assert (classes, n) == (("O", "B-PER", "I-PER"), 180)
+    assert intake.columns(path, Schema()) == []
+
+
+def test_tags_that_are_numbers_without_names_are_said_to_be(tmp_path: Path) -> None:
+    lines = [json.dumps({"tokens": ["Ann", f"sings{row}"], "ner_tags": [1, 0]}) for row in range(60)]
+    (tmp_path / "ner.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(BadInput, match="a number without a name is no tag"):
+        seen(tmp_path / "ner.jsonl", Asked())
 
 
 # Parts

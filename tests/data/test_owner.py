@@ -66,7 +66,7 @@ def test_a_folder_without_data_is_refused_without_its_path(tmp_path: Path, capsy
     (tmp_path / "notes").mkdir()
     assert cli.main(["data", "check", str(tmp_path / "notes")]) == 2
     said = capsys.readouterr().err
-    assert "notes: must be a table" in said
+    assert "notes: holds no table, and no picture in CLASS/" in said
     assert str(tmp_path) not in said
 
 

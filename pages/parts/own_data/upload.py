@@ -9,7 +9,7 @@ from typing import Final
 import streamlit as st
 
 from dpcl_core import paths
-from dpcl_core.data import intake, own
+from dpcl_core.data import copying, intake, own
 from dpcl_core.errors import BadInput
 from pages.parts.shell import ownership, received, state, visitor
 
@@ -23,8 +23,8 @@ def choose() -> Path | None:
     """Draws the ways to name a file or folder; gives the one that was chosen, if any."""
     most = st.get_option("server.maxUploadSize")
     dropped = st.file_uploader(
-        f"A file of at most {most} MB: CSV, TSV, Parquet, JSON lines, NPZ, CoNLL, or a zip of pictures in CLASS/",
-        type=[suffix.removeprefix(".") for suffix in intake.SUFFIXES],
+        f"A file of at most {most} MB: {copying.LISTED}",
+        type=[suffix.removeprefix(".") for suffix in copying.SUFFIXES],
         key=f"own-file-{st.session_state.get(_KEPT, 0)}",
     )
     typed = ""
