@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.data import conversions, named_rows, sheets, table_features, windows
+from dpcl_core.data.card import PICTURES
 from dpcl_core.data.dataset import Content
-from dpcl_core.data.files import PICTURES, ending
+from dpcl_core.data.files import ending
 from dpcl_core.data.images import AS_READ, Images
 from dpcl_core.data.row_encoding import RowEncoding
 from dpcl_core.data.sentences import Sentences

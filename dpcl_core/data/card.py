@@ -15,6 +15,8 @@ Shape = tuple[int, int, int]
 Kind = Literal["image", "sensor", "text", "tagged", "table", "embedding"]
 Writing = Literal["", "comma", "thousands", "ymd", "dmy", "mdy"]
 HELD_OUT = 0.2  # share of the user's own data that is for testing
+# Endings of files that are read as pictures.
+PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
 from dpcl_core.data import files, picture_ends
-from dpcl_core.data.files import PICTURES, TABLES, ending
+from dpcl_core.data.card import PICTURES
+from dpcl_core.data.files import TABLES, ending
 from dpcl_core.data.folder import MAX_BYTES as MAX_PICTURE
 from dpcl_core.errors import BadInput
 

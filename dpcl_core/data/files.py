@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpcl_core import paths
-from dpcl_core.data.card import DatasetCard
+from dpcl_core.data.card import PICTURES, DatasetCard
 from dpcl_core.errors import BadInput, DataMissing
 
 FIELD = "data.dataset"
 TRAIN = "train"  # the folder of pictures for training
 TESTS = ("test", "val", "valid", "validation", "dev")  # what the public part beside it may be called
-PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 TABLES = (".parquet", ".csv", ".tsv", ".jsonl", ".npz", ".conll")
 ALIKE = {".ndjson": ".jsonl", ".tab": ".tsv", ".pq": ".parquet", ".data": ".csv", ".iob2": ".conll", ".bio": ".conll"}
 _COLUMNS = {

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.data.card import DatasetCard
-from dpcl_core.data.files import PICTURES, TESTS, TRAIN
+from dpcl_core.data.card import PICTURES, DatasetCard
+from dpcl_core.data.files import TESTS, TRAIN
 from dpcl_core.data.images import Images
 from dpcl_core.data.rows import PublicFacts, Rows
 from dpcl_core.data.schema import CONTROL

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from dpcl_core.data.files import PICTURES
+from dpcl_core.data.card import PICTURES
 from dpcl_core.errors import BadInput
 
 MAX_SIDE = 4096
