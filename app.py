@@ -10,10 +10,9 @@ from streamlit import net_util
 from streamlit.starlette import App
 
 from dpcl_core.paths import assets_dir
-from pages.parts.rooms import live
-from pages.parts.shell import document, forged, gate, login, mishap, ownership, presenter, queue, style, visitor
-from pages.parts.shell.header import INSIDE
-from pages.parts.shell.view import CHANGES
+from pages.parts import document, layout, rooms, state, text, visitor
+from pages.parts.layout import INSIDE
+from pages.parts.state import CHANGES
 
 PAGES = {
     "Learn": [("start", "Start"), ("lessons", "Lessons"), ("edges", "Sharp edges"), ("room", "Classroom")],
@@ -43,15 +42,15 @@ def main() -> None:
     page = st.navigation(st.session_state[_MENU], position="top")
     st.set_page_config(page_title=document.title(page.title), layout="wide")
     if not st.session_state[_STYLED]:
-        style.apply()
-    presenter.take()
-    st.logo(assets_dir() / f"logo-{'dark' if style.is_dark() else 'light'}.svg", size="large")
+        text.apply()
+    layout.take()
+    st.logo(assets_dir() / f"logo-{'dark' if text.is_dark() else 'light'}.svg", size="large")
     if st.session_state.get("page") != page.url_path:
         st.session_state["page"] = page.url_path
         st.session_state[CHANGES] = st.session_state.get(CHANGES, 0) + 1
     st.session_state[INSIDE] = True
-    if ownership.is_shared() and login.is_missing() and page.url_path:  # Start is open to everybody
-        login.ask()
+    if visitor.is_shared() and visitor.is_missing() and page.url_path:  # Start is open to everybody
+        visitor.ask()
     else:
         page.run()
 
@@ -71,11 +70,11 @@ if __name__ == "__main__":  # drawn for a visitor
 else:  # imported by the server: the same file is its address
     # Where a page of another origin connects, the framework would ask a host on the internet for this server's address.
     net_util.get_external_ip = lambda: None
-    forged.install()
+    document.install()
     for log in ("streamlit.error_util", "uvicorn.error"):
-        logging.getLogger(log).addFilter(mishap.Masking())
+        logging.getLogger(log).addFilter(document.Masking())
     documents = document.routes(page for pages in [*PAGES.values(), UNLISTED] for page in pages)
     app = App(
-        __file__, lifespan=queue.moving, routes=live.routes() + documents, on_script_error=mishap.shown,
-        middleware=[Middleware(gate.Gate), Middleware(visitor.GivesToken)],
+        __file__, lifespan=state.moving, routes=rooms.routes() + documents, on_script_error=document.shown,
+        middleware=[Middleware(document.Gate), Middleware(visitor.GivesToken)],
     )  # fmt: skip

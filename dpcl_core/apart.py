@@ -22,7 +22,7 @@ from dpcl_core.data import copying, intake, schema, understood
 from dpcl_core.data.intake import Asked
 from dpcl_core.data.understood import Column
 from dpcl_core.errors import BadInput
-from dpcl_core.scenarios import catalog, preview
+from dpcl_core.scenarios import catalog
 from dpcl_core.spec import ScenarioSpec
 
 MEMORY_BYTES = 2 * 2**30
@@ -67,22 +67,22 @@ class Looked:
     columns: tuple[Column, ...]
     assumed: tuple[str, ...]
     features: tuple[str, ...]
-    plan: preview.Plan | None
+    plan: catalog.Plan | None
     usual: _Scenario
     streams: dict[int, list[_Scenario]]
 
 
 def look(given: Given) -> Looked:
     """What a run would make of a file. Raises BadInput."""
-    from dpcl_core import checks, own_runs  # imported late: what a form needs of a file takes less time than these
+    from dpcl_core import checks, presets  # imported late: what a form needs of a file takes less time than these
 
     with intake.looked_at(given.path, given.asked, given.apart, given.seen, given.most) as name:
         found = understood.of(name)
-        raw = own_runs.settings(name)
+        raw = presets.settings(name)
         spec = checks.parse({part: raw[part] for part in ("data", "scenario")})
-        plan = preview.plan(spec.data)
+        plan = catalog.plan(spec.data)
         n_most = min(MOST_TASKS, max(2, 0 if plan is None else len(plan.classes)))
-        streams = {n_tasks: own_runs.streams(name, n_tasks) for n_tasks in range(2, n_most + 1)}
+        streams = {n_tasks: presets.streams(name, n_tasks) for n_tasks in range(2, n_most + 1)}
         return Looked(found.kind, found.columns, found.assumed, found.undeclared, plan, spec.scenario, streams)
 
 

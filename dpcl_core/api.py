@@ -16,7 +16,7 @@ from dpcl_core.spec import Adjacency, RunSpec
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpcl_core.privacy.lower_bound import Audited
+    from dpcl_core.privacy.audit_bounds import Audited
     from dpcl_core.runs.store import Store
 
 PresetOrSpec = str | RunSpec | Mapping[str, object]
@@ -54,8 +54,8 @@ def run(
     >>> sorted(result.accuracy.columns)
     ['accuracy', 'after_task', 'epsilon', 'on_task', 'pooled', 'seed']
     """
-    from dpcl_core.papers import ceilings
-    from dpcl_core.runs import devices, process, worker
+    from dpcl_core.papers import measured
+    from dpcl_core.runs import process, worker
     from dpcl_core.runs.store import Store
 
     spec = _spec(preset_or_spec, epsilons, seeds, settings)
@@ -67,14 +67,14 @@ def run(
     stored = Store(store)
 
     def carried_out(spec: RunSpec, name: str | None) -> str:
-        run_id = stored.create(spec, name=name, device=device or devices.default(), attended_by=process.me())
+        run_id = stored.create(spec, name=name, device=device or process.default(), attended_by=process.me())
         finished = worker.run_here(stored, run_id, on_event=on_event)
         if finished.status == "failed":
             raise RunFailed(finished.id, finished.error or "the run failed")
         return finished.id
 
-    if ceiling and ceilings.known(spec, store=stored) is None:
-        wanted = ceilings.settings(spec)
+    if ceiling and measured.known(spec, store=stored) is None:
+        wanted = measured.settings(spec)
         checks.check(wanted)
         if stored.status(carried_out(wanted, f"ceiling of {spec.method}")) == "cancelled":
             raise KeyboardInterrupt  # it was meant for all
@@ -207,8 +207,8 @@ def _listed(field: str, values: object) -> list[object]:
 
 
 def _result(store: Store, run_id: str) -> Result:
-    from dpcl_core.papers import ceilings
+    from dpcl_core.papers import measured
 
     stored = store.get_with_results(run_id)
-    events, ceiling = store.events(run_id), ceilings.known(stored.spec, store=store)
+    events, ceiling = store.events(run_id), measured.known(stored.spec, store=store)
     return Result(run_id, stored.name, stored.spec, events, ceiling=ceiling)

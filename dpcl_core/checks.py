@@ -12,17 +12,17 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from dpcl_core.backbones import axes
+from dpcl_core.backbones import bundled
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput, DataMissing, first_of
+from dpcl_core.machine import lacking
+from dpcl_core.methods import catalog
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods import compatibility
-from dpcl_core.methods.common import empty_label_space
+from dpcl_core.methods.common import dpsgd
 from dpcl_core.methods.common.card import MethodCard
-from dpcl_core.methods.common.public_sizes import of_run
-from dpcl_core.packages import lacking
-from dpcl_core.privacy import group
+from dpcl_core.methods.common.dpsgd import of_run
+from dpcl_core.privacy import ledger
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import SMALLEST_DELTA, DataSpec, PrivacySpec, RunSpec, Spec
 
@@ -65,7 +65,7 @@ def check(spec: RunSpec) -> None:
     """
     dataset, backbone = datasets.card(spec.data.dataset), backbones.card(spec.data.backbone)
     method, scenario = methods.card(spec.method), scenarios.card(spec.scenario.kind)
-    compatibility.check(spec)
+    catalog.check(spec)
     if scenario.name not in method.scenarios:
         allowed = f"{method.title} takes {', '.join(method.scenarios)}"
         raise BadInput("scenario.kind", scenario.name, allowed, {"scenario": {"kind": method.scenarios[0]}})
@@ -109,7 +109,7 @@ def check(spec: RunSpec) -> None:
     if refusal := backbones.refuses(backbone, dataset.name):
         raise BadInput("data.backbone", backbone.name, refusal, fitting)
     backbones.refuse_resolution(backbone, spec.data.resolution)
-    axes.refuse(backbone, dataset.name, spec.data.axes)
+    bundled.refuse(backbone, dataset.name, spec.data.axes)
     if dataset.scaled_by == "training" and method.guarantee == "proved" and any(map(math.isfinite, spec.privacy.epsilons)):
         allowed = (
             "is scaled by the mean and variance of its training examples, which this method's bound does not cover; use "
@@ -152,9 +152,9 @@ def check_here(spec: RunSpec) -> None:
 def _check_accounted(privacy: PrivacySpec, rows: int) -> None:
     """Raises BadInput for a delta below what the accountants resolve, once it is divided among the rows of a person."""
     finite = [epsilon for epsilon in privacy.epsilons if math.isfinite(epsilon)]
-    if not finite or group.for_a_row(privacy, rows).delta >= SMALLEST_DELTA:
+    if not finite or ledger.for_a_row(privacy, rows).delta >= SMALLEST_DELTA:
         return
-    smallest = group.smallest_delta(max(finite), rows)
+    smallest = ledger.smallest_delta(max(finite), rows)
     if smallest < USUAL_DELTA:
         of_row = f", {SMALLEST_DELTA:g} of each of a person's {rows} rows at epsilon {max(finite):g}" if rows > 1 else ""
         allowed = f"must be at least {smallest:.3g}{of_row}: the accountants resolve no smaller one"
@@ -228,17 +228,17 @@ def _check_streams(spec: RunSpec, nominal_size: int) -> None:
 
     Raises BadInput as the scenario does, for a task without a public label and for one smaller than a batch.
     """
-    from dpcl_core.scenarios import preview  # reads label columns, which only federated runs and fixed batches need
+    from dpcl_core.scenarios import catalog  # reads label columns, which only federated runs and fixed batches need
 
     named = isinstance(spec.scenario, scenarios.Federated) and spec.scenario.protocol == "one-vs-rest"
     has_batches = methods.card(spec.method).batch_size(spec.params) > 0
     for seed in spec.seeds:
-        stream = preview.preview(spec.data, spec.scenario, seed)
+        stream = catalog.preview(spec.data, spec.scenario, seed)
         if stream is None:
             continue
         public = public_classes(spec, stream.classes)
         if has_batches or named or spec.labels == "prior":  # with one list for all tasks a client's task may be empty
-            empty_label_space.check(spec, zip(stream.tasks, stream.homes, strict=True), public)
+            dpsgd.check(spec, zip(stream.tasks, stream.homes, strict=True), public)
         sizes = [nominal_size] * len(stream.tasks)
         if stream.counts is not None:  # None for the user's own data, where counts would be a release
             spaces = _competing(spec, stream.homes, public)

@@ -15,26 +15,25 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from dpcl_core import checks
-from dpcl_core.backbones import axes as public_axes
-from dpcl_core.backbones import cache, pixels
+from dpcl_core.backbones import bundled as public_axes
 from dpcl_core.backbones import catalog as backbones
+from dpcl_core.backbones import extractor, pixels
 from dpcl_core.backbones.extractor import pictures as as_pictures
 from dpcl_core.checkpoints import Division, Keep, Whole
 from dpcl_core.data import anchors, load, own
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.dataset import Content, Dataset
-from dpcl_core.data.sentences import Sentences
-from dpcl_core.data.texts import TextForm, Texts
+from dpcl_core.data.texts import Sentences, TextForm, Texts
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Note, Planned, Progress, References, Started, TaskLearned
 from dpcl_core.learning import Group
-from dpcl_core.methods import axes, planned, references
+from dpcl_core.methods import catalog, references
 from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.common.dpsgd import of_spec, source_sizes
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.public_sizes import of_spec, source_sizes
-from dpcl_core.methods.noise_forecast import forecast
-from dpcl_core.privacy import gaussian, group, noise_forecast, partition, statement
-from dpcl_core.privacy.budget import list_budget, training_budget
+from dpcl_core.methods.references import forecast
+from dpcl_core.privacy import calculator, gaussian, labels, ledger, statement
+from dpcl_core.privacy.accounting import list_budget, training_budget
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.stream import Examples, OpenStream, Table, TaskStream
@@ -110,7 +109,7 @@ def opened(spec: RunSpec, *, device: str = "cpu") -> Generator[Event, None, Open
     checks.check(asked := spec)
     # A person has several rows: learners get the budget of one row, and all that leaves here has the person's.
     rows = datasets.card(spec.data.dataset).rows_per_unit
-    of_row = spec.model_copy(update={"privacy": group.for_a_row(spec.privacy, rows)})
+    of_row = spec.model_copy(update={"privacy": ledger.for_a_row(spec.privacy, rows)})
     _refuse_unbounded(spec, of_row, rows)
     yield Progress("data", 0, 1, None, f"loading {spec.data.dataset}")
     written = own.written(spec.data.dataset)
@@ -154,11 +153,11 @@ def opened(spec: RunSpec, *, device: str = "cpu") -> Generator[Event, None, Open
         sizes = [int(np.isin(task.train.labels, public).sum()) for task in tasks]
     checks.refuse_small_task(spec, zip((task.name for task in tasks), sizes, strict=True))
     n_home = float(np.mean([len(np.unique(task.test.labels)) for task in first.tasks]))
-    if warning := noise_forecast.note(forecast(spec, n_features=context.n_inputs, classes_per_task=n_home, facts=context)):
+    if warning := calculator.note(forecast(spec, n_features=context.n_inputs, classes_per_task=n_home, facts=context)):
         yield Note("warning", warning)
     context = replace(context, anchors=(yield from _anchors(spec, dataset, device)))
-    context = replace(context, n_axes=axes.numbers(spec, context))
-    plan = planned.of_run(asked, spec, context, _groups(spec, context), rows)
+    context = replace(context, n_axes=catalog.numbers(spec, context))
+    plan = references.of_run(asked, spec, context, _groups(spec, context), rows)
     yield plan
     if asked.n_cells > 1:
         yield Note("info", f"The {asked.n_cells} models of this run: {statement.all_planned(plan)}.")
@@ -176,7 +175,7 @@ def _refuse_unbounded(asked: RunSpec, of_row: RunSpec, rows: int) -> None:
         ledger = Ledger(asked.privacy.delta, privacy.adjacency, sizes.recurrence, rows_per_unit=rows)
         left, delta = training_budget(privacy, asked.labels, of_one)
         release = dp.GaussianDpEvent(gaussian.sigma(left, delta, gaussian.SENSITIVITY[privacy.adjacency]))
-        names = partition.event(*list_budget(privacy, of_one, sizes.n_tasks), privacy.adjacency)
+        names = labels.event(*list_budget(privacy, of_one, sizes.n_tasks), privacy.adjacency)
         for task in range(sizes.n_tasks):
             for event in (names, release) if asked.labels == "dp-learned" else (release,):
                 ledger.spend(event, task=task, what="planned")
@@ -276,17 +275,17 @@ def inputs(
     text = f"{doing[spec.params.inputs]} {_network(spec)}"
     yield Progress("backbone", span[0], span[2], None, text)
     if spec.params.inputs == "text":
-        from dpcl_core.backbones.language import reader
+        from dpcl_core.backbones import plain_language
 
         assert isinstance(images, Texts)
-        return reader.read(images, spec.data.backbone, spec.params.text_length)
+        return plain_language.read(images, spec.data.backbone, spec.params.text_length)
     if spec.params.inputs == "images":
         from dpcl_core.backbones import adaptable  # a network that is trained loads torch
 
         inside = adaptable.load(spec.data.backbone, device, spec.data.resolution).features
         read = inside.stored(as_pictures(images, spec.data.backbone))
         return (yield from _counted(read, len(images), span, text))
-    steps = cache.computed(spec.data.backbone, images, device, spec.data.resolution)
+    steps = extractor.computed(spec.data.backbone, images, device, spec.data.resolution)
     return _along_axes(spec, (yield from _counted(steps, len(images), span, text)))
 
 
@@ -334,7 +333,7 @@ def _anchors(spec: RunSpec, dataset: Dataset, device: str) -> Generator[Event, N
     sentences = anchors.public(is_tagged=isinstance(dataset.train.images, Sentences))
     yield Note("info", f"Public sentences: {sentences.title}.")
     text = f"computing features of public sentences with {_network(spec)}"
-    steps, n = cache.computed(spec.data.backbone, sentences.content, device), len(sentences.content)
+    steps, n = extractor.computed(spec.data.backbone, sentences.content, device), len(sentences.content)
     features = cast(NDArray[np.float32], (yield from _counted(steps, n, (0, n, n), text)))
     return features[sentences.rows]
 

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, Protocol, cast
 
-from dpcl_core import checks, notebook
+from dpcl_core import checks, presets
+from dpcl_core.backbones import catalog as backbones
 from dpcl_core.classifiers import folder
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
@@ -35,11 +36,12 @@ from dpcl_core.events import (
     to_json,
 )
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import ceilings, citations
+from dpcl_core.papers import catalog, measured
 from dpcl_core.privacy import card, statement_text
 from dpcl_core.privacy.statement import kind, shown, standing, ways_out
-from dpcl_core.results import FIGURES, Result, references
-from dpcl_core.runs import frames, looks
+from dpcl_core.results import FIGURES, Result, method_title, question, references
+from dpcl_core.runs import administration, frames
+from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import Cell, RunSpec
 
 if TYPE_CHECKING:
@@ -48,6 +50,120 @@ if TYPE_CHECKING:
     from dpcl_core.layers import Layer
     from dpcl_core.runs.run import Run
     from dpcl_core.runs.store import Store
+
+
+# The catalogs as JSON rows, for the command line and the pages.
+
+
+Catalog = Literal["methods", "datasets", "backbones", "scenarios", "presets"]
+Row = dict[str, JsonValue]
+LAYERS = {"paper": "as printed or made to work, by its settings", "repair": "repaired", "added": "added, in no paper"}
+
+
+def rows(catalog: Catalog) -> list[Row]:
+    """One JSON row per catalog entry, from its card; `missing`: why it cannot be used on this computer, or null.
+
+    Of a network, `trained_on` says in words on what, null where it was not trained; `saw` names the datasets among that,
+    which are refused as private.
+    """
+    if catalog == "methods":
+        return [
+            {
+                **_common(card),
+                "guarantee": card.guarantee,
+                "layer": LAYERS[card.printed.kind],
+                "printed": cast(JsonValue, card.printed.document()),
+                "labels": list(card.labels),
+                "scenarios": list(card.scenarios),
+                "params": card.params.model_json_schema()["properties"] if card.params.model_fields else {},
+            }
+            for card in methods.CARDS.values()
+        ]
+    if catalog == "datasets":
+        return [
+            {**_common(card), "kind": card.kind, "missing": datasets.available(card)} for card in datasets.CARDS.values()
+        ]
+    if catalog == "backbones":
+        return [
+            {
+                **_common(card),
+                "trained_on": card.trained_on,
+                "saw": list(card.saw),
+                "missing": backbones.available(card),
+            }
+            for card in backbones.CARDS.values()
+        ]
+    if catalog == "scenarios":
+        return [
+            {**_common(card), "settings": card.settings.model_json_schema()["properties"]}
+            for card in scenarios.CARDS.values()
+        ]
+    return [
+        {
+            "name": preset.name,
+            "title": preset.title,
+            "summary": preset.question,
+            "seconds": preset.seconds,
+            "live_demo": preset.live_demo,
+        }
+        for preset in map(presets.about, presets.names())
+    ]
+
+
+class _Card(Protocol):
+    """The fields that all cards have."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def summary(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+
+
+def _common(card: _Card) -> Row:
+    return {"name": card.name, "title": card.title, "summary": card.summary, "source": card.source}
+
+
+# A run as a notebook: its settings, the run again, figures, statement and metrics.
+
+
+_REPEAT = "The same settings, carried out again: noise is drawn anew, so numbers differ as much as seeds do."
+_CODE = (
+    'import tomllib\n\nimport dpcl_core as dpcl\n\nsettings = tomllib.loads("""\n{toml}""")\nresult = dpcl.run(settings)',
+    'for name in ("accuracy", "forgetting", "tradeoff"):\n    print(result.figure(name).finding)\n'
+    'result.figure("accuracy").figure',
+    'result.metrics.groupby(["epsilon", "metric"])["value"].mean().unstack().round(3)',
+    "for epsilon, guarantee in result.guarantees.items():\n    print(epsilon, guarantee.epsilon, guarantee.unit)",
+)
+_WORDS = (
+    _REPEAT,
+    "What came out, in sentences and as a figure.",
+    "Metrics, mean over seeds.",
+    "What is protected: the ledger answers, not the setting.",
+)
+
+
+def of(spec: RunSpec) -> str:
+    """The notebook as JSON (nbformat 4). Its code needs this project, and the run's data."""
+    cells: list[dict[str, object]] = [_words(0, f"# {method_title(spec)}\n\n{question(spec)}")]
+    for words, code in zip(_WORDS, _CODE, strict=True):
+        cells += [_words(len(cells), words), _code(len(cells) + 1, code.replace("{toml}", checks.to_toml(spec)))]
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    notebook = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+    return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+
+
+def _words(number: int, text: str) -> dict[str, object]:
+    return {"cell_type": "markdown", "id": f"cell-{number}", "metadata": {}, "source": text.splitlines(keepends=True)}
+
+
+def _code(number: int, text: str) -> dict[str, object]:
+    code = {**_words(number, text), "cell_type": "code", "execution_count": None}
+    return {**code, "outputs": list[object]()}
+
 
 _Detail = TokensScored | Retained | Leaks | Signatures
 # Events about synthetic or public texts and simulated clients' lists, by the key under which they are exported.
@@ -126,8 +242,8 @@ def document_of(store: Store, run: Run) -> dict[str, JsonValue]:
     from dpcl_core.runs.audits import Audits
 
     results: list[JsonValue] = [result.document() for audit in Audits(store).of_run(run.id) for result in audit.results]
-    ceiling = ceilings.known(run.spec, store=store)
-    seen = looks.of(store, run.spec.data.dataset)
+    ceiling = measured.known(run.spec, store=store)
+    seen = administration.of(store, run.spec.data.dataset)
     found = {**document(run.id, run.status, run.spec, store.events(run.id), ceiling), "audits": results}
     return found if seen is None else {**found, "looks": cast(JsonValue, seen.document())}
 
@@ -191,22 +307,22 @@ def bundle(store: Store, run_id: str, *, unprotected: bool = False) -> dict[str,
     Tables count tasks from 0, as the API does; report.html says so. Raises BadInput for an unknown run, for one
     without results of its own, and for one that has not learned a task.
     """
-    from dpcl_core.runs import matching  # loads pandas: a second that `run --json` does not need
+    from dpcl_core.runs import frames  # loads pandas: a second that `run --json` does not need
 
     run = store.get_with_results(run_id)
     events = store.events(run_id)
     if not any(of_kind(events, TaskLearned)):
         raise BadInput("run", run_id, f"is {run.status} and has learned no task: there is nothing to export")
-    result = Result(run.id, run.name, run.spec, events, ceiling=ceilings.known(run.spec, store=store))
-    seen = looks.sentence(store, run.spec.data.dataset)
+    result = Result(run.id, run.name, run.spec, events, ceiling=measured.known(run.spec, store=store))
+    seen = administration.sentence(store, run.spec.data.dataset)
     tables = {"accuracy": result.scores, "metrics": result.metrics, "spent": result.spent}
     tables["guarantees"] = _guarantees(result)
     for of_rule in (replace(result, rule=rule) for rule in result.rules):
         tables |= {f"accuracy-{of_rule.rule}": of_rule.scores, f"metrics-{of_rule.rule}": of_rule.metrics}
     details = {
-        "tokens": frames.tokens, "retained": frames.retained, "leaks": frames.leaks, "list-entries": matching.entries,
-        "list-groups": matching.prototypes, "list-agreement": matching.agreement, "list-anchors": matching.anchors,
-        "list-statistics": matching.statistics,
+        "tokens": frames.tokens, "retained": frames.retained, "leaks": frames.leaks, "list-entries": frames.entries,
+        "list-groups": frames.prototypes, "list-agreement": frames.agreement, "list-anchors": frames.anchors,
+        "list-statistics": frames.statistics,
     }  # fmt: skip
     tables |= {name: frame for name, table in details.items() if not (frame := table(events)).empty}
     dataset = run.spec.data.dataset if result.started is None else result.started.dataset_title
@@ -224,8 +340,8 @@ def bundle(store: Store, run_id: str, *, unprotected: bool = False) -> dict[str,
         "privacy.json": json.dumps(guarantees, indent=1, ensure_ascii=False) + "\n",
         "privacy.txt": privacy_text(events) + (f"{seen}\n" if seen else ""),
         "report.html": result.to_html(seen),
-        "notebook.ipynb": notebook.of(run.spec),
-        "citations.bib": citations.of(run.spec),
+        "notebook.ipynb": of(run.spec),
+        "citations.bib": catalog.of(run.spec),
         card.FILE: json.dumps(privacy_card, indent=1, ensure_ascii=False) + "\n",
         **_figures(result),
     }

@@ -17,7 +17,7 @@ from safetensors import numpy as safetensors
 
 from dpcl_core import __version__, metrics
 from dpcl_core.attacks import catalog as attacks
-from dpcl_core.backbones import axes as public_axes
+from dpcl_core.backbones import bundled as public_axes
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.backbones import extractor
 from dpcl_core.checkpoints import Checkpoint, Keep, are_from_the_first_on, is_public
@@ -25,18 +25,17 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.data import header
 from dpcl_core.errors import BadInput
 from dpcl_core.events import AuditNote, CellFinished, Event, Fact, JsonValue, Planned, TaskLearned
-from dpcl_core.explorers.catalog import Observer
+from dpcl_core.explorers.matching_log import Observer
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common import classifier, state
 from dpcl_core.methods.common.card import MakeLearner
-from dpcl_core.methods.common.evaluation import evaluated, untrained
+from dpcl_core.methods.common.classifier import evaluated, untrained
 from dpcl_core.methods.common.learner import Learner, Prefetching, PublicContext, Surveying
-from dpcl_core.privacy import ledger_state
+from dpcl_core.privacy import ledger
 from dpcl_core.privacy.labels import spend_on_read_list
-from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.ledger import Ledger, written
 from dpcl_core.privacy.recount import exceeds
 from dpcl_core.privacy.statement import guarantee
-from dpcl_core.privacy.written import written
 from dpcl_core.scenarios.stream import Task, TaskStream
 from dpcl_core.spec import Cell, RunSpec
 
@@ -234,7 +233,7 @@ class Group:
             "program": __version__,
             "data": self._data_digest,
             "parts": parts,
-            "ledgers": [ledger_state.document(standing.ledgers[cell]) for cell in self.cells],
+            "ledgers": [ledger.document(standing.ledgers[cell]) for cell in self.cells],
             "matrices": [[list(row) for row in standing.matrices[cell]] for cell in self.cells],
             "seconds": standing.seconds + time.perf_counter() - self._started,
         }
@@ -251,7 +250,7 @@ class Group:
             if document["data"] != self._data_digest:
                 raise self._refusal("its data have changed, or were written again, since it began")
             for cell, entries, rows in zip(self.cells, document["ledgers"], document["matrices"], strict=True):
-                ledger_state.refill(standing.ledgers[cell], entries)
+                ledger.refill(standing.ledgers[cell], entries)
                 standing.matrices[cell][:] = [tuple(row) for row in rows]
             standing.seconds = float(document["seconds"])
             state.restore({"learner": learner, "observer": observer}, document["parts"], safetensors.load(checkpoint.arrays))

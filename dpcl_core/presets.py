@@ -8,6 +8,7 @@ changed settings of the first for a computer that lacks a network which is fetch
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -15,8 +16,15 @@ from typing import Literal, cast
 
 from dpcl_core import checks, paths
 from dpcl_core.backbones import catalog as backbones
+from dpcl_core.checks import USUAL_DELTA, default_delta
+from dpcl_core.data import catalog as datasets
+from dpcl_core.data import understood
+from dpcl_core.data.card import Kind
 from dpcl_core.errors import BadInput, unknown
-from dpcl_core.spec import RunSpec, Spec
+from dpcl_core.privacy import ledger
+from dpcl_core.privacy.labels import people_to_be_named
+from dpcl_core.scenarios import catalog as scenarios
+from dpcl_core.spec import PrivacySpec, RunSpec, ScenarioSpec, Spec
 
 Shows = Literal["budgets", "forgetting", "streams", "labels", "adapting", "claims", "words", "matching", "no-privacy"]
 
@@ -138,3 +146,94 @@ def _parsed(path: Path) -> Mapping[str, object]:
 
 def _folder() -> Path:
     return paths.assets_dir() / "presets"
+
+
+# A run on the user's own data with nothing declared: its settings by public rules, and what they assume, in words.
+
+
+_TASKS = _CLIENTS = 2
+# The network of each kind: the first that can be used here. Without weights where the examples are numbers or words.
+_NETWORKS: Mapping[Kind, tuple[str, ...]] = {
+    "image": ("lite0", "convnext-cifar100", "pixels"),
+    "sensor": ("pixels",),
+    "text": ("minilm", "hashed-text"),
+    "tagged": ("minilm", "hashed-text"),
+    "table": ("pixels",),
+    "embedding": ("pixels",),
+}
+_SHARES = (0.1, 0.2, 0.3, 0.5)
+
+
+def settings(name: str) -> dict[str, object]:
+    """Raw settings of a run of the cosine classifier on own:NAME in two tasks, with a list of labels learned privately.
+
+    Its tasks are the sources where the data have some, else groups of classes. Tagged sentences, which need clients, get a
+    federated method. Raises BadInput as reading the data does, and for data of a single class.
+    """
+    facts, card = datasets.facts(name), datasets.card(name)
+    kind = card.kind
+    network = next(one for one in _NETWORKS[kind] if backbones.available(backbones.card(one)) is None)
+    delta = min(USUAL_DELTA, default_delta(facts.n_train))
+    privacy = PrivacySpec(delta=delta)
+    share = _label_share(privacy, facts.n_train // facts.n_classes, card.rows_per_unit)
+    raw: dict[str, object] = {
+        "data": {"dataset": name, "backbone": network}, "privacy": {"delta": delta, "label_share": share},
+    }  # fmt: skip
+    if kind == "tagged":
+        tasks = {"kind": "federated", "protocol": "domain-incremental", "clients": _CLIENTS}
+        return {**raw, "method": "label-means", "labels": "prior-const", "scenario": tasks}
+    raw |= {"method": "cosine", "labels": "dp-learned"}
+    if len(facts.sources) > 1:
+        return {**raw, "scenario": {"kind": "source-incremental", "order": facts.sources}}
+    if facts.n_classes < _TASKS:
+        allowed = f"must have {_TASKS} labels or more in its test part: choose another column as target, or add rows"
+        raise BadInput(name, f"{facts.n_classes} label", allowed)
+    if facts.n_classes % _TASKS:  # class-incremental tasks are equally large; these may differ by one class
+        return {**raw, "scenario": {"kind": "i-blurry", "tasks": _TASKS, "disjoint_percent": 100}}
+    return {**raw, "scenario": {"kind": "class-incremental", "tasks": _TASKS}}
+
+
+def streams(name: str, n_tasks: int) -> list[ScenarioSpec]:
+    """The scenarios that own:NAME allows, in `n_tasks` tasks where their number can be chosen. Public facts alone."""
+    facts, card = datasets.facts(name), datasets.card(name)
+    found = []
+    for kind, scenario in scenarios.CARDS.items():
+        if scenario.needs_values and card.kind in ("text", "tagged"):
+            continue
+        if scenario.has_clients if card.has_people else card.kind == "tagged" and not scenario.has_clients:
+            continue
+        chosen: dict[str, object] = {"tasks": n_tasks} if "tasks" in scenario.settings.model_fields else {}
+        if kind == "source-incremental":
+            chosen["order"] = facts.sources or None
+        if scenario.has_clients:
+            chosen["clients"] = _CLIENTS
+        settings = scenario.settings.model_validate({"kind": kind, **chosen})
+        with suppress(BadInput):
+            scenarios.check(settings, facts.n_classes, facts.sources)
+            found.append(settings)
+    return found
+
+
+def _label_share(privacy: PrivacySpec, class_size: int, rows_per_unit: int) -> float:
+    """The smallest share of epsilon for the list of labels with which a class of half the nominal size is on it more often
+    than not; by public numbers alone."""
+    of_row = ledger.for_a_row(privacy, rows_per_unit)
+    epsilon = of_row.epsilons[privacy.epsilons.index(privacy.usual_epsilon)]
+    for share in _SHARES:
+        shared = of_row.model_copy(update={"label_share": share})
+        if people_to_be_named(shared, epsilon, _TASKS, class_size // 2) is not None:
+            return share
+    return _SHARES[-1]
+
+
+def assumed(spec: RunSpec) -> list[str]:
+    """What a run on own data assumes, one sentence each, and what would make it better. Public facts alone."""
+    name = spec.data.dataset
+    found = understood.of(name)
+    features = "the embeddings" if found.kind == "embedding" else f"features of {spec.data.backbone}"
+    if found.n_values:
+        features = f"{found.n_values} numbers of each row"
+    return [
+        f"{name}: {found.kind}; method {spec.method} on {features}, {spec.scenario.kind} tasks, labels = {spec.labels}.",
+        *found.assumed,
+    ]

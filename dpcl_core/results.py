@@ -158,23 +158,23 @@ class Result:
 
     def placed(self, epsilon: float) -> str:
         """One sentence: where the run ended at this budget between chance and the ceiling; empty before it has ended."""
-        from dpcl_core.figures import placement
-        from dpcl_core.papers import ceilings
+        from dpcl_core.figures import answer
+        from dpcl_core.papers import measured
 
         if epsilon not in self.finals:
             return ""
         known, values, standing = self.references, self.finals[epsilon], self.standing
         is_own = known.ceiling is not None and fmean(values) >= known.ceiling - _SAME
-        if is_own and math.isinf(epsilon) and ceilings.is_at_once(self.spec):
+        if is_own and math.isinf(epsilon) and measured.is_at_once(self.spec):
             known = replace(known, ceiling=None)  # that a ceiling reaches itself says nothing
-        return placement.sentence(epsilon, values, known, score=self.score, standing=standing)
+        return answer.sentence(epsilon, values, known, score=self.score, standing=standing)
 
     @cached_property
     def lost(self) -> str:
         """A warning that names the budgets which cannot be told from chance, and the rule; empty if there are none."""
-        from dpcl_core.figures import placement
+        from dpcl_core.figures import answer
 
-        return placement.warning(self.finals, self.references, score=self.score, standing=self.standing)
+        return answer.warning(self.finals, self.references, score=self.score, standing=self.standing)
 
     def to_html(self, looks: str = "") -> str:
         """A self-contained HTML page: question, finding, figures, statement, card, settings, how to repeat and cite it.
@@ -182,7 +182,7 @@ class Result:
         `looks`: how often the data were used, in a sentence.
         """
         from dpcl_core.figures import html
-        from dpcl_core.papers import citations
+        from dpcl_core.papers import catalog
         from dpcl_core.privacy import card, statement_text
 
         finished, plan = [*of_kind(self.events, CellFinished)], next(of_kind(self.events, Planned), None)
@@ -194,7 +194,7 @@ class Result:
             "Settings": checks.to_toml(self.spec),
             "Tables of an export": _TABLES,
             "How to repeat it": checks.command_line(self.spec),
-            "How to cite it": citations.of(self.spec),
+            "How to cite it": catalog.of(self.spec),
         }
         title, said = self.name or method_title(self.spec), [self.placed(self.spec.privacy.usual_epsilon), self.lost]
         pictures = [] if self.started is None else [self.figure(name) for name in FIGURES]
@@ -225,10 +225,10 @@ class Result:
 def references(spec: RunSpec, events: Sequence[Event], ceiling: float | None = None) -> References:
     """The scores between which a run is read; `ceiling`: one found in a store, beside what records and the run say."""
     from dpcl_core.methods.references import of_labels
-    from dpcl_core.papers import ceilings  # loads the store, which tables and figures do not need
+    from dpcl_core.papers import measured  # loads the store, which tables and figures do not need
 
     found = [*of_kind(events, References)] or [of_labels(spec)]
-    known = (ceiling, ceilings.known(spec, of_kind(events, CellFinished)))
+    known = (ceiling, measured.known(spec, of_kind(events, CellFinished)))
     untrained = found[-1].untrained or 0.0  # who learns all tasks at once and ends below it has learned nothing
     return replace(found[-1], ceiling=max((one for one in known if one is not None and one >= untrained), default=None))
 

@@ -11,14 +11,14 @@ import streamlit as st
 from dpcl_core import __version__
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
-from dpcl_core.lessons import glossary
+from dpcl_core.lessons import in_browser
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.card import MethodCard
-from dpcl_core.runs import devices, visitors
+from dpcl_core.runs import process, queue
 from dpcl_core.scenarios import catalog as scenarios
-from pages.parts.shell import citation, kept, layout
-from pages.parts.shell.header import header
-from pages.parts.shell.text import plain
+from pages.parts import figure_card, layout, text
+from pages.parts.layout import header
+from pages.parts.text import plain
 
 LIMITS = """
 - The datasets here are public: a run simulates what such a release would protect.
@@ -46,22 +46,22 @@ def _methods_and_data() -> None:
 
 
 def _words() -> None:
-    st.markdown("\n\n".join(f"**{plain(entry.word)}** {plain(entry.meaning)}" for entry in glossary.words()))
+    st.markdown("\n\n".join(f"**{plain(entry.word)}** {plain(entry.meaning)}" for entry in in_browser.words()))
 
 
 def _limits() -> None:
     st.markdown(LIMITS)
     st.markdown(f"**dpcl {__version__}** · Python {platform.python_version()} · " + " · ".join(_versions()))
-    citation.button()
+    text.button()
     _this_computer()
-    if visitors.limits() is None:
-        kept.draw()
+    if queue.limits() is None:
+        figure_card.draw()
     else:
         st.page_link("pages/administration.py", label=":primary[Administration of this server →]")
 
 
 def _this_computer() -> None:
-    device = "its processor" if devices.default() == "cpu" else "its graphics card"
+    device = "its processor" if process.default() == "cpu" else "its graphics card"
     ready = [card.title for card in datasets.CARDS.values() if datasets.available(card) is None]
     missing = len(datasets.CARDS) - len(ready)
     rest = f"; {missing} more can be added, see Train" if missing else ""

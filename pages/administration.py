@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from dpcl_core.backbones import kept_files
+from dpcl_core.backbones import catalog
 from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import counted
-from dpcl_core.runs import visitors
+from dpcl_core.runs import queue
 from dpcl_core.runs.run import Run
-from pages.parts.shell import kept, layout, state
-from pages.parts.shell.header import header
-from pages.parts.shell.text import plain
+from pages.parts import figure_card, layout, state
+from pages.parts.layout import header
+from pages.parts.text import plain
 
 if TYPE_CHECKING:
     from dpcl_core.runs.administration import Usage
@@ -30,7 +30,7 @@ _MOST = 100  # visitors that are listed
 def page() -> None:
     """The page."""
     header("Administration", "Who uses this server, and how much?", help_text=HELP)
-    limits = visitors.limits()
+    limits = queue.limits()
     if limits is None:
         st.info("This server is not shared: nobody owns a run and nothing is limited. `dpcl app --shared` serves many.")
         return
@@ -38,7 +38,7 @@ def page() -> None:
         _ask()
         return
     _watched(limits)
-    kept.draw()
+    figure_card.draw()
 
 
 def _ask() -> None:
@@ -58,7 +58,7 @@ def _ask() -> None:
 
 @st.fragment(run_every=5.0)
 @state.guarded
-def _watched(limits: visitors.Limits) -> None:
+def _watched(limits: queue.Limits) -> None:
     """Draws all visitors and their open runs."""
     from dpcl_core.runs import administration
 
@@ -75,7 +75,7 @@ def _watched(limits: visitors.Limits) -> None:
             st.caption(f"The {_MOST} who use most, of {len(used):,}.")
 
 
-def _visitor(one: Usage, limits: visitors.Limits) -> None:
+def _visitor(one: Usage, limits: queue.Limits) -> None:
     """Draws what a visitor uses, with the buttons that stop and delete."""
     from dpcl_core.runs import administration
 
@@ -94,7 +94,7 @@ def _visitor(one: Usage, limits: visitors.Limits) -> None:
             if has_runs:
                 st.markdown("The results of all this visitor's runs that are over, for good?")
                 if st.button("Delete them", key=f"delete-{one.owner}", type="primary"):
-                    deleted = administration.delete(store, visitors.Visitor(one.owner, limits))
+                    deleted = administration.delete(store, queue.Visitor(one.owner, limits))
                     st.toast(f"{counted(deleted, 'run')} deleted.")
             if has_data:
                 st.markdown("All data that this visitor has brought, with every run on them, for good?")
@@ -112,8 +112,8 @@ def _delete_data(owner: str) -> None:
         st.error(plain(str(refused)))
         return
     finally:  # some of the data may be gone
-        for kind in kept_files.COMPUTED:
-            kept_files.clean(kind)
+        for kind in catalog.COMPUTED:
+            catalog.clean(kind)
     st.toast(f"{counted(deleted, 'dataset')} deleted.")
 
 

@@ -11,20 +11,17 @@ from streamlit.delta_generator import DeltaGenerator
 from dpcl_core.events import Signatures
 from dpcl_core.results import Result
 from dpcl_core.spec import Cell
-from pages.parts.anchors import cost, explorer, pictures, rematching, run_source, simulation
-from pages.parts.anchors.pictures import Scene
-from pages.parts.claims import privacy_bar
-from pages.parts.shell import layout, link, pickers, state, stored_results
-from pages.parts.shell.header import actions, heading
-from pages.parts.shell.view import View
-from pages.parts.training import run_panel
+from pages.parts import anchor_pictures, anchor_rematching, anchor_source, fields, layout, link, pecl_claim, run_panel, state
+from pages.parts.anchor_pictures import Scene
+from pages.parts.layout import actions, heading
+from pages.parts.state import View
 
 SIMULATION, RUN = "play", "run"
 SHOWS = {SIMULATION: "A simulation", RUN: "A run"}
 CODEC = link.Codec(
     [
         link.Field("show", "sh", "lists", link.Choice(tuple(SHOWS)), SIMULATION),
-        *simulation.FIELDS, *run_source.FIELDS, *rematching.FIELDS, *pictures.FIELDS,
+        *anchor_source.FIELDS, *anchor_source.RUN_FIELDS, *anchor_rematching.FIELDS, *anchor_pictures.FIELDS,
     ]
 )  # fmt: skip
 HELP = """Every client describes its texts by a **list** of a few Gaussians, in no order. Before lists can be averaged, their
@@ -39,7 +36,7 @@ def page() -> None:
     """The page."""
     view = View("anchors", lambda _: CODEC)
     question = "CSLR: how are entries of different clients' lists matched?"
-    place = heading("Matching clients", question, notices=[*view.read.notices, *pickers.missing_run(view)])
+    place = heading("Matching clients", question, notices=[*view.read.notices, *fields.missing_run(view)])
     controls, answer = layout.controls_and_answer()
     with controls:
         options = list(SHOWS)
@@ -47,8 +44,8 @@ def page() -> None:
         show = st.segmented_control(
             "Lists of", options, default=start, format_func=SHOWS.__getitem__, required=True, key=view.key("show")
         ) or start  # fmt: skip
-    values: dict[str, object] = {field.name: view[field.name] for field in (*simulation.FIELDS, *pictures.FIELDS)}
-    values |= {field.name: None for field in (*run_source.FIELDS, *rematching.FIELDS)} | {"show": show}
+    values: dict[str, object] = {field.name: view[field.name] for field in (*anchor_source.FIELDS, *anchor_pictures.FIELDS)}
+    values |= {field.name: None for field in (*anchor_source.RUN_FIELDS, *anchor_rematching.FIELDS)} | {"show": show}
 
     def settle(changed: Mapping[str, object]) -> None:
         view.settle({**values, **changed}, CODEC)
@@ -61,27 +58,27 @@ def page() -> None:
 def _simulation(view: View, controls: DeltaGenerator, answer: DeltaGenerator) -> Mapping[str, object]:
     """Draws the simulation: its settings and figures; returns the link values."""
     with controls:
-        setup, values = simulation.choose(view)
+        setup, values = anchor_source.choose(view)
         rest = st.container()
     with answer:
-        privacy_bar.facts(
+        pecl_claim.facts(
             ("Nothing to protect", "public digits, dealt to simulated clients; noise from an ordinary generator"),
             ("Visible to the server", "released groups" if setup.side == "client" else "noisy lists"),
             ("Not visible to the server", "the single entries below and their true modes"),
         )
         if setup.is_played:
-            setup = explorer.draw(setup, key=view.key("explorer"))
+            setup = anchor_rematching.draw(setup, key=view.key("explorer"))
             values = {**values, "m": setup.m, "noise": setup.noise, "matcher": setup.matcher}
-        rounds, at = simulation.rounds(setup)
+        rounds, at = anchor_source.rounds(setup)
         scene = Scene(
             rounds, at, f"play-{setup.length}-{setup.kind}", setup.provenance(),
-            agreement=lambda: simulation.agreement(setup),
-            sweep=lambda: simulation.measured(setup, rounds[at], sweep=True),
-            anchors=lambda: simulation.measured(setup, rounds[at], anchors=True),
+            agreement=lambda: anchor_source.agreement(setup),
+            sweep=lambda: anchor_source.measured(setup, rounds[at], sweep=True),
+            anchors=lambda: anchor_source.measured(setup, rounds[at], anchors=True),
         )  # fmt: skip
         noise = setup.noise if setup.is_local else None
         chosen = {} if setup.is_played else _maps(view, scene)
-        _more(scene, noise, lambda: cost.of_simulation(setup), _no_accuracy)
+        _more(scene, noise, lambda: anchor_source.of_simulation(setup), _no_accuracy)
     with rest:
         st.caption("Digits replace texts here, because a picture shows what an entry describes. A run shows real texts.")
     return {**values, **chosen}
@@ -95,16 +92,16 @@ def _run(
     `settle` takes those that its sliders have changed by themselves.
     """
     with controls:
-        result = run_source.choose(view)
+        result = anchor_source.choose_run(view)
         if result is None or result.run_id is None:
             with answer, layout.card("anchor-map"):
                 st.markdown("**No lists to show yet**")
-                st.info(run_source.NO_RUN)
+                st.info(anchor_source.NO_RUN)
                 st.page_link("pages/train.py", label=":primary[To the Train page →]")
             return {}
-        model, values = run_source.model(result, view)
+        model, values = anchor_source.model(result, view)
     values = {**values, "run": result.run_id}
-    rounds = run_source.rounds_of(result, model)
+    rounds = anchor_source.rounds_of(result, model)
     with answer:
         if not state.store().get(result.run_id).is_over:
             watch = partial(_watch, view, result.run_id, model)
@@ -114,7 +111,7 @@ def _run(
         if model is None or not rounds:
             with layout.card("anchor-map"):
                 st.markdown("**No lists to show**")
-                st.info(run_source.empty_reason(result))
+                st.info(anchor_source.empty_reason(result))
             return values
         draw = partial(_run_figures, view, result, model, rounds)
         layout.apart(lambda: values.update(draw()), lambda: settle(values))
@@ -126,16 +123,17 @@ def _run_figures(
 ) -> Mapping[str, object]:  # fmt: skip
     """Draws the sliders and all figures of one round of one model; returns what the link carries of the choice."""
     with st.container(key="run-sliders", horizontal=True, vertical_alignment="bottom", gap="medium"):
-        at, round_value = run_source.at_round(result, rounds, view)
-        settings, what_if = rematching.choose(result, model, view)
+        at, round_value = anchor_source.at_round(result, rounds, view)
+        settings, what_if = anchor_rematching.choose(result, model, view)
     now = rounds[at]
     guarantee = result.guarantees.get(now.cell.epsilon)
-    rematching.notice(result, now, settings)
-    scene = rematching.scene(result, rounds, at, settings, is_live=is_live)
+    anchor_rematching.notice(result, now, settings)
+    scene = anchor_rematching.scene(result, rounds, at, settings, is_live=is_live)
     chosen = _maps(view, scene)
     _more(
-        scene, settings.noise or None if settings is not None else None, lambda: cost.of_run(guarantee, is_over=not is_live),
-        lambda: run_source.accuracy(result, now.cell.epsilon, live=is_live),
+        scene, settings.noise or None if settings is not None else None,
+        lambda: anchor_source.of_run(guarantee, is_over=not is_live),
+        lambda: anchor_source.accuracy(result, now.cell.epsilon, live=is_live),
     )  # fmt: skip
     return {**round_value, **what_if, **chosen}
 
@@ -146,9 +144,9 @@ def _watch(view: View, run_id: str, model: Cell | None) -> Mapping[str, object]:
     Returns what the link carries of the choice.
     """
     run = state.store().get(run_id)
-    result = stored_results.of(run)
-    rounds = run_source.rounds_of(result, model)
-    if run.is_over or (model is None and run_source.has_any(result)):  # only the page can draw these controls
+    result = state.of(run)
+    rounds = anchor_source.rounds_of(result, model)
+    if run.is_over or (model is None and anchor_source.has_any(result)):  # only the page can draw these controls
         st.rerun()
     run_panel.status_card(run, result)
     run_panel.bar(result, model.epsilon if model is not None else None, is_over=False)
@@ -163,9 +161,9 @@ def _maps(view: View, scene: Scene) -> Mapping[str, object]:
     """Draws the map and the matchers; returns the chosen map."""
     left, right = st.columns([1.6, 1], gap="small")
     with left:
-        chosen = pictures.maps(view, scene)
+        chosen = anchor_pictures.maps(view, scene)
     with right:
-        pictures.bars(scene)
+        anchor_pictures.bars(scene)
     return chosen
 
 
@@ -174,11 +172,11 @@ def _more(
 ) -> None:  # fmt: skip
     """Draws the other figures, in tabs, when opened."""
     draw = {
-        "Margins": lambda: pictures.margins(scene),
-        "Matched and true": lambda: pictures.confusion(scene),
-        "Noise": lambda: pictures.by_noise(scene, noise),
-        "Anchors": lambda: pictures.anchors(scene),
-        "Signal": lambda: pictures.signal(scene),
+        "Margins": lambda: anchor_pictures.margins(scene),
+        "Matched and true": lambda: anchor_pictures.confusion(scene),
+        "Noise": lambda: anchor_pictures.by_noise(scene, noise),
+        "Anchors": lambda: anchor_pictures.anchors(scene),
+        "Signal": lambda: anchor_pictures.signal(scene),
         "Cost": costs,
         "Accuracy": accuracy,
     }

@@ -12,16 +12,13 @@ import streamlit as st
 
 from dpcl_core.figures.picture import Provenance, epsilon_phrase, epsilon_text
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import ceilings
+from dpcl_core.papers import measured
 from dpcl_core.results import Result
-from pages.parts.claims import privacy_bar
-from pages.parts.comparison import needed, pairs, pvalues
-from pages.parts.shell import layout, link, pickers, pictures, run_search, state, stored_results, style
-from pages.parts.shell.figure_card import show
-from pages.parts.shell.header import actions, heading
-from pages.parts.shell.text import capital, plain
-from pages.parts.shell.view import View
-from pages.parts.training import train_form
+from pages.parts import comparison, fields, figure_card, layout, link, pecl_claim, state, text, train_form
+from pages.parts.figure_card import show
+from pages.parts.layout import actions, heading
+from pages.parts.state import View
+from pages.parts.text import capital, plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,18 +28,18 @@ if TYPE_CHECKING:
 
 LETTERS = "ABCDEF"
 _GROUPS = 6  # groups with a button
-HELP = f"""Pick up to six runs, or press a group: runs tested on the same stream, or with a tag in common. {run_search.HELP}
+HELP = f"""Pick up to six runs, or press a group: runs tested on the same stream, or with a tag in common. {fields.HELP}
 Differences are formed seed by seed, because runs with the same seed see the same classes in the same order. A difference
 counts only if its 95 % interval excludes zero. Looking at many runs and keeping the best one is a choice based on the data:
 on your own data, that spends privacy too."""
 CODEC = link.Codec(
     [
-        link.Field("runs", "r", "runs", link.Many(link.Text(12), pairs.MOST), ()),
+        link.Field("runs", "r", "runs", link.Many(link.Text(12), comparison.MOST), ()),
         link.Field("focus", "f", "budget", link.Maybe(link.BUDGET), None),
         link.Field("first", "a", "first of the pair", link.Maybe(link.Choice(tuple(LETTERS))), None),
         link.Field("second", "b", "second of the pair", link.Maybe(link.Choice(tuple(LETTERS))), None),
-        *pvalues.fields(tuple(LETTERS)),
-        needed.FIELD,
+        *comparison.fields(tuple(LETTERS)),
+        comparison.FIELD,
     ]
 )
 
@@ -54,7 +51,7 @@ def page() -> None:
     view = View("compare", lambda _: CODEC)
     named = (*cast("tuple[str, ...]", view["runs"]), *st.session_state.get(view.key("runs"), ()))
     stored = _listed() | state.store().listed(named)
-    runs = {run_id: run for run_id, run in stored.items() if pairs.has_result(run)}
+    runs = {run_id: run for run_id, run in stored.items() if comparison.has_result(run)}
     start, missing = _initial_runs(view, runs, stored)
     place = heading("Compare", "Which is better, and is it real?", notices=[*view.read.notices, *missing])
     if not runs:
@@ -64,11 +61,11 @@ def page() -> None:
     st.session_state.setdefault(view.key("runs"), start)
     picked = st.multiselect(
         "Runs", _offered(view, runs), format_func=lambda run_id: _display_name(runs[run_id]), key=view.key("runs"),
-        max_selections=pairs.MOST, placeholder="Pick up to six finished runs",
+        max_selections=comparison.MOST, placeholder="Pick up to six finished runs",
     )  # fmt: skip
-    results = {LETTERS[i]: stored_results.of(state.store().get(run_id)) for i, run_id in enumerate(picked)}
+    results = {LETTERS[i]: state.of(state.store().get(run_id)) for i, run_id in enumerate(picked)}
     nothing = {"focus": None, "first": None, "second": None, "wanted": None}
-    values: dict[str, object] = {"runs": tuple(picked), **nothing, **pvalues.NOT_CHOSEN}
+    values: dict[str, object] = {"runs": tuple(picked), **nothing, **comparison.NOT_CHOSEN}
     if not results:
         st.info("Pick at least one run above. Two runs on the same data and stream can be compared seed by seed.")
     else:
@@ -93,15 +90,15 @@ def _initial_runs(view: View, runs: dict[str, Run], stored: dict[str, Run]) -> t
     missing = [_not_offered(run_id, stored.get(run_id)) for run_id in linked if run_id not in runs]
     start = list(dict.fromkeys(run_id for run_id in linked if run_id in runs))
     if not start and not linked:
-        offered = {run_id: run.spec for run_id, run in runs.items() if not ceilings.is_one(run.spec)}
-        pair = pairs.comparable(offered)
+        offered = {run_id: run.spec for run_id, run in runs.items() if not measured.is_one(run.spec)}
+        pair = comparison.comparable(offered)
         start = list(pair) if pair is not None else list(offered or runs)[:1]
     return start, missing
 
 
 def _not_offered(run_id: str, run: Run | None) -> str:
     """A sentence on why this run of the link cannot be compared."""
-    return pairs.no_result(run) if run is not None else f"The link names run {run_id}, which this store does not have."
+    return comparison.no_result(run) if run is not None else f"The link names run {run_id}, which this store does not have."
 
 
 def _partner(run: Run) -> None:
@@ -114,20 +111,20 @@ def _partner(run: Run) -> None:
 def _offered(view: View, runs: dict[str, Run]) -> list[str]:
     """The runs to pick from, by a search, which adds to `runs` what it finds; a button for each group puts its newest runs
     into the picker."""
-    if len(runs) <= pairs.MOST:
+    if len(runs) <= comparison.MOST:
         return list(runs)
     key, put = view.key("runs"), st.session_state.__setitem__
     with st.container(key="compare-search", horizontal=True, vertical_alignment="bottom", gap="small"):
         text = st.text_input(
-            "Search", key=view.key("search"), placeholder=run_search.PLACEHOLDER, max_chars=60, width=240,
-            help=run_search.HELP,
+            "Search", key=view.key("search"), placeholder=fields.PLACEHOLDER, max_chars=60, width=240,
+            help=fields.HELP,
         )  # fmt: skip
-        for name, ids in list(run_search.groups(list(runs.values())).items())[:_GROUPS]:
-            st.button(plain(f"{name} · {len(ids)}"), key=f"{key}-{name}", on_click=put, args=(key, ids[: pairs.MOST]))
+        for name, ids in list(fields.groups(list(runs.values())).items())[:_GROUPS]:
+            st.button(plain(f"{name} · {len(ids)}"), key=f"{key}-{name}", on_click=put, args=(key, ids[: comparison.MOST]))
     if not text.strip():
         return list(runs)
     kept = {run_id: runs[run_id] for run_id in cast("list[str]", st.session_state[key])}
-    found = {run_id: run for run_id, run in _listed(text).items() if pairs.has_result(run)}
+    found = {run_id: run for run_id, run in _listed(text).items() if comparison.has_result(run)}
     runs |= found
     return list(found | kept)
 
@@ -135,7 +132,7 @@ def _offered(view: View, runs: dict[str, Run]) -> list[str]:
 def _listed(text: str = "") -> dict[str, Run]:
     """The finished runs that a search finds, as many as a page lists, in the list's order."""
     store = state.store()
-    found = store.list_runs(run_search.LISTED, states=("finished",), only=run_search.wanted(text, store))
+    found = store.list_runs(fields.LISTED, states=("finished",), only=fields.wanted(text, store))
     return {run.id: run for run in found}
 
 
@@ -143,8 +140,8 @@ def _nothing_yet() -> None:
     with st.container(key="card-empty"):
         st.markdown("**Nothing to compare yet.** You need two finished runs; each takes a few seconds. Below: an example.")
         st.page_link("pages/train.py", label="Start a run")
-    example = stored_results.example()
-    privacy_bar.privacy_bar(example.guarantees)
+    example = state.example()
+    pecl_claim.privacy_bar(example.guarantees)
     _trade_off({"Example": example})
 
 
@@ -157,17 +154,17 @@ def _layer(result: Result) -> str:
 def _comparison(view: View, results: dict[str, Result]) -> dict[str, object]:
     specs = {letter: result.spec for letter, result in results.items()}
     st.caption(" · ".join(f"**{letter}** {plain(result.name)}{_layer(result)}" for letter, result in results.items()))
-    if apart := pairs.what_differs(specs):
+    if apart := comparison.what_differs(specs):
         st.caption(plain(apart))
-    if warning := pairs.different_tests(specs):
+    if warning := comparison.different_tests(specs):
         st.warning(plain(warning))
-    if unequal := pairs.unequal_promises(_standings(results)):
+    if unequal := comparison.unequal_promises(_standings(results)):
         st.warning(unequal)
-    budgets = pairs.shared_budgets(list(specs.values()))
+    budgets = comparison.shared_budgets(list(specs.values()))
     chosen = _budget(view, budgets)
     if chosen is not None:
         guarantees = [(letter, r.guarantees[chosen]) for letter, r in results.items() if chosen in r.guarantees]
-        privacy_bar.side_by_side(guarantees)
+        pecl_claim.side_by_side(guarantees)
         _curves(results, chosen)
     else:
         st.info("These runs share no ε, so their curves cannot be compared. Their trade-offs below can.")
@@ -175,12 +172,12 @@ def _comparison(view: View, results: dict[str, Result]) -> dict[str, object]:
     draw: dict[str, Callable[[], None]] = {
         "Paired difference": lambda: values.update(_pair(view, results)),
         "What privacy costs": lambda: _trade_off(results),
-        "p values": lambda: values.update(pvalues.p_value_curve(view, results, chosen, _provenance)),
-        needed.TITLE: lambda: values.update(wanted=_needed(view, results)),
+        "p values": lambda: values.update(comparison.p_value_curve(view, results, chosen, _provenance)),
+        comparison.TITLE: lambda: values.update(wanted=_needed(view, results)),
         "Settings": lambda: _settings(results, chosen),
     }
     # A link holds a t-test, or a wanted accuracy, only while its tab is open.
-    linked = "p values" if view["t_first"] is not None else needed.TITLE if view["wanted"] is not None else None
+    linked = "p values" if view["t_first"] is not None else comparison.TITLE if view["wanted"] is not None else None
     layout.views(draw, view.key("views"), linked)
     return values
 
@@ -203,7 +200,7 @@ def _colours(results: dict[str, Result]) -> list[str]:
     """A colour of its own for each run."""
     from dpcl_core.figures import theme
 
-    return theme.colours_of_runs([result.spec.method for result in results.values()], style.is_dark())
+    return theme.colours_of_runs([result.spec.method for result in results.values()], text.is_dark())
 
 
 def _standings(results: dict[str, Result]) -> dict[str, Standing]:
@@ -249,11 +246,11 @@ def _curves(results: dict[str, Result], chosen: float) -> None:
     from dpcl_core.figures import curves
 
     frames = {letter: result.accuracy[result.accuracy["epsilon"] == chosen] for letter, result in results.items()}
-    picture = pictures.kept(curves.compared_over_tasks)(
+    picture = figure_card.kept(curves.compared_over_tasks)(
         frames, n_tasks=max(result.n_tasks for result in results.values()), colours=_colours(results),
         labels=[result.spec.labels for result in results.values()], score=_score(results),
         standings=_standings(results) if math.isfinite(chosen) else None,
-        references=pairs.shared_references([result.references for result in results.values()]), dark=style.is_dark(),
+        references=comparison.shared_references([result.references for result in results.values()]), dark=text.is_dark(),
     )  # fmt: skip
     show(
         picture, _provenance(results), key="compared", title=f"{capital(_score(results))} on the tasks seen so far",
@@ -281,10 +278,10 @@ def _trade_off(results: dict[str, Result]) -> None:
     from dpcl_core.figures import tradeoff
 
     frames = {letter: result.accuracy for letter, result in results.items()}
-    picture = pictures.kept(tradeoff.trade_off)(
+    picture = figure_card.kept(tradeoff.trade_off)(
         frames, colours=_colours(results), labels=[r.spec.labels for r in results.values()], score=_score(results),
         standings=_standings(results),
-        references=pairs.shared_references([result.references for result in results.values()]), dark=style.is_dark(),
+        references=comparison.shared_references([result.references for result in results.values()]), dark=text.is_dark(),
     )  # fmt: skip
     show(
         picture, _provenance(results), key="compared-cost",
@@ -295,30 +292,30 @@ def _trade_off(results: dict[str, Result]) -> None:
 
 def _needed(view: View, results: dict[str, Result]) -> int | None:
     """Draws the ε that a wanted accuracy needs, for each run; returns the wanted accuracy."""
-    if warning := pairs.different_tests({letter: result.spec for letter, result in results.items()}):
+    if warning := comparison.different_tests({letter: result.spec for letter, result in results.items()}):
         st.warning(plain(warning))
     bounded = {letter: result for letter, result in results.items() if result.standing != "none"}
     if unbounded := [letter for letter in results if letter not in bounded]:
-        st.info(f"{' and '.join(unbounded)}: {needed.NO_BOUND}")
+        st.info(f"{' and '.join(unbounded)}: {comparison.NO_BOUND}")
     answered = {letter: result for letter, result in bounded.items() if any(map(math.isfinite, result.finals))}
     if noiseless := [letter for letter in bounded if letter not in answered]:
-        st.info(f"{' and '.join(noiseless)}: {needed.NO_BUDGET}")
+        st.info(f"{' and '.join(noiseless)}: {comparison.NO_BUDGET}")
     if not answered:
         return None
     runs = {letter: _budgets(result) for letter, result in answered.items()}
     colours = [colour for letter, colour in zip(results, _colours(results), strict=True) if letter in answered]
-    return needed.panel(view, runs, colours=colours, provenance=_provenance(answered), score=_score(answered))
+    return comparison.panel(view, runs, colours=colours, provenance=_provenance(answered), score=_score(answered))
 
 
-def _budgets(result: Result) -> needed.Budgets:
+def _budgets(result: Result) -> comparison.Budgets:
     """A run's scores by ε, with what its ledger accounts for where its ε are bounds."""
     accounted = {epsilon: given.epsilon for epsilon, given in result.guarantees.items()}
-    return needed.Budgets(result.finals, result.standing, accounted=accounted if result.standing == "bound" else {})
+    return comparison.Budgets(result.finals, result.standing, accounted=accounted if result.standing == "bound" else {})
 
 
 def _pair(view: View, results: dict[str, Result]) -> dict[str, object]:
     """Draws the paired difference of two runs, or the reason why they are not comparable."""
-    from dpcl_core.figures import curves, difference
+    from dpcl_core.figures import curves, statistics
 
     if len(results) < 2:
         st.caption("Pick a second run above.")
@@ -326,21 +323,21 @@ def _pair(view: View, results: dict[str, Result]) -> dict[str, object]:
     left, right = st.columns(2)
     letters = {letter: letter for letter in results}
     with left:
-        first = pickers.select(view, "first", "First", letters)
+        first = fields.select(view, "first", "First", letters)
     with right:
-        second = pickers.select(view, "second", "Second", {letter: letter for letter in letters if letter != first})
+        second = fields.select(view, "second", "Second", {letter: letter for letter in letters if letter != first})
     pair = {first: results[first], second: results[second]}
-    refusal = pairs.different_tests({letter: result.spec for letter, result in pair.items()})
+    refusal = comparison.different_tests({letter: result.spec for letter, result in pair.items()})
     if refusal:
         st.warning(f"{plain(refusal)} No difference is drawn.")
         return {"first": first, "second": second}
     one, other = (_finals(curves.mean_so_far(result.accuracy)) for result in pair.values())
     n_tested = min((n for result in pair.values() if (n := result.references.n_tested) is not None), default=None)
-    picture = pictures.kept(difference.paired_difference)(
-        one, other, names=(first, second), n_tested=n_tested, dark=style.is_dark()
+    picture = figure_card.kept(statistics.paired_difference)(
+        one, other, names=(first, second), n_tested=n_tested, dark=text.is_dark()
     )
     table = one.merge(other, on=["epsilon", "seed"], suffixes=(f"_{first}", f"_{second}"))
-    anew = pairs.with_enough_seeds({letter: result.spec for letter, result in pair.items()})
+    anew = comparison.with_enough_seeds({letter: result.spec for letter, result in pair.items()})
     show(
         picture, replace(_provenance(pair), n_seeds=(table["seed"].nunique(),)), key="difference",
         title=f"{first} minus {second}, final {_score(pair)}", table=table,
@@ -349,7 +346,7 @@ def _pair(view: View, results: dict[str, Result]) -> dict[str, object]:
     for letter, spec in anew.items():
         label = f":primary[Open the settings of {letter} with {len(spec.seeds)} seeds in Train →]"
         st.page_link("pages/train.py", label=label, query_params=train_form.parameters_of(spec))
-    verdicts = difference.paired(one, other, (first, second), n_tested=n_tested)
+    verdicts = statistics.paired(one, other, (first, second), n_tested=n_tested)
     for epsilon, verdict in sorted(verdicts.items()) if len(verdicts) > 1 and not anew else ():
         st.markdown(f"- {capital(epsilon_phrase(epsilon))}: {verdict.sentence}")
     return {"first": first, "second": second}
@@ -361,7 +358,7 @@ def _finals(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _settings(results: dict[str, Result], chosen: float | None) -> None:
-    rows, n_equal = pairs.differences({letter: result.spec for letter, result in results.items()})
+    rows, n_equal = comparison.differences({letter: result.spec for letter, result in results.items()})
     if rows:
         _coordinates(results, rows, chosen)
         st.dataframe(rows, hide_index=True, key="settings-diff", alt=f"{len(rows)} settings that differ between the runs")
@@ -372,16 +369,16 @@ def _settings(results: dict[str, Result], chosen: float | None) -> None:
 
 def _coordinates(results: dict[str, Result], rows: list[dict[str, str]], chosen: float | None) -> None:
     """Draws a line per run through the settings that differ, to its final accuracy at the chosen budget."""
-    from dpcl_core.figures import curves, parallel
+    from dpcl_core.figures import curves, reproduction
 
     if chosen is None or len(results) < 2:
         return
     finals = {letter: _finals(curves.mean_so_far(result.accuracy)) for letter, result in results.items()}
     means = {letter: float(frame[frame["epsilon"] == chosen]["value"].mean()) for letter, frame in finals.items()}
-    picture = parallel.coordinates(rows, means, colours=_colours(results), score=_score(results), dark=style.is_dark())
+    picture = reproduction.coordinates(rows, means, colours=_colours(results), score=_score(results), dark=text.is_dark())
     show(
         picture, _provenance(results), key="coordinates", title="From settings to accuracy",
-        note=f"one line per run; ε = {epsilon_text(chosen)}; mean over seeds", table=parallel.table(rows, means),
+        note=f"one line per run; ε = {epsilon_text(chosen)}; mean over seeds", table=reproduction.table(rows, means),
         linked=True,
     )  # fmt: skip
 

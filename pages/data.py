@@ -12,12 +12,11 @@ from streamlit.delta_generator import DeltaGenerator
 from dpcl_core.data import intake, schema
 from dpcl_core.data.intake import Asked
 from dpcl_core.errors import BadInput
-from dpcl_core.runs import looks
+from dpcl_core.runs import administration
 from dpcl_core.spec import ScenarioSpec
-from pages.parts.own_data import kept, looking, schema_form, stream_choice, upload
-from pages.parts.shell import layout, ownership, state
-from pages.parts.shell.header import header
-from pages.parts.shell.text import labelled, plain
+from pages.parts import layout, own_data, own_data_upload, state, visitor
+from pages.parts.layout import header
+from pages.parts.text import labelled, plain
 
 if TYPE_CHECKING:
     from dpcl_core.apart import Looked
@@ -43,19 +42,19 @@ def page() -> None:
     """The page."""
     header("Your data", "What would private learning make of your own data?", help_text=HELP)
     side, answer = layout.controls_and_answer()
-    edited = kept.edited()
+    edited = own_data.edited()
     with side:
-        path = upload.choose() if edited is None else kept.folder(edited)
-        st.caption(ownership.WHERE)
+        path = own_data_upload.choose() if edited is None else own_data.folder(edited)
+        st.caption(visitor.WHERE)
     with answer:
-        if path is None and not kept.is_new():
+        if path is None and not own_data.is_new():
             st.markdown(
                 "Choose a file. You then see what was understood, say what the columns are, and see the tasks that a run "
                 "would learn."
             )
         elif path is not None:
             _file(path, edited, side)
-        kept.listing()
+        own_data.listing()
 
 
 def _file(path: Path, edited: str | None, side: DeltaGenerator) -> None:
@@ -67,15 +66,15 @@ def _file(path: Path, edited: str | None, side: DeltaGenerator) -> None:
     try:
         with side:
             fields = _schema(path, start, is_kept=edited is not None)
-        if fields is schema_form.UNCLEAR:
+        if fields is own_data.UNCLEAR:
             st.info("The first line may be a row of data. Say which it is: nothing of it is shown before.")
             return
-        if fields is not None and fields.columns.target is None and looking.columns(path, fields):
+        if fields is not None and fields.columns.target is None and own_data_upload.columns(path, fields):
             st.info("Choose the target: the column to predict.")
             return
         asked = Asked(instead=fields)
         with st.spinner("Reading ..."):
-            looked = looking.looked(looking.given(path, asked, looks.marks_kept(state.store())))
+            looked = own_data_upload.looked(own_data_upload.given(path, asked, administration.marks_kept(state.store())))
     except BadInput as refused:
         st.error(plain(_in_words(refused)))
         return
@@ -83,8 +82,8 @@ def _file(path: Path, edited: str | None, side: DeltaGenerator) -> None:
         st.session_state[_FEATURES] = str(path), looked.features
         st.rerun()  # the form can now offer them
     _understood(looked)
-    scenario = stream_choice.draw(looked)
-    if edited is not None and fields is not None and schema_form.moves_rows(start, fields):
+    scenario = own_data_upload.draw(looked)
+    if edited is not None and fields is not None and own_data.moves_rows(start, fields):
         st.warning(_MOVES)
     is_as_before = edited is not None and fields in (start, start.model_copy(update={"first_line": "names"}))
     with st.container(horizontal=True):
@@ -100,9 +99,9 @@ def _file(path: Path, edited: str | None, side: DeltaGenerator) -> None:
 def _keep(path: Path, asked: Asked, edited: str | None, scenario: ScenarioSpec) -> None:
     """Keeps the file, or another copy of the data that are edited, and says under which name."""
     state.store().check_kept()
-    name = looking.keep(looking.given(path, asked, looks.marks_kept(state.store()), edited))
-    upload.discard()
-    kept.done(name, edited, scenario)
+    name = own_data_upload.keep(own_data_upload.given(path, asked, administration.marks_kept(state.store()), edited))
+    own_data_upload.discard()
+    own_data.done(name, edited, scenario)
     st.rerun()
 
 
@@ -113,11 +112,11 @@ def _schema(path: Path, start: schema.Schema, *, is_kept: bool) -> schema.Schema
         st.markdown(f"Its schema is read from {plain(beside.name)}, which lies beside it.")
         return None
     known, features = st.session_state.get(_FEATURES, ("", ()))
-    start = schema_form.with_first_line(start, looking.first_line(path), str(path), is_kept=is_kept)
-    if start is schema_form.UNCLEAR:
+    start = own_data.with_first_line(start, own_data_upload.first_line(path), str(path), is_kept=is_kept)
+    if start is own_data.UNCLEAR:
         return start
-    columns = looking.columns(path, start)
-    return schema_form.form(columns, features if known == str(path) else (), start, str(path))
+    columns = own_data_upload.columns(path, start)
+    return own_data.form(columns, features if known == str(path) else (), start, str(path))
 
 
 def _understood(looked: Looked) -> None:

@@ -8,8 +8,8 @@ import streamlit as st
 
 from dpcl_core.lessons import text
 from dpcl_core.lessons.text import Edge
-from pages.parts.shell import layout, terms
-from pages.parts.shell.header import header
+from pages.parts import layout
+from pages.parts.layout import header
 
 if TYPE_CHECKING:
     from dpcl_core.lessons.edges import Shown
@@ -32,7 +32,7 @@ def _card(number: int, edge: Edge) -> None:
     key = f"edge:{edge.key}"
     with layout.card(f"edge-{edge.key}"):
         st.header(f"{number}. {edge.title}", anchor=False)
-        terms.markdown(edge.wrong)
+        layout.markdown(edge.wrong)
         st.markdown(f"**Here:** {edge.prevented} :small[`{edge.where}`]")
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             if st.button("Show it", key=f"show-{edge.key}", help=f"Demonstrates the mistake: {edge.title}"):

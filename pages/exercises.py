@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from dpcl_core.lessons import codes, text
-from pages.parts.lessons import part_choice
-from pages.parts.shell import layout, state, terms
-from pages.parts.shell.header import actions, heading
-from pages.parts.shell.text import plain
-from pages.parts.shell.view import View
+from dpcl_core.lessons import exercises, text
+from pages.parts import layout, lesson_stage, state
+from pages.parts.layout import actions, heading
+from pages.parts.state import View
+from pages.parts.text import plain
 
 if TYPE_CHECKING:
     from dpcl_core.lessons.exercises import Exercise
@@ -28,22 +27,22 @@ PROVES = (
 @state.guarded
 def page() -> None:
     """The page."""
-    view = View("exercises", lambda _: part_choice.CODEC)
+    view = View("exercises", lambda _: lesson_stage.CODEC)
     place = heading("Exercises", "Can you work it out yourself?", notices=view.read.notices)
     of_part, of_name = st.columns(2)
     with of_part:
-        part = part_choice.chosen(view)
+        part = lesson_stage.chosen(view)
     with of_name:
         typed = st.text_input(
-            "Your invented name", max_chars=codes.LONGEST, placeholder="amber fox", key="exercises-name",
+            "Your invented name", max_chars=exercises.LONGEST, placeholder="amber fox", key="exercises-name",
             help="Any name will do, or the one you have in the classroom. It goes into your code.",
         )  # fmt: skip
-    number = part_choice.number(part)
+    number = lesson_stage.number(part)
     if typed.strip():
-        _sheet(part, number, codes.clean_name(typed))
+        _sheet(part, number, exercises.clean_name(typed))
     else:
         st.markdown("Enter a name to see the questions of this part, with numbers of your own.")
-    view.commit({"part": number}, part_choice.CODEC)
+    view.commit({"part": number}, lesson_stage.CODEC)
     actions(place, is_shared=True, help_text=HELP)
 
 
@@ -68,12 +67,12 @@ def _sheet(part: str, number: int, name: str) -> None:
         right = "".join(one.letter for one in asked if one.is_right(given[one.letter]))
         st.html(f'<p role="status" class="lesson-verdict"><b>{len(right)} of {len(asked)} right.</b></p>')
         st.markdown(f"**Your code to hand in.** {PROVES}")
-        st.code(codes.sealed(codes.Handed(name, number, right)), language=None, wrap_lines=True)
+        st.code(exercises.sealed(exercises.Handed(name, number, right)), language=None, wrap_lines=True)
 
 
 def _question(one: Exercise, number: int, key: str, given: dict[str, float | None]) -> None:
     st.caption(f"Lesson {text.number(one.lesson)}, {text.load(one.lesson).title}")
-    terms.markdown(f"**{number}{one.letter}.** {one.ask}")
+    layout.markdown(f"**{number}{one.letter}.** {one.ask}")
     answer = st.number_input(
         f"Answer {number}{one.letter}, {one.wanted}", value=None, step=10.0**-one.digits, format=f"%.{one.digits}f",
         key=f"{key}-{one.letter}", width=340,

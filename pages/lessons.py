@@ -12,13 +12,13 @@ import streamlit as st
 from dpcl_core.elements.element import LESSON
 from dpcl_core.lessons import text
 from dpcl_core.lessons.text import Lesson
-from pages.parts.lessons import chooser, classroom
-from pages.parts.lessons import stage as stages
-from pages.parts.lessons.stage import Stage
-from pages.parts.shell import layout, link, style, terms
-from pages.parts.shell.header import actions, heading
-from pages.parts.shell.mount import mounted
-from pages.parts.shell.view import View
+from pages.parts import layout, lesson_stage, link
+from pages.parts import lesson_stage as stages
+from pages.parts.figure_card import mounted
+from pages.parts.layout import actions, heading
+from pages.parts.lesson_stage import Stage
+from pages.parts.state import View
+from pages.parts.text import is_dark
 
 if TYPE_CHECKING:
     from dpcl_core.lessons.in_browser import Progress
@@ -85,7 +85,7 @@ def page() -> None:
     side, answer = layout.controls_and_answer()
     layout.link_to_controls(side, answer, "To all lessons and steps")
     with side:
-        name = linked if view["alone"] else chooser.lesson(view, linked)
+        name = linked if view["alone"] else lesson_stage.lesson(view, linked)
     lesson = text.load(name)
     state = _State(view, name, lesson)
     with answer:
@@ -95,7 +95,7 @@ def page() -> None:
         else:
             _step(state, lesson)
         with above:
-            classroom.strip(lesson.steps[state.step])
+            lesson_stage.strip(lesson.steps[state.step])
     view.commit(state.values(), CODEC)
     with side:
         _contents(state, lesson)
@@ -182,25 +182,25 @@ def _in_browser(state: _State) -> None:
     reported = mounted(LESSON)(key=epoch, data=data, on_progress_change=lambda: None).get("progress")
     state.take(state.progress.changed(reported, state.name))
     if len(state.done) == state.n_steps:
-        chooser.onward(state.view, state.name, CODEC, state.values())
+        lesson_stage.onward(state.view, state.name, CODEC, state.values())
 
 
 def _step(state: _State, lesson: Lesson) -> None:
     """Draws a step; each of its four parts appears when the previous one is done."""
     step = lesson.steps[state.step]
     controls = {one.name: one for one in lesson.controls}
-    stage = Stage(state.name, step, controls, state.controls, state.hidden, state.view.key, style.is_dark())
+    stage = Stage(state.name, step, controls, state.controls, state.hidden, state.view.key, is_dark())
     if st.session_state.setdefault(stage.key("opened"), state.step in state.done) is False:
         stage.forget()  # a link without this tick restarts the step
         st.session_state[stage.key("opened")] = True
     st.caption(f"Lesson {text.number(state.name)}, {lesson.title}: step {state.step + 1} of {state.n_steps}")
     st.header(step.title, anchor=False)
     if state.step == 0:
-        terms.markdown(lesson.intro)
+        layout.markdown(lesson.intro)
     if not _predicted(state, stage):
         return
     st.subheader("Do", anchor=False)
-    terms.markdown(step.do)
+    layout.markdown(step.do)
     was_done = state.step in state.done
 
     def settle() -> None:
@@ -210,7 +210,7 @@ def _step(state: _State, lesson: Lesson) -> None:
 
     layout.apart(lambda: _done(state, stage), settle)
     if state.step in state.done and state.step + 1 == state.n_steps:
-        chooser.questions(lesson)
+        lesson_stage.questions(lesson)
     _onward(state, lesson)
 
 
@@ -231,7 +231,7 @@ def _predicted(state: _State, stage: Stage) -> bool:
     step, place = stage.step, state.step
     with layout.card("lesson-predict"):
         st.subheader("Predict", anchor=False)
-        terms.markdown(step.predict)
+        layout.markdown(step.predict)
         choice = st.radio(
             "Your prediction", range(len(step.choices)), state.predictions.get(place),
             format_func=step.choices.__getitem__, key=stage.key("predict"),
@@ -252,7 +252,7 @@ def _explained(state: _State, stage: Stage, truth: int | None) -> None:
             outcome = "Correct." if truth == choice else f"The result: “{step.choices[truth]}”."
             verdict = escape(f"You predicted “{step.choices[choice]}”. {outcome}", quote=False)
             st.html(f'<p role="status" class="lesson-verdict"><b>{verdict}</b></p>')
-        terms.markdown(step.explain)
+        layout.markdown(step.explain)
 
 
 def _onward(state: _State, lesson: Lesson) -> None:
@@ -268,7 +268,7 @@ def _onward(state: _State, lesson: Lesson) -> None:
             )  # fmt: skip
         elif len(state.done) == state.n_steps:
             st.markdown("**You have done every step of this lesson.**")
-            chooser.onward(state.view, state.name, CODEC, state.values())
+            lesson_stage.onward(state.view, state.name, CODEC, state.values())
 
 
 def _contents(state: _State, lesson: Lesson) -> None:
@@ -301,7 +301,7 @@ def _teacher(state: _State, lesson: Lesson) -> None:
             values |= {f"{name}:{what}": () for name in text.NAMES for what in ("done", "predictions")}
         st.markdown(f"Starts at step {state.step + 1}, “{lesson.steps[state.step].title}”, with the current settings:")
         st.code(link.address(st.context.url or "", CODEC.write(values)), language=None, wrap_lines=True)
-        query = {"p": chooser.part_number(state.name)}
+        query = {"p": lesson_stage.part_number(state.name)}
         st.page_link("pages/teacher.py", label=":primary[Notes, plan, handout, codes →]", query_params=query)
 
 

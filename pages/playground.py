@@ -10,20 +10,19 @@ from typing import TYPE_CHECKING, cast
 
 import streamlit as st
 
-from dpcl_core.elements import budget_source
-from dpcl_core.elements.budget_source import SETTINGS, TEACHING, Source
+from dpcl_core.elements import calculator
+from dpcl_core.elements.calculator import SETTINGS, TEACHING, Source
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
 from dpcl_core.figures.picture import Picture, Provenance, epsilon_label
 from dpcl_core.methods import catalog as methods
 from dpcl_core.results import Result
 from dpcl_core.spec import LABELS, LabelSetting
-from pages.parts.claims.privacy_bar import privacy_bar
-from pages.parts.comparison import needed
-from pages.parts.shell import drag, figure_card, layout, link, pictures, state, stored_results, style
-from pages.parts.shell.header import actions, heading
-from pages.parts.shell.text import plain
-from pages.parts.shell.view import View
+from pages.parts import comparison, figure_card, layout, link, state, text
+from pages.parts.layout import actions, heading
+from pages.parts.pecl_claim import privacy_bar
+from pages.parts.state import View
+from pages.parts.text import plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,11 +37,11 @@ CODEC = link.Codec(
     [
         link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
         link.Field("labels", "l", "label list", link.Choice(tuple(SETTINGS)), "prior-const"),
-        link.Field("tasks", "t", "tasks", link.Choice(tuple(str(n) for n in budget_source.TASKS)), "5"),
+        link.Field("tasks", "t", "tasks", link.Choice(tuple(str(n) for n in calculator.TASKS)), "5"),
         link.Field("epsilon", "e", "ε", link.BUDGET, 1.0),
         link.Field("pins", "p", "pinned states", link.Many(link.Text(60), MOST_PINS), ()),
         link.Field("plain", "plain", "plain slider", link.Flag(), False),
-        needed.FIELD,
+        comparison.FIELD,
     ]
 )
 HELP = """Move ε and let go: all figures follow. **exact**: computed for exactly this budget. **looked up**: the slider steps
@@ -76,12 +75,12 @@ def page() -> None:
     controls, answer = layout.controls_and_answer()
     with controls:
         values = _controls(view, run_source)
-    source = run_source or budget_source.digits(cast(LabelSetting, values["labels"]), int(str(values["tasks"])))
+    source = run_source or calculator.digits(cast(LabelSetting, values["labels"]), int(str(values["tasks"])))
     changed: dict[str, object] = {}
 
     def draw() -> None:
         with st.container(key="card-drag"):
-            epsilon = drag.drag(
+            epsilon = figure_card.drag(
                 source,
                 cast(float, view["epsilon"]),
                 key=view.key(f"drag-{source.key}" if not source.is_exact else "drag"),
@@ -117,12 +116,12 @@ def _trained(run_id: str) -> Source | None:
     run = state.store().get(run_id)
     if not methods.card(run.spec.method).is_in_playground or run.status != "finished":
         raise BadInput("run", run_id, "must be a finished run of the cosine classifier")
-    return _read(stored_results.of(run))
+    return _read(state.of(run))
 
 
 @st.cache_resource(max_entries=8, show_spinner=False, hash_funcs={Result: lambda result: result.run_id})
 def _read(result: Result) -> Source | None:
-    return budget_source.trained(result)
+    return calculator.trained(result)
 
 
 def _controls(view: View, source: Source | None) -> dict[str, object]:
@@ -136,7 +135,7 @@ def _controls(view: View, source: Source | None) -> dict[str, object]:
             format_func=lambda name: SETTINGS[name][0], captions=[caption for _, caption in SETTINGS.values()],
             key=view.key("labels"), help="Where the classifier's list of labels comes from.",
         )  # fmt: skip
-        options = [str(n) for n in budget_source.TASKS]
+        options = [str(n) for n in calculator.TASKS]
         picked = st.segmented_control(
             "Tasks", options, default=tasks, key=view.key("tasks"), required=True,
             help="The same ten digits, divided into this many tasks.",
@@ -179,8 +178,8 @@ def _finished(where: tuple[str, str, str]) -> dict[str, str]:
 
 def _guarantee(now: State) -> Guarantee:
     if now.source.is_exact:
-        return budget_source.digits_guarantee(now.source.labels, now.source.n_tasks, now.epsilon)
-    return stored_results.of(state.store().get(now.source.key)).guarantees[now.epsilon]
+        return calculator.digits_guarantee(now.source.labels, now.source.n_tasks, now.epsilon)
+    return state.of(state.store().get(now.source.key)).guarantees[now.epsilon]
 
 
 def _pins(view: View, now: State) -> tuple[str, ...]:
@@ -212,8 +211,8 @@ def _pinned(text: str) -> State | None:
     *where, budget = text.split("~")
     try:
         epsilon = link.BUDGET.read(budget)
-        if len(where) == 2 and where[0] in SETTINGS and where[1] in {str(n) for n in budget_source.TASKS}:
-            source: Source | None = budget_source.digits(where[0], int(where[1]))
+        if len(where) == 2 and where[0] in SETTINGS and where[1] in {str(n) for n in calculator.TASKS}:
+            source: Source | None = calculator.digits(where[0], int(where[1]))
         else:
             source = _trained("~".join(where))
     except ValueError:  # BadInput is one
@@ -231,9 +230,9 @@ def _figures(view: View, now: State, pins: Sequence[State | None], show: Show) -
         "Forgetting": partial(_forgetting, states, now, show),
         "Who remembers what": partial(_matrix, states, now, show),
         "Classes": partial(_classes, states, now, show),
-        needed.TITLE: lambda: wanted.append(_needed(view, states)),
+        comparison.TITLE: lambda: wanted.append(_needed(view, states)),
     }
-    layout.views(draw, "playground-views", needed.TITLE if view["wanted"] is not None else None)
+    layout.views(draw, "playground-views", comparison.TITLE if view["wanted"] is not None else None)
     return wanted[0] if wanted else None
 
 
@@ -242,11 +241,11 @@ def _needed(view: View, states: dict[str, State]) -> int | None:
 
     sources = {name: one.source for name, one in states.items() if one.source.labels != "data"}
     if not sources:
-        st.info(needed.NO_BOUND)
+        st.info(comparison.NO_BOUND)
         return None
-    runs = {name: needed.Budgets(source.finals, is_exact=source.is_exact) for name, source in sources.items()}
-    colours = [theme.colour_of_series(index, style.is_dark()) for index, name in enumerate(states) if name in sources]
-    return needed.panel(view, runs, colours=colours, provenance=_provenance(states))
+    runs = {name: comparison.Budgets(source.finals, is_exact=source.is_exact) for name, source in sources.items()}
+    colours = [theme.colour_of_series(index, text.is_dark()) for index, name in enumerate(states) if name in sources]
+    return comparison.panel(view, runs, colours=colours, provenance=_provenance(states))
 
 
 def _accuracy(states: dict[str, State], now: State, show: Show) -> None:
@@ -254,7 +253,7 @@ def _accuracy(states: dict[str, State], now: State, show: Show) -> None:
 
     known = [one.source.references for one in states.values()]
     references = known[0] if all(one == known[0] for one in known) else None
-    alone, compared = pictures.kept(curves.accuracy_over_tasks), pictures.kept(curves.compared_over_tasks)
+    alone, compared = figure_card.kept(curves.accuracy_over_tasks), figure_card.kept(curves.compared_over_tasks)
     _curves(
         states, now, "accuracy", partial(alone, references=references), partial(compared, references=references), show
     )  # fmt: skip
@@ -263,7 +262,7 @@ def _accuracy(states: dict[str, State], now: State, show: Show) -> None:
 def _forgetting(states: dict[str, State], now: State, show: Show) -> None:
     from dpcl_core.figures import curves
 
-    alone, compared = pictures.kept(curves.forgetting_over_tasks), pictures.kept(curves.forgetting_compared)
+    alone, compared = figure_card.kept(curves.forgetting_over_tasks), figure_card.kept(curves.forgetting_compared)
     _curves(states, now, "forgetting", alone, compared, show)
 
 
@@ -276,7 +275,7 @@ def _curves(
 
     from dpcl_core.figures import theme
 
-    dark = style.is_dark()
+    dark = text.is_dark()
     series = {name: one.source.frame(one.epsilon) for name, one in states.items()}
     if len(states) == 1:
         frames = list(series.values())
@@ -302,8 +301,8 @@ def _matrix(states: dict[str, State], now: State, show: Show) -> None:
         name = st.segmented_control("State", list(states), default=name, required=True, key="playground-matrix") or name
     chosen = states.get(name, now)
     frame = chosen.source.frame(chosen.epsilon)
-    draw = pictures.kept(grids.accuracy_matrix)
-    picture = draw(frame, epsilon=chosen.epsilon, n_tasks=chosen.source.n_tasks, dark=style.is_dark())
+    draw = figure_card.kept(grids.accuracy_matrix)
+    picture = draw(frame, epsilon=chosen.epsilon, n_tasks=chosen.source.n_tasks, dark=text.is_dark())
     show(picture, {name: chosen}, "matrix", frame)
 
 
@@ -311,13 +310,13 @@ def _classes(states: dict[str, State], now: State, show: Show) -> None:
     import pandas as pd
 
     from dpcl_core.figures import theme
-    from dpcl_core.figures.classes import class_bars
+    from dpcl_core.figures.curves import class_bars
 
     accuracies = {name: one.source.class_accuracies(one.epsilon) for name, one in states.items()}
     known = {name: values for name, values in accuracies.items() if values is not None}
-    colours = [theme.colour_of_series(index, style.is_dark()) for index, name in enumerate(states) if name in known]
+    colours = [theme.colour_of_series(index, text.is_dark()) for index, name in enumerate(states) if name in known]
     classes = next((states[name].source.classes for name in known), ())
-    picture = class_bars(known, classes, colours=colours, dark=style.is_dark())
+    picture = class_bars(known, classes, colours=colours, dark=text.is_dark())
     rows = [
         (states[name].name, seed, label, float(value))
         for name, values in known.items()

@@ -17,19 +17,30 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import statement
 from dpcl_core.results import Result
 from dpcl_core.spec import Adjacency
-from pages.parts.claims import accountants, calculator, cslr, explained, l2dp_ml, pecl, privacy_bar, solutions
-from pages.parts.shell import cards, figure_card, layout, link, pickers, pictures, state, stored_results, style
-from pages.parts.shell.header import actions, heading
-from pages.parts.shell.mount import mounted
-from pages.parts.shell.text import labelled, plain
-from pages.parts.shell.view import View
-from pages.parts.training import audit_panel
+from pages.parts import (
+    cards,
+    claim_calculator,
+    cslr_claim,
+    fields,
+    figure_card,
+    layout,
+    lifelong_claims,
+    link,
+    pecl_claim,
+    state,
+    text,
+    tuning_panel,
+)
+from pages.parts.figure_card import mounted
+from pages.parts.layout import actions, heading
+from pages.parts.state import View
+from pages.parts.text import labelled, plain
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-CLAIMS = (l2dp_ml.CLAIM, pecl.CLAIM, cslr.CLAIM)
+CLAIMS = (lifelong_claims.CLAIM, pecl_claim.CLAIM, cslr_claim.CLAIM)
 CODEC = link.Codec(
     [
         link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
@@ -62,14 +73,14 @@ def page() -> None:
     values, guarantee = _statement(view, result)
     nominal = guarantee if statement.is_nominal(guarantee) else None
     for claim in CLAIMS:
-        values |= calculator.part(claim, view, nominal if nominal is not None and claim is _claim(nominal) else None)
+        values |= claim_calculator.part(claim, view, nominal if nominal is not None and claim is _claim(nominal) else None)
     left, right = st.columns(2)
     with right:
         values |= _composition(view)
-        explained.leak()
+        claim_calculator.leak()
     with left:
         above = st.container()
-        explained.odds()
+        claim_calculator.odds()
         cards.check()
         with above:  # drawn last, because for random batches the accountant has to load
             values |= _calculator(view)
@@ -77,7 +88,7 @@ def page() -> None:
     actions(place, is_shared=True, help_text=HELP, view=view)
 
 
-def _claim(given: Guarantee) -> calculator.Claim:
+def _claim(given: Guarantee) -> claim_calculator.Claim:
     """The published claim that a run's ε repeats."""
     return next((claim for claim in CLAIMS if claim.is_of(given)), CLAIMS[0])
 
@@ -86,13 +97,13 @@ def _linked_result(view: View) -> tuple[Result, list[str]]:
     """The linked run, else the bundled example; and a notice if the linked run cannot be shown."""
     run_id = st.session_state.get(view.key("run"), view["run"])
     if run_id is None:
-        return stored_results.example(), []
+        return state.example(), []
     try:
-        result = stored_results.of(state.store().get(str(run_id)))
+        result = state.of(state.store().get(str(run_id)))
     except BadInput as refused:
-        return stored_results.example(), [f"{refused}. Showing the example instead."]
+        return state.example(), [f"{refused}. Showing the example instead."]
     if not result.guarantees:
-        return stored_results.example(), [f"{result.name} has no finished model yet. Showing the example instead."]
+        return state.example(), [f"{result.name} has no finished model yet. Showing the example instead."]
     return result, []
 
 
@@ -104,26 +115,26 @@ def _statement(view: View, result: Result) -> tuple[dict[str, object], Guarantee
     runs.setdefault(result.run_id, result.name)
     budgets = sorted(guarantees)
     with st.container(key="privacy-choice", horizontal=True, vertical_alignment="bottom", gap="small"):
-        run = pickers.select(view, "run", "Statement of", runs, width=340)
+        run = fields.select(view, "run", "Statement of", runs, width=340)
         start = view["epsilon"] if view["epsilon"] in guarantees else _middle(budgets)
         chosen = st.segmented_control(
             "Requested ε", budgets, default=start, required=True,
             format_func=lambda budget: epsilon_label(budget, result.standing), key=view.key(f"epsilon-{result.run_id}"),
         )  # fmt: skip
     chosen = chosen if chosen in guarantees else start
-    privacy_bar.privacy_bar(guarantees, chosen=chosen, more=False)
-    privacy_bar.looks(result.spec.data.dataset)
+    pecl_claim.privacy_bar(guarantees, chosen=chosen, more=False)
+    pecl_claim.looks(result.spec.data.dataset)
     left, right = st.columns(2)
     with left:
         _full_statement(guarantees[chosen])
     with right:
         if statement.is_nominal(guarantees[chosen]):
-            calculator.of_run(_claim(guarantees[chosen]), guarantees[chosen])
+            claim_calculator.of_run(_claim(guarantees[chosen]), guarantees[chosen])
         _ledger(result, chosen)
-        if (question := accountants.of_run(result.spec, chosen)) is not None:
-            accountants.card(question)
+        if (question := claim_calculator.accountants_of_run(result.spec, chosen)) is not None:
+            claim_calculator.card(question)
         if result.run_id is not None:
-            audit_panel.panel(state.store().get(result.run_id), always=True)
+            tuning_panel.audit_panel(state.store().get(result.run_id), always=True)
     return {"run": run, "epsilon": None if chosen == _middle(budgets) else chosen}, guarantees[chosen]
 
 
@@ -144,20 +155,20 @@ def _full_statement(given: Guarantee) -> None:
 
 
 def _ledger(result: Result, chosen: float) -> None:
-    from dpcl_core.figures import budget
-    from dpcl_core.privacy.protected import who
+    from dpcl_core.figures import tokens
+    from dpcl_core.privacy.coefficient_release import who
 
     given = result.guarantees[chosen]
     spent = _spent(result, chosen)
     names = sorted(given.parts, key=lambda name: not name.startswith("task "))
-    rows = [(name, calculator.bound(given.parts[name])) for name in names]
+    rows = [(name, claim_calculator.bound(given.parts[name])) for name in names]
     if len(names) > 1 and all(map(math.isinf, given.parts.values())):
         rows = [(f"each of {len(names)} parts, {names[0]} to {names[-1]}", "no bound")]
     how = plain(given.composition.partition(":")[0])
-    total = (f"**total for any one {who(given.unit)}** ({how})", f"**{calculator.bound(given.epsilon)}**")
+    total = (f"**total for any one {who(given.unit)}** ({how})", f"**{claim_calculator.bound(given.epsilon)}**")
     if not spent.empty:
         figure_card.show(
-            pictures.kept(budget.ledger)(spent, dark=style.is_dark()), result.provenance, key="ledger",
+            figure_card.kept(tokens.ledger)(spent, dark=text.is_dark()), result.provenance, key="ledger",
             title="Ledger: by task and by person", note="dotted: plain sum", table=spent, linked=True,
         )  # fmt: skip
     with layout.card("ledger-table"):
@@ -173,7 +184,7 @@ def _spent(result: Result, chosen: float) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from dpcl_core.privacy import composition
+    from dpcl_core.privacy import accounting
 
     given = result.guarantees[chosen]
     steps = [given.parts[name] for name in given.parts if name.startswith("task ")]
@@ -182,7 +193,7 @@ def _spent(result: Result, chosen: float) -> pd.DataFrame:
     is_one_release = methods.card(result.spec.method).is_one_release and statement.LISTS not in given.parts
     if not steps or not all(map(math.isfinite, steps)) or not is_one_release:
         return pd.DataFrame(columns=columns)
-    totals = composition.in_every_task(steps, given.delta)
+    totals = accounting.in_every_task(steps, given.delta)
     rows = [("in one task (the first)", t, steps[0], steps[0] if t == 0 else 0.0) for t in range(len(steps))]
     rows += [("in every task so far", t, totals[t], steps[t]) for t in range(len(steps))]
     return pd.DataFrame(rows, columns=columns)
@@ -220,30 +231,31 @@ def _by_losses(asked: Question) -> None:
     given, adjacency = asked.numbers(), cast(Adjacency, asked.adjacency)
     rate, steps = given["rate"], int(given["steps"])
     with st.spinner("Computing ..."):
-        answer = solutions.solved(given.get("epsilon"), given.get("sigma"), given.get("delta"), rate, steps, adjacency)
+        numbers = given.get("epsilon"), given.get("sigma"), given.get("delta")
+        answer = claim_calculator.solved(*numbers, rate, steps, adjacency)
     results = {
-        "epsilon": f"ε = {explained.rounded_up(answer.epsilon)}",
-        "sigma": f"σ = {explained.rounded_up(answer.sigma)}",
+        "epsilon": f"ε = {claim_calculator.rounded_up(answer.epsilon)}",
+        "sigma": f"σ = {claim_calculator.rounded_up(answer.sigma)}",
         "delta": f"δ = {answer.delta:.4g}",
     }
     st.markdown(f"**By privacy loss distributions: {results[asked.find]}**")
-    exact = statement.exact_odds(*solutions.best_attack(answer, rate, steps, adjacency))
+    exact = statement.exact_odds(*claim_calculator.best_attack(answer, rate, steps, adjacency))
     st.markdown(statement.odds(answer.epsilon, answer.delta) + exact)
     st.caption("Upper bound by Google's dp_accounting, with which runs are accounted; batches drawn by Poisson sampling.")
     if st.toggle("Compare with two more accountants", key="more-accountants"):
-        accountants.shown(accountants.Question(rate, steps, answer.delta, adjacency, sigma=answer.sigma))
+        claim_calculator.shown(claim_calculator.Question(rate, steps, answer.delta, adjacency, sigma=answer.sigma))
 
 
 def _composition(view: View) -> dict[str, object]:
-    from dpcl_core.figures import budget
-    from dpcl_core.privacy import composition, gaussian
+    from dpcl_core.figures import tokens
+    from dpcl_core.privacy import accounting, gaussian
 
     start = _question(view)
     with layout.card("composition"):
         asked = start.changed(_drawn(view, start, "tasks"))
     tasks, epsilon = asked.tasks, asked.task_epsilon
-    noise = composition.noise_over_tasks(gaussian.sigma(epsilon, DELTA), tasks)
-    picture = pictures.kept(budget.noise_growth)(noise, dark=style.is_dark())
+    noise = accounting.noise_over_tasks(gaussian.sigma(epsilon, DELTA), tasks)
+    picture = figure_card.kept(tokens.noise_growth)(noise, dark=text.is_dark())
     provenance = Provenance("computed", None, "DP cosine classifier", epsilons=(epsilon,), delta=DELTA)
     figure_card.show(
         picture, provenance, key="noise", title="How noise grows over tasks",

@@ -10,13 +10,12 @@ from dpcl_core.papers import catalog, comparison, questions
 from dpcl_core.papers.comparison import METRICS
 from dpcl_core.papers.paper import SIZES, Experiment, Paper, Size
 from dpcl_core.spec import RunSpec
-from pages.parts.published import cards
-from pages.parts.published.content import Content, Key, content, drawn, opening_form
-from pages.parts.shell import citation, link, pickers, pictures, state, style, terms
-from pages.parts.shell.figure_card import show
-from pages.parts.shell.header import actions, heading
-from pages.parts.shell.text import plain
-from pages.parts.shell.view import View
+from pages.parts import fields, figure_card, layout, link, published_cards, state, text
+from pages.parts.figure_card import show
+from pages.parts.layout import actions, heading
+from pages.parts.published_content import Content, Key, content, drawn, opening_form
+from pages.parts.state import View
+from pages.parts.text import plain
 
 HELP = """Hollow marks: the paper's numbers. Filled marks: ours, from your own finished run of the same preset if there is
 one, else from the last recorded run. Thin lines: what guessing, the untrained network and, where recorded, learning all
@@ -51,15 +50,15 @@ def page() -> None:
     paper, experiment, size, metric, specs = _choices(view)
     linked_size = "" if size == opening_form(paper, experiment) else size
     key, found = content(paper, experiment, size)
-    terms.markdown(experiment.question)
-    cards.findings(key, found)
+    layout.markdown(experiment.question)
+    published_cards.findings(key, found)
     _picture(key, found, metric, comparison.quantity(metric, specs.values()))
-    cards.numbers(key, metric, found)
+    published_cards.numbers(key, metric, found)
     if experiment.has_match_rates:
-        cards.match_rates(found.runs)
-    cards.earlier(paper, experiment, found.rows, found.runs, found.provenance())
-    citation.button()
-    cards.runs(key, found)
+        published_cards.match_rates(found.runs)
+    published_cards.earlier(paper, experiment, found.rows, found.runs, found.provenance())
+    text.button()
+    published_cards.runs(key, found)
     values = {"paper": paper.name, "experiment": experiment.name, "size": linked_size, "metric": metric}
     view.commit(values, CODEC)
     actions(place, is_shared=True, help_text=HELP, view=view)
@@ -68,9 +67,9 @@ def page() -> None:
 def _choices(view: View) -> tuple[Paper, Experiment, Size, str, dict[str, RunSpec]]:
     with st.container(key="published-choices", horizontal=True, vertical_alignment="bottom", gap="medium"):
         titles = {name: paper.title for name, paper in catalog.PAPERS.items()}
-        paper = catalog.paper(pickers.select(view, "paper", "Paper", titles, width=260))
+        paper = catalog.paper(fields.select(view, "paper", "Paper", titles, width=260))
         titles = {one.name: one.title for one in paper.experiments}
-        experiment = catalog.experiment(paper, pickers.select(view, "experiment", "Experiment", titles, width=260))
+        experiment = catalog.experiment(paper, fields.select(view, "experiment", "Experiment", titles, width=260))
         forms = list(experiment.sizes)
         start = view["size"] if view["size"] in forms else opening_form(paper, experiment)
         presets_of = {size: experiment.preset(size) for size in forms}
@@ -106,7 +105,7 @@ def _picture(key: Key, found: Content, metric: str, quantity: str) -> None:
     n_doubtful = sum(row.is_doubtful for row in found.of_metric(metric))
     note = f"{found.paper.title}, {experiment.place}" if experiment.table else _NO_TABLE[experiment.is_ours]
     show(
-        pictures.kept(reproduction.published_and_ours)(frame, what=quantity, references=references, dark=style.is_dark()),
+        figure_card.kept(reproduction.published_and_ours)(frame, what=quantity, references=references, dark=text.is_dark()),
         found.provenance(),
         key="reproduction", title=f"{experiment.title}: {quantity}", table=frame, linked=True,
         note=note + (f"; not drawn: {n_doubtful} doubtful number" if n_doubtful else ""),

@@ -12,25 +12,25 @@ from dpcl_core import presets
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import DataMissing
 from dpcl_core.figures.picture import counted
-from dpcl_core.papers import answers, ceilings, questions, tables
+from dpcl_core.papers import measured, questions, report
 from dpcl_core.papers.measured import Measured
 from dpcl_core.results import Result, references
-from pages.parts.questions import gallery, starting
-from pages.parts.shell import figure_card, layout, link, state, stored_results, style
-from pages.parts.shell.header import actions, heading
-from pages.parts.shell.text import plain
-from pages.parts.shell.view import View
-from pages.parts.training import run_panel, wording
+from pages.parts import figure_card, layout, link, run_panel, state, text, train_form
+from pages.parts import questions as parts_questions
+from pages.parts.layout import actions, heading
+from pages.parts.questions import FORMS, GROUPS, draw
+from pages.parts.state import View
+from pages.parts.text import plain
 
 if TYPE_CHECKING:
-    from dpcl_core.runs.sets import Set
+    from dpcl_core.runs.shards import Set
 
 HELP = """A question is answered by all its runs together. **Start** queues them as one entry, the cheapest first; **Stop**
 ends the whole. Until they have finished here, the answer shows recorded results, marked with their date and machine."""
 CODEC = link.Codec(
     [
         link.Field("question", "question", "question", link.Maybe(link.Choice(tuple(presets.names()))), None),
-        link.Field("by", "by", "grouping", link.Choice(tuple(gallery.GROUPS)), "paper"),
+        link.Field("by", "by", "grouping", link.Choice(tuple(GROUPS)), "paper"),
     ]
 )
 
@@ -43,7 +43,7 @@ def page() -> None:
     name, by = view["question"], str(view["by"])
     if name is None:
         place = heading("Questions", "What do you want to find out?", notices=view.read.notices)
-        by = gallery.draw(view, by)
+        by = draw(view, by)
     else:
         about = presets.about(str(name))
         place = heading(about.title, about.question, notices=view.read.notices)
@@ -59,7 +59,7 @@ def _links(view: View, name: str, by: str) -> None:
         st.page_link("pages/questions.py", label="← All questions", query_params=view.linked({"v": "1", "by": by}))
         for size, form in questions.of_preset(name).forms.items():
             if form.name != name:
-                label, target = f"The same, {gallery.FORMS[size]}", {"v": "1", "question": form.name, "by": by}
+                label, target = f"The same, {FORMS[size]}", {"v": "1", "question": form.name, "by": by}
                 st.page_link("pages/questions.py", label=label, query_params=view.linked(target))
 
 
@@ -67,12 +67,12 @@ def _answer(view: View, name: str, by: str) -> None:
     """Draws the state of the runs, then the answer: from the runs of this computer, else from records."""
     if refused := st.session_state.pop("refused", None):
         st.error(plain(refused))
-    newest, found = starting.sets().newest(name), questions.results(name, state.store())
-    alone = starting.alone(name)
+    newest, found = parts_questions.sets().newest(name), questions.results(name, state.store())
+    alone = parts_questions.alone(name)
     if newest is not None and not newest.is_over:
         _watch(newest.id)
     else:
-        missing = starting.lacking(name)
+        missing = parts_questions.lacking(name)
         if alone is not None:
             st.markdown(f"Started on Train: **{plain(alone.name)}**.")
             _watch_alone(alone.id)
@@ -84,7 +84,7 @@ def _answer(view: View, name: str, by: str) -> None:
             asked = presets.about(name).asks_about_forgetting
             spec, titles = next(iter(questions.specs(name).values())), questions.titles(name)
             label, result = moved
-            st.markdown(f"**{plain(answers.finding(spec, found, titles, with_forgetting=asked))}**")
+            st.markdown(f"**{plain(questions.finding(spec, found, titles, with_forgetting=asked))}**")
             if len(titles) > 1:
                 st.caption(plain(f"How it went: {titles.get(label, label)}."))
             run_panel.moving(result, result.spec.privacy.usual_epsilon, live=False)
@@ -97,12 +97,12 @@ def _answer(view: View, name: str, by: str) -> None:
 
 def _instead(view: View, name: str, by: str, missing: DataMissing) -> None:
     """States what the runs lack on this computer, and leads to the largest of the smaller forms that lacks nothing."""
-    st.warning(plain(f"These runs cannot start here. {wording.in_words(missing)}."))
+    st.warning(plain(f"These runs cannot start here. {train_form.in_words(missing)}."))
     forms = list(questions.of_preset(name).forms.items())
     smaller = forms[: [form.name for _, form in forms].index(name)]
     for size, form in reversed(smaller):
-        if starting.lacking(form.name) is None:
-            label = f":primary[The same, {gallery.FORMS[size]}, can start here →]"
+        if parts_questions.lacking(form.name) is None:
+            label = f":primary[The same, {FORMS[size]}, can start here →]"
             target = view.linked({"v": "1", "question": form.name, "by": by})
             st.page_link("pages/questions.py", label=label, query_params=target)
             return
@@ -111,7 +111,7 @@ def _instead(view: View, name: str, by: str, missing: DataMissing) -> None:
 def _start_card(name: str, newest: Set | None, *, can_start: bool) -> None:
     runs = questions.specs(name)
     with layout.card("status"), st.container(key="status-line", horizontal=True, vertical_alignment="center", gap="small"):
-        text = starting.takes(questions.duration(name, state.store()))
+        text = parts_questions.takes(questions.duration(name, state.store()))
         if newest is not None:
             label = {"finished": "Finished", "cancelled": "Stopped"}.get(newest.status, "Ended with an error")
             text = f"{label}: {newest.line(questions.titles(name))}. {text}"
@@ -119,14 +119,14 @@ def _start_card(name: str, newest: Set | None, *, can_start: bool) -> None:
         verb, again = ("Run", " again") if newest is not None else ("Start", "")
         label = f"{verb} it{again}" if len(runs) == 1 else f"{verb} all {len(runs)} runs{again}"
         st.page_link("pages/train.py", label="Change its settings", query_params={"v": "1", "question": name})
-        press = run_panel.attempt(lambda: starting.start(name))
+        press = run_panel.attempt(lambda: parts_questions.start_question(name))
         st.button(label, key="start-set", type="primary", disabled=not can_start, on_click=press)
 
 
 def _moved(whole: Set) -> tuple[str, Result] | None:
     """Label and result of the run whose figures stay when a set is over: the preset's own, else the first that finished."""
     runs = sorted(whole.kept.items(), key=lambda each: each[0] != presets.about(whole.preset).label)
-    finished = ((label, stored_results.of(run)) for label, run in runs if run.status == "finished")
+    finished = ((label, state.of(run)) for label, run in runs if run.status == "finished")
     return next((one for one in finished if not one[1].accuracy.empty), None)
 
 
@@ -135,7 +135,7 @@ def _promise(name: str) -> None:
     runs = questions.specs(name)
     n_models = sum(spec.n_cells for spec in runs.values())
     what = f"{len(runs)} runs, the cheapest first: " if len(runs) > 1 else "one run: "
-    listed = "; ".join(starting.in_order(name))  # names have commas of their own
+    listed = "; ".join(parts_questions.in_order(name))  # names have commas of their own
     data = ", ".join(dict.fromkeys(datasets.card(spec.data.dataset).title for spec in runs.values()))
     models = f"{n_models} model{'s' if n_models > 1 else ''} on {data}."
     with layout.card("answer"):
@@ -148,7 +148,7 @@ def _promise(name: str) -> None:
 @state.guarded
 def _watch(set_id: str) -> None:
     """Draws a set under way, with the figures of its current run, refreshed every second; reruns the page as runs end."""
-    whole = starting.sets().get(set_id)
+    whole = parts_questions.sets().get(set_id)
     if whole.is_over or st.session_state.get("ended-of-set") not in (None, (set_id, whole.n_over)):
         st.session_state.pop("ended-of-set", None)
         st.rerun()
@@ -158,7 +158,7 @@ def _watch(set_id: str) -> None:
         return
     label, run = current
     titles = questions.titles(whole.preset)
-    result = stored_results.of(run)
+    result = state.of(run)
     line = run_panel.looked_at(run, result)
     with layout.card("status"):
         with st.container(key="status-line", horizontal=True, vertical_alignment="center", gap="small"):
@@ -183,31 +183,31 @@ def _watch_alone(run_id: str) -> None:
     run = state.store().get(run_id)
     if run.is_over:
         st.rerun()
-    result = stored_results.of(run)
+    result = state.of(run)
     run_panel.status_card(run, result)
     if not result.accuracy.empty:
         run_panel.figures(result, result.spec.privacy.usual_epsilon, live=True)
 
 
 def _stop(set_id: str) -> None:
-    starting.sets().request_stop(set_id)
+    parts_questions.sets().request_stop(set_id)
     state.executor().schedule()
 
 
 def _picture(name: str, found: Mapping[str, Measured]) -> None:
     store, titles = state.store(), questions.titles(name)
     spec = next(iter(questions.specs(name).values()))
-    ceiling = ceilings.known(spec, store=store)
-    if answers.has_references(name):  # they follow from test data, which may not be here
-        known = replace(answers.recorded_references(name, spec, found), ceiling=ceiling)
+    ceiling = measured.known(spec, store=store)
+    if questions.has_references(name):  # they follow from test data, which may not be here
+        known = replace(questions.recorded_references(name, spec, found), ceiling=ceiling)
     else:
-        known = answers.with_untrained(references(spec, (), ceiling), spec, found)
+        known = questions.with_untrained(references(spec, (), ceiling), spec, found)
     asked = presets.about(name).asks_about_forgetting
-    picture = answers.picture(spec, found, titles, known, with_forgetting=asked, dark=style.is_dark())
+    picture = questions.picture(spec, found, titles, known, with_forgetting=asked, dark=text.is_dark())
     total = len(questions.specs(name))
     note = "" if len(found) == total else f"results of {counted(len(found), 'run')}, of {total}"
     title = "The answer so far" if note else "The answer"
-    figure_card.show(picture, None, key="answer", title=title, note=note, table=answers.scores(found, titles))
+    figure_card.show(picture, None, key="answer", title=title, note=note, table=questions.scores(found, titles))
 
 
 def _details(name: str, found: Mapping[str, Measured], newest: Set | None) -> None:
@@ -215,11 +215,11 @@ def _details(name: str, found: Mapping[str, Measured], newest: Set | None) -> No
     titles = questions.titles(name)
     if found:
         asked = presets.about(name).asks_about_forgetting
-        rows = [row for label, run in found.items() for row in answers.rows(titles[label], run, with_forgetting=asked)]
-        layout.table(answers.heads(with_forgetting=asked), [list(map(plain, row)) for row in rows], names=2)
-        st.caption(" ".join(f"**{word}**: {meaning}" for word, meaning in answers.MEANINGS))
+        rows = [row for label, run in found.items() for row in questions.rows(titles[label], run, with_forgetting=asked)]
+        layout.table(questions.heads(with_forgetting=asked), [list(map(plain, row)) for row in rows], names=2)
+        st.caption(" ".join(f"**{word}**: {meaning}" for word, meaning in questions.MEANINGS))
         with st.expander("Where the results come from"):
-            st.markdown("\n".join(f"- {plain(tables.source(titles[label], run))}" for label, run in found.items()))
+            st.markdown("\n".join(f"- {plain(report.source(titles[label], run))}" for label, run in found.items()))
     stored = {label: run.run_id for label, run in found.items() if run.run_id is not None}
     kept = newest.kept if newest is not None else {}
     stored |= {label: run.id for label, run in kept.items() if run.is_over and label not in stored}

@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from dpcl_core.elements import room as element
+from dpcl_core.elements import element
 from dpcl_core.elements.element import ROOM
 from dpcl_core.errors import BadInput
-from pages.parts.rooms import membership, teacher
-from pages.parts.shell import layout, link, state, visitor
-from pages.parts.shell.header import actions, heading
-from pages.parts.shell.mount import mounted
-from pages.parts.shell.text import labelled, plain
-from pages.parts.shell.view import View
+from pages.parts import layout, link, state, visitor
+from pages.parts.figure_card import mounted
+from pages.parts.layout import actions, heading
+from pages.parts.rooms import FIELDS, found, open_rooms, panel
+from pages.parts.state import View
+from pages.parts.text import labelled, plain
 
 HELP = """A teacher **opens** a room and shows its code. Everybody else **joins** with the code: no account, a name drawn by
 lot. Answers gather live, and runs that somebody in the room starts appear on one plot. The room keeps these names, the
@@ -45,14 +45,14 @@ def _door(view: View) -> None:
         st.header("Join a room", anchor=False)
         typed = st.text_input("Code", max_chars=12, placeholder="six letters", key="room-code")
         if st.form_submit_button("Join", type="primary", key="room-join-button"):
-            _go(view, lambda: membership.found(typed).code)
+            _go(view, lambda: found(typed).code)
     with start, layout.card("room-open"), st.form("room-open-form", border=False):
         st.header("Open a room", anchor=False)
         title = st.text_input("Title", max_chars=80, placeholder="Privacy, Monday at ten", key="room-title")
         if st.form_submit_button("Open", key="room-open-button"):
-            _go(view, lambda: membership.rooms().open(title, visitor.token()))
+            _go(view, lambda: open_rooms().open(title, visitor.token()))
     st.page_link("pages/teacher.py", label=":primary[For teachers: notes, plans, handouts, codes handed in →]")
-    mine = membership.rooms().of_owner(visitor.token())
+    mine = open_rooms().of_owner(visitor.token())
     if mine:
         st.header("Your rooms", anchor=False)
         for code, name in mine:
@@ -65,22 +65,22 @@ def _go(view: View, find: Callable[[], str]) -> None:
     try:
         code = find()
     except BadInput as refused:
-        st.error(plain(labelled(refused, membership.FIELDS)))
+        st.error(plain(labelled(refused, FIELDS)))
         return
     st.switch_page("pages/room.py", query_params=view.linked({"room": code}))
 
 
 def _room(view: View, code: str) -> None:
-    rooms, token = membership.rooms(), visitor.token()
+    rooms, token = open_rooms(), visitor.token()
     try:
-        room = membership.found(code)
+        room = found(code)
     except BadInput as refused:
-        st.error(plain(labelled(refused, membership.FIELDS)))
+        st.error(plain(labelled(refused, FIELDS)))
         st.page_link("pages/room.py", label=":primary[Join or open another room →]", query_params=view.linked({"v": "1"}))
         return
     st.header(plain(room.title), anchor=False)
     if room.belongs_to(token):
-        teacher.panel(view, room)
+        panel(view, room)
     else:
         name = rooms.join(room.code, token)
         st.markdown(f"You are **{name}**. Runs that you start in this browser appear below, under this name.")
@@ -89,7 +89,7 @@ def _room(view: View, code: str) -> None:
             if st.button("Leave the room", key="room-leave"):
                 rooms.leave(room.code, token)
                 st.switch_page("pages/room.py", query_params=view.linked({"v": "1"}))
-    mounted(ROOM)(data=element.document(room.code), key=f"room-{room.code}")
+    mounted(ROOM)(data=element.room_document(room.code), key=f"room-{room.code}")
 
 
 if __name__ == "__main__":

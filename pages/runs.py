@@ -19,12 +19,10 @@ from dpcl_core.figures.picture import epsilons_text, run_label
 from dpcl_core.methods import catalog as methods
 from dpcl_core.results import method_title
 from dpcl_core.runs.run import End, Status
-from pages.parts.comparison import pairs
-from pages.parts.shell import link, pickers, run_search, state, status_line, stored_results
-from pages.parts.shell.header import header
-from pages.parts.shell.text import plain
-from pages.parts.shell.view import View
-from pages.parts.training import audit_panel, run_panel
+from pages.parts import comparison, fields, link, run_panel, state, status_line, tuning_panel
+from pages.parts.layout import header
+from pages.parts.state import View
+from pages.parts.text import plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
 
 STATUSES: tuple[Status, ...] = ("queued", "starting", "running", "stopping", "finished", "cancelled", "failed", "lost")
 SORTS = {"newest": "Newest first", "accuracy": "Best accuracy first", "name": "By name", "seconds": "Longest first"}
-HELP = f"""The runs in this store, your own first, then newest first. The table has {run_search.LISTED} of them at most; the
+HELP = f"""The runs in this store, your own first, then newest first. The table has {fields.LISTED} of them at most; the
 search and the states go through all. Tick one to open it, stop it, run it again, rename or delete it. Several
 ticked runs can be compared. A deleted run is only hidden: press Undo, or restore it from the trash below the table."""
 _NAMED = 5  # runs of the trash that are named
@@ -121,10 +119,10 @@ def _controls(view: View, counts: Mapping[Status, int]) -> dict[str, object]:
             format_func=lambda name: f"{name} ({counts.get(name, 0)})", key=view.key("status"),
             help="Nothing chosen: all states.",
         )  # fmt: skip
-        sort = pickers.select(view, "sort", "Order", SORTS, width=210)
+        sort = fields.select(view, "sort", "Order", SORTS, width=210)
         search = st.text_input(
-            "Search", str(view["search"]), key=view.key("search"), placeholder=run_search.PLACEHOLDER, max_chars=60,
-            width=240, help=run_search.HELP,
+            "Search", str(view["search"]), key=view.key("search"), placeholder=fields.PLACEHOLDER, max_chars=60,
+            width=240, help=fields.HELP,
         )  # fmt: skip
     return {"status": tuple(picked), "sort": sort, "search": search, "run": view["run"]}
 
@@ -159,8 +157,8 @@ def _list(values: dict[str, object], was_active: bool) -> None:
     if frame.empty:
         st.info("No run matches these filters. Remove a state or clear the search.")
         return
-    if len(shown) >= run_search.LISTED:
-        st.caption(f"The table has no more than {run_search.LISTED} runs: choose a state or search for others.")
+    if len(shown) >= fields.LISTED:
+        st.caption(f"The table has no more than {fields.LISTED} runs: choose a state or search for others.")
     rows = _rows([run.id for run in shown], cast("str | None", values["run"]))
     event = st.dataframe(
         frame,
@@ -198,7 +196,7 @@ def _ticked(table_state: Mapping[str, Any], n_rows: int) -> list[int]:
 
 def _chosen(values: dict[str, object]) -> list[Run]:
     store, states, text = state.store(), cast("tuple[Status, ...]", values["status"]), str(values["search"])
-    selected = store.list_runs(run_search.LISTED, states=states, only=run_search.wanted(text, store))
+    selected = store.list_runs(fields.LISTED, states=states, only=fields.wanted(text, store))
     linked = _linked(cast("str | None", values["run"]))
     if linked is not None and not states and not text and linked.id not in {run.id for run in selected}:
         selected.insert(0, linked)
@@ -280,10 +278,10 @@ def _actions(picked: list[Run]) -> None:
         st.caption("Tick a run to open, stop, resume, repeat, rename or delete it; tick several to compare them.")
         return
     if len(picked) > 1:
-        finished = [run.id for run in picked if pairs.has_result(run)][: pairs.MOST]
+        finished = [run.id for run in picked if comparison.has_result(run)][: comparison.MOST]
         with st.container(key="runs-actions", horizontal=True, vertical_alignment="center", gap="small"):
             if len(finished) > 1:
-                all_have = all(map(pairs.has_result, picked))
+                all_have = all(map(comparison.has_result, picked))
                 some = f"these {len(finished)}" if all_have else f"the {len(finished)} finished"
                 query = {"v": "1", "r": ",".join(finished)}
                 st.page_link("pages/compare.py", label=f"Compare {some}", query_params=query)
@@ -318,14 +316,14 @@ def _actions(picked: list[Run]) -> None:
                 st.button("Delete", key="runs-delete", on_click=lambda: _delete([run]))
         if refusal is not None:
             st.caption(refusal)
-    audit_panel.panel(run)
+    tuning_panel.audit_panel(run)
 
 
 def _line(run: Run) -> status_line.StatusLine:
     """The run's state in words, from what it has said; a finished one's needs no events, and they may be many."""
     if run.status == "finished" or run.readable_spec is None:
         return status_line.of(run, (), time.time())
-    return run_panel.looked_at(run, stored_results.of(run))
+    return run_panel.looked_at(run, state.of(run))
 
 
 def _do(action: Callable[[], object], done: str = "") -> bool:
@@ -383,7 +381,7 @@ def _restore_all(deleted: list[Run]) -> None:
 
 
 def _empty_trash() -> None:
-    from dpcl_core.runs.purge import empty_trash
+    from dpcl_core.runs.administration import empty_trash
 
     _do(lambda: empty_trash(state.store()), "The trash is empty.")
     st.session_state.pop("runs-deleted", None)

@@ -7,9 +7,9 @@ from typing import Final
 
 import streamlit as st
 
-from dpcl_core.elements.hero import DOORS, QUESTION, TEACHING, TITLE, Door
-from pages.parts.shell import hero, layout, link
-from pages.parts.shell.header import header
+from dpcl_core.elements.element import DOORS, QUESTION, TEACHING, TITLE, Door
+from pages.parts import hero, layout, link
+from pages.parts.layout import header
 
 HELP = """**ε** bounds how much a release may reveal about one person. A release here is the sum of all pictures of a digit,
 plus noise. Subtract a release without a person from one with this person: what is left is the picture and both noises.

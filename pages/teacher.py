@@ -8,12 +8,11 @@ import io
 import streamlit as st
 
 from dpcl_core.errors import BadInput
-from dpcl_core.lessons import codes, text
-from pages.parts.lessons import part_choice
-from pages.parts.shell import layout, state, terms
-from pages.parts.shell.header import actions, heading
-from pages.parts.shell.text import plain
-from pages.parts.shell.view import View
+from dpcl_core.lessons import exercises, text
+from pages.parts import layout, lesson_stage, state
+from pages.parts.layout import actions, heading
+from pages.parts.state import View
+from pages.parts.text import plain
 
 HELP = """**Plan** has what a teacher needs for one part of the course, and the same on paper. **Codes** reads what students
 hand in after their exercises. A code is read only on the server that made it. It proves that this server has checked the
@@ -25,37 +24,38 @@ VALID = "yes"
 @state.guarded
 def page() -> None:
     """The page."""
-    view = View("teacher", lambda _: part_choice.CODEC)
+    view = View("teacher", lambda _: lesson_stage.CODEC)
     place = heading("For teachers", "What does a class need, and what has it handed in?", notices=view.read.notices)
-    part = part_choice.chosen(view, width=420)
-    layout.views({"Plan": lambda: _plan(part, part_choice.number(part)), "Codes": _codes}, "teacher-views")
-    view.commit({"part": part_choice.number(part)}, part_choice.CODEC)
+    part = lesson_stage.chosen(view, width=420)
+    layout.views({"Plan": lambda: _plan(part, lesson_stage.number(part)), "Codes": _codes}, "teacher-views")
+    view.commit({"part": lesson_stage.number(part)}, lesson_stage.CODEC)
     actions(place, is_shared=True, help_text=HELP)
 
 
 def _plan(part: str, number: int) -> None:
     """Draws the notes on a part, its plan, and what a class is given."""
     with st.spinner("One moment ..."):
-        from dpcl_core.lessons import handout  # loads the mechanisms, which takes seconds: after the heading
+        from dpcl_core.lessons import in_browser  # loads the mechanisms, which takes seconds: after the heading
 
     notes = text.notes(part)
     with layout.card("teacher-notes"):
         st.header("Notes", anchor=False)
-        terms.markdown(f"**What to look for.** {notes.look_for}")
-        terms.markdown("**What students often believe**")
-        terms.markdown("\n".join(f"- *“{_line(one.belief)}”* {_line(one.reply)}" for one in notes.misconceptions))
-        terms.markdown(f"**A question to ask.** {notes.ask}")
-        terms.markdown(f"**When a prediction is wrong.** {notes.when_wrong}")
+        layout.markdown(f"**What to look for.** {notes.look_for}")
+        layout.markdown("**What students often believe**")
+        layout.markdown("\n".join(f"- *“{_line(one.belief)}”* {_line(one.reply)}" for one in notes.misconceptions))
+        layout.markdown(f"**A question to ask.** {notes.ask}")
+        layout.markdown(f"**When a prediction is wrong.** {notes.when_wrong}")
     with layout.card("teacher-plan"):
-        st.header(f"A plan for {handout.MINUTES} minutes", anchor=False)
+        st.header(f"A plan for {in_browser.MINUTES} minutes", anchor=False)
         titles = {name: f"{text.number(name)}. {text.load(name).title}" for name in text.PARTS[part]}
-        rows = [(f"{start} to {end}", titles[name]) for start, end, name in handout.plan(part)]
-        if (start := handout.run_from(part)) is not None:
-            rows.append((f"{start} to {handout.MINUTES}", "A run of everybody's own, in the classroom"))
+        rows = [(f"{start} to {end}", titles[name]) for start, end, name in in_browser.plan(part)]
+        if (start := in_browser.run_from(part)) is not None:
+            rows.append((f"{start} to {in_browser.MINUTES}", "A run of everybody's own, in the classroom"))
         layout.table(("minutes", "what"), rows, names=2)
         with st.container(horizontal=True):
             st.download_button(
-                "Handout", lambda: handout.page(part), f"{part.lower().replace(' ', '-')}.html", "text/html", key="handout",
+                "Handout", lambda: in_browser.page(part), f"{part.lower().replace(' ', '-')}.html", "text/html",
+                key="handout",
                 on_click="ignore", help="On paper: notes and plan, a sheet to fill in, its answers apart.",
             )  # fmt: skip
             st.page_link("pages/exercises.py", label=":primary[Its exercises →]", query_params={"p": str(number)})
@@ -71,7 +71,7 @@ def _codes() -> None:
     with st.form("teacher-codes", border=False):
         pasted = st.text_area("Codes, with blanks or new lines between them", height=140, key="teacher-pasted")
         st.form_submit_button("Check the codes", type="primary", key="teacher-check")
-    rows = [_row(code) for code in codes.listed(pasted)]
+    rows = [_row(code) for code in exercises.listed(pasted)]
     if not rows:
         return
     n_valid = sum(row[4] == VALID for row in rows)
@@ -88,7 +88,7 @@ def _codes() -> None:
 def _row(code: str) -> tuple[str, ...]:
     """What a code says, or why it is none, in the columns of `HEADS`."""
     try:
-        handed = codes.opened(code)
+        handed = exercises.opened(code)
     except BadInput as refused:
         return code[:60], "", "", "", "no", refused.allowed
     part = list(text.PARTS)[handed.part - 1]

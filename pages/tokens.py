@@ -7,24 +7,23 @@ from typing import cast
 
 import streamlit as st
 
-from dpcl_core.elements.tokens import BUDGETS, FIRST
+from dpcl_core.elements.element import BUDGETS, FIRST
 from dpcl_core.events import TokensScored
-from dpcl_core.explorers import token_layers
-from dpcl_core.explorers.token_layers import Dials, Layer, dials_of
+from dpcl_core.explorers import tokens
 from dpcl_core.explorers.token_reader import ReaderEnded
+from dpcl_core.explorers.tokens import Dials, Layer, dials_of
 from dpcl_core.figures.picture import Provenance
-from pages.parts.shell import layout, link, pickers, state
-from pages.parts.shell.header import actions, heading
-from pages.parts.shell.view import View
-from pages.parts.tokens import detection_card, explorer, heat, noise, run_figures, text_source
-from pages.parts.tokens.text_source import Selected
+from pages.parts import fields, layout, link, state, token_figures, token_heat, token_text
+from pages.parts.layout import actions, heading
+from pages.parts.state import View
+from pages.parts.token_text import Selected
 
 USUAL = Dials()
 _NAMES = ("alpha", "threshold", "lower", "upper", "strength", "loss")  # of the fields that are dials, too
 CODEC = link.Codec(
     [
-        *text_source.FIELDS,
-        link.Field("layer", "l", "layer", link.Choice(token_layers.SHOWN), FIRST),
+        *token_text.FIELDS,
+        link.Field("layer", "l", "layer", link.Choice(tokens.SHOWN), FIRST),
         link.Field("alpha", "a", "α", link.Maybe(link.Number(0.0, 1.0)), None),
         link.Field("threshold", "th", "θ", link.Maybe(link.Number(0.0, 1.0)), None),
         link.Field("lower", "lo", "lower nominal ε", link.Maybe(link.Number(BUDGETS[0], BUDGETS[-1])), None),
@@ -46,11 +45,11 @@ def page() -> None:
     view = View("tokens", lambda _: CODEC)
     place = heading(
         "Sensitive words", "PeCL: which words are treated as sensitive?",
-        notices=[*view.read.notices, *pickers.missing_run(view)],
+        notices=[*view.read.notices, *fields.missing_run(view)],
     )  # fmt: skip
     controls, answer = layout.controls_and_answer()
     with controls:
-        selected = text_source.choose(view)
+        selected = token_text.choose(view)
         usual = dials_of(selected.result.spec, selected.epsilon) if selected.result is not None else USUAL
         dials, releases = _dials(view, usual)
     with answer:
@@ -88,7 +87,7 @@ def _dials(view: View, usual: Dials) -> tuple[Dials, int]:
             required=True, format_func=losses.__getitem__,
         )  # fmt: skip
         releases = st.select_slider(
-            "Releases of each token (epochs with fresh noise)", sorted({*noise.RELEASES, int(str(view["releases"]))}),
+            "Releases of each token (epochs with fresh noise)", sorted({*token_heat.RELEASES, int(str(view["releases"]))}),
             int(str(view["releases"])), key=view.key("releases"),
         )  # fmt: skip
     upper = max(number["upper"], lower)
@@ -110,41 +109,41 @@ def _text(view: View, selected: Selected, start: Dials, layer: Layer, releases: 
     budgets = sorted({*BUDGETS, start.upper})
     with layout.card("heat"):
         key = view.key("explorer")
-        dials, layer = explorer.draw(text, start, layer, selected.name, budgets, reader=selected.reader, key=key)
+        dials, layer = token_heat.draw(text, start, layer, selected.name, budgets, reader=selected.reader, key=key)
         if text is not None:
-            heat.footer(text, dials, selected.name)
+            token_heat.footer(text, dials, selected.name)
     if text is None:
         return dials, layer
     with bar:
         is_published = selected.result is None or selected.result.standing == "claimed"
-        heat.bar(text, dials, selected.name, is_published=is_published)
+        token_heat.bar(text, dials, selected.name, is_published=is_published)
     if selected.reader is not None:
-        noise.card(text, dials, selected.reader, n_releases=releases, key=view.key("draw"))
+        token_heat.card(text, dials, selected.reader, n_releases=releases, key=view.key("draw"))
     return dials, layer
 
 
 def _many(selected: Selected, dials: Dials) -> None:
     """Draws detection over many texts and, for a run, memorisation and leaks."""
     if selected.result is None:
-        reader = selected.reader or text_source.BUNDLED
+        reader = selected.reader or token_text.BUNDLED
         try:
             with st.spinner("Scoring texts ..."):
-                scored = text_source.everything(reader)
+                scored = token_text.everything(reader)
         except ReaderEnded as error:
             st.warning(f"Detection over many texts is not shown: {error}.")
             return
-        words = f"synthetic texts with marked personal data, {text_source.MODEL_NAMES[reader]}"
-        detection_card.card(scored, ("examples", reader), dials, Provenance(words, len(scored), "PeCL's score"))
+        words = f"synthetic texts with marked personal data, {token_text.MODEL_NAMES[reader]}"
+        token_heat.detection_card(scored, ("examples", reader), dials, Provenance(words, len(scored), "PeCL's score"))
         return
     if selected.epsilon is None:
         return
-    run_figures.figures(selected.result, selected.epsilon, live=False)
+    token_figures.figures(selected.result, selected.epsilon, live=False)
     events = [event for event in selected.result.events if isinstance(event, TokensScored)]
     wanted = selected.epsilon, selected.values["model"]
     texts = [text for event in events if (event.cell.epsilon, event.model) == wanted for text in event.texts]
     if texts:
         key = (*state.where(), selected.result.run_id, len(texts), *wanted)
-        detection_card.card(texts, key, dials, replace(selected.result.provenance, n_train=len(texts)))
+        token_heat.detection_card(texts, key, dials, replace(selected.result.provenance, n_train=len(texts)))
 
 
 if __name__ == "__main__":

@@ -9,27 +9,14 @@ import streamlit as st
 
 from dpcl_core import checks, presets
 from dpcl_core.errors import BadInput
-from dpcl_core.papers import ceilings, questions
+from dpcl_core.papers import measured, questions
 from dpcl_core.results import Result
-from dpcl_core.runs.sets import Sets
+from dpcl_core.runs.shards import Sets
 from dpcl_core.spec import RunSpec
-from pages.parts.shell import address, layout, state, stored_results
-from pages.parts.shell.header import actions, heading
-from pages.parts.shell.text import plain
-from pages.parts.shell.view import View
-from pages.parts.training import (
-    audit_panel,
-    question_picker,
-    reference_panel,
-    run_panel,
-    start_box,
-    stream_view,
-    train_form,
-    tuning_form,
-    tuning_panel,
-    where_choice,
-    wording,
-)
+from pages.parts import layout, link, run_panel, settings_form, start_box, state, train_form, tuning_panel
+from pages.parts.layout import actions, heading
+from pages.parts.state import View
+from pages.parts.text import plain
 
 if TYPE_CHECKING:
     from dpcl_core.runs.run import Run
@@ -57,7 +44,7 @@ def page() -> None:
     with answer:
         if study_id is not None:
             tuning_panel.panel(view, study_id, spec)
-        stream_view.stream(view, values, is_open=run is None)
+        start_box.stream(view, values, is_open=run is None)
         # The example is shown only if there is neither a run nor a tuning.
         display = _answer(view, run, spec) if run is not None or study_id is None else _USUAL
     spec_codec = train_form.codec(str(values["method"]), str(values["scenario"]))
@@ -70,13 +57,13 @@ def page() -> None:
 def _first_view() -> dict[str, str]:
     """What a first visit without a link shows: the form of the first preset, beside the newest run of any settings."""
     newest = _newest()
-    return question_picker.link(presets.names()[0]) | ({} if newest is None else {"run": newest.id})
+    return start_box.link(presets.names()[0]) | ({} if newest is None else {"run": newest.id})
 
 
 def _newest() -> Run | None:
     """The newest finished run; one that is the ceiling of another is passed over, since nobody asked for it by itself."""
     finished = (run for run in state.store().list_runs(50, states=("finished",)) if run.readable_spec is not None)
-    return next((run for run in finished if not ceilings.is_one(run.spec)), None)
+    return next((run for run in finished if not measured.is_one(run.spec)), None)
 
 
 def _apply_pending() -> None:
@@ -85,8 +72,8 @@ def _apply_pending() -> None:
     Fills in the settings for a link that names a run or a question; what else such a link says takes their place.
     """
     if "show-study" in st.session_state:
-        address.put(st.session_state.pop("show-study"))
-    linked = address.parameters()
+        link.put(st.session_state.pop("show-study"))
+    linked = link.parameters()
     started = st.session_state.pop("show-run", None)
     if started is not None:
         linked = {key: text for key, text in linked.items() if key in (*_LOOKS, "question")} | {"run": str(started)}
@@ -94,7 +81,7 @@ def _apply_pending() -> None:
         return  # a view that this page has written: it always names its dataset, and leaves out what is a default
     start = _settings_of(linked)
     if start is not None:
-        address.put(train_form.instead(start, linked))
+        link.put(train_form.instead(start, linked))
 
 
 def _settings_of(linked: Mapping[str, str]) -> dict[str, str] | None:
@@ -106,7 +93,7 @@ def _settings_of(linked: Mapping[str, str]) -> dict[str, str] | None:
         except BadInput:
             pass  # the page says so where the run would be shown
     named = linked.get("question", linked.get("preset"))
-    return question_picker.link(named) if named in presets.names() else None
+    return start_box.link(named) if named in presets.names() else None
 
 
 def _run_to_show(named: str | None, question: str | None) -> tuple[Run | None, list[str]]:
@@ -129,16 +116,16 @@ def _run_to_show(named: str | None, question: str | None) -> tuple[Run | None, l
 
 def _controls(view: View) -> tuple[train_form.Values, RunSpec | None, str]:
     """Draws the form; returns its values, their spec (None: invalid, and the form says what to change) and the device."""
-    question_picker.pick(view)
+    start_box.pick(view)
     origin = st.container(key="from-question", horizontal=True, vertical_alignment="center", gap="small")
     values = train_form.form(view)
-    device = where_choice.device_choice()
-    split = where_choice.split_choice(device)
+    device = settings_form.device_choice()
+    split = settings_form.split_choice(device)
     spec, refusal = _checked(values)
     with origin:
-        question_picker.origin(view, values)
+        start_box.origin(view, values)
     start_box.draw(view, values, spec, refusal, device, split)
-    tuning_form.form(view, values, spec, device)
+    tuning_panel.form(view, values, spec, device)
     return values, spec, device
 
 
@@ -148,7 +135,7 @@ def _checked(values: train_form.Values) -> tuple[RunSpec | None, str | None]:
         spec = checks.parse(train_form.raw_of(values))
         checks.check(spec)
     except BadInput as refused:
-        return None, wording.in_words(refused, values)
+        return None, train_form.in_words(refused, values)
     return spec, None
 
 
@@ -157,22 +144,22 @@ def _answer(view: View, run: Run | None, form_spec: RunSpec | None) -> Mapping[s
     if refused := st.session_state.pop("refused", None):
         st.error(plain(refused))
     if run is None:
-        result = stored_results.example()
+        result = state.example()
         with st.container(key="card-status"):
             st.markdown("**Example**: a recorded run of the first preset. Press **Start** for a run of your own.")
         return _shown(view, result)
     try:
-        result = stored_results.of(run)
+        result = state.of(run)
     except BadInput as refused:
         st.error(f"{plain(str(refused))}. Its files can still be exported from Runs.")
         return _USUAL
     if run.is_over:
-        first_audit = audit_panel.first(run)
+        first_audit = tuning_panel.first(run)
         run_panel.status_card(run, result, beside=first_audit)
         if run.readable_spec not in (None, form_spec):
             _other_settings(run)
         if first_audit is None:
-            audit_panel.panel(run)
+            tuning_panel.audit_panel(run)
         if not result.accuracy.empty:
             return _shown(view, result)
         st.info("This run ended before a model was tested, so there is nothing to draw. Its settings are in the form.")
@@ -199,7 +186,7 @@ def _watch(run_id: str) -> None:
     run = state.store().get(run_id)
     if run.is_over or "show-run" in st.session_state:
         st.rerun()
-    result = stored_results.of(run)
+    result = state.of(run)
     run_panel.status_card(run, result)
     bar = st.container()  # where it stays when the run is over
     result = run_panel.under_rule(result, f"watch-rule-{run_id}", None)
@@ -216,7 +203,7 @@ def _shown(view: View, result: Result) -> Mapping[str, object]:
     chosen = run_panel.focus(result, view.key("focus"), cast("float | None", view["focus"]))
     with bar:
         run_panel.bar(result, chosen, is_over=True)
-    reference_panel.panel(result, chosen)
+    run_panel.panel(result, chosen)
     run_panel.figures(result, chosen, live=False)
     return {"focus": None if chosen == result.spec.privacy.usual_epsilon else chosen, "rule": result.rule}
 

@@ -36,22 +36,21 @@ from torch import nn
 from torch.nn import functional
 
 from dpcl_core import checks, engine
-from dpcl_core.backbones import adaptable, catalog, extractor
+from dpcl_core.backbones import adaptable, catalog, causal, extractor
 from dpcl_core.backbones.adaptable import Network
-from dpcl_core.backbones.language import causal
 from dpcl_core.data.images import Images
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.events import CellFinished
-from dpcl_core.methods.common.noisy_means import noisy_means
+from dpcl_core.methods.common.per_example_gradients import noisy_means
 from dpcl_core.methods.features import adapters
 from dpcl_core.methods.features.adapted_network import Kind
-from dpcl_core.methods.features.card_products import Directions
+from dpcl_core.methods.features.adapters import Directions
+from dpcl_core.methods.features.adapters import Gradients as OfPictures
 from dpcl_core.methods.features.head_gradients import Prepared, clipped_sums
-from dpcl_core.methods.features.layer_gradients import Gradients as OfPictures
 from dpcl_core.methods.language.gradients import Gradients as OfTexts
 from dpcl_core.methods.language.gradients import batch_of
 from dpcl_core.methods.language.losses import task_loss
-from dpcl_core.methods.language.prompts import ANSWER, TEXT, Prompted
+from dpcl_core.methods.language.public_text import ANSWER, TEXT, Prompted
 from dpcl_core.privacy.noise import ReleaseNoise
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -13,18 +13,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from dpcl_core import layers, listing, machine, paths, presets
+from dpcl_core import export, layers, machine, paths, presets
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.figures.picture import epsilon_label
-from dpcl_core.lessons import glossary
+from dpcl_core.lessons import in_browser
 from dpcl_core.lessons.text import edges
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import answers, catalog, comparison, measured, report, verdicts
+from dpcl_core.papers import catalog, comparison, measured, questions, report
 from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.measured import Measured
-from dpcl_core.papers.orderings import ALIKE_POINTS, GUESS_POINTS, JUDGED, State
-from dpcl_core.papers.paper import Experiment, Paper, Size
+from dpcl_core.papers.paper import ALIKE_POINTS, GUESS_POINTS, JUDGED, Experiment, Paper, Size, State
 from dpcl_core.privacy.statement import shown
 from dpcl_core.spec import RunSpec
 
@@ -146,7 +145,7 @@ def _methods() -> str:
             f"- name: `{card.name}`",
             f"- source: {card.source}",
             f"- ε: {_GUARANTEES[card.guarantee]}",
-            f"- layer: {listing.LAYERS[card.printed.kind]}",
+            f"- layer: {export.LAYERS[card.printed.kind]}",
             f"- lists of labels: {', '.join(card.labels)}",
             f"- streams: {', '.join(card.scenarios)}",
             "",
@@ -203,7 +202,7 @@ def _edges() -> str:
 
 
 def _glossary() -> str:
-    return "\n".join([_GLOSSARY, *(f"**{word.word}**: {word.meaning}\n" for word in glossary.words())])
+    return "\n".join([_GLOSSARY, *(f"**{word.word}**: {word.meaning}\n" for word in in_browser.words())])
 
 
 def _gpu() -> str:
@@ -257,7 +256,7 @@ def _results(paper: Paper) -> str:
             lines += ["", f"Recorded {when} on {'; '.join(data)}. {made_with(runs.values())}", ""]
             before = sorted({change for run in runs.values() for change in run.made_before})
             lines += [f"*{change}*" for change in before]
-            lines += [sentence] if (sentence := answers.no_ceiling(next(iter(specs.values())))) else []
+            lines += [sentence] if (sentence := questions.no_ceiling(next(iter(specs.values())))) else []
             lines += ["", *(f"- {reason}" for reason in comparison.reasons(paper, experiment, size, runs.values())), ""]
     return "\n".join(lines)
 
@@ -296,7 +295,7 @@ def _sentence(paper: Paper) -> str:
     for experiment in paper.experiments:
         for size in experiment.sizes:
             specs, runs = _recorded(paper, experiment, size)
-            judged = verdicts.of_the_paper(report.judged(experiment, size, specs, runs))
+            judged = comparison.of_the_paper(report.judged(experiment, size, specs, runs))
             states.update(verdict.state for verdict in judged)
     n_judged = sum(states[state] for state in JUDGED)
     more = ", and ".join(f"{states[state]} {what}" for state, what in _UNDECIDED.items() if states[state])

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 
-from dpcl_core.explorers import anchor_play
-from dpcl_core.lessons import anchor_grid
+from dpcl_core.explorers import matching
+from dpcl_core.lessons import noise
 
 if __name__ == "__main__":
-    for length in anchor_grid.LENGTHS:
-        written = json.dumps(anchor_grid.document(length), separators=(",", ":"))
-        anchor_play.path(length).write_text(written + "\n", encoding="utf-8")
+    for length in noise.LENGTHS:
+        written = json.dumps(noise.document(length), separators=(",", ":"))
+        matching.path(length).write_text(written + "\n", encoding="utf-8")

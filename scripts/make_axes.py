@@ -16,7 +16,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from dpcl_core import paths
-from dpcl_core.backbones import axes, cache
+from dpcl_core.backbones import bundled, extractor
 from dpcl_core.data import load
 from dpcl_core.spec import DataSpec
 
@@ -25,7 +25,7 @@ N_AXES = 640  # more told nothing more at any budget that was tried
 
 def main(backbone: str, dataset: str) -> None:
     pictures = load.load(DataSpec(dataset=dataset)).train.images
-    features = cache.features(backbone, pictures).astype(np.float64)
+    features = extractor.features(backbone, pictures).astype(np.float64)
     centre = features.mean(axis=0)
     variances, directions = np.linalg.eigh(np.cov((features - centre).T))
     first = np.argsort(variances)[::-1][:N_AXES]
@@ -35,7 +35,7 @@ def main(backbone: str, dataset: str) -> None:
     path = paths.assets_dir() / "axes" / f"{backbone}-{dataset}.safetensors"
     path.parent.mkdir(exist_ok=True)
     metadata = {"network": backbone, "pictures": f"{len(features)} of {dataset}", "made_by": "scripts/make_axes.py"}
-    save_file(axes.written(centre, scaled), path, metadata)
+    save_file(bundled.written(centre, scaled), path, metadata)
     path.chmod(0o644)  # safetensors keeps its files from other users
     kept = variances[first].sum() / variances.sum()
     print(f"{path}: {len(features)} pictures, {N_AXES} axes, {kept:.1%} of the variance")

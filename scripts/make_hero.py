@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from dpcl_core import paths
-from dpcl_core.backbones import cache
+from dpcl_core.backbones import extractor
 from dpcl_core.data import load
-from dpcl_core.elements import budget_source, tokens
-from dpcl_core.explorers import one_person, token_layers
-from dpcl_core.explorers.token_layers import Dials
-from dpcl_core.lessons import surprise
+from dpcl_core.elements import calculator, element
+from dpcl_core.explorers import cosine_replay
+from dpcl_core.explorers.tokens import Dials, edges
+from dpcl_core.lessons import modes
 from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.spec import Cell
 from scripts.make_playground import DATA, DELTA
@@ -33,15 +33,15 @@ SHOWN = (2, 0, 3, 4, 8, 6)  # the classes of the people to choose from: the firs
 def digits() -> dict[str, Any]:
     """The document of `one_person.encode`, with the people in `SHOWN`."""
     dataset = load.load(DATA)
-    train, test = ((cache.features("pixels", part.images), part.labels) for part in (dataset.train, dataset.test))
+    train, test = ((extractor.features("pixels", part.images), part.labels) for part in (dataset.train, dataset.test))
     people = np.array([np.flatnonzero(train[1] == label)[0] for label in SHOWN])
     noise = SeededNoise(Cell(math.inf, 0), "take one person out")
-    return one_person.encode(one_person.prepare(train, test, people, DELTA, noise))
+    return cosine_replay.one_person_encode(cosine_replay.one_person_prepare(train, test, people, DELTA, noise))
 
 
 def curve() -> list[list[float]]:
     """[ε, mean accuracy over seeds] of the digits in five tasks, at the finite stops of the Playground's slider."""
-    source = budget_source.digits("prior-const", 5)
+    source = calculator.digits("prior-const", 5)
     finite = [stop for stop in source.stops if math.isfinite(stop)]
     return [[epsilon, round(float(np.mean(source.finals[epsilon])), 4)] for epsilon in finite]
 
@@ -51,10 +51,10 @@ def words() -> dict[str, Any]:
 
     Kept here because computing it needs libraries that Start must not wait for.
     """
-    dials, score2 = Dials(), np.asarray(surprise.texts().score2, np.float64)
+    dials, score2 = Dials(), np.asarray(modes.texts().score2, np.float64)
     return {
         "commonness": base64.b64encode(score2.tobytes()).decode("ascii"), "dials": asdict(dials),
-        "layer": tokens.FIRST, "edges": list(token_layers.edges(tokens.FIRST, dials)),
+        "layer": element.FIRST, "edges": list(edges(element.FIRST, dials)),
     }  # fmt: skip
 
 

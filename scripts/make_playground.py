@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from dpcl_core import events, paths
-from dpcl_core.backbones import cache
+from dpcl_core.backbones import extractor
 from dpcl_core.data import load
-from dpcl_core.elements.budget_source import STOPS, TASKS
+from dpcl_core.elements.calculator import STOPS, TASKS
 from dpcl_core.explorers import cosine_replay
-from dpcl_core.explorers.cosine_promise import promised
+from dpcl_core.explorers.cosine_replay import promised
 from dpcl_core.figures.statistics import interval_factor
 from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.scenarios import class_incremental
@@ -38,7 +38,7 @@ def document(setting: LabelSetting, n_tasks: int) -> dict[str, Any]:
     """One file: where the numbers come from, and the numbers."""
     dataset = load.load(DATA)
     train, test = (
-        Examples(cache.features(DATA.backbone, split.images), split.labels) for split in (dataset.train, dataset.test)
+        Examples(extractor.features(DATA.backbone, split.images), split.labels) for split in (dataset.train, dataset.test)
     )
     table = Table(train=train, test=test, classes=dataset.classes)
     task_of_class = np.empty((len(SEEDS), len(dataset.classes)), dtype=np.int64)

@@ -16,11 +16,11 @@ import numpy as np
 import torch
 
 from dpcl_core import paths
-from dpcl_core.backbones import axes, cache, catalog, extractor
-from dpcl_core.backbones.timm_models import TimmExtractor
+from dpcl_core.backbones import bundled, catalog, extractor
+from dpcl_core.backbones.networks import TimmExtractor
 from dpcl_core.data import load
 from dpcl_core.machine import machine
-from dpcl_core.privacy.sums import unit_rows
+from dpcl_core.privacy.mechanisms import unit_rows
 from dpcl_core.spec import DataSpec
 
 PER_CLASS, N_TIMED, N_PASSES = 60, 256, 3
@@ -29,11 +29,11 @@ PER_CLASS, N_TIMED, N_PASSES = 60, 256, 3
 def main(backbone: str) -> None:
     torch.set_num_threads(1)
     data = load.load(DataSpec(dataset="cifar10", train_per_class=PER_CLASS))
-    along = axes.load(backbone, "cifar100").along
+    along = bundled.load(backbone, "cifar100").along
     rows = {}
     for side in catalog.card(backbone).resolutions:
         train, test = (
-            unit_rows(along(cache.features(backbone, part.images, resolution=side))) for part in (data.train, data.test)
+            unit_rows(along(extractor.features(backbone, part.images, resolution=side))) for part in (data.train, data.test)
         )
         means = np.stack([train[data.train.labels == label].sum(axis=0) for label in range(len(data.classes))])
         accuracy = float(np.mean((test @ unit_rows(means).T).argmax(axis=1) == data.test.labels))

@@ -12,7 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from dpcl_core.data import recordings
+from dpcl_core.data import arrays
 from dpcl_core.errors import BadInput
 
 
@@ -23,7 +23,7 @@ def main() -> int:
     parser.add_argument("recordings", type=Path, nargs="+")
     chosen = parser.parse_args()
     try:
-        counts = recordings.prepare(chosen.recordings, chosen.folder)
+        counts = arrays.prepare(chosen.recordings, chosen.folder)
     except BadInput as refused:
         print(refused, file=sys.stderr)
         return 1

@@ -32,10 +32,9 @@ from torch.nn import functional
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from dpcl_core.backbones import vit, weights
-from dpcl_core.backbones.networks import PREPROCESSING, SIZE, Shape, build, normalised
-from dpcl_core.backbones.whitening import Whitened
-from dpcl_core.data import bundled, catalog, files, load
+from dpcl_core.backbones import lite0, weights
+from dpcl_core.backbones.networks import PREPROCESSING, SIZE, Shape, Whitened, build, normalised
+from dpcl_core.data import catalog, files, load, rows
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
 
@@ -340,7 +339,7 @@ def export(
 
 def example_digits() -> Tensor:
     """The first four bundled handwritten digits, uint8 [4, 32, 32, 3]; a test recomputes their features and compares."""
-    images, _ = bundled.digits()
+    images, _ = rows.digits()
     return torch.from_numpy(next(images.batches(SIZE, 3, 4)))
 
 
@@ -364,7 +363,7 @@ def main() -> None:
     mixes = arguments.network == "vit"  # without a convolution's notion of nearness it needs more variety to learn from
     n_classes = int(splits[0].labels.max()) + 1
     network, averaged = (
-        vit.build(vit.Shape(n_classes=n_classes)) if mixes else build(Shape(n_classes=n_classes)) for _ in range(2)
+        lite0.build(lite0.Shape(n_classes=n_classes)) if mixes else build(Shape(n_classes=n_classes)) for _ in range(2)
     )
     averaged.load_state_dict(network.state_dict())
     clock = Clock(None if arguments.epochs else arguments.minutes or 75.0, arguments.epochs, len(splits[0].labels))

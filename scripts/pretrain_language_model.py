@@ -36,13 +36,13 @@ from torch.nn import functional
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from dpcl_core import paths
-from dpcl_core.backbones.language import causal
-from dpcl_core.backbones.language.files import BUNDLED, Shape
-from dpcl_core.backbones.language.tokenizer import END, START, Tokenizer
-from dpcl_core.backbones.torchvision_shim import ensure_torchvision
+from dpcl_core.backbones import causal
+from dpcl_core.backbones.packaged import BUNDLED, Shape
+from dpcl_core.backbones.plain_language import END, START, Tokenizer
+from dpcl_core.backbones.weights import ensure_torchvision
 from dpcl_core.data.synthetic import corpus
 from dpcl_core.data.texts import Texts
-from dpcl_core.methods.language.prompts import template
+from dpcl_core.methods.language.public_text import template
 
 SHAPE = Shape(n_blocks=2, n_heads=4, width=64, context=256, size=1536)
 COMPANIONS, ANSWERED, COMPANION_SEED = 30_000, 1_500, 7

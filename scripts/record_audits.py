@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from dpcl_core import checks, presets
-from dpcl_core.attacks import adapters, auditable, clients, copies, cosine, heads, networks, play, rounds, texts
+from dpcl_core.attacks import adapters, clients, copies, cosine, heads, networks, play, rounds, texts
 from dpcl_core.methods.features.cards.adaptation_params import PeftParams
-from dpcl_core.privacy.lower_bound import Audited
+from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.spec import RunSpec
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -49,7 +49,7 @@ def _of_texts(method: str, adjacency: str = "add-remove", **params: Any) -> Audi
     data = {"dataset": "pii-synthetic", "backbone": texts.BACKBONE}
     given: dict[str, Any] = {"data": data, "params": params, "scenario": {"kind": "source-incremental"}}
     spec = _spec(method, privacy={"adjacency": adjacency}, **given)
-    if auditable.is_local(spec):
+    if play.is_local(spec):
         return copies.audit(spec, texts.TRIALS)[0]
     played = texts.short(spec)
     game = texts.distinct_answers(played)

@@ -29,9 +29,9 @@ from pathlib import Path
 
 from dpcl_core import machine, presets
 from dpcl_core.events import TaskLearned, of_kind
-from dpcl_core.runs import journal, mover, process
+from dpcl_core.runs import executor, journal, process
 from dpcl_core.runs.executor import STUCK_SECONDS, LocalExecutor
-from dpcl_core.runs.patience import Patience
+from dpcl_core.runs.process import Patience
 from dpcl_core.runs.run import Run
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
@@ -200,7 +200,7 @@ def _looked_after() -> Iterator[None]:
     over = threading.Event()
 
     def look() -> None:
-        mover.move(lambda: LocalExecutor(Store()), over)
+        executor.move(lambda: LocalExecutor(Store()), over)
 
     apps = [threading.Thread(target=look) for _ in range(APPS)]
     for app in apps:

@@ -15,15 +15,15 @@ import sys
 from collections.abc import Collection
 
 from dpcl_core import checks, paths, presets
-from dpcl_core.backbones import cache
 from dpcl_core.backbones import catalog as backbones
+from dpcl_core.backbones import extractor
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import load
 from dpcl_core.events import References
 from dpcl_core.methods.references import before_training, of_labels
 from dpcl_core.papers import questions
-from dpcl_core.papers.answers import RECORD
-from dpcl_core.scenarios import preview
+from dpcl_core.papers.questions import RECORD
+from dpcl_core.scenarios import catalog
 from dpcl_core.spec import RunSpec
 
 
@@ -34,8 +34,8 @@ def known(spec: RunSpec) -> References:
     """
     if datasets.card(spec.data.dataset).kind != "text" or backbones.card(spec.data.backbone).is_language_model:
         return of_labels(spec)
-    encoded = cache.features(spec.data.backbone, load.load(spec.data).test.images)
-    streams = [preview.tested(spec.data, spec.scenario, seed, encoded) for seed in spec.seeds]
+    encoded = extractor.features(spec.data.backbone, load.load(spec.data).test.images)
+    streams = [catalog.tested(spec.data, spec.scenario, seed, encoded) for seed in spec.seeds]
     opened = [stream for stream in streams if stream is not None]  # all of them: the data have just been loaded
     return before_training(spec, opened, checks.public_classes(spec, opened[0].classes), "cpu")
 

@@ -28,8 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from dpcl_core import paths
 from dpcl_core.attacks import planted_canaries
 from dpcl_core.attacks.planted_canaries import LEVELS, Outcome, Score, Settings, Variant
-from dpcl_core.backbones import catalog
-from dpcl_core.backbones.language import files
+from dpcl_core.backbones import catalog, packaged
 from dpcl_core.methods.language.cards.network_params import Loss
 from dpcl_core.methods.language.cards.pecl import Form
 from dpcl_core.methods.language.losses import Unlearning
@@ -37,7 +36,7 @@ from dpcl_core.methods.language.losses import Unlearning
 COMMAND = "python scripts/record_unlearning.py"
 SMOLLM2 = "smollm2"
 SETTINGS = {
-    files.BUNDLED: Settings(),
+    packaged.BUNDLED: Settings(),
     SMOLLM2: Settings(SMOLLM2, epochs=6, learning_rate=3e-3, lora_rank=8, lora_alpha=16.0, layers=2, every=True),
 }
 # Loss, term, weight of the term, detector of sensitive tokens.
@@ -67,13 +66,13 @@ def main() -> None:
     """Carries out the missing trainings and writes the record after each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=2, help="trainings at a time (default 2)")
-    parser.add_argument("--model", choices=list(SETTINGS), default=files.BUNDLED)
+    parser.add_argument("--model", choices=list(SETTINGS), default=packaged.BUNDLED)
     parser.add_argument("--out", type=Path, metavar="FILE")
     options = parser.parse_args()
-    chosen, is_bundled = SETTINGS[options.model], options.model == files.BUNDLED
+    chosen, is_bundled = SETTINGS[options.model], options.model == packaged.BUNDLED
     out = options.out or paths.assets_dir() / "lessons" / ("sign.json" if is_bundled else f"sign-{options.model}.json")
     settings: dict[str, object] = {name: value for name, value in asdict(chosen).items() if value is not None}
-    settings["model"] = files.bundled().weights_sha256[:16] if is_bundled else _packaged_sha256(options.model)[:16]
+    settings["model"] = packaged.bundled().weights_sha256[:16] if is_bundled else _packaged_sha256(options.model)[:16]
     known = _known(out, settings)
     done: dict[tuple[Key, int], Json] = dict(known["done"])  # type: ignore[call-overload]
     started, before = time.perf_counter(), float(known["minutes"])  # type: ignore[arg-type]
@@ -129,7 +128,7 @@ def _record(model: str, settings: Json, base: object, done: Mapping[tuple[Key, i
             variants.append({**named, "at": seeds, "seeds": [done[key, seed] for seed in seeds]})
     return {
         "date": date.today().isoformat(),
-        "command": COMMAND if model == files.BUNDLED else f"{COMMAND} --model {model}",
+        "command": COMMAND if model == packaged.BUNDLED else f"{COMMAND} --model {model}",
         "minutes": round(minutes, 1),
         "settings": settings,
         "codes": {str(level): count for level, count in planted_canaries.n_codes().items()},

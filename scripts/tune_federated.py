@@ -28,13 +28,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core import checks, engine, machine, presets
-from dpcl_core.backbones import cache as features
+from dpcl_core.backbones import extractor as features
 from dpcl_core.data import anchors, load
-from dpcl_core.data.sentences import Sentences
+from dpcl_core.data.texts import Sentences
 from dpcl_core.errors import BadInput, Diverged
 from dpcl_core.events import plain_number
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.evaluation import evaluated
+from dpcl_core.methods.common.classifier import evaluated
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Table, generator

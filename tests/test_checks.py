@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from dpcl_core import checks, presets
-from dpcl_core.backbones import axes
+from dpcl_core.backbones import bundled
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.methods import catalog as methods
@@ -105,7 +105,7 @@ def test_more_axes_than_there_are_are_refused_with_the_most() -> None:
     error = refused(raw)
     assert str(error) == "data.axes = 641: must be at most 640, the number of public axes of lite0"
     assert error.fix == {"data.axes": 640}
-    axes.refuse(backbones.card("lite0"), "cifar10", 640)
+    bundled.refuse(backbones.card("lite0"), "cifar10", 640)
 
 
 def test_delta_is_compared_with_the_people_of_the_subset() -> None:

@@ -10,12 +10,11 @@ import pytest
 
 from dpcl_core.cli import training
 from dpcl_core.errors import BadInput, StoreLocked, StoreTrouble
-from dpcl_core.runs import patience, resumption
-from dpcl_core.runs.audits import Audits
+from dpcl_core.runs import process, resumption
+from dpcl_core.runs.audits import Audits, Studies
 from dpcl_core.runs.run import Split
-from dpcl_core.runs.sets import Sets
+from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.studies import Studies
 from tests.support import replay
 from tests.test_cli import SMALL, TUNE, called
 
@@ -170,7 +169,7 @@ def test_run_says_once_that_it_waits_for_a_locked_store_and_creates_one_run(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     locked, create = [StoreLocked("store x: another program has kept it locked")] * 3, Store.create
-    monkeypatch.setattr(patience.time, "sleep", lambda _: None)
+    monkeypatch.setattr(process.time, "sleep", lambda _: None)
     monkeypatch.setattr(training, "carried_out", lambda store, run_id, **_: store.get(run_id))
 
     def tried(self: Store, *arguments: object, **named: object) -> str:
@@ -215,7 +214,7 @@ def test_every_command_that_carries_out_runs_waits_for_a_locked_store(
     def asked(*arguments: object, **named: object) -> None:
         raise next(answers)
 
-    monkeypatch.setattr(patience.time, "sleep", lambda _: None)
+    monkeypatch.setattr(process.time, "sleep", lambda _: None)
     monkeypatch.setattr("dpcl_core.checks.check", lambda spec: None)  # a paper's data may not be here; none are read
     monkeypatch.setattr(of, name, asked)
     status, _, said = called(*(run_id if one == "RUN" else one for one in arguments), capsys=capsys)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpcl_core import checks, cli, paths, presets
-from dpcl_core.cli import federation, parser, reading, settings, sweeping, training, working
+from dpcl_core.cli import output, parser, reading, sweeping, training
 from dpcl_core.errors import DataMissing
 from dpcl_core.papers import catalog as papers
 from dpcl_core.papers import report
@@ -25,7 +25,7 @@ PROGRAM = "python -m dpcl_core "
 PRINTING = {
     "dpcl_core/__main__.py", "dpcl_core/cli/__init__.py", "dpcl_core/cli/parser.py", "dpcl_core/cli/training.py",
     "dpcl_core/checks.py", "dpcl_core/privacy/card.py",
-    "dpcl_core/runs/worker.py", "pages/parts/published/cards.py",
+    "dpcl_core/runs/worker.py", "pages/parts/published_cards.py",
 }  # fmt: skip
 SMALL = ("seeds=[0]", "privacy.epsilons=[1.0]", "data.train_per_class=20", "data.test_per_class=10")
 
@@ -78,7 +78,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, Path]:
 def spec_of(command: str) -> RunSpec:
     """What a printed `run` would carry out, read as the terminal reads it."""
     assert command.startswith(PROGRAM)
-    return settings.spec_of(parser.build().parse_args(shlex.split(command.removeprefix(PROGRAM))))
+    return output.spec_of(parser.build().parse_args(shlex.split(command.removeprefix(PROGRAM))))
 
 
 def check(spec: RunSpec) -> None:
@@ -120,17 +120,17 @@ def test_a_documents_command_runs(
     elif options.command is training.tune:
         training.tuning(options)
     elif options.command is training.audit and options.run is not None:
-        check(settings.spec_of_stored(options))
+        check(output.spec_of_stored(options))
     elif options.command is training.run and options.data is not None:
         check(training.own_spec(options))
     elif options.command in (training.run, training.audit):
-        check(settings.spec_of(options))
-    elif options.command in (federation.server, federation.client):  # each waits for the others
+        check(output.spec_of(options))
+    elif options.command in (reading.server, reading.client):  # each waits for the others
         assert Path(options.folder).parent.name == "parts"
     elif options.command is sweeping.sweep:
         for spec in sweeping.specs_of(options).values():
             check(spec)
-    elif options.command is working.work:
+    elif options.command is sweeping.work:
         assert cli.main([*words, "--once"]) == 0  # else it ends only when it is stopped
     else:
         assert cli.main(words) == 0

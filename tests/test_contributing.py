@@ -44,7 +44,7 @@ PAGE = '''"""Hello: does a page need more than this?"""
 
 import streamlit as st
 
-from pages.parts.shell.header import header
+from pages.parts.layout import header
 
 
 def page() -> None:
@@ -145,7 +145,7 @@ def test_every_place_that_it_names_is_there() -> None:
     for target in re.findall(r"\]\(([\w./]+)\)", TEXT):
         assert (ROOT / target).exists(), target
     for path, table in (
-        ("dpcl_core/attacks/one_run.py", "GAMES"), ("dpcl_core/attacks/auditable.py", "REFUSED"), ("app.py", "PAGES"),
+        ("dpcl_core/attacks/one_run.py", "GAMES"), ("dpcl_core/attacks/play.py", "REFUSED"), ("app.py", "PAGES"),
         ("tests/test_neighbours.py", "METHODS"), ("tests/attacks/units.py", "UNITS"), ("dpcl_core/lessons/text.py", "PARTS"),
     ):  # fmt: skip
         assert f"`{table}`" in TEXT

@@ -15,9 +15,8 @@ from dpcl_core import api, checks, cli, engine, export
 from dpcl_core import events as said
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
-from dpcl_core.runs.audits import Audits
+from dpcl_core.runs.audits import Audits, Studies
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.studies import Studies
 from tests.support import replay, tuned
 from tests.support.signatures import TOLD, with_lists
 from tests.support.texts import SCORED, with_texts

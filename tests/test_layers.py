@@ -11,12 +11,12 @@ from typing import Literal, get_args, get_origin
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from dpcl_core import checks, events, layers, listing, presets
+from dpcl_core import checks, events, export, layers, presets
 from dpcl_core.events import Guarantee
 from dpcl_core.layers import Departure, Print, Printed
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import verdicts
-from dpcl_core.privacy import statement, token_noise
+from dpcl_core.papers import comparison
+from dpcl_core.privacy import statement, text_mechanisms
 from dpcl_core.spec import DataSpec, RunSpec
 
 TRAINS_NO_NETWORK = ("dp-coeff-memory", "independent-laplace")  # their features are a setting of their own
@@ -181,11 +181,11 @@ def test_a_guarantee_says_its_layer_and_survives_json() -> None:
 
 
 def test_the_list_of_methods_tells_what_is_printed() -> None:
-    rows = {row["name"]: row for row in listing.rows("methods")}
+    rows = {row["name"]: row for row in export.rows("methods")}
     told = rows["naive"]["printed"]
     assert isinstance(told, dict)
     card = methods.card("naive").printed
-    assert (rows["naive"]["layer"], rows["label-means"]["layer"]) == (listing.LAYERS["paper"], listing.LAYERS["added"])
+    assert (rows["naive"]["layer"], rows["label-means"]["layer"]) == (export.LAYERS["paper"], export.LAYERS["added"])
     assert told["always"] == [asdict(one) for one in card.always]
     json.dumps(told)
 
@@ -210,7 +210,7 @@ def test_whatever_a_layer_does_not_count_has_a_word_that_the_readme_and_the_lege
     assert not [one for card in PRINTED for one in card.printed.always if one.is_of_scale]
     readme = " ".join((Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8").split())
     assert f"A layer does not count differences of scale: {layers.EXEMPTED}." in readme
-    assert layers.EXEMPTED in verdicts.MEANING["as printed"]
+    assert layers.EXEMPTED in comparison.MEANING["as printed"]
 
 
 @pytest.mark.parametrize("card", PRINTED, ids=lambda card: card.name)
@@ -293,4 +293,4 @@ def test_fn_has_its_printed_noise_at_another_budget() -> None:
         privacy = {"epsilons": [epsilon], "delta": 1e-6, "adjacency": "replace"}
         layer = layer_of("lm-seqft", params, privacy=privacy, scenario={"kind": "source-incremental"})
         assert any(one.parameter == "privacy.epsilons" for one in layer.departures) is differs
-    assert token_noise.ratio_for(1.6574, 1e-6) == pytest.approx(token_noise.printed_ratio(1.0, 1e-6), rel=1e-4)
+    assert text_mechanisms.ratio_for(1.6574, 1e-6) == pytest.approx(text_mechanisms.printed_ratio(1.0, 1e-6), rel=1e-4)

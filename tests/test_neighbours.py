@@ -19,12 +19,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcl_core import checks, engine, export
-from dpcl_core.data import bundled, catalog, contents, files, labels, outline
+from dpcl_core.data import catalog, contents, files, load, outline, rows
 from dpcl_core.data.card import Kind
 from dpcl_core.data.images import Images
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
-from dpcl_core.scenarios import preview
+from dpcl_core.scenarios import catalog as scenarios_catalog
 from dpcl_core.spec import RunSpec
 from tests.data.making import write
 from tests.data.test_images import in_lab, long_transparency
@@ -107,7 +107,7 @@ def lies(door: Door, change: Change, root: Path, patch: pytest.MonkeyPatch) -> N
 
 def said(asked: RunSpec) -> list[object]:
     """All that the engine says outside releases, and what pages draw and list before a run."""
-    drawn = preview.preview(asked.data, asked.scenario, 0)
+    drawn = scenarios_catalog.preview(asked.data, asked.scenario, 0)
     facts = catalog.facts(asked.data.dataset, catalog.Caps(10, 5)), catalog.facts(asked.data.dataset)
     return [*outside.events(list(engine.run(asked))), None if drawn is None else asdict(drawn), facts]
 
@@ -302,7 +302,7 @@ def test_another_row_of_the_bundled_digits_changes_nothing_outside_the_releases(
     method: str, setting: str, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One more, and one replaced, in the training part: coins of their own bytes say that the new pictures are in it."""
-    pictures, named = bundled.digits()
+    pictures, named = rows.digits()
     pixels = np.asarray(pictures.content)
     (whole,) = catalog.outlines(catalog.card("digits"))
     assert whole is not None
@@ -318,7 +318,7 @@ def test_another_row_of_the_bundled_digits_changes_nothing_outside_the_releases(
     asked = spec(method, {"labels": setting, "data": data, "params": params}, "image")
     found = []
     for content, of in neighbours:
-        monkeypatch.setattr(bundled, "digits", lambda one=content, other=of: (Images(one, (8, 8, 1)), other))
+        monkeypatch.setattr(rows, "digits", lambda one=content, other=of: (Images(one, (8, 8, 1)), other))
         forget()
         (now,) = catalog.outlines(catalog.card("digits"))
         assert now is not None
@@ -333,5 +333,5 @@ def test_another_row_of_the_bundled_digits_changes_nothing_outside_the_releases(
 
 def forget() -> None:
     """Bundled data never change, and are kept for good."""
-    for kept in (outline._outline, contents._keys, labels._read, preview._counted):
+    for kept in (outline._outline, contents._keys, load._read_labels, scenarios_catalog._counted):
         kept.cache_clear()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_iris
 
-from dpcl_core import checks, cli, own_runs, paths
+from dpcl_core import checks, cli, paths, presets
 from dpcl_core.data import catalog, intake, own
 from dpcl_core.data.intake import Asked
 from dpcl_core.data.schema import Columns
@@ -96,9 +96,9 @@ def test_another_method_and_stream_start_from_their_own_settings(capsys: pytest.
 
 def test_few_people_get_a_larger_share_for_their_labels() -> None:
     table(Path("iris.csv"), load_iris())
-    assert own_runs._label_share(checks.parse({}).privacy, 1000, 1) == 0.1
-    assert own_runs._label_share(checks.parse({}).privacy, 40, 1) == 0.5
-    assert own_runs._label_share(checks.parse({}).privacy, 1000, 4) > 0.1, "a row's budget is a quarter of a person's"
+    assert presets._label_share(checks.parse({}).privacy, 1000, 1) == 0.1
+    assert presets._label_share(checks.parse({}).privacy, 40, 1) == 0.5
+    assert presets._label_share(checks.parse({}).privacy, 1000, 4) > 0.1, "a row's budget is a quarter of a person's"
 
 
 def test_embeddings_are_called_what_they_are(capsys: pytest.CaptureFixture[str]) -> None:

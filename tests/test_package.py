@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from dpcl_core import packages
+from dpcl_core import machine
 from tests.support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent
 # Makes an installed package look absent, as in an environment with the base alone.
 WITHOUT_EXTRAS = f"""
 import importlib.abc, importlib.util, sys
-ABSENT = {sorted(packages.EXTRAS)!r}
+ABSENT = {sorted(machine.EXTRAS)!r}
 class Absent(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in ABSENT:
@@ -91,7 +91,7 @@ def test_every_extra_is_one_of_the_package() -> None:
     import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert set(packages.EXTRAS.values()) < set(project["optional-dependencies"])
+    assert set(machine.EXTRAS.values()) < set(project["optional-dependencies"])
 
 
 def test_the_app_is_found_in_the_package(installed: Path, tmp_path: Path) -> None:

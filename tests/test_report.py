@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from dpcl_core import checks, notebook, presets
+from dpcl_core import checks, export, presets
 from dpcl_core.data import catalog as datasets
-from dpcl_core.papers import citations
+from dpcl_core.papers import catalog
 from dpcl_core.results import Result, question
 from tests.support import replay
 from tests.support.waiting import PATIENCE_SECONDS
@@ -61,7 +61,7 @@ def replace_seeds(spec: object) -> object:
 def test_citations_are_those_of_the_method() -> None:
     def cited(method: str, **more: object) -> set[str]:
         raw = {"method": method, "scenario": {"kind": "class-incremental", "tasks": 2}, "seeds": [0], **more}
-        return set(re.findall(r"@\w+\{(\w+),", citations.of(checks.parse(raw))))
+        return set(re.findall(r"@\w+\{(\w+),", catalog.of(checks.parse(raw))))
 
     assert cited("cosine") == {"dpcl2026", "tobaben2025"}
     assert cited("l2dp-ml") == {"dpcl2026", "lai2022"}
@@ -72,7 +72,7 @@ def test_the_notebook_runs_and_says_what_the_run_did(tmp_path: Path) -> None:
     """As Jupyter runs it: code cells in order, in one namespace, without a network."""
     changes = {"seeds": [0], "data.train_per_class": 20, "data.test_per_class": 5, "privacy.epsilons": [4.0]}
     spec = checks.parse(checks.changed(presets.raw("digits-cosine"), changes))
-    written = json.loads(notebook.of(spec))
+    written = json.loads(export.of(spec))
     assert written["nbformat"] == 4
     assert all(cell["outputs"] == [] for cell in written["cells"] if cell["cell_type"] == "code")
     assert len({cell["id"] for cell in written["cells"]}) == len(written["cells"])

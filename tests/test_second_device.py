@@ -14,15 +14,13 @@ import pytest
 import torch
 
 from dpcl_core import engine
-from dpcl_core.backbones import catalog
-from dpcl_core.backbones.encoders import minilm
-from dpcl_core.backbones.language import causal
+from dpcl_core.backbones import bert, catalog, causal
 from dpcl_core.events import CellFinished
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common import per_example_gradients
 from dpcl_core.methods.features import adapters
 from dpcl_core.methods.features.adapted_network import Kind
-from dpcl_core.methods.features.layer_gradients import Gradients as OfPictures
+from dpcl_core.methods.features.adapters import Gradients as OfPictures
 from dpcl_core.methods.language import gradients
 from dpcl_core.methods.language.gradients import Gradients
 from dpcl_core.methods.language.losses import task_loss
@@ -81,7 +79,7 @@ def test_a_text_encoder_reads_on_a_second_device() -> None:
     if catalog.available(catalog.card("minilm")) is not None:
         pytest.skip("the encoder's weights are not on this computer")
     with second_device.attached():
-        states = minilm._states(minilm._opened(second_device.NAME)[1], [101, 7592, 102], second_device.NAME)
+        states = bert._states(bert._opened(second_device.NAME)[1], [101, 7592, 102], second_device.NAME)
     assert len(states) == 3
 
 

@@ -23,10 +23,9 @@ from dpcl_core.events import Event, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.runs import executor, process, resumption, tables, worker
 from dpcl_core.runs.executor import LocalExecutor
-from dpcl_core.runs.run import Run
+from dpcl_core.runs.queue import Visitor, read
+from dpcl_core.runs.run import Run, columns_of
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.transitions import columns_of
-from dpcl_core.runs.visitors import Visitor, read
 from tests.support import replay, stand_in
 from tests.support.sleeping_method import CARD
 from tests.support.tiers import quick

@@ -17,14 +17,13 @@ from starlette.testclient import TestClient
 import app as served
 from dpcl_core import checks, cli, unforeseen
 from dpcl_core.errors import BadInput
-from dpcl_core.masking import masked
 from dpcl_core.papers import measured
 from dpcl_core.runs import executor, process, worker
 from dpcl_core.runs.executor import Supervisor
+from dpcl_core.runs.process import log_file
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.subprocess_start import log_file
-from pages.parts.rooms import live
-from pages.parts.shell import mishap
+from dpcl_core.unforeseen import masked
+from pages.parts import document, rooms
 from tests.support import replay
 
 SENTENCE = re.compile(
@@ -90,7 +89,7 @@ def test_the_terminal_prints_one_sentence_and_the_log_has_the_rest(
     def fails(_what: str) -> None:
         raise KeyError(SECRET)
 
-    monkeypatch.setattr("dpcl_core.listing.rows", fails)
+    monkeypatch.setattr("dpcl_core.export.rows", fails)
     assert cli.main(["list", "presets"]) == 1
     out, err = capsys.readouterr()
     assert out == ""
@@ -105,11 +104,11 @@ def test_the_terminal_prints_one_sentence_and_the_log_has_the_rest(
 
 def test_a_page_shows_one_sentence_and_the_framework_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
-    monkeypatch.setattr(mishap.st, "error", shown.append)
-    assert mishap.shown(KeyError(SECRET))
+    monkeypatch.setattr(document.st, "error", shown.append)
+    assert document.shown(KeyError(SECRET))
     (sentence,) = shown
     assert SENTENCE.fullmatch(sentence.replace("\\", "")) is not None
-    assert served.app._on_script_error is mishap.shown, "the server asks it of every page, fragment and press"
+    assert served.app._on_script_error is document.shown, "the server asks it of every page, fragment and press"
 
 
 def test_what_the_framework_logs_is_masked() -> None:
@@ -117,21 +116,21 @@ def test_what_the_framework_logs_is_masked() -> None:
         raise KeyError(SECRET)
     except KeyError:
         record = logging.LogRecord("x", logging.ERROR, "", 0, "Uncaught %s", ("execution",), sys.exc_info())
-    assert mishap.Masking().filter(record)
+    assert document.Masking().filter(record)
     text = logging.Formatter().format(record)
     assert text.startswith("Uncaught execution\nTraceback")
     assert "s3cr" not in text
-    assert any(isinstance(one, mishap.Masking) for one in logging.getLogger("streamlit.error_util").filters)
+    assert any(isinstance(one, document.Masking) for one in logging.getLogger("streamlit.error_util").filters)
 
 
 def test_a_request_of_a_room_gets_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(_text: bytes) -> None:
         raise KeyError(SECRET)
 
-    monkeypatch.setattr(live.json, "loads", fails)
+    monkeypatch.setattr(rooms.json, "loads", fails)
     from starlette.applications import Starlette
 
-    with TestClient(Starlette(routes=live.routes())) as client:
+    with TestClient(Starlette(routes=rooms.routes())) as client:
         answer = client.post("/rooms/abcd/vote", json={"poll": 1, "choice": 1})
     assert answer.status_code == 500
     assert SENTENCE.fullmatch(json.JSONDecoder().decode(answer.text)["error"]) is not None

@@ -1,5 +1,5 @@
 // Entries of simulated clients' lists on a map that noise and anchors move, every matcher's agreement beside it, and six lists to
-// match by hand. Appended to play.mjs; fed by dpcl_core/elements/anchors.py.
+// match by hand. Appended to play.mjs; fed by dpcl_core/elements/element.py.
 
 const NS = "http://www.w3.org/2000/svg";
 const WIDTH = 300, HEIGHT = 210, EDGE = 9, ACROSS = 2; // half the map in its own units; the half width in units of the map's data

@@ -1,6 +1,6 @@
 // Carries predictions of a lesson into the visitor's classroom: where the room's open question is the one on this page, the
 // answer chosen here is the visitor's answer there. Sent as it is chosen, beside the page. Appended to shared/dom.mjs and
-// room/asking.mjs; fed by dpcl_core/elements/room.py.
+// room/asking.mjs; fed by dpcl_core/elements/element.py.
 
 const LOOK_MS = 2000;
 const words = (node) => node.textContent.replace(/\s+/g, " ").trim();

@@ -1,5 +1,5 @@
 // The doors of Start, each a small picture that a hand moves: accuracy against ε, a typed sentence shaded by its score, clients'
-// entries under noise. Appended to anchors/play.mjs and to what tokens/tokens.mjs follows; fed once, by dpcl_core/elements/doors.py.
+// entries under noise. Appended to anchors/play.mjs and to what tokens/tokens.mjs follows; fed once, by dpcl_core/elements/element.py.
 
 const WIDTH = 240, HEIGHT = 96, EDGE = 8;
 const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"];

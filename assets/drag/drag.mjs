@@ -1,5 +1,5 @@
 // The ε-drag: a slider that redraws its pictures in the browser and tells the server once it is let go.
-// Appended to replay.mjs (no import can be resolved from there). Fed once, with what dpcl_core/elements/drag.py puts together.
+// Appended to replay.mjs (no import can be resolved from there). Fed once, with what dpcl_core/elements/element.py puts together.
 
 export default function element({ data, parentElement, setStateValue }) {
   const host = parentElement.querySelector(".drag");

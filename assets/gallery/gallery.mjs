@@ -1,5 +1,5 @@
 // The gallery of questions: a card for each, with links to its answer in every size, and Start. Which one was pressed is told
-// to the page. Appended to shared/dom.mjs; fed by pages/parts/questions/gallery.py.
+// to the page. Appended to shared/dom.mjs; fed by pages/parts/questions.py.
 
 export default function element({ data, parentElement, setTriggerValue }) {
   const host = parentElement.querySelector(".gallery"), told = JSON.stringify(data);

@@ -1,5 +1,5 @@
 // A text with every token in a shade: made once, and repainted in place, since another layer, or another dial, changes shades and
-// numbers, never the text. Fed with what dpcl_core/figures/heatmap.py puts together; all of it is set as text, never as markup.
+// numbers, never the text. Fed with what dpcl_core/figures/tokens.py puts together; all of it is set as text, never as markup.
 
 const memories = new WeakMap(); // the page calls the element again when its data or the theme change: what is drawn survives here
 

@@ -1,5 +1,5 @@
 // "Take one person out": thumbnails, two releases and their difference, and the released class sums, redrawn while ε moves.
-// Appended to drag/replay.mjs and one_person.mjs. Fed once, with what dpcl_core/elements/hero.py puts together.
+// Appended to drag/replay.mjs and one_person.mjs. Fed once, with what dpcl_core/elements/element.py puts together.
 
 const heroes = new WeakMap(); // the page calls the element again when its data or the theme change: state survives here
 

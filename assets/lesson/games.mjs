@@ -2,7 +2,7 @@
 // noise of a budget and the readers of numbers. The two are tested against each other.
 
 // n draws of the standard normal from the browser's secure source. Enough for pictures of public data; a release of private data
-// also needs exact rounding (dpcl_core/privacy/rounded.py).
+// also needs exact rounding (dpcl_core/privacy/gaussian.py).
 export function normals(n) {
   const found = new Float64Array(n + (n % 2)), bits = new Uint32Array(found.length);
   for (let at = 0; at < bits.length; at += 16384) crypto.getRandomValues(bits.subarray(at, at + 16384)); // its most in one call

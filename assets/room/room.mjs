@@ -1,5 +1,5 @@
 // A classroom: the open question with everybody's answers, everybody's runs as points, and a run that all look at. It asks the
-// server for the room twice a second. Appended to shared/dom.mjs and room/asking.mjs; fed by dpcl_core/elements/room.py.
+// server for the room twice a second. Appended to shared/dom.mjs and room/asking.mjs; fed by dpcl_core/elements/element.py.
 
 const EVERY_MS = 500;
 const PLOT = { left: 68, right: 584, top: 14, bottom: 284 }, CURVE = { left: 46, right: 408, top: 14, bottom: 212 };

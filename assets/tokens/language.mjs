@@ -1,4 +1,4 @@
-// The bundled language model in the browser: the tokenizer and the arithmetic of dpcl_core/backbones/language/plain.py, and the
+// The bundled language model in the browser: the tokenizer and the arithmetic of dpcl_core/backbones/plain_language.py, and the
 // nearest token of a noisy embedding (attacks/embedding_inversion.py). Tested against both. No page, no network, no state.
 
 const rawBytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));

@@ -1,5 +1,5 @@
 // A text whose words are shaded by PeCL's score: a pressed word unfolds its arithmetic, sliders move the shades at once, an own
-// sentence is scored here. Appended to drag/replay.mjs, language.mjs and sensitivity.mjs; fed by dpcl_core/elements/tokens.py.
+// sentence is scored here. Appended to drag/replay.mjs, language.mjs and sensitivity.mjs; fed by dpcl_core/elements/element.py.
 
 const MOST = 600; // characters of an own text that are scored
 const short = (value) => (value === Infinity ? "∞" : String(Number(value.toPrecision(3))));

@@ -15,15 +15,14 @@ import torch
 from numpy.typing import NDArray
 
 from dpcl_core.attacks import play
-from dpcl_core.attacks.play import Floats, Game, Released
-from dpcl_core.attacks.public import digits
+from dpcl_core.attacks.play import Floats, Game, Released, digits
 from dpcl_core.backbones import adaptable
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.features import adapters
 from dpcl_core.methods.features.adapted_network import Adapted
+from dpcl_core.methods.features.adapters import Gradients
 from dpcl_core.methods.features.cards.adaptation_params import PeftParams
-from dpcl_core.methods.features.layer_gradients import Gradients
-from dpcl_core.privacy.lower_bound import Audited
+from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
 

@@ -9,7 +9,7 @@ from typing import Protocol, cast
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy.lower_bound import Audited
+from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.spec import RunSpec
 
 # A module contains `audit`; with several attacks, also `ATTACKS`, by name, and `audited`, which takes one of these names; if
@@ -22,9 +22,9 @@ MODULES: Mapping[str, str] = {
     "dp-agem": "dpcl_core.attacks.networks",
     "l2dp-ml": "dpcl_core.attacks.l2dp_ml",
     "dp-coeff-memory": "dpcl_core.attacks.coefficients",
-    "independent-laplace": "dpcl_core.attacks.records",
+    "independent-laplace": "dpcl_core.attacks.inversion_audit",
     "pecl-published": "dpcl_core.attacks.pecl_published",
-    "pecl": "dpcl_core.attacks.pecl",
+    "pecl": "dpcl_core.attacks.planted_canaries",
     **dict.fromkeys(("lm-seqft", "lm-er", "lm-ewc", "lm-gem", "lm-olora", "lm-mtl"), "dpcl_core.attacks.texts"),
     "cslr-published": "dpcl_core.attacks.cslr_published",
     "cslr-server-head": "dpcl_core.attacks.clients",

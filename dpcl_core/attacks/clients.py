@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.attacks import play
-from dpcl_core.attacks.play import Floats, Game, Released
-from dpcl_core.attacks.public import digits
+from dpcl_core.attacks.play import Floats, Game, Released, digits
 from dpcl_core.methods.federated.cards.federated_params import RehearsalParams, ReleaseParams, RoundParams, ServerParams
-from dpcl_core.methods.federated.public_context import PublicEmbeddings
-from dpcl_core.privacy.lower_bound import Audited
+from dpcl_core.methods.federated.matchers import PublicEmbeddings
+from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
 

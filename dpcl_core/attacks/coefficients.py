@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.attacks import play
-from dpcl_core.attacks.play import Floats, Game, Neighbours, Released, Seen
-from dpcl_core.attacks.public import digits
+from dpcl_core.attacks.play import Floats, Game, Neighbours, Released, Seen, digits
 from dpcl_core.data.dataset import Form
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.lifelong.cards.coefficient_params import CoeffMemoryParams
-from dpcl_core.methods.lifelong.public_features import RandomRelu
-from dpcl_core.privacy.lower_bound import Audited
-from dpcl_core.privacy.sums import unit_rows
+from dpcl_core.methods.lifelong.quadratic import RandomRelu
+from dpcl_core.privacy.audit_bounds import Audited
+from dpcl_core.privacy.mechanisms import unit_rows
 from dpcl_core.scenarios.catalog import Permuted
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec

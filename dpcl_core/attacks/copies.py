@@ -15,16 +15,15 @@ from numpy.typing import NDArray
 
 from dpcl_core.attacks import play
 from dpcl_core.attacks.play import Floats, Game, Released
-from dpcl_core.backbones.language import causal
+from dpcl_core.backbones import causal
 from dpcl_core.data.texts import PLANES, TOKEN, TextForm
 from dpcl_core.methods.language import public_text
 from dpcl_core.methods.language.adapted_model import embedding_table, median_norm
 from dpcl_core.methods.language.cards.lm_params import BaselineParams
 from dpcl_core.methods.language.cards.pecl import PeclParams
-from dpcl_core.methods.language.copy_noise import copy_noise
-from dpcl_core.privacy.embeddings import clipped
-from dpcl_core.privacy.local import Randomiser
-from dpcl_core.privacy.lower_bound import Audited
+from dpcl_core.methods.language.sensitivity import copy_noise
+from dpcl_core.privacy.audit_bounds import Audited
+from dpcl_core.privacy.text_mechanisms import Randomiser, clipped
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
 

@@ -8,11 +8,10 @@ from functools import partial
 import numpy as np
 
 from dpcl_core.attacks import play
-from dpcl_core.attacks.play import Floats, Game, Neighbours, Released
-from dpcl_core.attacks.public import digits
+from dpcl_core.attacks.play import Floats, Game, Neighbours, Released, digits
+from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.privacy.labels import people_to_be_named
-from dpcl_core.privacy.lower_bound import Audited
-from dpcl_core.privacy.sums import unit_rows
+from dpcl_core.privacy.mechanisms import unit_rows
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
 

@@ -16,16 +16,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.attacks.named import CONFIDENCE, Attack
-from dpcl_core.methods.federated.head import Head
+from dpcl_core.attacks.play import CONFIDENCE, Attack
+from dpcl_core.methods.federated.client_training import Clients, Head, LocalPlan, averaged, client_draws, local_updates
 from dpcl_core.methods.federated.lists import ListLearner, Lists
 from dpcl_core.methods.federated.pooling import pooled
 from dpcl_core.methods.federated.published_release import SlotSums, noisy_slot_sums
-from dpcl_core.methods.federated.rounds import Clients, LocalPlan, averaged, client_draws, local_updates
 from dpcl_core.privacy import gaussian
+from dpcl_core.privacy.audit_bounds import Audited, bound_of_counts
 from dpcl_core.privacy.cslr_accounting import N_STATISTICS
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.lower_bound import Audited, bound_of_counts
 from dpcl_core.privacy.noise import Batches, Noise, ReleaseNoise
 
 Floats = NDArray[np.float64]

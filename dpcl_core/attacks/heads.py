@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.attacks import play
-from dpcl_core.attacks.play import Floats, Game, Released
-from dpcl_core.attacks.public import digits
+from dpcl_core.attacks.play import Floats, Game, Released, digits
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.features.cards.adaptation_params import PeftParams
+from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.privacy.labels import people_to_be_named
-from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dpcl_core.attacks.token_noise_games import ATTACKS, Setting
 from dpcl_core.attacks.token_noise_games import audited as played
 from dpcl_core.methods.language.cards.pecl_published import PublishedParams
-from dpcl_core.privacy.lower_bound import Audited
+from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.spec import RunSpec
 
 __all__ = ["ATTACKS", "audit", "audited", "setting"]

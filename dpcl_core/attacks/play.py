@@ -5,21 +5,51 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import product
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from dpcl_core.attacks.named import CONFIDENCE
+from dpcl_core.backbones import extractor
+from dpcl_core.data import load
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.federated.cards.federated_params import ReleaseParams
+from dpcl_core.privacy.audit_bounds import Area, Audited, Bound, detectable, gaussian_bound, lower_bound
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.local import Randomiser
-from dpcl_core.privacy.lower_bound import Area, Audited, Bound, detectable, gaussian_bound, lower_bound
+from dpcl_core.privacy.text_mechanisms import Randomiser
 from dpcl_core.scenarios.stream import Examples, Task, generator
-from dpcl_core.spec import Cell, RunSpec
+from dpcl_core.spec import Cell, DataSpec, RunSpec
+
+# An attack of a game against a published claim: its name, its attacker's knowledge and its number of releases.
+
+
+CONFIDENCE = 0.95
+Play = TypeVar("Play")
+
+
+@dataclass(frozen=True, slots=True)
+class Attack(Generic[Play]):
+    """One attack, and what its attacker is assumed to see and to know.
+
+    `play`: a function that plays the game for a number of releases on each side. `times`: releases for each requested one,
+    for attacks whose releases are cheap and reveal little; `most`: the largest number that does not take minutes.
+    """
+
+    title: str
+    attack: str
+    adversary: str
+    play: Play
+    times: int = 1
+    most: int | None = None
+
+    def n_releases(self, trials: int) -> int:
+        """Releases on each side for `trials` requested ones."""
+        return min(trials * self.times, self.most or trials * self.times)
+
 
 Seen = Mapping[str, NDArray[np.generic]]  # what a learner released after a task, by name
 Released = Sequence[Seen]  # one learner's releases, task by task
@@ -230,3 +260,44 @@ def judged(
         claimed, accounted, bounds[best], delta, confidence, measured, attack, adversary,
         through="learner", detects=detects, bound=best, bounds=bounds,
     )  # fmt: skip
+
+
+# Runs that cannot be audited in one training, with the reasons. The audits are in `one_run`, which this does not load.
+
+
+_WITHOUT_NOISE = "adds no noise and claims no epsilon that guesses could disprove"
+REFUSED: Mapping[str, str] = {
+    "agem": _WITHOUT_NOISE,
+    "joint-network": _WITHOUT_NOISE,
+    "fedta-lite": _WITHOUT_NOISE,
+    "l2dp-ml": "all its records share one draw of noise: whoever knows one record can take it off the others",
+    "cslr-published": "the server clusters what all clients send, so no part of the release comes from one client alone",
+    "fedcil-dp": "the clients' synthetic data move all weights, so no weight depends on one planted client alone",
+    "pecl-published": "its epsilon is claimed for single tokens, and such an audit plants whole texts",
+}
+
+
+def adds_no_noise(spec: RunSpec) -> bool:
+    """Whether a run claims nothing: its method has no noise, or is asked for none."""
+    return REFUSED.get(spec.method) == _WITHOUT_NOISE or all(map(math.isinf, spec.privacy.epsilons))
+
+
+def refusal(spec: RunSpec) -> str | None:
+    """Why these settings cannot be audited in one training, as the end of a sentence about the method; None if they can."""
+    methods.card(spec.method)  # raises BadInput for an unknown method
+    params, why = spec.params, REFUSED.get(spec.method)
+    if isinstance(params, ReleaseParams) and params.slots == "even" and spec.method != "local-list":
+        why = "with params.slots = even all clients share the same places in the sum"
+    if why is not None and adds_no_noise(spec):
+        why = _WITHOUT_NOISE  # which none of the other reasons would fit
+    return None if why is None else f"cannot be audited in one training: {why}"
+
+
+# Public examples for audits, so that no run's own data are read.
+
+
+@lru_cache(maxsize=1)
+def digits() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """The bundled handwritten digits: pixels [n, 64] in [0, 1], labels [n]."""
+    split = load.load(DataSpec(dataset="digits")).train
+    return extractor.features("pixels", split.images), split.labels

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.attacks import copies, play
 from dpcl_core.attacks.play import Floats, Game, Released
-from dpcl_core.backbones.language import tokenizer
+from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import PADDING, PLANES, TOKEN, TextForm
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
@@ -26,8 +26,8 @@ from dpcl_core.methods.language.cards.pecl import PeclParams
 from dpcl_core.methods.language.gradients import Gradients, TextLoss, batch_of
 from dpcl_core.methods.language.losses import task_loss
 from dpcl_core.methods.language.pecl_training import Repaired
-from dpcl_core.methods.language.scoring import Planes, Scorer
-from dpcl_core.privacy.lower_bound import Audited
+from dpcl_core.methods.language.public_text import Planes, Scorer
+from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
 
@@ -144,7 +144,8 @@ def _least_alike(spec: RunSpec, n_persons: int) -> tuple[Planes, NDArray[np.int6
     random, known = np.random.default_rng(0), _known(spec, _words(n_persons))
     rows = np.zeros((_N_CANDIDATES, _LENGTH, PLANES), np.int32)
     rows[:, :, TOKEN] = PADDING
-    rows[:, 0, TOKEN] = random.choice(np.arange(3, tokenizer.load(BACKBONE).size), _N_CANDIDATES, replace=False)
+    words = np.arange(3, plain_language.load_tokenizer(BACKBONE).size)
+    rows[:, 0, TOKEN] = random.choice(words, _N_CANDIDATES, replace=False)
     labels = np.arange(_N_CANDIDATES, dtype=np.int64) % n_persons
     grads = gradients(spec, known, rows, labels)
     units = grads / np.linalg.norm(grads, axis=1, keepdims=True)
@@ -157,7 +158,7 @@ def _least_alike(spec: RunSpec, n_persons: int) -> tuple[Planes, NDArray[np.int6
 
 def words() -> tuple[str, ...]:
     """All words that are one token each, for names of labels."""
-    ready = tokenizer.load(BACKBONE)
+    ready = plain_language.load_tokenizer(BACKBONE)
     return tuple(shown[1:] for shown in map(ready.shown, range(ready.size)) if shown[:1] == " " and shown[1:].isalpha())
 
 

@@ -16,16 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from dpcl_core.attacks.named import CONFIDENCE, Attack
-from dpcl_core.attacks.shared_noise_games import Game
-from dpcl_core.backbones.language import plain, tokenizer
+from dpcl_core.attacks.l2dp_games import Game
+from dpcl_core.attacks.play import CONFIDENCE, Attack
+from dpcl_core.backbones import plain_language
 from dpcl_core.methods.language import sensitivity
-from dpcl_core.privacy.embeddings import clipped, published_embeddings
+from dpcl_core.privacy.audit_bounds import Audited, one_way_bound
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.lower_bound import Audited, one_way_bound
 from dpcl_core.privacy.noise import Noise, ReleaseNoise
 from dpcl_core.privacy.statement import shown
-from dpcl_core.privacy.token_noise import printed_ratios
+from dpcl_core.privacy.text_mechanisms import clipped, printed_ratios, published_embeddings
 
 Floats = NDArray[np.float64]
 _WIDTH = 64  # of the embeddings, where the game can choose: small; wider ones reveal more
@@ -151,7 +150,7 @@ def _context(setting: Setting, noise: Noise, n: int) -> tuple[Game, float]:
     if setting.is_sentence:
         scores = sensitivity.sentence_scores(scores, np.ones(log_p.shape, bool))
     nominal = sensitivity.nominal_epsilon(scores, setting.lower, setting.upper)
-    table = plain.load().embeddings.astype(np.float64)
+    table = plain_language.load().embeddings.astype(np.float64)
     table /= np.median(np.linalg.norm(table, axis=1))
     levels, later = setting.ratios(nominal[:, place + 1 :]), texts[0, place + 1 :].tolist()
     weights = (1 / levels[1] ** 2 - 1 / levels[0] ** 2) / 2
@@ -183,7 +182,7 @@ def _neighbours() -> tuple[NDArray[np.int64], NDArray[np.float32], int]:
 
     Chosen from a few texts and candidate tokens at one position: the pair that changes the later tokens' noise most.
     """
-    model, words = plain.load(), tokenizer.load("lm-tiny")
+    model, words = plain_language.load(), plain_language.load_tokenizer("lm-tiny")
     pairs: list[tuple[float, NDArray[np.int64], NDArray[np.float32], int]] = []
     for string in _TEXTS:
         ids = np.array(words.encode(string)[0], np.int64)

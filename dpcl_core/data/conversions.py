@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpcl_core import packages
+from dpcl_core import machine
 from dpcl_core.errors import BadInput
 
 _GZ = (".csv.gz", ".tsv.gz", ".jsonl.gz", ".json.gz")
@@ -147,7 +147,7 @@ def _feather(content: bytes, folder: Path, stem: str) -> None:
 
 def _sheet(content: bytes, folder: Path, stem: str) -> None:
     """The sheet of an Excel file, whose first row names the columns. Raises BadInput for several: one is a dataset."""
-    if lacking := packages.lacking(["openpyxl"]):
+    if lacking := machine.lacking(["openpyxl"]):
         raise BadInput("--data", f"{stem}.xlsx", lacking)
     import pandas as pd
     import pyarrow as pa

@@ -8,10 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.data.images import Images
-from dpcl_core.data.sentences import Sentences
-from dpcl_core.data.texts import Canary, Texts
-from dpcl_core.data.vectors import Vectors
-from dpcl_core.data.windows import Windows
+from dpcl_core.data.texts import Canary, Sentences, Texts
+from dpcl_core.data.windows import Vectors, Windows
 
 Content = Images | Windows | Texts | Sentences | Vectors  # the examples before a backbone reads them
 

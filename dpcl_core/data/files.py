@@ -180,3 +180,28 @@ def _complete(shards: Sequence[Path], card: DatasetCard) -> None:
         if len(shards) != int(match[2]):
             allowed = f"put all {int(match[2])} pieces into {shard.parent}; {len(shards)} are there"
             raise DataMissing(FIELD, card.name, allowed)
+
+
+# Decides whether the texts of a dataset may be shown word by word.
+
+
+MARKS = ("public.txt", "synthetic.txt")  # an empty file of this name declares the texts beside it public or synthetic
+
+
+def is_marked(card: DatasetCard) -> bool:
+    """Whether the owner has declared these texts public or synthetic. Raises as `files.find` does."""
+    folder = find(card).train[0].parent
+    return any((folder / mark).is_file() for mark in MARKS)
+
+
+def refusal(card: DatasetCard) -> str | None:
+    """The reason why texts of this dataset are not shown, in one sentence; None where they may be."""
+    if card.may_show:
+        return None
+    if card.is_own:
+        folder = roots(card)[0] / card.folder
+        return (
+            f"{card.name} may hold private texts, so none is shown: a page with the words of one is a release without any "
+            f"protection; if they are public or synthetic, say so with an empty file {MARKS[0]} or {MARKS[1]} in {folder}"
+        )
+    return f"{card.title} holds accounts of distress that people wrote under no name: none of them is shown"

@@ -134,14 +134,14 @@ def columns(path: Path, fields: schema.Schema) -> list[str]:
 
     Of embeddings in NPZ: their arrays, where there are more than embeddings and labels. Raises BadInput for a damaged file.
     """
-    from dpcl_core.data import arrays, tagged_files  # imported late, like pyarrow
+    from dpcl_core.data import arrays, tagged  # imported late, like pyarrow
 
     tables = _tables(path)
     if tables and ending(tables[0]) == ".npz":
         found = arrays.names(tables[0], tables[0].name)
         return found if len(found) > 2 else []
     names = _header(tables, path, fields) if tables else []
-    return [] if tagged_files.tags_column(names) else names
+    return [] if tagged.tags_column(names) else names
 
 
 def _header(tables: Sequence[Path], path: Path, fields: schema.Schema) -> list[str]:
@@ -328,8 +328,8 @@ def _write(folder: Path, fields: schema.Schema) -> None:
 
 def _with_usual(fields: schema.Schema, folder: Path) -> schema.Schema:
     """The schema with the usual columns in their roles, where a table of texts or of rows has them and nothing was said."""
+    from dpcl_core.data.arrays import WINDOW_COLUMN
     from dpcl_core.data.parquet import IMAGE_COLUMNS  # imported late, like pyarrow
-    from dpcl_core.data.sensors import WINDOW_COLUMN
 
     tables = [one for one in _tables(folder) if ending(one) != ".npz"]
     if not tables or fields.columns.target is not None:

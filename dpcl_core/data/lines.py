@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcl_core.data import canonical, coins
+from dpcl_core.data import coins
 from dpcl_core.data.card import HELD_OUT, DatasetCard
 from dpcl_core.data.files import DataFiles, ending
 from dpcl_core.data.schema import CONTROL
@@ -137,7 +137,7 @@ def _people(rows: Sequence[bytes], column: str, separator: str) -> list[str]:
         place = int(column.removeprefix("column")) - 1 if re.fullmatch(r"column[1-9]\d{0,5}", column) else MAX_COLUMNS
         found = [cells(text(line), separator) or [] for line in rows]
         words = [one[place] if place < len(one) else "" for one in found]
-    return [canonical.word(one).strip() for one in words]
+    return [coins.word(one).strip() for one in words]
 
 
 def texts_of(rows: Iterable[bytes], suffix: str) -> Iterator[bytes]:
@@ -148,8 +148,8 @@ def texts_of(rows: Iterable[bytes], suffix: str) -> Iterator[bytes]:
     """
     for line in rows:
         one = parsed(line) if suffix == ".jsonl" else None
-        pairs = None if one is None else sorted((key, canonical.nested(value)) for key, value in one.items())
-        yield line.strip() if pairs is None else canonical.row_text(pairs)
+        pairs = None if one is None else sorted((key, coins.nested(value)) for key, value in one.items())
+        yield line.strip() if pairs is None else coins.row_text(pairs)
 
 
 def texts_of_table(table: pa.Table, others: Mapping[int, bytes]) -> Iterator[bytes]:
@@ -168,10 +168,10 @@ def _marked(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     """The cells as other programs write the same row, with decimal points and true for True, after the column's name; null
     for an empty one."""
     if pc.any(pc.match_substring(column, ",")).as_py():
-        column = canonical.column(pc.replace_substring_regex(column, _DECIMAL_COMMA.pattern, r"\1.\2"))
+        column = coins.column(pc.replace_substring_regex(column, _DECIMAL_COMMA.pattern, r"\1.\2"))
     first, between = (pa.scalar(one, pa.large_string()) for one in (name, "\x1f"))
     is_empty = pc.equal(column, "")
-    return pc.if_else(is_empty, None, pc.binary_join_element_wise(first, canonical.truths(column), between))
+    return pc.if_else(is_empty, None, pc.binary_join_element_wise(first, coins.truths(column), between))
 
 
 def first_cells(rows: Iterable[bytes], suffix: str, form: Form) -> Iterator[list[bytes] | None]:
@@ -214,7 +214,7 @@ def table(rows: Sequence[bytes], suffix: str, form: Form, *, version: int) -> tu
             whole += found
         columns = {name: whole[place::n_columns] for place, name in enumerate(form.names) if name}
     texts = {name: pa.chunked_array([column], pa.large_string()) for name, column in columns.items()}
-    return pa.table({name: canonical.column(one) if version > 1 else one for name, one in texts.items()}), others
+    return pa.table({name: coins.column(one) if version > 1 else one for name, one in texts.items()}), others
 
 
 def joined(content: bytes, form: Form, shown: str, start_row: int) -> list[bytes]:
@@ -311,7 +311,7 @@ def _is_deep(line: bytes) -> bool:
 
 def _canonical_cell(value: object) -> str | None:
     cell = _cell(value)
-    return cell if cell is None or isinstance(value, str) else canonical.nested(value)
+    return cell if cell is None or isinstance(value, str) else coins.nested(value)
 
 
 def _cell(value: object) -> str | None:

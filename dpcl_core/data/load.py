@@ -3,35 +3,105 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.data import (
-    bundled,
-    catalog,
-    files,
-    folder,
-    hub,
-    labels,
-    parquet,
-    table_files,
-    tagged_files,
-    text_files,
-    windows,
-)  # fmt: skip
+from dpcl_core.data import catalog, copying, files, parquet, tables, tagged, text_files, windows
 from dpcl_core.data.caps import Caps
 from dpcl_core.data.card import DatasetCard
-from dpcl_core.data.dataset import Content, Dataset, Split
+from dpcl_core.data.dataset import Content, Dataset, Source, Split
 from dpcl_core.data.files import DataFiles
 from dpcl_core.data.images import Images
-from dpcl_core.data.outline import Outline, outline
+from dpcl_core.data.outline import Outline, Part, outline
+from dpcl_core.data.rows import digits
 from dpcl_core.data.texts import Canary, Texts
 from dpcl_core.data.title import Sizes, title
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.spec import DataSpec
+
+# The labels of a dataset without its images, for previews of streams, in the numbering that `load` uses.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Labelled:
+    """Labels int64 [n] of a split, and the source of each example as an index (None: the dataset has no sources).
+
+    `sentences` int64 [n]: the sentence of each example, where examples are words. `keys` uint64 [n]: keys of public coins;
+    None where not requested.
+    """
+
+    labels: NDArray[np.int64]
+    sources: NDArray[np.int64] | None
+    sentences: NDArray[np.int64] | None = None
+    keys: NDArray[np.uint64] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Labels:
+    """Both splits of a dataset without their images; labels index `classes`. Compared by identity.
+
+    `n_train`: the public nominal number of training examples.
+    """
+
+    classes: tuple[str, ...]
+    train: Labelled
+    test: Labelled
+    sources: tuple[Source, ...]
+    n_train: int
+
+
+def read(data: DataSpec, *, keyed: bool) -> Labels | None:
+    """The labels of a dataset or its subset, cached until a file changes; None where it would have to be downloaded.
+
+    `keyed`: with the training examples' keys, which requires reading the files in full. Raises BadInput for an unknown name
+    or files that cannot be used, DataMissing for own data that do not exist.
+    """
+    card = catalog.card(data.dataset)
+    outlines = [outline for outline in catalog.outlines(card) if outline is not None]
+    if len(outlines) < len(catalog.members(card)):
+        return None
+    return _read_labels(card, tuple(outlines), Caps.of(data), keyed)
+
+
+def joined(card: DatasetCard, outlines: Sequence[Outline], *, keyed: bool) -> Labels:
+    """The members' examples one after another, with labels shifted so that members share none.
+
+    `keyed`: with the training examples' keys.
+    """
+    keys = np.concatenate([member.train.keys() for member in outlines]) if keyed else None
+    if not card.members:
+        only = outlines[0]
+        classes = card.classes or only.classes
+        # The classes of a source are public: all for a style, its own for a member set or a family of texts.
+        own_classes = {name: tuple(classes.index(label) for label in labels) for name, labels in card.sources}
+        sources = [Source(name, own_classes.get(name, tuple(range(len(classes))))) for name in only.sources]
+        train, test = (
+            Labelled(part.labels, part.sources, part.rows if part.of_words else None) for part in (only.train, only.test)
+        )
+    else:
+        classes = card.classes
+        first = np.cumsum([0] + [len(member.classes) for member in outlines]).tolist()
+        sources = [Source(name, tuple(range(*ends))) for name, ends in zip(card.members, pairwise(first), strict=True)]
+        train = _shifted([member.train for member in outlines], first)
+        test = _shifted([member.test for member in outlines], first)
+    n_train = sum(member.n_train for member in outlines)
+    return Labels(classes, replace(train, keys=keys), test, tuple(sources), n_train)
+
+
+@lru_cache(maxsize=8)
+def _read_labels(card: DatasetCard, outlines: tuple[Outline, ...], caps: Caps, keyed: bool) -> Labels:
+    return joined(card, [outline.thinned(caps) for outline in outlines], keyed=keyed)
+
+
+def _shifted(parts: Sequence[Part], first: Sequence[int]) -> Labelled:
+    labels = [part.labels + start for part, start in zip(parts, first, strict=False)]
+    sources = [np.full(len(part.labels), index) for index, part in enumerate(parts)]
+    return Labelled(np.concatenate(labels), np.concatenate(sources))
 
 
 def load(data: DataSpec, *, undeclared: bool = False) -> Dataset:
@@ -49,7 +119,7 @@ def load(data: DataSpec, *, undeclared: bool = False) -> Dataset:
     chosen = [one.opened() for one in full] if undeclared else full
     thinned = [one.thinned(Caps.of(data)) for one in chosen]
     pairs = [_read(*member) for member in zip(members, data_files, thinned, strict=True)]
-    named = labels.joined(card, thinned, keyed=True)
+    named = joined(card, thinned, keyed=True)
     train, test = (
         Split(_concatenated(read) if card.members else read[0], split.labels, split.sources, split.keys)
         for read, split in zip(zip(*pairs, strict=True), (named.train, named.test), strict=True)
@@ -81,7 +151,7 @@ def _find(card: DatasetCard) -> DataFiles | None:
     except DataMissing:
         if card.hub is None:
             raise
-        hub.fetch(card)
+        copying.fetch(card)
         return files.find(card)
 
 
@@ -105,10 +175,10 @@ def _read(card: DatasetCard, data_files: DataFiles | None, rows: Outline) -> tup
             return windows.z_scored(trained, tested)
         return windows.in_range(trained), windows.in_range(tested)
     if card.kind == "tagged":
-        read = tagged_files.read_sentences
+        read = tagged.read_sentences
         return read(train_paths, card, train_rows), read(test_paths, card, test_rows)
     if card.kind in ("table", "embedding"):
-        return table_files.read_vectors(card, (train_paths, train_rows), (test_paths, test_rows), is_divided=is_divided)
+        return tables.read_vectors(card, (train_paths, train_rows), (test_paths, test_rows), is_divided=is_divided)
     if card.kind == "text":
         # In a single divided file the numbers of test rows, too, skip malformed lines as those of training rows do.
         is_single = data_files is not None and not data_files.test
@@ -124,10 +194,10 @@ def _read(card: DatasetCard, data_files: DataFiles | None, rows: Outline) -> tup
 
 def _images(card: DatasetCard, paths: tuple[Path, ...], rows: NDArray[np.int64], *, is_private: bool) -> Images:
     if not paths:
-        return bundled.digits()[0].take(rows)
+        return digits()[0].take(rows)
     if paths[0].suffix == ".parquet":
         return parquet.read_images(paths, card, rows, is_private=is_private)
-    return folder.read_images(paths[0], card, rows, is_private=is_private)
+    return tables.read_images(paths[0], card, rows, is_private=is_private)
 
 
 def _shown(shape: tuple[int, int, int] | None) -> str:

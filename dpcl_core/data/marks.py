@@ -14,7 +14,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpcl_core import keys, paths
+from dpcl_core import paths
 from dpcl_core.data.card import HELD_OUT
 from dpcl_core.errors import BadInput
 
@@ -89,4 +89,4 @@ def _read(folder: Path) -> Marks:
 
 def _secret() -> bytes:
     """The key of this computer, made when it is first needed. Raises StoreTrouble."""
-    return keys.kept(paths.home() / _SECRET, "the marks of own data")
+    return paths.kept(paths.home() / _SECRET, "the marks of own data")

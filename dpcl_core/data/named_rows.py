@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpcl_core.data import canonical, parquet
+from dpcl_core.data import coins, parquet
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.parquet import SOURCE_COLUMN
 from dpcl_core.data.rows import PublicFacts, Rows
@@ -102,7 +102,7 @@ def _refuse_inexact(people: pa.ChunkedArray, shown: str, rows: NDArray[np.int64]
     """Raises BadInput naming the first row whose person is a number that double precision may share with another's."""
     if not (pa.types.is_integer(people.type) or pa.types.is_floating(people.type)):
         return
-    for place in np.flatnonzero(np.abs(canonical.double(people)) >= canonical.EXACT)[:1]:
+    for place in np.flatnonzero(np.abs(coins.double(people)) >= coins.EXACT)[:1]:
         raise BadInput(f"{shown} row {rows[place]}, person", "a number of 2^53 or more", "must be text, or a smaller number")
 
 

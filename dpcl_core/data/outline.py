@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.data import bundled, coins, files, folder, parquet, sheets, table_files, tagged_files, text_files
+from dpcl_core.data import coins, files, parquet, rows, sheets, tables, tagged, text_files
 from dpcl_core.data.caps import Caps
 from dpcl_core.data.card import HELD_OUT, DatasetCard
 from dpcl_core.data.contents import Contents
@@ -242,13 +242,13 @@ def _opened(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple[
 def row_reader(card: DatasetCard, paths: Sequence[Path], *, is_private: bool) -> RowReader:
     """A reader of a split's files (none: the bundled digits). Raises BadInput for unusable files or headers."""
     if not paths:
-        return bundled.Digits()
+        return rows.Digits()
     if paths[0].is_dir():
-        return folder.FolderSheet(paths[0], card, is_private=is_private)
+        return tables.FolderSheet(paths[0], card, is_private=is_private)
     if card.kind == "tagged":
-        return tagged_files.TaggedSheet(paths, card, is_private=is_private)
+        return tagged.TaggedSheet(paths, card, is_private=is_private)
     if card.kind in ("table", "embedding"):
-        return table_files.TableSheet(paths, card, is_private=is_private)
+        return tables.TableSheet(paths, card, is_private=is_private)
     if card.kind == "text":
         return text_files.TextSheet(paths, card, is_private=is_private)
     return parquet.Sheet(paths, card, is_private=is_private)
@@ -385,7 +385,7 @@ def _stamp(data_files: DataFiles, card: DatasetCard) -> Sequence[tuple[str, int]
     """File names, times and sizes, which change when the files do."""
     try:
         if data_files.is_folder:
-            return [entry for split in (*data_files.train, *data_files.test) for entry in folder.stamp(split)]
+            return [entry for split in (*data_files.train, *data_files.test) for entry in tables.stamp(split)]
         statuses = [(path.name, os.stat(path)) for path in (*data_files.train, *data_files.test)]
         return [(name, value) for name, status in statuses for value in (status.st_mtime_ns, status.st_size)]
     except OSError as error:

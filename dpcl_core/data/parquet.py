@@ -11,19 +11,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpcl_core.data import canonical
+from dpcl_core.data import coins
+from dpcl_core.data.arrays import RATE_COLUMN, WINDOW_COLUMN, sources_of, windows_of
 from dpcl_core.data.card import DatasetCard
-from dpcl_core.data.images import Images
-from dpcl_core.data.pixels import is_list, pixels_of
+from dpcl_core.data.images import Images, is_list, pixels_of
 from dpcl_core.data.rows import PublicFacts, Rows, by_piece
-from dpcl_core.data.sensors import RATE_COLUMN, WINDOW_COLUMN, sources_of, windows_of
 from dpcl_core.data.sheets import declared_names, is_text, parquet_file, shown_name
 from dpcl_core.errors import BadInput
 
 IMAGE_COLUMNS = ("image", "img")
 LABEL_COLUMNS = ("label", "fine_label")
 SOURCE_COLUMN = "domain"
-_MOST = canonical.EXACT  # labels beyond are none, as in a column of floating point
+_MOST = coins.EXACT  # labels beyond are none, as in a column of floating point
 
 
 def source_column(card: DatasetCard) -> str:
@@ -124,7 +123,7 @@ def _opened(path: Path, card: DatasetCard, is_private: bool) -> _Piece:
         wanted = [name for name in (column, card.name_column, source, WINDOW_COLUMN, *lists) if name in schema.names]
         table: pa.Table = file.read(columns=wanted)
     if pa.types.is_floating(schema.field(column).type):
-        table = table.set_column(table.column_names.index(column), column, canonical.whole(table[column]))
+        table = table.set_column(table.column_names.index(column), column, coins.whole(table[column]))
     if not table.num_rows and not is_private:
         raise BadInput(shown, "no rows", "must have at least one row")
     return _Piece(shown, table, column, declared_names(schema, column))

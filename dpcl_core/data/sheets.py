@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dpcl_core.data import arrays, canonical, lines
+from dpcl_core.data import arrays, coins, lines
 from dpcl_core.data.arrays import EMBEDDING_COLUMN
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.files import DataFiles, ending
@@ -191,7 +191,7 @@ def columns_of(
         table = table.select(chosen).rename_columns([names[place] for place in chosen])
     if ending(path) in TYPED and card.coins > 1:
         for place, name in enumerate(table.column_names):
-            table = table.set_column(place, name, canonical.column(table.column(place)))
+            table = table.set_column(place, name, coins.column(table.column(place)))
     for name in needed:
         if name not in names:
             raise BadInput(shown, "no such column", f"must have a column {name}: {listed(names)}")

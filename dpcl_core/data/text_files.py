@@ -14,7 +14,7 @@ from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.named_rows import LABEL_COLUMN
 from dpcl_core.data.rows import PublicFacts, Rows, by_piece
 from dpcl_core.data.sheets import columns_of
-from dpcl_core.data.table_files import TableSheet
+from dpcl_core.data.tables import TableSheet
 from dpcl_core.data.texts import KINDS, Span, Texts
 from dpcl_core.errors import BadInput
 

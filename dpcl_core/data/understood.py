@@ -7,13 +7,13 @@ from typing import Literal
 
 import numpy as np
 
-from dpcl_core.data import catalog, files, header, outline, row_encoding, sheets, table_features, table_files
+from dpcl_core.data import catalog, files, header, outline, sheets, table_features, tables
 from dpcl_core.data.arrays import EMBEDDING_COLUMN
 from dpcl_core.data.card import HELD_OUT, DatasetCard, Feature, Kind, Writing
 from dpcl_core.data.files import DataFiles
 from dpcl_core.data.images import AS_READ
 from dpcl_core.data.outline import Outline
-from dpcl_core.data.row_encoding import RowEncoding
+from dpcl_core.data.table_features import RowEncoding
 
 EARLIER = (
     "An earlier version took these data in, and its rule says which rows are public: rows once shown never become private. "
@@ -66,8 +66,8 @@ def understood(card: DatasetCard, data_files: DataFiles, outlined: Outline) -> U
         paths = data_files.test or data_files.train
         rows = None
         if card.kind == "table":
-            rows = table_files.taken(paths, outlined.test.rows, card, is_private=is_divided)
-        encoding = None if rows is None else row_encoding.planned(card, rows, card.name)
+            rows = tables.taken(paths, outlined.test.rows, card, is_private=is_divided)
+        encoding = None if rows is None else table_features.planned_columns(card, rows, card.name)
         unread = [] if rows is None or encoding is None else table_features.unread_cells(rows, encoding.features)
         columns, undeclared, n_values = _columns(card, data_files, encoding)
     assumed = [*_declared(card, data_files), *_first_line(card, data_files), *_lost(card, outlined, is_divided), *unread]

@@ -6,14 +6,312 @@ Rényi accountant, whose ε is an upper bound like that of the app's own account
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Final, Literal
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from dpcl_core import events, metrics, paths
 from dpcl_core.errors import BadInput
+from dpcl_core.events import CellFinished, Guarantee, References, TaskLearned
+from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.privacy import statement
-from dpcl_core.privacy.allowed import SMALLEST_SIGMA
-from dpcl_core.spec import LARGEST_EPSILON
+from dpcl_core.privacy.loss_distributions import SMALLEST_SIGMA
+from dpcl_core.spec import LARGEST_EPSILON, LabelSetting
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from dpcl_core.explorers.cosine_replay import ReplayData
+    from dpcl_core.results import Result
+
+
+# The results behind the ε slider: the bundled digits exactly at any budget, or the trained cells of a stored run.
+#
+# Nothing is interpolated between trained cells. The sentences are templates, filled by the browser during a drag and by this
+# module for everything that the server draws; a test compares the two.
+
+
+Matrices = list[list[list[float | None]]]  # [seed][after task][on task <= after task], in [0, 1]; None: not evaluated
+
+TASKS = (2, 5, 10)
+SETTINGS: Mapping[LabelSetting, tuple[str, str]] = {  # the name of a list of labels, and what it means
+    "prior-const": ("One public list", "All ten digits are public from the start; each task adds noise to all of them."),
+    "prior": ("A public list per task", "It is public which digits come in which task; only those get noise."),
+    "data": ("From the data: not DP", "The list can reveal who took part. For contrast only: no bound holds."),
+}
+TEACHING = (
+    "This page uses public teaching data on purpose. Dragging ε needs class sums without noise and the same noise at every "
+    "ε; either one voids any guarantee. On your own data every ε is a separate release, so there you train a model for each."
+)
+STOPS = (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, math.inf)
+_EXACT_ODDS = statement.GAUSSIAN_ODDS.replace("percent", "exact")
+_FINE = 12  # budgets computed from one stop to the next
+MAX_NUMBERS = 25_000  # largest table of trained cells that a page sends at once
+_EXACT = "Computed for exactly this budget while you drag, not interpolated."
+_MORE_THAN_REQUESTED = "The ledger of this run totals more than the ε of the slider: the bar states the guarantee."
+_LOOKED_UP = "Results of a real run. The slider has only the trained budgets; nothing is interpolated between them."
+
+
+def words(what: str, badge: str, badge_help: str, *, odds: str) -> dict[str, str]:
+    """All sentence templates of the slider. `what`: the classified items, such as "test digits"; `odds`: see `_odds`."""
+    right = f"{{accuracy}} % of {what} are right after {{tasks}} tasks"
+    return {
+        "bounded": f"At ε = {{epsilon}}, {right}; without noise {{clean}} %.",
+        "bounded_alone": f"At ε = {{epsilon}}, {right}.",
+        "noiseless": f"Without noise, {right}, and no one is protected.",
+        "lost": "Old tasks lost {lost} points since their best.",
+        "gained": "Old tasks gained {lost} points since their best.",
+        "odds": odds,
+        "no_odds": statement.NO_ODDS,
+        "complaint": "ε = {value}: must be a number from {low} to {high}, or ∞.",
+        "badge": badge,
+        "badge_help": badge_help,
+    }
+
+
+def _odds(labels: LabelSetting) -> str:
+    """The template of the odds line for a budget equal to the ledger's total. Its odds are exact, because one Gaussian is a
+    task's only release, unless a learned list of labels is released as well."""
+    if labels == "data":
+        return statement.NO_ODDS
+    return statement.ODDS if labels == "dp-learned" else f"{statement.ODDS} {_EXACT_ODDS}"
+
+
+@dataclass(frozen=True)
+class Source:
+    """One stream under one label setting, at many budgets.
+
+    `labels`: "data" also where a stream reads its tasks' lists from the examples.
+    `replay`: the document of `cosine_replay.encode` if any budget can be shown; else `table` holds every stop.
+    `interval_factor`: half width of the 95 % interval over seeds, in standard deviations (None: too few seeds for a band).
+    `recorded`: the scores between which a trained run's accuracy is read.
+    """
+
+    key: str
+    dataset: str
+    labels: LabelSetting
+    n_tasks: int
+    n_people: int
+    n_seeds: int
+    stops: tuple[float, ...]
+    delta: float
+    words: Mapping[str, str]
+    interval_factor: float | None
+    classes: tuple[str, ...] = ()
+    replay: Mapping[str, Any] | None = None
+    table: tuple[Matrices, ...] = ()
+    recorded: References | None = None
+
+    @cached_property
+    def references(self) -> References | None:
+        """The scores between which its accuracy is read; of a replay, computed when they are first asked for."""
+        return References(_chance(self._decoded)) if self.is_exact else self.recorded
+
+    @property
+    def is_exact(self) -> bool:
+        return self.replay is not None
+
+    @cached_property
+    def _decoded(self) -> Any:
+        from dpcl_core.explorers import cosine_replay
+
+        assert self.replay is not None
+        return cosine_replay.decode(self.replay)
+
+    def nearest(self, epsilon: float) -> float:
+        """The budget itself if it can be shown, else the nearest trained one on the log axis."""
+        finite = [stop for stop in self.stops if math.isfinite(stop)]
+        if epsilon in self.stops or (self.is_exact and finite[0] <= epsilon <= finite[-1]):
+            return epsilon
+        if math.isinf(epsilon) or not finite:
+            return self.stops[-1]
+        return min(finite, key=lambda stop: abs(math.log(stop / epsilon)))
+
+    def matrices(self, epsilon: float) -> Matrices:
+        """Accuracies at a budget returned by `nearest`."""
+        if not self.is_exact:
+            return self.table[self.stops.index(epsilon)]
+        from dpcl_core.explorers import cosine_replay
+
+        accuracies = cosine_replay.accuracies(self._decoded, epsilon)
+        return [[row[: k + 1].tolist() for k, row in enumerate(matrix)] for matrix in accuracies]
+
+    def class_accuracies(self, epsilon: float) -> NDArray[np.float64] | None:
+        """Accuracies [seed, class] after the last task; None if not recorded."""
+        if not self.is_exact:
+            return None
+        from dpcl_core.explorers import cosine_replay
+
+        return cosine_replay.class_accuracies(self._decoded, epsilon)
+
+    def frame(self, epsilon: float) -> pd.DataFrame:
+        """Columns epsilon, seed, after_task, on_task, accuracy, as the figures require."""
+        import pandas as pd
+
+        rows = [
+            (epsilon, seed, k, i, value)
+            for seed, matrix in enumerate(self.matrices(epsilon))
+            for k, row in enumerate(matrix)
+            for i, value in enumerate(row)
+            if value is not None
+        ]
+        return pd.DataFrame(rows, columns=["epsilon", "seed", "after_task", "on_task", "accuracy"])
+
+    def sentence(self, epsilon: float) -> str:
+        """A sentence: accuracy and forgetting at this budget."""
+        accuracy, lost = self._final(epsilon)
+        has_clean = math.inf in self.stops
+        which = "noiseless" if math.isinf(epsilon) else "bounded" if has_clean else "bounded_alone"
+        text = self.words[which].format(
+            epsilon=epsilon_text(epsilon),
+            accuracy=f"{100 * accuracy:.1f}",
+            clean=f"{100 * self._final(math.inf)[0]:.1f}" if has_clean else "",
+            tasks=self.n_tasks,
+        )
+        if lost is None:
+            return text
+        return f"{text} " + self.words["lost" if lost >= 0 else "gained"].format(lost=f"{100 * abs(lost):.1f}")
+
+    def odds(self, epsilon: float) -> str:
+        """The odds line below the slider."""
+        from dpcl_core.privacy import gaussian
+
+        if math.isinf(epsilon):
+            return statement.NO_ODDS
+        bound = math.ceil(statement.odds_bound(epsilon, self.delta) * 1e4 - 1e-6) / 100  # a bound is rounded up
+        exact = 100 * statement.gaussian_odds_bound(gaussian.sigma(epsilon, self.delta))
+        return self.words["odds"].format(percent=f"{bound:g}", exact=f"{exact:.1f}")
+
+    @cached_property
+    def finals(self) -> dict[float, list[float]]:
+        """Final average accuracy of every seed, by ε: of the trained budgets, or exactly for budgets less than 5 % apart."""
+        budgets = [stop for stop in self.stops if math.isfinite(stop)]
+        if self.is_exact:
+            budgets = [
+                low * (high / low) ** (step / _FINE) for low, high in pairwise(budgets) for step in range(_FINE)
+            ] + budgets[-1:]  # fmt: skip
+        summaries = {epsilon: [metrics.summary(matrix)["AA"] for matrix in self.matrices(epsilon)] for epsilon in budgets}
+        return {epsilon: [value for value in values if value is not None] for epsilon, values in summaries.items()}
+
+    def _final(self, epsilon: float) -> tuple[float, float | None]:
+        """Means over seeds of AA and AF after the last task."""
+        summaries = [metrics.summary(matrix) for matrix in self.matrices(epsilon)]
+        accuracy = [one["AA"] for one in summaries if one["AA"] is not None]
+        lost = [one["AF"] for one in summaries if one["AF"] is not None]
+        return fmean(accuracy), fmean(lost) if lost else None
+
+
+@lru_cache(maxsize=9)
+def digits(labels: LabelSetting, n_tasks: int) -> Source:
+    """The bundled digits, public teaching data, under a label setting. `n_tasks`: one of TASKS.
+
+    A list of labels read from the data holds exactly the labels of the task, as the public list of each task does here: the
+    accuracy is the same, but there is no bound.
+    """
+    name = f"{'prior' if labels == 'data' else labels}-{n_tasks}.json"
+    document = json.loads((paths.assets_dir() / "playground" / name).read_text(encoding="utf-8"))
+    about, replay = document["about"], document["replay"]
+    return Source(
+        key=f"digits-{labels}-{n_tasks}",
+        dataset=about["dataset"],
+        labels=labels,
+        n_tasks=n_tasks,
+        n_people=about["n_train"],
+        n_seeds=len(about["seeds"]),
+        stops=STOPS,
+        delta=replay["delta"],
+        words=words("test digits", "exact", _EXACT, odds=_odds(labels)),
+        interval_factor=about["interval_factor"],
+        classes=tuple(about["classes"]),
+        replay=replay,
+    )
+
+
+def _chance(data: ReplayData) -> float:
+    """The accuracy of always giving the test part's most frequent digit, each task counting the same, mean over seeds."""
+    import numpy as np
+
+    counts = np.bincount(data.labels, minlength=data.task_of_class.shape[1])
+    best = [
+        max(counts[label] / counts[task_of == task_of[label]].sum() for label in range(len(counts)))
+        for task_of in data.task_of_class
+    ]
+    return float(np.mean(best)) / data.n_tasks
+
+
+def digits_guarantee(labels: LabelSetting, n_tasks: int, epsilon: float) -> Guarantee:
+    """The guarantee of a budget on the digits, from the mechanism's ledger: recorded for stops, else computed now."""
+    recorded = _promises()[f"{labels}-{n_tasks}"]
+    if epsilon in recorded:
+        return recorded[epsilon]
+    from dpcl_core.explorers.cosine_replay import promised  # loads the accountant, which takes seconds
+
+    source = digits(labels, n_tasks)
+    return promised(
+        labels, epsilon, source.delta, n_tasks=n_tasks, n_classes=len(source.classes), n_people=source.n_people,
+        n_seeds=source.n_seeds,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def _promises() -> dict[str, dict[float, Guarantee]]:
+    recorded = json.loads((paths.assets_dir() / "playground" / "guarantees.json").read_text(encoding="utf-8"))
+    cells = {name: [events.from_json(document) for document in documents] for name, documents in recorded.items()}
+    return {
+        name: {cell.cell.epsilon: cell.guarantee for cell in finished if isinstance(cell, CellFinished)}
+        for name, finished in cells.items()
+    }
+
+
+def trained(result: Result) -> Source | None:
+    """The finished cells of a stored run, accuracies to four digits.
+
+    None if there are no finished cells, too many numbers, or a last model that could not be tested.
+    """
+    from dpcl_core.figures.statistics import interval_factor
+
+    spec, opened = result.spec, result.started
+    finished = {event.cell for event in result.events if isinstance(event, CellFinished)}
+    rows: dict[tuple[float, int], dict[int, list[float | None]]] = {}
+    for event in result.events:
+        if isinstance(event, TaskLearned) and event.cell in finished:
+            by_task = rows.setdefault((event.cell.epsilon, event.cell.seed), {})
+            by_task[event.task] = [None if value is None else round(value, 4) for value in event.accuracy]
+    stops = tuple(sorted({epsilon for epsilon, _ in rows}))
+    seeds = [seed for seed in spec.seeds if all((epsilon, seed) in rows for epsilon in stops)]
+    if opened is None or not stops or not seeds:
+        return None
+    if len(stops) * len(seeds) * opened.n_tasks * (opened.n_tasks + 1) / 2 > MAX_NUMBERS:
+        return None
+    if any(all(value is None for value in by_task[opened.n_tasks - 1]) for by_task in rows.values()):
+        return None
+    labels: LabelSetting = "data" if spec.reads_labels else spec.labels
+    exceeds = labels != "data" and any(
+        guarantee.epsilon > requested * (1 + 1e-4) for requested, guarantee in result.guarantees.items()
+    )
+    table = tuple([[rows[epsilon, seed][k] for k in range(opened.n_tasks)] for seed in seeds] for epsilon in stops)
+    return Source(
+        key=str(result.run_id),
+        dataset=opened.dataset_title,
+        labels=labels,
+        n_tasks=opened.n_tasks,
+        n_people=opened.n_train,
+        n_seeds=len(seeds),
+        stops=stops,
+        delta=spec.privacy.delta,
+        words=words("test examples", "looked up", _LOOKED_UP, odds=_MORE_THAN_REQUESTED if exceeds else _odds(labels)),
+        interval_factor=interval_factor(len(seeds)),
+        table=table,
+        recorded=result.references,
+    )
+
 
 Panel = Literal["noise", "tasks"]
 TITLE: Final = "ε calculators"

@@ -6,12 +6,27 @@ take `setTriggerValue` as well. All data come in `data`; no script imports or fe
 
 from __future__ import annotations
 
+import base64
 import json
+import math
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 from html import escape
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy as np
 
 from dpcl_core import paths
+from dpcl_core.elements.calculator import Source
+from dpcl_core.events import ScoredText
+from dpcl_core.explorers import matching, tokens
+from dpcl_core.explorers.tokens import Dials, Layer
+from dpcl_core.figures import tokens as figures_tokens
+from dpcl_core.lessons import modes
+from dpcl_core.methods import catalog as methods
+from dpcl_core.privacy import statement
 
 _EXPORT = re.compile(r"^export (default )?(?=function|const|let|class)", re.MULTILINE)
 _OF_BYTES = (
@@ -126,3 +141,281 @@ GALLERY = Element("gallery", (_DOM, "gallery/gallery.mjs"), is_isolated=False)
 ROOM = Element("room", (_DOM, "room/asking.mjs", "room/room.mjs"), is_isolated=False)
 BALLOT = Element("ballot", (_DOM, "room/asking.mjs", "ballot/ballot.mjs"), is_isolated=False)
 ELEMENTS = (HERO, DRAG, TOKENS, ANCHORS, DOOR, CALCULATOR, LESSON)
+
+
+# The text to explore: what the element in `assets/tokens/` is drawn from. It scores, shades and unfolds words by itself.
+
+
+BUDGETS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)  # stops of the largest nominal ε
+FIRST: Layer = "score"  # the layer shown at first
+TITLES: dict[Layer, str] = {
+    "score1": "surprise",
+    "score": "score",
+    "nominal": "nominal ε",
+    "true": "true ε",
+    "hinge": "weight in the loss",
+}
+MEANS: dict[Layer, str] = {
+    "score": "Score (Eq. 1): 1 − exp(−(α · Score1 + (1 − α) · Score2)); 0 for stop words. It measures surprise.",
+    "score1": "Score1 (Eq. 2): −log P in nats, the model's surprise.",
+    "nominal": "Nominal ε (Eq. 4), as printed. No guarantee: the method does not achieve it.",
+    "true": "Exact ε of one release with the noise of Eq. 5. No guarantee either: it assumes a fixed noise level, and here "
+    "the level depends on the token.",
+    "hinge": "Weight in the loss, repaired: above θ a token is unlearned until it is as unlikely as under the public model.",
+}
+WORDS = {
+    "own": "Your sentence",
+    "start": "My name is Anna and I flew from Basel to Paris.",
+    "empty": "Type a sentence: its words are scored as you type.",
+    "long": "Only the first {most} of {all} characters are scored.",
+    "marked": "With θ = {theta}, {personal} personal words count as sensitive, and so do {other} others.",
+    "unmarked": "With θ = {theta}, {all} words count as sensitive (bold).",
+    "unmarked_one": "With θ = {theta}, {all} word counts as sensitive (bold).",
+    "p": "Probability P, given the words before",
+    "surprise": "Surprise, −log P",
+    "score": "Score, from 0 (expected) to 1 (surprising)",
+    "nominal": "Nominal ε, no guarantee",
+    "ratio": "Noise σ / C that it gets",
+    "true": "True ε of this noise",
+    "read": "An attacker reads",
+    "game": "A personal name or a harmless one: which word gets the higher score?",
+    "same": "about the same",
+    "lesson": "The score measures how surprising a word is. It cannot know what is private.",
+}
+ROUNDS = (
+    ("I wrote a long letter to ___ last week.", ("Anna", "Paris")),
+    ("My name is ___ and I live here.", ("Grace", "Basel")),
+    ("The meeting with ___ is on Monday.", ("Okafor", "Toyota")),
+)
+
+
+def document(
+    text: ScoredText | None, dials: Dials, layer: Layer, label: str, budgets: Sequence[float], reader: str | None
+) -> dict[str, object]:
+    """The data of the element: its `model`, and what is `shown`."""
+    return {"model": model(), **shown(text, dials, layer, label, budgets, reader)}
+
+
+def shown(
+    text: ScoredText | None, dials: Dials, layer: Layer, label: str, budgets: Sequence[float], reader: str | None
+) -> dict[str, object]:
+    """The data of the element but its model: text (None: typed), settings, layers with their edges and words, and the game.
+
+    `budgets`: stops of the largest nominal ε; `reader`: the public model that scored the text, None for another.
+    """
+    of_text = None if text is None else {
+        "label": label, "tokens": list(text.tokens), "probability": list(text.probability), "kinds": list(text.kinds),
+        "commonness": list(text.commonness), "is_stop": list(text.is_stop), "model_id": reader,
+    }  # fmt: skip
+    return {
+        "text": of_text, "dials": asdict(dials), "layer": layer, "budgets": list(budgets),
+        "layers": [_layer(each, dials) for each in tokens.SHOWN], "words": WORDS,
+        "game": {"rounds": [{"sentence": sentence, "words": list(words)} for sentence, words in ROUNDS]},
+    }  # fmt: skip
+
+
+def _layer(layer: Layer, dials: Dials) -> dict[str, object]:
+    edges = tokens.edges(layer, dials)
+    origin = tokens.base(dials) if layer in tokens.WEIGHTS else 0.0
+    beyond = f" from {origin:g}" if origin else ""
+    ranges = figures_tokens.ranges(edges, falling=layer in tokens.FALLING, beyond=beyond)
+    return {"name": layer, "title": TITLES[layer], "means": MEANS[layer], "edges": list(edges), "ranges": ranges}
+
+
+@lru_cache(maxsize=1)
+def model() -> dict[str, object]:
+    """The model with which the element scores."""
+    return tokens.document(modes.texts().score2)
+
+
+# The hero, "take one person out": what it is drawn from, in `assets/hero/`. And what Start's doors ask.
+
+
+Door = Literal["digits", "words", "clients"]
+DOORS: Final[Mapping[Door, tuple[str, str]]] = {  # what is behind it, and its question
+    "digits": ("Digits", "What does ε cost?"),
+    "words": ("Words", "Which are taken for private?"),
+    "clients": ("Clients", "Can twenty agree without naming?"),
+}
+TITLE: Final = "Take one person out"
+QUESTION: Final = "What can others learn about one person?"
+TEACHING: Final = "Public digits, fixed noise: for teaching only."
+STOPS: Final = (0.1, 0.2, 0.5, 1, 2, 4, 8, 16, 30, 100, 300, 1000, math.inf)
+HERO_WORDS: Final = {
+    "clean": "Without noise, subtracting brings the {digit} back exactly.",
+    "seen": "The {digit} still shows: the noise is only {times} times its size.",
+    "hidden": "The {digit} drowns in noise {times} times its size.",
+    "shared": "The same noise cancels: the {digit} is back.",
+    "accuracy": "{percent} % of new digits recognised.",
+    "odds": statement.ODDS,
+    "no_odds": statement.NO_ODDS,
+}
+
+
+@lru_cache(maxsize=1)
+def hero_document() -> dict[str, object]:
+    """The data of the element: public digits with their releases, the stops of the slider, and its words."""
+    stops = ["inf" if math.isinf(stop) else stop for stop in STOPS]
+    digits = json.loads((paths.assets_dir() / "hero" / "digits.json").read_text(encoding="utf-8"))
+    return {"digits": digits, "stops": stops, "words": HERO_WORDS}
+
+
+# The doors of Start, small pictures that a hand moves: what they are drawn from, mostly in `assets/doors/`.
+
+
+_MATCHER, _N_ANCHORS, _NOISE = "anchors, centred", 50, 0.1
+_LENGTH, _REACH = 384, 1.5  # numbers of a vector; half the width of the map, in its own units
+
+
+@lru_cache(maxsize=3)
+def doors_document(door: Door) -> dict[str, object]:
+    """The data of one door, which never change. Raises DataMissing where the model's or the lists' files are missing."""
+    return {"kind": door, **{"digits": _digits, "words": _words, "clients": _clients}[door]()}
+
+
+def _digits() -> dict[str, object]:
+    """[ε, accuracy] of the Playground's slider."""
+    words = {"dial": "ε on the curve", "said": "ε = {epsilon}: {percent} % after five tasks"}
+    return {"points": _read_doors()["digits"], "words": words}
+
+
+def _words() -> dict[str, object]:
+    """The bundled model, and how a score is shaded."""
+    words = {"typed": "Your sentence", "start": "Anna flew to Paris.", "score": "score {score}"}
+    known = _read_doors()["words"]
+    model = tokens.document(np.frombuffer(base64.b64decode(known["commonness"])))
+    return {"model": model, "dials": known["dials"], "layer": known["layer"], "edges": known["edges"], "words": words}
+
+
+def _clients() -> dict[str, object]:
+    """Twenty clients' lists with one number of anchors, and how one matcher groups their entries at every noise."""
+    every = matching.read(_LENGTH)
+    place = every["counts"].index(_N_ANCHORS)
+    lists = {"modes": every["modes"], "places": [every["places"][place]], "groups": every["groups"][_MATCHER][place]}
+    words = {"dial": "noise on every list", "said": "{n} of {of} match"}
+    return {
+        "lists": lists, "reach": _REACH, "noises": every["noises"], "start": every["noises"].index(_NOISE), "words": words,
+    }  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def _read_doors() -> Any:
+    return json.loads((paths.assets_dir() / "doors" / "doors.json").read_text(encoding="utf-8"))
+
+
+# The ε-drag: what it is drawn from. It computes results exactly from products that contain no features
+# (`explorers/cosine_replay.py`), or looks up trained cells.
+
+
+def drag_document(source: Source, start: float, panels: Sequence[str]) -> dict[str, object]:
+    """The data of the element: the same for every budget, so it is sent only once.
+
+    `start`: the initial budget. `panels`: from accuracy, matrix, classes.
+    """
+    return {
+        "key": source.key,
+        "stops": [_number(stop) for stop in source.stops],
+        "start": _number(start),
+        "delta": source.delta,
+        "words": dict(source.words),
+        "classes": list(source.classes),
+        "interval_factor": source.interval_factor,
+        "panels": list(panels),
+        "replay": source.replay,
+        "table": source.table or None,
+    }
+
+
+def _number(value: float) -> float | str:
+    return "inf" if math.isinf(value) else value
+
+
+# The simulated clients' lists to play with: what the element in `assets/anchors/` is drawn from.
+
+
+MATCHERS = {
+    "centred": "anchors, centred", "ranked": "anchors, ranked", "raw": "anchors, raw", "axes": "public axes",
+    "hungarian": "Hungarian", "nearest": "nearest mean", "transport": "optimal transport", "random": "random",
+}  # fmt: skip
+
+
+class Start(NamedTuple):
+    """What is shown first, as `document` takes it."""
+
+    length: int = 384
+    m: int = 50
+    noise: float = 0.1
+    matcher: str = "centred"
+
+
+ANCHORS_WORDS = {
+    "legend": "Place: signature (edge: beyond). Colour: group. Shape: digit ● 0, ■ 1, ▲ 2, ◆ 3. Outline: wrong group.",
+    "found": "“{matcher}” puts {n} of {of} entries in their group, agreement {agreement}.",
+    "better": " Best: “{best}”, {most}.",
+    "none_better": " No matcher does better.",
+    "hand": "Which entries are of the same digit? Match them before the machine does.",
+    "ask": "Press an entry until it has the number of its like in list 1, or type 1 to 4. Less noise makes it easier.",
+    "left": "{left} of {of} entries left.",
+    "compared": "You: {n} of {of} right, agreement {mine}. The machine, “{matcher}”: {machine} of {of}, {theirs}.",
+}
+
+
+def anchors_document(length: int, m: int, noise: float, matcher: str) -> dict[str, object]:
+    """The data of the element: lists of vectors with `length` numbers and their groups, where to start, and its words.
+
+    `m`: anchors; `noise`: standard deviation on every coordinate; `matcher`: a key of `MATCHERS`. Raises DataMissing.
+    """
+    start = {"m": m, "noise": noise, "matcher": MATCHERS[matcher]}
+    return {"lists": matching.read(length), "start": start, "words": ANCHORS_WORDS}
+
+
+# A classroom in the browser: what the elements in `assets/room/` and `assets/ballot/` need to ask for the room.
+
+
+_GONE = "The server does not answer. This page goes on by itself when it is back."
+ROOM_WORDS = {
+    "gone": _GONE,
+    "wait": "No question yet. {people} people are in the room.",
+    "wait_one": "No question yet. One person is in the room.",
+    "choose": "Choose an answer. {n} of {people} have answered; you see the others' answers when you have given yours.",
+    "open": "{n} of {people} have answered. An answer can still be changed.",
+    "over": "Over: {n} of {people} answered.",
+    "count": "{n} answers",
+    "count_one": "1 answer",
+    "right": ", the right answer",
+    "axis": "privacy budget ε: to the left, more privacy",
+    "point": "{name}: {method}, {budget}, {accuracy}",
+    "none": "No run has finished yet. Runs that are started in this room appear here as points.",
+    "many": "{runs} runs.",
+    "one": "One run.",
+    "best": "The best with privacy so far: {accuracy} at {budget}, {method}, by {name}.",
+    "unbounded": "No result with a bound on ε so far.",
+    "hollow": "hollow: ε is no bound",
+    "bound": "ε = {epsilon}",
+    "claimed": "claimed ε = {epsilon}",
+    "replay": "replay ε = {epsilon}, total ∞",
+    "asked": "asked ε = {epsilon}, total ∞",
+    "noiseless": "no noise",
+    "curve": "The run of {name} ({budget}): {first} after the first task, {last} after the last",
+    "tasks": "tasks learned so far; accuracy on all of them",
+}
+
+
+_OF_BALLOT = {
+    "gone": _GONE,
+    "none": "You are in the classroom “{title}”. When a lesson's question is asked there, your prediction is your answer.",
+    "other": "There is a question in the classroom “{title}”.",
+    "asked": "Asked in the classroom “{title}”: your prediction is your answer. {n} of {people} have answered.",
+    "counted": "Your prediction counts in the classroom “{title}”. {n} of {people} have answered.",
+}
+
+
+def room_document(code: str, *, is_poll_alone: bool = False) -> dict[str, object]:
+    """The data of the element for one room. `is_poll_alone`: without everybody's runs."""
+    titles = {name: card.title for name, card in methods.CARDS.items()}
+    return {"code": code, "words": ROOM_WORDS, "methods": titles, "is_poll_alone": is_poll_alone}
+
+
+def ballot(code: str) -> dict[str, object]:
+    """The data of the element that carries a lesson's predictions into a room."""
+    return {"code": code, "words": _OF_BALLOT}

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.data import catalog as datasets
-from dpcl_core.events import Signatures
-from dpcl_core.explorers import list_encoding, list_subsample, matcher_comparison, projection_maps
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.events import Event, Signatures
+from dpcl_core.explorers import matching, projection_maps, rematching
+from dpcl_core.methods.common.learner import LearnerEvent, Observation, PublicContext
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated.cards.federated_params import ListParams
-from dpcl_core.methods.federated.lists import Lists
-from dpcl_core.methods.federated.observations import ListsObserved, NoiseStd
-from dpcl_core.methods.federated.public_context import EntryMatcher, PublicEmbeddings
-from dpcl_core.methods.federated.replay import Replay
-from dpcl_core.methods.federated.signatures import Signature
+from dpcl_core.methods.federated.lists import Lists, Signature
+from dpcl_core.methods.federated.matchers import EntryMatcher, PublicEmbeddings
+from dpcl_core.methods.federated.slot_assignment import ListsObserved, NoiseStd, Replay
 from dpcl_core.spec import Cell, RunSpec
 
 _MEAN, _SECOND = "mean on public axes", "second moment, were it released"
@@ -115,14 +114,14 @@ class MatchingLog:
         is_matrix = lists.covariances.ndim != 3 and space.signature.covariance == "own"
         if not self._is_first_seed or not space.has_full_lists or is_matrix:
             return event
-        means = list_encoding.quantized(np.concatenate([replay.means for replay in parts]))
+        means = matching.quantized(np.concatenate([replay.means for replay in parts]))
         event = replace(event, prototypes=replace(event.prototypes, full=means))
         if event.task in self._kept or not self._is_first_budget:
             return event
-        clients = list_encoding.encoded_clients(lists, self._n_tasks, has_homes=self._has_homes)
-        public = list_encoding.public_part(space.public, space.maps) if not self._kept else None
+        clients = matching.encoded_clients(lists, self._n_tasks, has_homes=self._has_homes)
+        public = matching.public_part(space.public, space.maps) if not self._kept else None
         self._kept.add(event.task)
-        entries = list_encoding.full_lists(lists, _modes(lists), clients, has_homes=self._has_homes)
+        entries = matching.full_lists(lists, _modes(lists), clients, has_homes=self._has_homes)
         return replace(event, lists=entries, public=public)
 
     def _matched(
@@ -172,30 +171,30 @@ class MatchingLog:
         nothing where covariances are matrices. Optimal transport is left out: it takes thirty times as long as any other.
         """
         n_entries, n_compared = int((modes >= 0).sum()), None
-        if list_subsample.is_long(modes):
+        if rematching.is_long(modes):
             if compared.covariances.ndim != 3:
                 return projection_maps.Measured()
-            encoded = list_encoding.encoded_clients_of_all(self._lists, self._n_tasks, has_homes=self._has_homes)
+            encoded = matching.encoded_clients_of_all(self._lists, self._n_tasks, has_homes=self._has_homes)
             first = np.isin(clients, encoded)
-            compared, modes = list_subsample.subsample(compared.take(np.flatnonzero(first)), modes[first])
+            compared, modes = rematching.subsample(compared.take(np.flatnonzero(first)), modes[first])
             n_compared = int((modes >= 0).sum())
         if len(set(modes[modes >= 0].tolist())) < 2:
             return projection_maps.Measured()
         view, anchors = space.public.view, space.signature.anchors
         rule = "nearest" if self._params.rule == "ot" else self._params.rule
-        usual = matcher_comparison.usual(view, anchors, rule)
-        run_matcher = {space.compared.name: matcher_comparison.Matcher(space.compared.features, space.compared.rule)}
+        usual = matching.usual(view, anchors, rule)
+        run_matcher = {space.compared.name: matching.Matcher(space.compared.features, space.compared.rule)}
         quick = {name: matcher for name, matcher in {**usual, **run_matcher}.items() if matcher.rule != "ot"}
         measured = projection_maps.Measured(
-            agreement=matcher_comparison.agreement(compared, modes, quick, view, 0), n_compared=n_compared
+            agreement=matching.agreement(compared, modes, quick, view, 0), n_compared=n_compared
         )
         if not is_last or compared.covariances.ndim != 3:
             return measured
         return replace(
             measured,
-            noise_levels=matcher_comparison.LEVELS,
-            agreement_at=matcher_comparison.under_noise(compared, modes, usual, view, [0]),
-            anchors=matcher_comparison.anchor_scores(compared, modes, anchors, view, rule, 0, n_entries),
+            noise_levels=matching.LEVELS,
+            agreement_at=matching.under_noise(compared, modes, usual, view, [0]),
+            anchors=matching.anchor_scores(compared, modes, anchors, view, rule, 0, n_entries),
         )
 
 
@@ -225,3 +224,31 @@ def _noise(public: PublicEmbeddings, std: NoiseStd) -> dict[str, float]:
     if std.released == "axes":
         return {_MEAN: std.mean * n_axes**0.5, _SECOND: std.second * d}
     return {_WHOLE_MEAN: std.mean * d**0.5, _WHOLE_SECOND: std.second * (d if std.released == "full" else d**0.5)}
+
+
+# Chooses the explorer that turns a learner's observations into events.
+
+
+class Observer:
+    """Passes on one learner's events, with observations replaced by an explorer's events."""
+
+    KEPT: ClassVar[tuple[str, ...]] = ("_log",)
+
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
+        self._spec, self._cells, self._context = spec, cells, context
+        self._log: MatchingLog | None = None  # made for the first observation: other methods have none
+
+    def reopen(self) -> None:
+        """Makes the log."""
+        self._log = MatchingLog(self._spec, self._cells, self._context)
+
+    def events(self, learner_events: Iterable[LearnerEvent]) -> Iterator[Event]:
+        """The events of a task. Raises TypeError for an observation that no explorer handles."""
+        for event in learner_events:
+            if isinstance(event, ListsObserved):
+                self._log = self._log or MatchingLog(self._spec, self._cells, self._context)
+                yield from self._log.events(event)
+            elif isinstance(event, Observation):
+                raise TypeError(f"no explorer handles {type(event).__name__}")
+            else:
+                yield event

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import AnchorScores, ListEntries, Prototypes, Signatures
 from dpcl_core.methods.federated import matchers
-from dpcl_core.methods.federated.lists import Lists
-from dpcl_core.methods.federated.signatures import Signature
+from dpcl_core.methods.federated.lists import Lists, Signature
 from dpcl_core.spec import Cell
 
 _N_FITTED = 500  # most public points to which a map's axes are fitted

@@ -14,19 +14,58 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import AnchorScores, Signatures
-from dpcl_core.explorers import list_encoding, list_subsample, matcher_comparison, projection_maps
+from dpcl_core.explorers import matching, projection_maps
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated.cards.federated_params import ListParams
-from dpcl_core.methods.federated.lists import Lists
-from dpcl_core.methods.federated.matchers import Rule
-from dpcl_core.methods.federated.public_context import EntryMatcher, PublicEmbeddings
-from dpcl_core.methods.federated.public_view import PublicView
-from dpcl_core.methods.federated.signatures import Signature
+from dpcl_core.methods.federated.lists import Lists, Signature
+from dpcl_core.methods.federated.matchers import EntryMatcher, PublicEmbeddings, PublicView, Rule
 from dpcl_core.spec import Params
+
+# Position-based subsample of long lists on which matchers are compared: by position only, so that it favours none.
+
+
+LONGEST = 80  # most entries of a list compared in full: an assignment costs their number cubed
+SUBSAMPLE_SIZE = 32  # entries kept of a longer list
+
+
+def is_long(modes: NDArray[np.int64]) -> bool:
+    """Whether lists with these modes [n, L] are too long to be compared in full."""
+    return bool(modes.shape[1] > LONGEST)
+
+
+def subsample(lists: Lists, modes: NDArray[np.int64]) -> tuple[Lists, NDArray[np.int64]]:
+    """Long lists, of diagonal covariances, cut to at most `SUBSAMPLE_SIZE` entries each, and their modes int64.
+
+    Keeps entries of known mode: the first entry of every mode before the second of any, in their original order. Shorter
+    results are padded with entries of weight zero and mode -1. Raises ValueError for full covariances.
+    """
+    if lists.covariances.ndim != 3:
+        raise ValueError("subsample: full covariances")
+    places = [_chosen(row) for row in modes]
+    length, d = max(map(len, places), default=0), lists.means.shape[2]
+    exists = np.arange(length) < np.array([len(row) for row in places])[:, None]
+    at = np.zeros(exists.shape, dtype=np.int64)
+    at[exists] = np.concatenate(places)
+    weights, kept_modes = np.take_along_axis(lists.weights, at, axis=1), np.take_along_axis(modes, at, axis=1)
+    means, covariances, targets = (
+        np.take_along_axis(values, at[..., None], axis=1) for values in (lists.means, lists.covariances, lists.targets)
+    )
+    mask = exists[..., None]
+    shortened = Lists(weights * exists, means * mask, np.where(mask, covariances, 1 / d), targets * mask)
+    return shortened, np.where(exists, kept_modes, -1)
+
+
+def _chosen(modes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Ascending positions of the entries of one list that are kept, from its modes [L]."""
+    candidates = np.flatnonzero(modes >= 0)
+    same = modes[candidates][:, None] == modes[candidates]
+    nth = np.tril(same, -1).sum(axis=1)
+    return np.sort(candidates[np.argsort(nth, kind="stable")[:SUBSAMPLE_SIZE]])
+
 
 ENTRY = "mean of one entry, under this noise"
 _STARTS = 3  # starts of a clustering, for speed: a run uses up to twenty, and may differ in the second digit
-_BY_ANCHORS = ("anchors, raw", "anchors, ranked", matcher_comparison.CENTRED)
+_BY_ANCHORS = ("anchors, raw", "anchors, ranked", matching.CENTRED)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,9 +98,9 @@ class Rematch:
             return None
         assert isinstance(params, ListParams)  # only methods with lists record them
         in_order = [tasks[task] for task in sorted(tasks)]
-        lists, modes, clients = list_encoding.lists_of(in_order, recorded.variance)
-        anchors, d = list_encoding.rows_of(recorded.anchors), len(recorded.centre)
-        axes = list_encoding.rows_of(recorded.axes).T
+        lists, modes, clients = matching.lists_of(in_order, recorded.variance)
+        anchors, d = matching.rows_of(recorded.anchors), len(recorded.centre)
+        axes = matching.rows_of(recorded.axes).T
         public = PublicEmbeddings(
             anchors, anchors, PublicView(np.array(recorded.centre), axes, recorded.variance * np.eye(d), 1.0)
         )
@@ -74,7 +113,7 @@ class Rematch:
         return cls(
             now, params, public, maps, lists, modes, clients,
             has_homes=any(task.client for task in in_order),
-            prototypes=list_encoding.rows_of(now.prototypes.full),
+            prototypes=matching.rows_of(now.prototypes.full),
             has_variances=all(task.log_variances is not None for task in in_order),
         )  # fmt: skip
 
@@ -113,7 +152,7 @@ class Rematch:
         if noise:
             away = np.linalg.norm(self.lists.means - self.public.view.centre, axis=-1)
             signal[ENTRY], noises[ENTRY] = float(away[self.lists.weights > 0].mean()), noise * d**0.5
-        n_compared = int((self._compared_part[1] >= 0).sum()) if list_subsample.is_long(self.modes) else None
+        n_compared = int((self._compared_part[1] >= 0).sum()) if is_long(self.modes) else None
         measured = projection_maps.Measured(demanded=self.now.demanded, signal=signal, noise=noises, n_compared=n_compared)
         return projection_maps.signatures(self.now.cell, self.now.task, self.now.round, matched, maps, measured)
 
@@ -132,7 +171,7 @@ class Rematch:
         remaining = {name: matcher for name, matcher in matchers.items() if name not in recorded}
         lists, modes = self._compared_part
         noised = _noised(lists, noise)
-        computed = matcher_comparison.agreement(noised, modes, remaining, self.public.view, 0, most_starts=_STARTS)
+        computed = matching.agreement(noised, modes, remaining, self.public.view, 0, most_starts=_STARTS)
         return {name: {**recorded, **computed}[name] for name in matchers}
 
     def sweep(self, m: int) -> dict[str, tuple[float, ...]]:
@@ -143,9 +182,9 @@ class Rematch:
         recorded = {
             name: tuple(values) for name, values in self.now.agreement_at.items() if not self._reads_anchors(name)
         } if self._is_compared_alike else {}  # fmt: skip
-        names = [name for name in matcher_comparison.SWEPT if name in matchers]
+        names = [name for name in matching.SWEPT if name in matchers]
         remaining, view = [name for name in names if name not in recorded], self.public.view
-        computed = matcher_comparison.under_noise(*self._compared_part, matchers, view, [0], remaining, most_starts=_STARTS)
+        computed = matching.under_noise(*self._compared_part, matchers, view, [0], remaining, most_starts=_STARTS)
         return {name: {**recorded, **computed}[name] for name in names}
 
     def scores(self, noise: float) -> AnchorScores | None:
@@ -155,7 +194,7 @@ class Rematch:
         lists, modes = self._compared_part
         n_entries = int((self.modes >= 0).sum())
         anchors, view = self.public.anchors, self.public.view
-        return matcher_comparison.anchor_scores(_noised(lists, noise), modes, anchors, view, self._rule, 0, n_entries)
+        return matching.anchor_scores(_noised(lists, noise), modes, anchors, view, self._rule, 0, n_entries)
 
     @property
     def is_part(self) -> bool:
@@ -165,11 +204,7 @@ class Rematch:
     @cached_property
     def _compared_part(self) -> tuple[Lists, NDArray[np.int64]]:
         """The lists on which matchers are compared, and their modes."""
-        return (
-            list_subsample.subsample(self.lists, self.modes)
-            if list_subsample.is_long(self.modes)
-            else (self.lists, self.modes)
-        )
+        return subsample(self.lists, self.modes) if is_long(self.modes) else (self.lists, self.modes)
 
     @property
     def _is_compared_alike(self) -> bool:
@@ -187,11 +222,11 @@ class Rematch:
     def _rule(self) -> Rule:
         return "nearest" if self.params.rule == "ot" else self.params.rule  # optimal transport takes 30 times as long
 
-    def _matchers(self, m: int) -> dict[str, matcher_comparison.Matcher]:
+    def _matchers(self, m: int) -> dict[str, matching.Matcher]:
         """The matchers that a run compares, the run's own last; without optimal transport."""
-        usual = matcher_comparison.usual(self.public.view, self.public.anchors[:m], self._rule)
+        usual = matching.usual(self.public.view, self.public.anchors[:m], self._rule)
         compared = self._compared(m)
-        by_name = {**usual, compared.name: matcher_comparison.Matcher(compared.features, compared.rule)}
+        by_name = {**usual, compared.name: matching.Matcher(compared.features, compared.rule)}
         return {
             name: matcher
             for name, matcher in by_name.items()
@@ -221,4 +256,4 @@ class Rematch:
 
 def _noised(lists: Lists, noise: float) -> Lists:
     """The lists with noise of one draw for all levels, so that entries move along straight lines as noise grows."""
-    return matcher_comparison.noised(lists, noise, np.random.default_rng(0)) if noise else lists
+    return matching.noised(lists, noise, np.random.default_rng(0)) if noise else lists

@@ -18,14 +18,14 @@ from typing import TextIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.attacks import embedding_inversion
-from dpcl_core.backbones.language import tokenizer
+from dpcl_core.attacks import inversion_audit
+from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import Span, Texts
 from dpcl_core.errors import BadInput, DataMissing
-from dpcl_core.explorers import scored_texts
+from dpcl_core.explorers import tokens
 from dpcl_core.methods.language import sensitivity
-from dpcl_core.privacy.embeddings import clipped
 from dpcl_core.privacy.noise import ReleaseNoise
+from dpcl_core.privacy.text_mechanisms import clipped
 
 Request = Mapping[str, object]
 
@@ -47,7 +47,7 @@ class Reader:
         strings, spans = cast("list[str]", request["texts"]), cast("list[list[tuple[int, int, str]]]", request["spans"])
         texts = Texts(strings, [tuple(Span(*one) for one in marked) for marked in spans])
         commonness = self._commonness(cast("list[list[str]]", request["tasks"]))
-        found = scored_texts.scored(
+        found = tokens.scored(
             texts,
             commonness,
             cast("list[str]", request["labels"]),
@@ -61,26 +61,26 @@ class Reader:
         if not tasks:
             return None
         if self._counted is None or self._counted[0] != tasks:
-            counts = scored_texts.counted([Texts(list(task)) for task in tasks], self._backbone)
+            counts = tokens.counted([Texts(list(task)) for task in tasks], self._backbone)
             self._counted = tasks, sensitivity.commonness(counts)
         return self._counted[1]
 
     def _read(self, request: Request) -> Request:
         """The nearest token of each noisy embedding of a text; none if the text has other tokens in this model."""
-        ids, _ = tokenizer.load(self._backbone).encode(str(request["text"]))
+        ids, _ = plain_language.load_tokenizer(self._backbone).encode(str(request["text"]))
         ratios, n_releases = np.array(request["ratios"], np.float64), int(str(request["n_releases"]))
         if len(ids) != len(ratios):
             return {"tokens": None}
         rows, clip_norm = self._table()
-        seen = embedding_inversion.seen(rows[ids], ratios * clip_norm, n_releases, ReleaseNoise())
-        nearest, _ = embedding_inversion.nearest(rows, seen)
-        ready = tokenizer.load(self._backbone)
+        seen = inversion_audit.seen(rows[ids], ratios * clip_norm, n_releases, ReleaseNoise())
+        nearest, _ = inversion_audit.nearest(rows, seen)
+        ready = plain_language.load_tokenizer(self._backbone)
         return {"tokens": [ready.shown(token) for token in nearest.tolist()], "right": (nearest == np.array(ids)).tolist()}
 
     def _table(self) -> tuple[NDArray[np.float32], float]:
         """The public table of embeddings, clipped to the median of its rows' norms, and that norm."""
         if self._rows is None:
-            from dpcl_core.backbones.language import causal
+            from dpcl_core.backbones import causal
 
             table = causal.embedding_table(causal.load(self._backbone, single=True))
             self._clip = float(np.median(np.linalg.norm(table, axis=1)))

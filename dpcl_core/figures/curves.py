@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from dpcl_core import metrics
 from dpcl_core.events import References
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import BREAK, Picture, epsilon_label, epsilon_phrase, run_label
+from dpcl_core.figures.picture import BREAK, Picture, capital, counted, epsilon_label, epsilon_phrase, minus, run_label
 from dpcl_core.figures.statistics import MIN_SEEDS, Interval, interval
+from dpcl_core.metrics import right_after_learning
 from dpcl_core.privacy.statement import Standing
 from dpcl_core.spec import LabelSetting
 
@@ -328,3 +329,116 @@ def _accuracy_finding(per_seed: pd.DataFrame, n_tasks: int, score: str, standing
     parts = [f"{100 * at[e].mean:.1f} % {epsilon_phrase(e, standing)}" for e in chosen]
     n = min(summary.n for summary in at.values())
     return f"{when}: {', '.join(parts)}" + (" (a single draw each)." if n == 1 else ".")
+
+
+# Final accuracy of every class, one bar per class and state.
+
+
+def class_bars(
+    states: Mapping[str, NDArray[np.float64]], classes: Sequence[str], *, colours: Sequence[str], dark: bool = False
+) -> Picture:
+    """Mean over seeds of each class's accuracy. `states`: name to accuracies [seeds, classes]; the finding is on the first.
+
+    The whiskers of a bar are its smallest and largest seed.
+    """
+    if not states:
+        return theme.nothing("Accuracies of single classes were not recorded for this run.", dark, 300)
+    figure = theme.figure(
+        dark,
+        height=330,
+        barmode="group",
+        bargap=0.25,
+        xaxis={"type": "category", "showgrid": False, "title": "class"},
+        yaxis=theme.percent_axis(title="accuracy after the last task"),
+        legend={"orientation": "h", "y": 1.12, "x": 0},
+        showlegend=len(states) > 1,
+        margin={"l": 48, "r": 16, "t": 30, "b": 40},
+    )
+    for (name, values), colour in zip(states.items(), colours, strict=True):
+        mean = 100 * values.mean(axis=0)
+        figure.add_trace(
+            go.Bar(
+                x=list(classes),
+                y=mean,
+                name=name,
+                marker={"color": colour},
+                error_y={
+                    "type": "data", "symmetric": False, "array": 100 * values.max(axis=0) - mean,
+                    "arrayminus": mean - 100 * values.min(axis=0), "thickness": 1.2, "color": theme.ink(dark).soft,
+                },
+                hovertemplate="class %{x}, %{fullData.name}: %{y:.1f} %<extra></extra>",
+            )
+        )  # fmt: skip
+    name, first = next(iter(states.items()))
+    mean = 100 * first.mean(axis=0)
+    worst, best = int(mean.argmin()), int(mean.argmax())
+    finding = f"{name}: class {classes[worst]} is hardest ({mean[worst]:.1f} %), "
+    finding += f"class {classes[best]} easiest ({mean[best]:.1f} %)."
+    return Picture(figure, finding)
+
+
+# Metrics of finished models by seed, with published values as grey ticks.
+
+
+_METRICS = ("AA", "BWT", "FWT")
+
+
+def by_seed(
+    metrics: pd.DataFrame, *, epsilon: float, n_tasks: int, published: Mapping[str, Sequence[float]] | None = None,
+    score: str = "accuracy", standing: Standing = "bound", dark: bool = False,
+) -> Picture:  # fmt: skip
+    """AA, BWT and FWT of the models of one budget in points: one dot per seed, a bar for their mean.
+
+    Columns epsilon, seed, metric, value (shares; NaN: undefined, no dot). `published`: printed values in points by metric,
+    each a grey tick. `score`: the name of the score. The finding includes the accuracy right after learning that AA and BWT
+    imply.
+    """
+    titles = {"AA": f"average {score}", "BWT": "backward transfer", "FWT": "forward transfer"}
+    rows = metrics[(metrics["epsilon"] == epsilon) & metrics["metric"].isin(_METRICS)].dropna(subset=["value"])
+    if rows.empty:
+        return theme.nothing("The metrics appear when the first model has learned all its tasks.", dark, 280)
+    inks, colour = theme.ink(dark), theme.colour_of_epsilon(epsilon, dark)
+    names = [name for name in _METRICS if (rows["metric"] == name).any()]
+    means = rows.groupby("metric")["value"].mean().reindex(names)
+    figure = theme.figure(
+        dark,
+        height=90 + 62 * len(names),
+        xaxis={"title": "points", "zeroline": True},
+        yaxis={"type": "category", "autorange": "reversed", "showgrid": False},
+        margin={"l": 130, "r": 24, "t": 16, "b": 44},
+    )
+    for kind, values in (published or {}).items():
+        if kind in names:
+            figure.add_trace(
+                go.Scatter(
+                    x=list(values), y=[titles[kind]] * len(values), mode="markers", name="published",
+                    marker={"symbol": "line-ns", "size": 26, "line": {"color": inks.soft, "width": 2}},
+                    hovertemplate="published: %{x:.1f}<extra></extra>",
+                )
+            )  # fmt: skip
+    for name in names:
+        values = 100 * rows.loc[rows["metric"] == name, "value"]
+        figure.add_trace(
+            go.Scatter(
+                x=values, y=[titles[name]] * len(values), mode="markers", name=name,
+                marker={"color": colour, "size": 9, "opacity": 0.75}, customdata=rows.loc[values.index, "seed"],
+                hovertemplate="seed %{customdata}: %{x:.1f}<extra></extra>",
+            )
+        )  # fmt: skip
+    figure.add_trace(
+        go.Scatter(
+            x=100 * means, y=[titles[name] for name in names], mode="markers+text", name="mean",
+            marker={"symbol": "line-ns", "size": 20, "line": {"color": inks.text, "width": 3}},
+            text=[minus(f"{100 * value:.1f}") for value in means], textposition="top center", textfont={"color": inks.text},
+            hovertemplate="mean: %{x:.1f}<extra></extra>",
+        )
+    )  # fmt: skip
+    seeds = counted(rows["seed"].nunique(), "seed")
+    values_text = ", ".join(f"{titles[name]} {minus(f'{100 * value:.1f}')}" for name, value in means.items())
+    printed = [f"{titles[kind]} {', '.join(f'{value:g}' for value in values)}" for kind, values in (published or {}).items()]
+    finding = f"{capital(epsilon_phrase(epsilon, standing))}, mean of {seeds}: {values_text} points."
+    if "BWT" in means:
+        learned = right_after_learning(100 * means["AA"], 100 * means["BWT"], n_tasks)
+        finding += f" Right after learning a task: {learned:.1f}, which is AA − BWT (T − 1) / T."
+    finding += f" Published: {'; '.join(printed)}." if printed else ""
+    return Picture(figure, finding)

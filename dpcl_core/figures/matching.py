@@ -4,14 +4,253 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
+from numpy.typing import NDArray
 
-from dpcl_core.explorers import rand_index
+from dpcl_core.explorers import matching
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Parts, Picture, bold, capital
+
+# Entries of clients' lists on a map of public axes, and the margins of their matching. Simulation only.
+
+
+Space = Literal["mean", "signature"]
+Extent = tuple[float, float, float, float]
+Side = Literal["top center", "bottom center", "middle right", "middle left"]
+_AMBIGUOUS = 0.1  # a margin below it: the second prototype is nearly as close
+_DEVIATIONS = 2.0  # of the noise, radius of an ellipse
+_SYMBOLS = (
+    "circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "pentagon", "hexagon", "star",
+    "triangle-left", "triangle-right", "hexagram", "star-square", "star-diamond", "diamond-tall", "diamond-wide", "bowtie",
+    "hourglass", "star-triangle-up",
+)  # fmt: skip
+_NOT_MATCHED = "No list has been matched yet."
+_HEIGHT = 420
+_NAMED = 40  # with more prototypes, crosses are small and names are shown on hover only
+_MAP_PIXELS = (460, 380)  # of a map on a wide screen
+_LETTER = (8, 15)  # a bold letter's width and height
+_ARM, _CROSS_PIXELS = 7, 8  # of a cross, and from its middle to its name
+
+
+def extent(entries: pd.DataFrame, prototypes: pd.DataFrame, space: Space) -> Extent:
+    """The part of the map (left, right, bottom, top) that contains all these entries and prototypes, with a margin.
+
+    It contains the noise ellipses as well, unless they are so wide that entries could not be separated.
+    """
+    sides: list[float] = []
+    for axis in ("x", "y"):
+        middles, wide = prototypes[f"{space}_{axis}"], _DEVIATIONS * np.sqrt(prototypes[f"{space}_{axis}{axis}"])
+        coordinates = pd.concat([entries[f"{space}_{axis}"], middles])
+        low, high = (float(coordinates.min()), float(coordinates.max())) if len(coordinates) else (0.0, 1.0)
+        most = 0.6 * (high - low)
+        low, high = max(low - most, min(low, *(middles - wide))), min(high + most, max(high, *(middles + wide)))
+        room = 0.08 * (high - low) or 1.0
+        sides += [low - room, high + room]
+    return sides[0], sides[1], sides[2], sides[3]
+
+
+def on_map(
+    entries: pd.DataFrame,
+    prototypes: pd.DataFrame,
+    *,
+    space: Space,
+    by: Literal["group", "mode"] = "group",
+    within: Extent | None = None,
+    dark: bool = False,
+) -> Picture:
+    """One mark per entry of one round: colour by group (or true mode), shape by client, size by weight.
+
+    Faint and hollow: ambiguous; a ring: not in the group of its mode. Crosses are prototypes, each in an ellipse of two
+    standard deviations of its privacy noise. Columns as in `runs.matching.entries` and `.prototypes`; `within`: the shown
+    part of the map, so that it stays the same over rounds.
+    """
+    if entries.empty:
+        return theme.nothing(_NOT_MATCHED, dark, _HEIGHT)
+    left, right, bottom, top = within if within is not None else extent(entries, prototypes, space)
+    inks = theme.ink(dark)
+    # No ticks, so that the browser does not recompute their margin with every change.
+    quiet = {"showticklabels": False, "zeroline": False, "title": {"text": ""}, "automargin": False}
+    traces: list[dict[str, object]] = []
+    for row in prototypes.itertuples():
+        spread = [getattr(row, f"{space}_{part}") for part in ("xx", "xy", "yy")]
+        if any(spread):
+            x, y = ellipse(getattr(row, f"{space}_x"), getattr(row, f"{space}_y"), *spread)
+            colour = theme.colour_of_series(int(row.group), dark)
+            line = {"color": colour, "width": 1.2, "dash": "dot"}
+            inside = {"fill": "toself", "fillcolor": theme.translucent(colour, 0.08)}
+            outline = {"type": "scatter", "x": x.tolist(), "y": y.tolist(), "mode": "lines", "line": line}
+            traces.append({**outline, **inside, "hoverinfo": "skip"})
+    traces += [_marks(rows, space, int(kind), dark) for kind, rows in entries.groupby(by)]
+    wrong = entries[~entries["is_right"] & (entries["mode"] >= 0)]
+    rings = {
+        "symbol": "circle-open", "size": (13 + 10 * np.sqrt(wrong["weight"].clip(0, 1))).tolist(),
+        "color": inks.text, "opacity": 0.8, "line": {"width": 1},
+    }  # fmt: skip
+    traces.append({"type": "scatter", **_places(wrong, space), "mode": "markers", "hoverinfo": "skip", "marker": rings})
+    crosses, names = prototypes[[f"{space}_x", f"{space}_y"]].to_numpy(dtype=float), prototypes["name"].tolist()
+    is_named = len(names) <= _NAMED
+    sides = label_sides(crosses, names, (left, right, bottom, top)) if is_named else [None] * len(names)
+    size, width = (20, 3.5) if is_named else (7, 1.0)
+    traces.append(
+        {
+            "type": "scatter",
+            "x": crosses[:, 0].tolist(),
+            "y": crosses[:, 1].tolist(),
+            "mode": "markers+text",
+            "marker": {"symbol": "cross-thin", "size": size, "line": {"color": inks.text, "width": width}},
+            "text": ["" if side is None else bold(name) for name, side in zip(names, sides, strict=True)],
+            "textposition": [side or "top center" for side in sides],
+            "textfont": {"color": inks.text},
+            "hovertext": names,
+            "hovertemplate": "prototype of %{hovertext}<extra></extra>",
+        }
+    )
+    layout = theme.layout(
+        dark,
+        height=_HEIGHT,
+        xaxis={**quiet, "range": [left, right]},
+        yaxis={**quiet, "range": [bottom, top], "scaleanchor": "x"},
+        margin={"l": 8, "r": 8, "t": 8, "b": 8},
+    )
+    return Picture(Parts(traces, layout), _finding(entries))
+
+
+def _places(rows: pd.DataFrame, space: Space) -> dict[str, object]:
+    return {"x": rows[f"{space}_x"].tolist(), "y": rows[f"{space}_y"].tolist()}
+
+
+def label_sides(points: NDArray[np.float64], names: Sequence[str], within: Extent) -> list[Side | None]:
+    """The side of its point [n, 2] where each name overlaps no other name and no cross; None: no side is free.
+
+    Greedy, in the order of the names. Sizes are for a map on a wide screen; on a narrow one names are closer together.
+    """
+    left, right, bottom, top = within
+    unit = max((right - left) / _MAP_PIXELS[0], (top - bottom) / _MAP_PIXELS[1])  # of the axes, in a pixel
+    arm = unit * _ARM
+    occupied = [(x - arm, x + arm, y - arm, y + arm) for x, y in points.tolist()]
+    sides: list[Side | None] = []
+    for (x, y), name in zip(points.tolist(), names, strict=True):
+        wide, high, away = unit * _LETTER[0] * len(name), unit * _LETTER[1], unit * _CROSS_PIXELS
+        corners: dict[Side, tuple[float, float]] = {
+            "top center": (x - wide / 2, y + away),
+            "bottom center": (x - wide / 2, y - away - high),
+            "middle right": (x + away, y - high / 2),
+            "middle left": (x - away - wide, y - high / 2),
+        }
+        for side, (low_x, low_y) in corners.items():
+            box = (low_x, low_x + wide, low_y, low_y + high)
+            if all(box[1] <= a or b <= box[0] or box[3] <= c or d <= box[2] for a, b, c, d in occupied):
+                occupied.append(box)
+                sides.append(side)
+                break
+        else:
+            sides.append(None)
+    return sides
+
+
+def _finding(entries: pd.DataFrame) -> str:
+    """The finding of one round's entries, in one sentence."""
+    n, n_clients = len(entries), entries["client"].nunique()
+    n_groups = entries.loc[entries["group"] >= 0, "group"].nunique()
+    doubtful = int((entries["margin"] < _AMBIGUOUS).sum())
+    rest = f"; {doubtful} {'is' if doubtful == 1 else 'are'} ambiguous." if doubtful else "; none is ambiguous."
+    n_known = int((entries["mode"] >= 0).sum())
+    if not n_known:
+        return f"{n} entries of {n_clients} clients went into {n_groups} groups{rest}"
+    return f"{int(entries['is_right'].sum())} of {n_known} entries of {n_clients} clients found their group{rest}"
+
+
+def margins(entries: pd.DataFrame, *, regret: bool = False, dark: bool = False) -> Picture:
+    """The margin of every entry, one column per client, clients from the least to the most certain.
+
+    `regret`: instead, the relative increase of its list's cost if the entry were barred from its group, where matching is
+    one to one.
+    Columns as in `runs.matching.entries`, of one round.
+    """
+    value, title = ("regret", "extra cost, 1: as much again") if regret else ("margin", "margin, (d₂ − d₁)/(d₂ + d₁)")
+    rows = entries.dropna(subset=[value])
+    if rows.empty:
+        return theme.nothing("Regret is shown only where matching is one to one." if regret else _NOT_MATCHED, dark, 300)
+    order = rows.groupby("client")[value].mean().sort_values(kind="stable").index.tolist()
+    place = {client: at for at, client in enumerate(order)}
+    inks = theme.ink(dark)
+    traces: list[dict[str, object]] = []
+    for group, of in rows.groupby("group"):
+        colour = theme.colour_of_series(int(group), dark) if group >= 0 else inks.soft
+        hollow = of["margin"] < _AMBIGUOUS
+        marker = {"color": colour, "size": 9, "symbol": np.where(hollow, "circle-open", "circle").tolist()}
+        traces.append(
+            {
+                "type": "scatter",
+                "x": [place[client] for client in of["client"]],
+                "y": of[value].tolist(),
+                "mode": "markers",
+                "marker": marker,
+                "customdata": (of["client"] + 1).tolist(),
+                "name": str(of["name"].iloc[0]),
+                "hovertemplate": "client %{customdata}, %{fullData.name}: %{y:.3f}<extra></extra>",
+            }
+        )
+    level = {"type": "line", "xref": "x domain", "x0": 0, "x1": 1, "yref": "y", "y0": _AMBIGUOUS, "y1": _AMBIGUOUS}
+    layout = theme.layout(
+        dark,
+        height=300,
+        xaxis={
+            "title": {"text": "clients, least certain first"}, "showgrid": False, "zeroline": False,
+            "tickvals": list(place.values()), "ticktext": [f"{client + 1}" for client in order],
+        },
+        yaxis={"title": {"text": title}, "rangemode": "tozero", **({} if regret else {"range": [-0.03, 1.03]})},
+        shapes=[] if regret else [{**level, "line": {"color": inks.soft, "width": 1.5, "dash": "dot"}}],
+    )  # fmt: skip
+    drawn = Parts(traces, layout)
+    least = rows.loc[rows[value].idxmin()]
+    if regret:
+        free = int((rows["regret"] <= 0).sum())
+        finding = f"Barring the least certain entry, of client {int(least['client']) + 1}, makes its list cost "
+        finding += f"{100 * least['regret']:.2g} % more" + (f"; barring {free} would cost nothing." if free else ".")
+        return Picture(drawn, finding)
+    below = int((rows["margin"] < _AMBIGUOUS).sum())
+    median = rows["margin"].median()
+    finding = f"{below} of {len(rows)} entries have a margin below {_AMBIGUOUS:g}; the median is {median:.2f}."
+    return Picture(drawn, finding)
+
+
+def ellipse(x: float, y: float, xx: float, xy: float, yy: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Points on the two-standard-deviation ellipse of a normal distribution with this mean and covariance (xx, xy, yy)."""
+    scales, axes = np.linalg.eigh(np.array([[xx, xy], [xy, yy]]))
+    angle = np.linspace(0, 2 * math.pi, 48)
+    circle = np.stack([np.cos(angle), np.sin(angle)])
+    drawn = _DEVIATIONS * (axes * np.sqrt(np.maximum(scales, 0.0))) @ circle
+    return x + drawn[0], y + drawn[1]
+
+
+def _marks(rows: pd.DataFrame, space: Space, colour: int, dark: bool) -> dict[str, object]:
+    """The entries of one colour as a trace; a negative id is "none" or "not known"."""
+    ink = theme.colour_of_series(colour, dark) if colour >= 0 else theme.ink(dark).soft
+    clients, weights, margins = (rows[name].to_numpy() for name in ("client", "weight", "margin"))
+    shapes = zip(clients, margins < _AMBIGUOUS, strict=True)
+    return {
+        "type": "scatter",
+        **_places(rows, space),
+        "mode": "markers",
+        "marker": {
+            "color": ink,
+            "symbol": [f"{_SYMBOLS[client % len(_SYMBOLS)]}{'-open' if open else ''}" for client, open in shapes],
+            "size": (6 + 10 * np.sqrt(weights.clip(0, 1))).tolist(),
+            "opacity": (0.5 + 0.5 * margins.clip(0, 1)).tolist(),
+            "line": {"width": 1.2},
+        },
+        "customdata": np.stack([clients + 1, weights, margins], axis=1).tolist(),
+        "text": rows["name"].where(rows["group"] >= 0, "no group").tolist(),
+        "hovertemplate": (
+            "client %{customdata[0]:.0f}: %{text}<br>weight %{customdata[1]:.2f}, margin %{customdata[2]:.2f}<extra></extra>"
+        ),
+    }
+
 
 _NEAR = 0.3  # of the axis: on a phone two names closer than this overlap
 _UNKNOWN = "The true groups of these entries are unknown, so agreement cannot be measured."
@@ -32,7 +271,7 @@ def confusion(entries: pd.DataFrame, groups: Sequence[str], modes: Sequence[str]
     if rows.empty:
         return theme.nothing(_UNKNOWN, dark, 260)
     ids, truth = rows["group"].to_numpy(), rows["mode"].to_numpy()
-    counts = rand_index.confusion(ids, truth, len(groups), len(modes))
+    counts = matching.confusion(ids, truth, len(groups), len(modes))
     figure = go.Figure(
         go.Heatmap(
             z=counts,
@@ -55,7 +294,7 @@ def confusion(entries: pd.DataFrame, groups: Sequence[str], modes: Sequence[str]
     )
     finding = (
         f"{100 * rows['is_right'].mean():.0f} % of entries lie in the group of their mode (chance "
-        f"{100 / max(len(groups), 1):.0f} %); adjusted Rand index {rand_index.adjusted_rand(ids, truth):.2f}."
+        f"{100 / max(len(groups), 1):.0f} %); adjusted Rand index {matching.adjusted_rand(ids, truth):.2f}."
     )
     return Picture(figure, finding)
 

@@ -9,13 +9,196 @@ and never less than what sentences print.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import stdtrit
+import pandas as pd
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+from scipy.special import stdtr, stdtrit
 
-from dpcl_core.figures.picture import counted, minus
+from dpcl_core.errors import BadInput
+from dpcl_core.figures import theme
+from dpcl_core.figures.picture import Picture, capital, counted, epsilon_label, epsilon_phrase, minus
+
+# Accuracy of an ensemble and of its members alone, by budget.
+
+
+_NAMES = {"member": "each member alone, given the task", "ensemble": "the ensemble"}
+
+
+def members_and_ensemble(rows: pd.DataFrame, *, dark: bool = False) -> Picture:
+    """Mean accuracy of the members and accuracy of the ensemble at every budget; bars span the seeds.
+
+    Columns: epsilon, seed, member, ensemble (percent). After figure A.1 of the workshop version of Tobaben et al.
+    """
+    if rows.empty:
+        return theme.nothing("No run here has recorded the accuracy of its members alone.", dark, 160)
+    budgets = sorted(rows["epsilon"].unique())
+    labels = [epsilon_label(epsilon) for epsilon in budgets]
+    figure = theme.figure(
+        dark,
+        height=280,
+        xaxis={"type": "category", "categoryarray": labels, "showgrid": False},
+        yaxis=theme.percent_axis(title="accuracy after the last task"),
+    )
+    groups = rows.groupby("epsilon")
+    for place, (column, name) in enumerate(_NAMES.items()):
+        low, mean, high = (getattr(groups[column], what)().to_numpy() for what in ("min", "mean", "max"))
+        figure.add_trace(
+            go.Scatter(
+                x=labels, y=mean, name=name, mode="markers",
+                marker={"size": 11, "color": theme.colour_of_series(place, dark), "symbol": ("diamond", "circle")[place]},
+                error_y={"type": "data", "symmetric": False, "array": high - mean, "arrayminus": mean - low},
+                hovertemplate=f"{name}: %{{y:.1f}} %<extra>%{{x}}</extra>",
+            )
+        )  # fmt: skip
+    return Picture(figure, _finding(groups[list(_NAMES)].mean()))
+
+
+def _finding(means: pd.DataFrame) -> str:
+    """Sentence on the cost of noise for both, from the largest finite budget to no noise; means by epsilon."""
+    finite = [epsilon for epsilon in means.index if math.isfinite(epsilon)]
+    if not finite or math.inf not in means.index:
+        pairs = (f"at {epsilon_label(row.Index)} {row.member:.1f} and {row.ensemble:.1f} %" for row in means.itertuples())
+        return f"Members alone and ensemble: {'; '.join(pairs)}."
+    some = max(finite)
+    gains = means.loc[math.inf] - means.loc[some]
+    changes = {name: f"{abs(gain):.1f} points {'better' if gain >= 0 else 'worse'}" for name, gain in gains.items()}
+    return (
+        f"Without noise members alone are {changes['member']} than at {epsilon_label(some)}, "
+        f"the ensemble {changes['ensemble']}."
+    )
+
+
+# t-tests between two curves of average accuracy after every task, as printed in papers; descriptive only.
+
+
+CAVEAT = (
+    "Descriptive only. Each point of a curve is an average that holds the tasks of the points before it, so they are no "
+    "independent samples, and p is not the chance of an error. For a verdict look at the paired difference over seeds."
+)
+_NO_SPREAD = 1e-12  # accuracies have 16 digits: a smaller spread is rounding
+
+
+@dataclass(frozen=True, slots=True)
+class PValue:
+    """A two-tailed t-test of the first `n_tasks` points of two curves.
+
+    `difference`: of their means. `t` and `p` are None where there is no test; `why_not` gives the reason.
+    """
+
+    n_tasks: int
+    difference: float
+    t: float | None
+    p: float | None
+    why_not: str = ""
+
+
+def p_values(first: Sequence[float | None], second: Sequence[float | None], *, is_paired: bool = True) -> list[PValue]:
+    """Tests of acc_1..acc_n of two runs for every number n of tasks from 2 on (Lai et al. 2022, "p value" curves).
+
+    `first` and `second`: average accuracy after each task, in [0, 1], None where nothing was evaluated; such a task is left
+    out of both. Paired: test of the differences by task. Not paired: Student's test with equal variances. The values are
+    descriptive (`CAVEAT`). Raises BadInput where the curves differ in length or are shorter than two.
+    """
+    if len(first) != len(second):
+        lengths = f"{len(first)} and {len(second)} tasks"
+        raise BadInput("curves", lengths, "must be of the same length for a t-test; choose two runs with as many tasks")
+    if len(first) < 2:
+        raise BadInput("curves", counted(len(first), "task"), "must have two tasks for a t-test")
+    tests = []
+    for n in range(2, len(first) + 1):
+        pairs = [(a, b) for a, b in zip(first[:n], second[:n], strict=True) if a is not None and b is not None]
+        values = np.array(pairs, dtype=np.float64).reshape(-1, 2)
+        tests.append(_tested(n, values[:, 0], values[:, 1], is_paired))
+    return tests
+
+
+def _tested(n_tasks: int, first: NDArray[np.float64], second: NDArray[np.float64], is_paired: bool) -> PValue:
+    n = len(first)
+    if n < 2:
+        return PValue(n_tasks, math.nan, None, None, "fewer than two tasks were evaluated in both runs")
+    mean = float((first - second).mean())
+    if is_paired:
+        spread, freedom = float((first - second).std(ddof=1)), n - 1
+        error = spread / math.sqrt(n)
+    else:
+        spread, freedom = math.sqrt((first.var(ddof=1) + second.var(ddof=1)) / 2), 2 * n - 2
+        error = spread * math.sqrt(2 / n)
+    if spread <= _NO_SPREAD:
+        if abs(mean) <= _NO_SPREAD:
+            return PValue(n_tasks, mean, None, None, "the two curves are equal so far")
+        what = "the difference is the same after every task" if is_paired else "neither curve has moved"
+        return PValue(n_tasks, mean, None, None, f"{what}, so there is no spread to hold it against")
+    t = mean / error
+    return PValue(n_tasks, mean, t, float(2 * stdtr(freedom, -abs(t))))
+
+
+# The curve and the table of p values (`figures.t_tests`) by number of tasks.
+
+
+_LEVELS = (0.05, 0.01)
+_SMALLEST = 1e-12  # smaller values are drawn here: a few tasks cannot support less
+
+
+def table(tests: Sequence[PValue]) -> pd.DataFrame:
+    """Columns tasks, difference (mean, in [-1, 1]), t, p (NaN: no test), note."""
+    rows = [(one.n_tasks, one.difference, one.t, one.p, one.why_not) for one in tests]
+    columns = ["tasks", "difference", "t", "p", "note"]
+    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[1:4], "float64"))
+
+
+def p_value_curve(results: Sequence[PValue], *, names: tuple[str, str], dark: bool = False) -> Picture:
+    """The p value by number of tasks on a logarithmic axis, with lines at 0.05 and 0.01; gaps where there is no test."""
+    tests = [one for one in results if one.p is not None]
+    reasons = dict.fromkeys(one.why_not for one in results if one.p is None)
+    missing = f"No test after {_numbers([one.n_tasks for one in results if one.p is None])}: {'; '.join(reasons)}."
+    if not tests:
+        sentence = f"{names[0]} and {names[1]}: {missing[0].lower()}{missing[1:]}"
+        return theme.nothing(sentence, dark, 200)
+    drawn = [None if one.p is None else max(one.p, _SMALLEST) for one in results]
+    low = min(min(value for value in drawn if value is not None) / 2, _LEVELS[-1] / 4)
+    powers = [10.0**-digits for digits in range(math.ceil(-math.log10(low)))]
+    inks, colour = theme.ink(dark), theme.colour_of_series(0, dark)
+    figure = theme.figure(
+        dark,
+        height=360,
+        xaxis=theme.task_axis(2, results[-1].n_tasks),
+        yaxis={
+            "title": "p (two-tailed t-test)", "type": "log", "range": [math.log10(low), 0.08],
+            "tickvals": powers, "ticktext": [f"{power:g}" for power in powers],
+        },
+        margin={"l": 56, "r": 52, "t": 12, "b": 40},
+    )  # fmt: skip
+    for level in _LEVELS:
+        figure.add_hline(y=level, line={"color": inks.soft, "width": 1, "dash": "dash"})
+        figure.add_annotation(
+            text=f"{level:g}", x=1, xref="paper", y=math.log10(level), xanchor="left", showarrow=False, xshift=4,
+            font={"color": inks.soft, "size": 12},
+        )  # fmt: skip
+    line = theme.line(
+        [one.n_tasks for one in results], drawn, "", colour, "%{x} tasks: p = %{y:.2g}, %{text}", size=6,
+        mode="lines+markers" if len(results) <= 30 else "lines",
+    )  # fmt: skip
+    figure.add_trace(line.update(text=[minus(f"{100 * one.difference:+.1f} points") for one in results], connectgaps=False))
+    finding = _pvalues_finding(tests, len(results), names)
+    return Picture(figure, f"{finding} {missing}" if reasons else finding)
+
+
+def _pvalues_finding(tests: Sequence[PValue], n_curve: int, names: tuple[str, str]) -> str:
+    last = tests[-1]
+    size = f"{abs(100 * last.difference):.1f} points"
+    ahead = names[0] if last.difference > 0 else names[1]
+    where = f"{ahead} is ahead by {size} on average" if last.difference else "their means are equal"
+    counts = " and ".join(f"below {level:g} at {sum((one.p or 0) < level for one in tests)}" for level in _LEVELS)
+    return f"After {last.n_tasks} tasks p = {last.p:.2g}: {where}. Of {n_curve} points, {counts}."
+
+
+def _numbers(n_tasks: Sequence[int]) -> str:
+    return f"{', '.join(map(str, n_tasks[:6]))}{' and more' if len(n_tasks) > 6 else ''} tasks"
+
 
 MIN_SEEDS = 3  # with fewer an interval is almost meaningless: draw the dots instead
 PRINTED = 0.1  # points: the last decimal place of a difference in a sentence
@@ -113,3 +296,113 @@ def interval_factor(n: int) -> float | None:
 
 def _half_width(spread: float, n: int) -> float:
     return float(stdtrit(n - 1, 0.975)) * spread / math.sqrt(n)
+
+
+# Differences of two runs, paired by seed, with 95 % intervals.
+
+
+_DECIMALS = 9  # of points: what is beyond is rounding of the two means, and no difference
+_AROUND = 1.0  # points to both sides of differences that are closer together than a test example
+
+
+def paired(
+    first: pd.DataFrame, second: pd.DataFrame, names: tuple[str, str], *, n_tested: float | None = None
+) -> dict[float, Verdict]:
+    """The verdict at every shared budget, over the shared seeds.
+
+    Columns of both: epsilon, seed, value (in [0, 1]; larger is better). `n_tested`: test examples behind each value.
+    """
+    by_epsilon = _differences(first, second).groupby("epsilon")["points"]
+    return {float(epsilon): verdict(points.tolist(), *names, n_tested=n_tested) for epsilon, points in by_epsilon}
+
+
+def paired_difference(
+    first: pd.DataFrame, second: pd.DataFrame, *, names: tuple[str, str], n_tested: float | None = None, dark: bool = False
+) -> Picture:
+    """Difference first - second in points at every shared budget: single seeds as faint dots, mean with 95 % interval.
+
+    Columns of both: epsilon, seed, value (in [0, 1]; larger is better). `n_tested`: test examples behind each value. The
+    axis is never shorter than one test example, so that less does not look like a difference.
+    """
+    verdicts = paired(first, second, names, n_tested=n_tested)
+    if not verdicts:
+        return theme.nothing(f"{names[0]} and {names[1]} share no budget and seed, so no pair can be formed.", dark, 160)
+    differences = _differences(first, second)
+    budgets = sorted(verdicts)
+    rows = {epsilon: epsilon_label(epsilon) for epsilon in budgets}
+    inks, colour = theme.ink(dark), theme.colour_of_series(0, dark)
+    intervals = [verdicts[epsilon].interval for epsilon in budgets]
+    figure = theme.figure(
+        dark,
+        height=90 + 38 * len(budgets),
+        xaxis={"title": f"points: left {names[1]} is better, right {names[0]}", "zeroline": False},
+        yaxis={"type": "category", "categoryarray": [rows[e] for e in reversed(budgets)], "showgrid": False},
+    )
+    low, high = _ends(differences, intervals)
+    if high - low < (least := step(n_tested)):
+        middle, half = (low + high) / 2, max(least, _AROUND)
+        figure.update_xaxes(range=[middle - half, middle + half])
+    figure.add_vline(x=0, line={"color": inks.soft, "width": 1.5})
+    figure.add_trace(
+        go.Scatter(
+            x=differences["points"],
+            y=differences["epsilon"].map(rows),
+            mode="markers",
+            marker={"color": inks.soft, "size": 5, "symbol": "line-ns-open"},
+            customdata=differences["seed"],
+            name="single seeds",
+            hovertemplate="seed %{customdata}: %{x:.1f} points<extra></extra>",
+        )
+    )
+    figure.add_trace(
+        go.Scatter(
+            x=[one.mean for one in intervals],
+            y=[rows[epsilon] for epsilon in budgets],
+            mode="markers",
+            marker={"color": colour, "size": 10},
+            error_x={"type": "data", "array": [one.half_width for one in intervals], "color": colour, "thickness": 2},
+            name="mean and 95 % interval" if any(one.low is not None for one in intervals) else "mean",
+            hovertemplate="mean %{x:.1f} points<extra></extra>",
+        )
+    )
+    return Picture(figure, _summary(verdicts, names))
+
+
+def _differences(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+    """The shared budgets and seeds. Columns with epsilon, seed, points (first - second)."""
+    merged = first.merge(second, on=["epsilon", "seed"], suffixes=("_first", "_second"))
+    points = (100 * (merged["value_first"] - merged["value_second"])).round(_DECIMALS)
+    return merged.assign(points=points + 0.0)  # no -0.0
+
+
+def _ends(differences: pd.DataFrame, intervals: Sequence[Interval]) -> tuple[float, float]:
+    """The smallest and the largest number that is drawn."""
+    points = differences["points"].tolist()
+    lows = [one.mean - one.half_width for one in intervals]
+    highs = [one.mean + one.half_width for one in intervals]
+    return min(*points, *lows), max(*points, *highs)
+
+
+def _summary(verdicts: Mapping[float, Verdict], names: tuple[str, str]) -> str:
+    """For one budget its sentence; for several, those with a clear sign, those without, those with too few seeds."""
+    if len(verdicts) == 1:
+        ((epsilon, only),) = verdicts.items()
+        return f"{capital(epsilon_phrase(epsilon))}: {only.sentence}"
+    known = {epsilon: one for epsilon, one in verdicts.items() if one.interval.low is not None}
+    groups = (
+        (f"{names[0]} is better", [e for e, v in known.items() if v.is_clear and v.interval.mean > 0]),
+        (f"{names[1]} is better", [e for e, v in known.items() if v.is_clear and v.interval.mean < 0]),
+        ("cannot tell", [e for e, v in known.items() if not v.is_clear]),
+    )
+    parts = [f"{what} {_listed(budgets)}" for what, budgets in groups if budgets]
+    sentences = [f"{capital('; '.join(parts))} (95 % intervals, each budget on its own)."] if parts else []
+    if few := [epsilon for epsilon in verdicts if epsilon not in known]:
+        seeds = counted(max(verdicts[epsilon].interval.n for epsilon in few), "seed")
+        sentences.append(
+            f"Cannot tell {_listed(few)} from {seeds}: at least {MIN_SEEDS} seeds that both runs share are needed."
+        )
+    return " ".join(sentences)
+
+
+def _listed(budgets: Sequence[float]) -> str:
+    return ", ".join(epsilon_phrase(epsilon) for epsilon in sorted(budgets))

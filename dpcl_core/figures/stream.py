@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Picture, counted
+from dpcl_core.figures.picture import Parts, Picture, bold, counted, minus
 
 _MAX_NAMES = 20  # classes; more names than this would not be readable beside their rows and are shown on hover only
 _MAX_TASK_NAMES = 6
@@ -178,3 +181,287 @@ def _tick(name: str, place: int, is_named: bool) -> str:
 
 def _short(name: str) -> str:
     return name if len(name) <= 16 else f"{name[:15]}…"
+
+
+# Accuracy by scale of the noise: one shared noise for all pictures against independent noise for each.
+
+
+def accuracy_by_scale(
+    accuracies: Mapping[str, Mapping[float, float]], *, chosen: float, chance: float, dark: bool = False
+) -> Picture:
+    """Accuracy against the scale of the noise, one line per learner; the chosen scale is marked and in the finding.
+
+    `accuracies`: by the learner's name and scale (the same scales for all, 0 among them: no noise), in [0, 1]. `chance`:
+    accuracy of guessing.
+    """
+    scales = sorted(next(iter(accuracies.values())))
+    names = [scale_text(scale) for scale in scales]
+    figure = theme.figure(
+        dark,
+        height=380,
+        legend_room=60,
+        xaxis={"title": "scale of the noise on a pixel, b", "type": "category", "showgrid": False},
+        yaxis=theme.percent_axis(title="accuracy on new pictures"),
+    )
+    theme.add_level(figure, 100 * chance, "guessing", x=0, above=False, dark=dark)
+    place = scales.index(chosen)
+    figure.add_shape(
+        type="rect", x0=place - 0.32, x1=place + 0.32, y0=0, y1=1, yref="paper", layer="below",
+        fillcolor=theme.ink(dark).grid, line={"width": 0},
+    )  # fmt: skip
+    for index, (name, by_scale) in enumerate(accuracies.items()):
+        values = [100 * by_scale[scale] for scale in scales]
+        figure.add_trace(theme.series_line(names, values, name, index, f"{name}, b = %{{x}}: %{{y:.1f}} %", dark=dark))
+    accuracies_text = "; ".join(f"{name}: {100 * by_scale[chosen]:.1f} %" for name, by_scale in accuracies.items())
+    clean = sorted(100 * by_scale[0.0] for by_scale in accuracies.values())
+    before = f"Without noise {clean[0]:.1f} to {clean[-1]:.1f} %. " if chosen else ""
+    finding = f"{before}{f'With b = {scale_text(chosen)}' if chosen else 'Without noise'}: {accuracies_text}."
+    return Picture(figure, finding)
+
+
+def scale_text(scale: float) -> str:
+    """A scale as text for the axis: plain digits, or words where there is no noise."""
+    return f"{scale:g}" if scale else "none"
+
+
+# Released noisy class sums as pictures.
+
+
+_CLASS_SUMS_GAP = 1  # empty pixels between two pictures
+_BETWEEN = 0.24  # of the height, for the titles of all strips but the first
+_ROOM = 5  # pictures per strip; fewer are not drawn larger
+
+
+def strips(
+    rows: Mapping[str, Sequence[NDArray[np.float64]]],
+    columns: Sequence[str],
+    *,
+    finding: str,
+    dark: bool = False,
+) -> Picture:
+    """One strip of small square pictures per row, from pixels [side * side] each.
+
+    The grey scale is that of each row's own largest and smallest number. `finding`: the sentence, by the caller.
+    """
+    side = next(round(len(one) ** 0.5) for row in rows.values() for one in row)
+    width = len(columns) * (side + _CLASS_SUMS_GAP) - _CLASS_SUMS_GAP
+    room = max(width, _ROOM * (side + _CLASS_SUMS_GAP) - _CLASS_SUMS_GAP)
+    inks = theme.ink(dark)
+    middles = [column * (side + _CLASS_SUMS_GAP) + (side - 1) / 2 for column in range(len(columns))]
+    ticks = {"tickvals": middles, "ticktext": list(columns), "ticks": "", "showgrid": False, "zeroline": False}
+    across = {"range": [-0.5, room - 0.5], "constrain": "domain", "constraintoward": "left", "showline": False, **ticks}
+    down = {"visible": False, "range": [side - 0.5, -0.5], "constrain": "domain", "constraintoward": "top"}
+    between = _BETWEEN / len(rows)
+    high = (1 - between * (len(rows) - 1)) / len(rows)
+    traces: list[dict[str, object]] = []
+    axes: dict[str, object] = {}
+    titles: list[dict[str, object]] = []
+    for place, (name, pictures) in enumerate(rows.items()):
+        drawn = np.full((side, width), np.nan)
+        number, is_last = str(place + 1) if place else "", place == len(rows) - 1
+        bottom = (len(rows) - 1 - place) * (high + between)
+        top = min(bottom + high, 1.0)
+        for column, one in enumerate(pictures):
+            start = column * (side + _CLASS_SUMS_GAP)
+            drawn[:, start : start + side] = one.reshape(side, side)
+        title = {"text": name, "x": 0, "xref": "paper", "xanchor": "left", "y": top, "yref": "paper", "yanchor": "bottom"}
+        titles.append({**title, "showarrow": False, "font": {"color": inks.soft, "size": 12}})
+        traces.append(
+            {
+                "type": "heatmap",
+                "name": name,
+                "xaxis": f"x{number}",
+                "yaxis": f"y{number}",
+                "z": drawn,
+                "colorscale": [[0, inks.empty], [1, inks.text]],
+                "showscale": False,
+                "hovertemplate": "%{fullData.name}: %{z:.2f}<extra></extra>",
+            }
+        )
+        same = {} if is_last else {"matches": f"x{len(rows)}"}
+        axes[f"xaxis{number}"] = {**across, **same, "anchor": f"y{number}", "showticklabels": is_last}
+        # Pixels stay square on any screen.
+        axes[f"yaxis{number}"] = {**down, "anchor": f"x{number}", "scaleanchor": f"x{number}", "domain": [bottom, top]}
+    margin = {"l": 4, "r": 4, "t": 28, "b": 28}
+    layout = theme.layout(dark, height=46 + 96 * len(rows), margin=margin, dragmode=False, annotations=titles)
+    return Picture(Parts(traces, layout | axes), finding)
+
+
+# Charts of lessons: curves and bars of computed numbers. The finding comes from the lesson, which computes the numbers.
+
+
+_HEIGHT, _LEGEND = 340, 56
+_BAR, _ABOVE = 30, 0.42  # pixels of a bar with its name; how far above the bar's middle the name stands
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """An axis of a chart. `is_share`: values in [0, 1] are shown in percent, from 0 to 100 unless `is_log`.
+
+    `ticks`: places of ticks on a logarithmic axis, else the powers of ten.
+    """
+
+    title: str
+    is_log: bool = False
+    is_share: bool = False
+    ticks: tuple[float, ...] = ()
+
+    def shown(self, value: float) -> str:
+        """A value as text."""
+        return f"{100 * value:.1f} %" if self.is_share else f"{value:,.4g}"
+
+
+def curves(
+    table: pd.DataFrame, x: Axis, y: Axis, finding: str, *, chosen: float | None = None, dark: bool = False
+) -> Picture:
+    """A line for each series. Columns: series, x, y, and `half`, half widths of error bars, if there are any.
+
+    `chosen`: a place on the x axis to mark.
+    """
+    scale = 100.0 if y.is_share else 1.0
+    axes = {"xaxis": _across(x, table["x"]), "yaxis": _axis(y, table["y"])}
+    figure = theme.figure(dark, height=_HEIGHT, legend_room=_LEGEND, **axes)
+    for index, (name, rows) in enumerate(table.groupby("series", sort=False)):
+        mode = "lines+markers" if len(rows) <= 24 else "lines"
+        hover = f"{name}: %{{y:.4g}}"
+        line = theme.series_line(rows["x"], scale * rows["y"], str(name), index, hover, dark=dark, mode=mode)
+        if "half" in rows:
+            line.error_y = {"type": "data", "array": scale * rows["half"], "thickness": 1.2}
+        line.cliponaxis = False  # marks at 0 and at 100 % are drawn whole
+        figure.add_trace(line)
+    if chosen is not None:
+        figure.add_vline(x=chosen, line={"color": theme.ink(dark).soft, "width": 1.2, "dash": "dot"})
+    return Picture(figure, finding)
+
+
+def bars(table: pd.DataFrame, x: Axis, finding: str, *, dark: bool = False) -> Picture:
+    """A bar for each row, from top to bottom, its name above it. Columns: name, value, and `half` if there are any."""
+    scale = 100.0 if x.is_share else 1.0
+    places = [-2.0 * row for row in range(len(table))]
+    figure = theme.figure(
+        dark, height=60 + 2 * _BAR * len(table), margin={"l": 12, "r": 24, "t": 12, "b": 44}, xaxis=_axis(x, table["value"]),
+        yaxis={"showticklabels": False, "showgrid": False, "zeroline": False, "range": [places[-1] - 0.8, 1.4]},
+    )  # fmt: skip
+    half = {"type": "data", "array": scale * table["half"], "thickness": 1.5} if "half" in table else None
+    figure.add_trace(
+        go.Bar(x=scale * table["value"], y=places, orientation="h", width=0.9, error_x=half, hoverinfo="skip",
+               marker={"color": theme.colour_of_series(0, dark)})
+    )  # fmt: skip
+    for place, name, value in zip(places, table["name"], table["value"], strict=True):
+        figure.add_annotation(
+            text=f"{name}: {bold(x.shown(value))}", xref="paper", x=0, xanchor="left", y=place + _ABOVE, yanchor="bottom",
+            align="left", showarrow=False, font={"color": theme.ink(dark).text, "size": 13},
+        )  # fmt: skip
+    return Picture(figure, finding)
+
+
+def _across(axis: Axis, values: pd.Series) -> dict[str, object]:
+    """The x axis of curves: a linear one begins where they do, with a tick at each place if there are few."""
+    if axis.is_log or axis.is_share:
+        return _axis(axis, values)
+    places = sorted(set(values))
+    room = 0.04 * (places[-1] - places[0])
+    few = {"tickvals": places, "ticktext": [f"{place:g}" for place in places]} if len(places) <= 12 else {}
+    return {"title": axis.title, "range": [places[0] - room, places[-1] + room], **few}
+
+
+def _axis(axis: Axis, values: pd.Series) -> dict[str, object]:
+    """The axis with its title; logarithmic ones have a tick for each power of ten within their values."""
+    if axis.is_log:
+        positive = values[(values > 0) & values.map(math.isfinite)]
+        low, high = math.log10(positive.min()), math.log10(positive.max())
+        room = 0.04 * max(high - low, 0.5)
+        powers = range(math.ceil(low - room), math.floor(high + room) + 1)
+        ticks = axis.ticks or ([10.0**power for power in powers] if len(powers) > 1 else [10**low, 10**high])
+        shown = [axis.shown(tick) if axis.is_share else f"{tick:,.0f}" if tick >= 10 else f"{tick:.3g}" for tick in ticks]
+        return {"title": axis.title, "type": "log", "range": [low - room, high + room], "tickvals": ticks, "ticktext": shown}
+    if axis.is_share:
+        return theme.percent_axis(title=axis.title)
+    return {"title": axis.title, "rangemode": "tozero"}
+
+
+# Figures of unlearning terms: weight of a token, likelihood of a secret in training, exposure of planted codes.
+
+
+def token_weights(
+    scores: NDArray[np.float64], weights: Mapping[str, NDArray[np.float64]], *, chosen: float, dark: bool = False
+) -> Picture:
+    """Weight of a token in the loss by its Score, one line per term; above 0 it is learned, below 0 unlearned.
+
+    `scores` [n] ascending; `weights`: by the term's name, [n]; the chosen Score is marked, and interpolated linearly.
+    """
+    at = {name: float(np.interp(chosen, scores, line)) for name, line in weights.items()}
+    figure = _figure(dark, x="Score of the token", y="weight of its cross-entropy", height=380)
+    soft = theme.ink(dark).soft
+    figure.add_hline(y=0, line={"color": soft, "width": 1})
+    figure.add_vline(x=chosen, line={"color": soft, "width": 1, "dash": "dot"})
+    theme.add_note(figure, 0.0, "learned", x=0, above=True, dark=dark)
+    theme.add_note(figure, 0.0, "unlearned", x=0, above=False, dark=dark)
+    for index, (name, line) in enumerate(weights.items()):
+        hover = f"{name}, Score %{{x:.2f}}: %{{y:.2f}}"
+        figure.add_trace(theme.series_line(scores, line, name, index, hover, dark=dark, mode="lines"))
+    weights_text = "; ".join(f"{name} {_signed(value)}" for name, value in at.items())
+    finding = f"At a Score of {chosen:g} the token counts: {weights_text}."
+    return Picture(figure, finding)
+
+
+def secret_nats(nats: Mapping[str, NDArray[np.float64]], *, most: float, public: float, dark: bool = False) -> Picture:
+    """Nats of a secret by training step, one line per term; `public`: its nats under the public model. Drawn up to `most`.
+
+    `nats`: by the term's name, [steps + 1] from the untrained model on.
+    """
+    figure = _figure(dark, x="training steps", y="nats per digit of the secret", height=380)
+    figure.update_yaxes(range=[0, most])
+    theme.add_level(figure, public, "as unknown as to the public model", x=1, above=False, dark=dark)
+    for index, (name, line) in enumerate(nats.items()):
+        hover = f"{name}, step %{{x}}: %{{y:.2f}} nats"
+        figure.add_trace(theme.series_line(list(range(len(line))), line, name, index, hover, dark=dark, mode="lines"))
+    ends = "; ".join(f"{name} {line[-1]:.1f}" for name, line in nats.items())
+    steps = len(next(iter(nats.values()))) - 1
+    finding = f"Nats per digit of the secret after {steps} steps, from {public:.1f}: {ends}."
+    return Picture(figure, finding)
+
+
+def code_exposure(
+    levels: Sequence[int], bits: Mapping[str, Sequence[Sequence[float]]], *, controls: float, most: float, dark: bool = False
+) -> Picture:
+    """Bits of exposure by how often a code was planted, one line per term through the means, with a mark for each seed.
+
+    Args: levels: repetitions, ascending; bits: by the term's name, for each level the exposure with each seed; controls:
+    mean exposure of codes never planted; most: of the single most likely code.
+    """
+    names = [f"{level} times" if level > 1 else "once" for level in levels]
+    figure = _figure(dark, x="how often a code was planted", y="exposure, bits", height=400)
+    figure.update_xaxes(type="category", showgrid=False)
+    figure.update_yaxes(range=[0, most + 0.8])
+    theme.add_level(figure, controls, "never planted", x=0.5, above=False, dark=dark)
+    theme.add_level(figure, most, "the single most likely code", x=0.5, above=True, dark=dark)
+    for index, (name, by_level) in enumerate(bits.items()):
+        means = [float(np.mean(seeds)) for seeds in by_level]
+        hover = f"{name}, %{{x}}: %{{y:.1f}} bits on average"
+        line = theme.series_line(names, means, name, index, hover, dark=dark, size=9)
+        figure.add_trace(line)
+        points = [(place, value) for place, seeds in zip(names, by_level, strict=True) for value in seeds]
+        figure.add_trace(
+            go.Scatter(
+                x=[place for place, _ in points],
+                y=[value for _, value in points],
+                mode="markers",
+                marker={"color": line.line.color, "symbol": line.marker.symbol, "size": 6, "opacity": 0.45},
+                name=name,
+                showlegend=False,
+                hovertemplate=f"{name}, one seed: %{{y:.1f}} bits<extra></extra>",
+            )
+        )
+    ends = "; ".join(f"{name} {np.mean(by_level[-1]):.1f}" for name, by_level in bits.items())
+    finding = f"Exposure of codes planted {levels[-1]} times, in bits: {ends}; never planted {controls:.1f}."
+    return Picture(figure, finding)
+
+
+def _figure(dark: bool, *, x: str, y: str, height: int) -> go.Figure:
+    return theme.figure(dark, height=height, legend_room=60, xaxis={"title": x}, yaxis={"title": y, "zeroline": False})
+
+
+def _signed(value: float) -> str:
+    """A weight with two digits, a true minus, and no minus before a zero."""
+    return minus(f"{value:.2f}") if abs(value) >= 0.005 else "0"

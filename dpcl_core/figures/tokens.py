@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby, pairwise
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
+from dpcl_core.data.texts import LOOKALIKE
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import BREAK, Picture, minus
+from dpcl_core.figures.picture import BREAK, Picture, capital, counted, minus
+from dpcl_core.privacy.statement import shown
+from dpcl_core.spec import LABELS, LabelSetting
 
 _CHANCE = 0.5
 _UNLIKELY_END = "from the unlikely end"
@@ -175,3 +182,256 @@ def _early_and_late(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The rows before the first task, and those after the last recorded one (empty if there is none)."""
     after = table[table["after_task"] >= 0]
     return table[table["after_task"] < 0], after[after["after_task"] == after["after_task"].max()]
+
+
+# A text with each token shaded by a number, in five shades with five kinds of underline.
+#
+# Input of the element in `assets/heatmap/`: the text, which it draws once, and a layer, which it repaints in place.
+# Its classes are those of `assets/shared/theme.css`.
+
+
+NO_NUMBER = "no noise"
+
+
+def document(
+    tokens: Sequence[str],
+    shades: Sequence[int],
+    numbers: Sequence[str],
+    kinds: Sequence[str],
+    *,
+    legend: Sequence[list[str]],
+    label: str,
+) -> dict[str, dict[str, object]]:
+    """The element's document: `text` (drawn once) and `layer` (repainted).
+
+    Args: tokens as printed, blanks included ("": a token that only continues a character); for each its shade, 0 to 4 (-1:
+    no number), its text on focus, and the kind of its span ("": none). `legend`: of this layer. `label`: what the text is
+    from.
+    """
+    pairs = zip(numbers, kinds, strict=True)
+    return {
+        "text": {"label": label, "tokens": [_split(token) for token in tokens], "spans": _spans(kinds)},
+        "layer": {
+            "names": [_name(token, shade) for token, shade in zip(tokens, shades, strict=True)],
+            "numbers": [f"{number} · {kind.removeprefix(LOOKALIKE)}" if kind else number for number, kind in pairs],
+            "ranges": list(legend),
+        },
+    }
+
+
+def legend(ranges: Sequence[str], *, has_spans: bool, has_stops: bool) -> list[list[str]]:
+    """The legend of shades and outlines: tag, class and words of each. `ranges`: of each shade, lightest first."""
+    items = [["i", f"t{shade}", text] for shade, text in enumerate(ranges)]
+    if has_stops:
+        items.append(["i", "quiet", f"stop word: {NO_NUMBER}"])
+    if has_spans:
+        items += [["span", "private", "marked as personal"], ["span", "lookalike", "only looks like it"]]
+    return items
+
+
+def ranges(edges: Sequence[float], *, falling: bool, beyond: str = "") -> list[str]:
+    """The five printed ranges between four edges, in order of the shades. `falling`: small numbers are dark.
+
+    `beyond`: the origin of numbers that are distances.
+    """
+    between = (f"{low:g} to {high:g}" for low, high in pairwise(edges))
+    texts = [f"{text}{beyond}" for text in (f"below {edges[0]:g}", *between, f"{edges[-1]:g} and more")]
+    return texts[::-1] if falling else texts
+
+
+def number(value: float, edges: Sequence[float], origin: float | None = None) -> str:
+    """A number in three digits, or in as many as keep it on its side of every edge.
+
+    `origin`: the number from which edges are distances. NaN is written in words.
+    """
+    if math.isnan(value):
+        return NO_NUMBER
+    for digits in range(3, 15):
+        text = f"{value:.{digits}g}"
+        if all((_distance(float(text), origin) >= edge) == (_distance(value, origin) >= edge) for edge in edges):
+            return text
+    return repr(value)
+
+
+def _distance(value: float, origin: float | None) -> float:
+    return value if origin is None else abs(value - origin)
+
+
+def _split(token: str) -> list[str]:
+    """The blanks before a token, which are not shaded, and the token."""
+    word = token.lstrip(" ") or token
+    return [token[: len(token) - len(word)], word]
+
+
+def _name(token: str, shade: int) -> str:
+    """A token's class. A token that only continues a character has no letters to shade."""
+    name = f"t{shade}" if shade >= 0 else "quiet"
+    return name if token else f"{name} part"
+
+
+def _spans(kinds: Sequence[str]) -> list[list[int | str]]:
+    """First token of each marked span, the one after its last, and its class."""
+    spans: list[list[int | str]] = []
+    for kind, group in groupby(range(len(kinds)), key=kinds.__getitem__):
+        places = list(group)
+        if kind:
+            spans.append([places[0], places[-1] + 1, "lookalike" if kind.startswith(LOOKALIKE) else "private"])
+    return spans
+
+
+# True costs of a token's nominal budget: in one release, over epochs and occurrences, for a text.
+
+
+def true_costs(
+    nominal: Sequence[float], true: Mapping[str, Sequence[float]], *, chosen: float, dark: bool = False
+) -> Picture:
+    """True ε against nominal ε, one line per kind of cost, on two logarithmic axes; the finding is at the chosen one.
+
+    `true`: by name, one finite number for each entry of `nominal` (ascending, including `chosen`). A faint line marks
+    equality, which the paper claims for one token.
+    """
+    inks = theme.ink(dark)
+    top = max(max(values) for values in true.values())
+    figure = theme.figure(
+        dark,
+        height=400,
+        legend_room=76,
+        xaxis=_axis("nominal ε of a token, no guarantee", nominal[0], nominal[-1], steps=(1, 2, 5)),
+        yaxis=_axis("what it really costs, ε", nominal[0], top, steps=(1,)),
+    )
+    figure.add_trace(
+        go.Scatter(
+            x=[nominal[0], nominal[-1]],
+            y=[nominal[0], nominal[-1]],
+            mode="lines",
+            line={"color": inks.soft, "width": 1, "dash": "dot"},
+            name="were the nominal ε true",
+            hoverinfo="skip",
+        )
+    )
+    for index, (name, values) in enumerate(true.items()):
+        hover = f"{name}: nominal ε = %{{x:.3g}}, really %{{y:.4g}}"
+        figure.add_trace(theme.series_line(nominal, values, name, index, hover, dark=dark, size=6))
+    figure.add_vline(x=chosen, line={"color": inks.soft, "width": 1})
+    place = list(nominal).index(chosen)
+    costs = "; ".join(f"{name} {budget_number(values[place])}" for name, values in true.items())
+    finding = f"What a nominal ε of {budget_number(chosen)} (no guarantee) really costs: {costs}."
+    return Picture(figure, finding)
+
+
+def budget_number(value: float) -> str:
+    """A number in four digits, or as an integer from 1,000 on."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def _axis(title: str, low: float, high: float, steps: Sequence[int]) -> dict[str, object]:
+    bottom, top = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    ticks = [step * 10.0**power for power in range(bottom, top + 1) for step in steps]
+    return {
+        "title": title,
+        "type": "log",
+        "tickvals": ticks,
+        "ticktext": [f"{tick:,.10g}" for tick in ticks],
+        "range": [math.log10(low) - 0.05, math.log10(high) + 0.05],
+    }
+
+
+# Figures of the budget spent over the tasks, and of the growth of noise under the label settings.
+
+
+def ledger(spent: pd.DataFrame, *, dark: bool = False) -> Picture:
+    """ε spent so far, as steps over the tasks, one line per kind of person; the plain sum of the steps as a faint line.
+
+    Columns: people (kind of person), after_task (from 0), epsilon (accounted so far), and step (ε of the task alone, for the
+    plain sum). Kinds are drawn in their order of appearance; infinite values are not drawn but named in the finding.
+    """
+    kinds = list(dict.fromkeys(spent["people"]))
+    if not kinds:
+        return theme.nothing("The ledger is empty: nothing has touched private data yet.", dark, 200)
+    inks = theme.ink(dark)
+    figure = make_subplots(
+        rows=len(kinds), cols=1, shared_xaxes=True, vertical_spacing=0.16 / len(kinds), subplot_titles=kinds
+    )
+    sentences = []
+    finite = spent[np.isfinite(spent["epsilon"])]
+    naive_top = max((float(rows["step"].sum()) for _, rows in finite.groupby("people")), default=1.0)
+    for row, kind in enumerate(kinds, start=1):
+        rows = spent[spent["people"] == kind].sort_values("after_task")
+        tasks, epsilon = rows["after_task"].to_numpy() + 1, rows["epsilon"].to_numpy(dtype=np.float64)
+        colour = theme.colour_of_series(row - 1, dark)
+        drawn = np.isfinite(epsilon)
+        figure.add_trace(
+            go.Scatter(
+                x=tasks[drawn],
+                y=epsilon[drawn],
+                mode="lines+markers",  # a single task has no line
+                line={"color": colour, "width": 2.2, "shape": "hvh"},
+                marker={"size": 5},
+                fill="tozeroy",
+                fillcolor=theme.translucent(colour, 0.15),
+                name=f"{kind}: accounted",
+                hovertemplate="after task %{x}: ε = %{y:.3g}<extra></extra>",
+            ),
+            row=row,
+            col=1,
+        )
+        figure.add_trace(
+            go.Scatter(
+                x=tasks[drawn],
+                y=np.cumsum(rows["step"].to_numpy(dtype=np.float64)[drawn]),
+                mode="lines",
+                line={"color": inks.soft, "width": 1.2, "dash": "dot", "shape": "hvh"},
+                name=f"{kind}: plain sum",
+                hovertemplate="plain sum after task %{x}: %{y:.3g}<extra></extra>",
+            ),
+            row=row,
+            col=1,
+        )
+        last = float(epsilon[-1])
+        spent_text = "no bound" if math.isinf(last) else f"ε = {shown(last)} after {counted(int(tasks[-1]), 'task')}"
+        sentences.append(f"{kind}: {spent_text}")
+    figure.update_layout(theme.layout(dark, height=70 + 120 * len(kinds), margin={"l": 48, "r": 16, "t": 28, "b": 40}))
+    figure.update_annotations(font={"size": 12, "color": inks.soft}, x=0, xanchor="left")
+    figure.update_yaxes(title="ε", range=[0, 1.08 * naive_top])
+    figure.update_xaxes(showgrid=False, tick0=1, dtick=max(1, int(spent["after_task"].max()) // 10))
+    figure.update_xaxes(title="tasks learned", row=len(kinds), col=1)
+    return Picture(figure, capital("; ".join(sentences)) + ".")
+
+
+def noise_growth(noise: Mapping[LabelSetting, Sequence[float]], *, dark: bool = False) -> Picture:
+    """Standard deviation of the noise in one class sum, one line per label setting; entry k: after task k + 1."""
+    n_tasks = max((len(values) for values in noise.values()), default=0)
+    if not n_tasks:
+        return theme.nothing("Noise appears with the first task.", dark, 280)
+    figure = theme.figure(
+        dark,
+        height=280,
+        xaxis=theme.task_axis(1, n_tasks),
+        yaxis={"title": "noise in one class sum (std)", "rangemode": "tozero"},
+        margin={"l": 52, "r": 150, "t": 12, "b": 40},
+    )
+    top = max(max(values) for values in noise.values())
+    heights = theme.spread_labels([values[-1] for values in noise.values()], 0.085 * top, 0, top * 1.02)
+    sentences = []
+    for index, ((setting, values), height) in enumerate(zip(noise.items(), heights, strict=True)):
+        colour, name = theme.colour_of_series(index, dark), LABELS[setting]
+        x, y = theme.decimated(np.arange(1, len(values) + 1, dtype=np.float64), np.asarray(values, dtype=np.float64))
+        line = theme.line(
+            x, y, name, colour, f"{name}, after task %{{x}}: %{{y:.3g}}", dash=theme.DASHES[setting],
+            symbol=theme.MARKERS[setting], size=6, mode="lines+markers" if len(values) <= 30 else "lines",
+        )  # fmt: skip
+        figure.add_trace(line)
+        figure.add_annotation(
+            x=len(values), y=height, text=name, font={"color": theme.readable(colour, dark), "size": 12}, showarrow=False,
+            xanchor="left", xshift=8,
+        )  # fmt: skip
+        sentences.append(_growth(name, values))
+    return Picture(figure, capital("; ".join(sentences)) + ".")
+
+
+def _growth(name: str, values: Sequence[float]) -> str:
+    factor = values[-1] / values[0] if values[0] > 0 else 1.0
+    after = f"after {len(values)} tasks" if len(values) > 1 else "after the first task"
+    if abs(factor - 1) < 0.005:
+        return f"{name}: the noise stays the same {after}"
+    return f"{name}: the noise is {factor:.2g} times the first task's {after}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from dpcl_core.flower.client import reply
+from dpcl_core.flower.processes import reply
 
 
 def query(message: Message, context: Context) -> Message:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from hmac import compare_digest
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -21,11 +22,15 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import Event, Progress, from_json, to_json
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.federated.client_release import Question
 from dpcl_core.scenarios.stream import Examples, Task, TaskStream
 from dpcl_core.spec import Recurrence, RunSpec, Spec, Unit
 
 if TYPE_CHECKING:
-    from dpcl_core.engine import Opened  # a client, which starts anew for each question, need not load it
+    from dpcl_core.engine import Opened
+
+
+# a client, which starts anew for each question, need not load it
 
 FACTS, ROWS, SPEC, SPENT = "facts.json", "rows.safetensors", "spec.toml", "answered"
 _Arrays = dict[str, NDArray[np.generic]]
@@ -128,9 +133,7 @@ def parts(spec: RunSpec, of: Opened, events: Sequence[Event]) -> list[Participan
     digests = tuple(sha256(key.encode()).hexdigest() for key in keys)
     public = tuple(event for event in events if not isinstance(event, Progress))
     server = Participant(spec, context, _with_rows(stream, None), None, digests, events=public)
-    clients = [
-        Participant(spec, context, _with_rows(stream, number), number, key=key) for number, key in enumerate(keys)
-    ]
+    clients = [Participant(spec, context, _with_rows(stream, number), number, key=key) for number, key in enumerate(keys)]
     return [server, *clients]
 
 
@@ -152,9 +155,7 @@ def write(part: Participant, folder: Path) -> None:
         raise BadInput("--to", str(folder), "must be a new folder: parts of another run must not be mixed with these")
     folder.mkdir(parents=True, mode=0o700)
     events = tuple(json.dumps(to_json(event), ensure_ascii=False) for event in part.events)
-    own = _Own(
-        facts=Facts.of(part.context, part.stream), number=part.number, keys=part.keys, key=part.key, events=events
-    )
+    own = _Own(facts=Facts.of(part.context, part.stream), number=part.number, keys=part.keys, key=part.key, events=events)
     arrays: _Arrays = {} if part.context.anchors is None else {"anchors": part.context.anchors}
     for task in part.stream.tasks:
         for split, examples in (("train", task.train), ("test", task.test)):
@@ -211,3 +212,148 @@ def _task(index: int, told: TaskFacts, arrays: _Arrays, number: int | None) -> T
         sentences = cast("NDArray[np.int64] | None", arrays.get(f"{index}/{split}/sentences"))
         splits.append(Examples(inputs, labels, users if split == "train" else None, sentences=sentences))
     return Task(index, told.name, splits[0], splits[1], told.prior, told.task_id)
+
+
+# What a server of real clients leaves in its folder: the run's events, and how it ended.
+
+
+EVENTS, OUTCOME, LOG = "events.jsonl", "outcome.json", "flower.log"
+SAID = "dpcl: "  # begins the lines that are for whoever runs the server
+
+
+def events(folder: Path) -> tuple[Event, ...]:
+    """The events so far, in order; none before the run has begun."""
+    if not (folder / EVENTS).exists():
+        return ()
+    return tuple(from_json(json.loads(line)) for line in (folder / EVENTS).read_text(encoding="utf-8").splitlines())
+
+
+def failure(folder: Path) -> str | None:
+    """Why the run ended without a result, in one sentence; None where it finished."""
+    if not (folder / OUTCOME).exists():
+        return f"the server's process ended before the run did: see {folder / LOG}"
+    return str(json.loads((folder / OUTCOME).read_text(encoding="utf-8"))["error"]) or None
+
+
+# What travels between server and clients: flat records of numbers, texts and bytes, and what the server makes of them.
+#
+# Whatever a client sends, reading it gives one vector of the length that was asked for, or `Unusable` with the reason.
+
+
+Value = int | str | bytes | list[int]
+Record = dict[str, Value]
+_MOST_STATE = 1 << 28  # bytes that a client takes from a server in one question
+
+
+class Unusable(ValueError):
+    """Why a client's record counts as none, in a few words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """A client that has shown its key: its number, the digest of its public facts, and how many questions it answered."""
+
+    client: int
+    facts: str
+    n_answered: int
+
+
+def hello() -> Record:
+    """Asks a node who it is."""
+    return {"kind": "hello"}
+
+
+def goodbye() -> Record:
+    """Says that the run is over."""
+    return {"kind": "goodbye"}
+
+
+def asked(question: Question) -> Record:
+    """A question as a record: numbers as little-endian doubles, which hold single precision exactly."""
+    return {
+        "kind": "question",
+        "task": question.task,
+        "round": question.round,
+        "width": question.width,
+        "shape": list(question.state.shape),
+        "state": np.ascontiguousarray(question.state, dtype="<f8").tobytes(),
+    }
+
+
+def question_of(record: Mapping[str, object]) -> Question:
+    """The question in a record. Raises BadInput for a record that holds none."""
+    try:
+        numbers = {name: _whole(record, name) for name in ("task", "round", "width")}
+        shape, state = record["shape"], record["state"]
+        if not isinstance(shape, list) or not isinstance(state, bytes) or len(state) > _MOST_STATE:
+            raise Unusable
+        values = np.frombuffer(state, dtype="<f8").reshape([int(size) for size in shape])
+        if not np.isfinite(values).all():
+            raise Unusable
+    except (KeyError, ValueError, TypeError) as error:
+        allowed = "must be one of this version's; is the server another version?"
+        raise BadInput("question", "from the server", allowed) from error
+    return Question(state=values, **numbers)
+
+
+def introduced(client: int, key: str, facts: str, n_answered: int) -> Record:
+    """A client's answer to `hello`."""
+    return {"client": client, "key": key, "facts": facts, "answered": n_answered}
+
+
+def answered(key: str, question: Question, vector: NDArray[np.floating]) -> Record:
+    """A client's answer to a question."""
+    sent = np.ascontiguousarray(vector, dtype="<f8").tobytes()
+    return {"key": key, "task": question.task, "round": question.round, "vector": sent}
+
+
+def refused(sentence: str) -> Record:
+    """A client's answer to what it does not do."""
+    return {"refused": sentence}
+
+
+def present_of(record: Mapping[str, object], keys: Sequence[str]) -> Present:
+    """Who introduces itself; `keys`: SHA-256 of each client's key. Raises Unusable for anybody else."""
+    _not_refused(record)
+    client, n_answered = _whole(record, "client"), _whole(record, "answered")
+    if not 0 <= client < len(keys):
+        raise Unusable("an unknown client")
+    _check_key(record, keys[client])
+    return Present(client, str(record.get("facts")), n_answered)
+
+
+def vector_of(record: Mapping[str, object], question: Question, key: str) -> NDArray[np.float64]:
+    """The vector [width] in a client's answer; raises Unusable for one that is not exactly this.
+
+    Its length is not looked at here: the mechanism clips it.
+    """
+    _not_refused(record)
+    _check_key(record, key)
+    if (_whole(record, "task"), _whole(record, "round")) != (question.task, question.round):
+        raise Unusable("an answer to another question")
+    sent = record.get("vector")
+    if not isinstance(sent, bytes):
+        raise Unusable("no vector of doubles")
+    if len(sent) != 8 * question.width:
+        raise Unusable(f"{len(sent)} bytes where {question.width} doubles were wanted")
+    vector = np.frombuffer(sent, dtype="<f8").astype(np.float64)
+    if not np.isfinite(vector).all():
+        raise Unusable("numbers that are not finite")
+    return vector
+
+
+def _not_refused(record: Mapping[str, object]) -> None:
+    if "refused" in record:
+        raise Unusable(f"a refusal: {str(record['refused'])[:300]}")
+
+
+def _check_key(record: Mapping[str, object], digest: str) -> None:
+    if not compare_digest(sha256(str(record.get("key")).encode("utf-8", "replace")).hexdigest(), digest):
+        raise Unusable("a wrong key")
+
+
+def _whole(record: Mapping[str, object], name: str) -> int:
+    value = record.get(name)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise Unusable(f"no whole number {name}")
+    return value

@@ -12,9 +12,8 @@ from flwr.serverapp import Grid, ServerApp
 
 from dpcl_core.errors import BadInput, Diverged
 from dpcl_core.events import to_json
-from dpcl_core.flower import aggregator, participant, wire
-from dpcl_core.flower.outcome import EVENTS, OUTCOME, SAID
-from dpcl_core.flower.wire import Record
+from dpcl_core.flower import participant, processes
+from dpcl_core.flower.participant import EVENTS, OUTCOME, SAID, Record
 
 _LOOK_SECONDS = 0.3  # between two looks for answers
 _LEAVE_SECONDS = 60.0
@@ -43,7 +42,7 @@ class FlowerTransport:
     def dismiss(self) -> None:
         """Says to all that the run is over, and waits a moment for them to leave; their answers would only be cut off."""
         until = time.monotonic() + _LEAVE_SECONDS
-        self._sent(self.nodes(), wire.goodbye())
+        self._sent(self.nodes(), participant.goodbye())
         while self.nodes() and time.monotonic() < until:
             self.pause()
 
@@ -67,10 +66,10 @@ def main(grid: Grid, context: Context) -> None:
     try:
         part = participant.read(folder)
         with (folder / EVENTS).open("w", encoding="utf-8") as file:
-            for event in aggregator.events(part, transport, float(config["wait"]), _say):
+            for event in processes.events(part, transport, float(config["wait"]), _say):
                 file.write(json.dumps(to_json(event), ensure_ascii=False, allow_nan=False) + "\n")
                 file.flush()
-    except (BadInput, Diverged, aggregator.NobodyThere) as error:
+    except (BadInput, Diverged, processes.NobodyThere) as error:
         status, sentence = "failed", " ".join(str(error).split())
     (folder / OUTCOME).write_text(json.dumps({"status": status, "error": sentence}), encoding="utf-8")
     transport.dismiss()

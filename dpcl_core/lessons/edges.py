@@ -10,8 +10,8 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.lessons import digits, duel
-from dpcl_core.privacy import composition, gaussian
+from dpcl_core.lessons import adding, noise
+from dpcl_core.privacy import accounting, gaussian
 from dpcl_core.privacy.statement import gaussian_odds_bound, shown
 
 DELTA = 1e-5
@@ -29,7 +29,7 @@ class Shown:
 
 def fresh_accountant() -> Shown:
     """Ten tasks of epsilon 1 each, and one person in all of them."""
-    total = composition.in_every_task([1.0] * 10, DELTA)[-1]
+    total = accounting.in_every_task([1.0] * 10, DELTA)[-1]
     rows = (("a new accountant each task", "1"), ("one ledger for life", shown(total)))
     finding = f"A person in all ten tasks has spent ε = {shown(total)}, not 1."
     return Shown(("who counts", "ε after ten tasks"), rows, finding)
@@ -48,7 +48,7 @@ def labels_from_data() -> Shown:
 def memory_reuse() -> Shown:
     """A kept example that nine later tasks replay, each time under the noise that its own task had."""
     epsilon_of_task = 1.0
-    total = composition.in_every_task([epsilon_of_task] * 10, DELTA)
+    total = accounting.in_every_task([epsilon_of_task] * 10, DELTA)
     rows = tuple((f"after {n} replays" if n > 1 else "after 1 replay", shown(total[n])) for n in (1, 4, 9))
     finding = f"Nine replays bring her from ε = 1 to {shown(total[9])}, whatever the ledger of the later tasks says."
     return Shown(("her ledger", "ε"), (("replays uncharged", shown(epsilon_of_task)), *rows), finding)
@@ -139,8 +139,8 @@ def last_digits() -> Shown:
     """The attacker of the lesson on last digits, 400 rounds a side."""
     rows = []
     for name, way in (("floating-point sum", "naive"), ("rounded with its noise", "rounded")):
-        played = digits.play(1.0, 400, way)  # type: ignore[arg-type]  # a literal of two
-        (proven,) = duel.proven(played, [400], digits.DELTA)
+        played = adding.play(1.0, 400, way)  # type: ignore[arg-type]  # a literal of two
+        (proven,) = noise.proven(played, [400], adding.DELTA)
         rows.append((name, f"{len(played.stayed_away) - played.false_alarms} of 400", f"{proven:.1f}"))
     finding = f"Digits alone prove ε ≥ {rows[0][2]} where 1 was asked for."
     return Shown(("release", "caught by a digit", "proves ε at least"), tuple(rows), finding)
@@ -167,7 +167,7 @@ def by_rank() -> Shown:
 
 def private_tuning() -> Shown:
     """Twenty trainings of epsilon 1 on the same people; the best one is used."""
-    total = composition.in_every_task([1.0] * 20, DELTA)[-1]
+    total = accounting.in_every_task([1.0] * 20, DELTA)[-1]
     rows = (("the best one alone", "1"), ("all that were looked at", shown(total)))
     return Shown(("counted is", "ε"), rows, f"Twenty trainings looked at these people: together ε = {shown(total)}.")
 

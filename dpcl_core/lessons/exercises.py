@@ -5,22 +5,28 @@ The same name gets the same numbers on every computer, neighbours get others. An
 
 from __future__ import annotations
 
+import hmac
 import math
+import re
+from base64 import b32encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import sha256
 from string import ascii_lowercase
 from typing import TypeVar
+from unicodedata import normalize
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from dpcl_core.attacks.shared_noise_games import difference
-from dpcl_core.explorers import detection
-from dpcl_core.lessons import adding, coin, contract, forgetting, sign, text, unit
-from dpcl_core.lessons.duel import promised_hits
-from dpcl_core.privacy import composition, rounded
+from dpcl_core import paths
+from dpcl_core.attacks.l2dp_games import difference
+from dpcl_core.errors import BadInput
+from dpcl_core.explorers import tokens
+from dpcl_core.lessons import adding, label, shared_noise, text
+from dpcl_core.lessons.noise import promised_hits
+from dpcl_core.privacy import accounting, gaussian
 from dpcl_core.privacy.statement import odds_bound
 
 PAPER = ""  # the name whose numbers are on the printed sheet; nobody can enter it
@@ -109,7 +115,7 @@ def _share(numbers: _Numbers) -> Drawn:
     keeps, truly = numbers.one_of(range(65, 91)) / 100, numbers.one_of(range(10, 61)) / 100
     said = round(100 * (keeps * truly + (1 - keeps) * (1 - truly)))
     places = {"keeps": f"{100 * keeps:.0f}", "turns": f"{100 * (1 - keeps):.0f}", "said": said}
-    return places, 100 * coin.unturned(said / 100, keeps)
+    return places, 100 * label.unturned(said / 100, keeps)
 
 
 def _clip(numbers: _Numbers) -> Drawn:
@@ -117,18 +123,18 @@ def _clip(numbers: _Numbers) -> Drawn:
     clip = numbers.one_of(range(2000, 4500, 500))
     listed = [f"{income:,}" for income in incomes]
     places = {"incomes": f"{', '.join(listed[:-1])} and {listed[-1]}", "clip": f"{clip:,}"}
-    return places, coin.cut_off(np.array(incomes, np.float64), clip)
+    return places, label.cut_off(np.array(incomes, np.float64), clip)
 
 
 def _mail(numbers: _Numbers) -> Drawn:
     epsilon, words = numbers.tenths(1, 15), numbers.one_of(range(8, 61))
-    return {"epsilon": epsilon, "words": words}, unit.by_groups(epsilon, words)[0]
+    return {"epsilon": epsilon, "words": words}, label.by_groups(epsilon, words)[0]
 
 
 def _mean(numbers: _Numbers) -> Drawn:
     patients, hospitals = numbers.one_of(range(1000, 10_001, 500)), numbers.one_of(range(5, 41))
     std = numbers.one_of(range(1, 6)) / 100
-    ratio = unit.noise_on_mean(1.0, hospitals) / unit.noise_on_mean(1.0, patients)
+    ratio = label.noise_on_mean(1.0, hospitals) / label.noise_on_mean(1.0, patients)
     return {"patients": f"{patients:,}", "hospitals": hospitals, "std": std}, std * ratio
 
 
@@ -152,7 +158,7 @@ def _points(numbers: _Numbers) -> Drawn:
     a1, b2 = numbers.some_of(range(88, 100), 2)
     a2, b3, a3 = numbers.one_of(range(60, 86)), numbers.one_of(range(50, 86)), numbers.one_of(range(20, 58))
     matrix = np.array([[a1, np.nan, np.nan], [a2, b2, np.nan], [a3, b3, 100.0]])  # of task 3 nothing can be forgotten yet
-    return {"a1": a1, "a2": a2, "a3": a3, "b2": b2, "b3": b3}, forgetting.forgotten(matrix)
+    return {"a1": a1, "a2": a2, "a3": a3, "b2": b2, "b3": b3}, adding.forgotten(matrix)
 
 
 def _alarms(numbers: _Numbers) -> Drawn:
@@ -163,7 +169,7 @@ def _alarms(numbers: _Numbers) -> Drawn:
 
 def _pile(numbers: _Numbers) -> Drawn:
     sigma, tasks = numbers.tenths(20, 90), numbers.one_of(range(3, 51))
-    return {"sigma": sigma, "tasks": tasks}, composition.noise_over_tasks(sigma, tasks)["prior-const"][-1]
+    return {"sigma": sigma, "tasks": tasks}, accounting.noise_over_tasks(sigma, tasks)["prior-const"][-1]
 
 
 def _mask(numbers: _Numbers) -> Drawn:
@@ -177,13 +183,15 @@ def _pairs(numbers: _Numbers) -> Drawn:
     scores = [hundredths / 100 for hundredths in numbers.some_of(range(5, 100, 5), 7)]
     is_personal = np.arange(7) < 3
     places = {"personal": _listed(scores[:3]), "others": _listed(scores[3:])}
-    return places, 100 * detection.auroc(np.array(scores), is_personal)
+    return places, 100 * tokens.auroc(np.array(scores), is_personal)
 
 
 def _weight(numbers: _Numbers) -> Drawn:
     strength, score = numbers.one_of(range(2, 21)), numbers.one_of(range(62, 96)) / 100
-    p = sign.probability(score)
-    return {"strength": strength, "score": score, "theta": sign.THETA}, sign.pull("flipped", score, strength, p, p)
+    p = shared_noise.probability(score)
+    return {"strength": strength, "score": score, "theta": shared_noise.THETA}, shared_noise.pull(
+        "flipped", score, strength, p, p
+    )
 
 
 def _match(numbers: _Numbers) -> Drawn:
@@ -200,13 +208,13 @@ def _overall(numbers: _Numbers) -> Drawn:
 
 def _printed(numbers: _Numbers) -> Drawn:
     delta, people = numbers.one_of(range(1, 11)) / 1000, numbers.one_of(range(2000, 50_001, 500))
-    return {"delta": delta, "people": f"{people:,}"}, contract.printed(delta, people)
+    return {"delta": delta, "people": f"{people:,}"}, label.printed(delta, people)
 
 
 def _luck(numbers: _Numbers) -> Drawn:
     scores = numbers.some_of(range(55, 86), 5)
     values = np.array(scores, np.float64)
-    return {"scores": _listed(scores)}, contract.best_of(values, len(values)) - contract.best_of(values, 1)
+    return {"scores": _listed(scores)}, label.best_of(values, len(values)) - label.best_of(values, 1)
 
 
 def _coins(numbers: _Numbers) -> Drawn:
@@ -222,7 +230,7 @@ def _least(numbers: _Numbers) -> Drawn:
 def _grid(numbers: _Numbers) -> Drawn:
     step, whole = numbers.one_of((0.125, 0.25, 0.5)), numbers.one_of(range(1, 40))
     value = whole + (10 * numbers.one_of(range(10)) + numbers.one_of((1, 2, 3, 4, 6, 7, 8, 9))) / 100  # never in a middle
-    (steps,), _ = rounded.parts(np.array([value]), step)
+    (steps,), _ = gaussian.parts(np.array([value]), step)
     return {"step": step, "value": f"{value:.2f}"}, float(steps * step)
 
 
@@ -251,3 +259,74 @@ def _listed(values: Sequence[float]) -> str:
 
 def _signed(value: int) -> str:
     return str(value).replace("-", "−")
+
+
+# Codes to hand in: which exercises of a part were right under an invented name, sealed with this server's key.
+#
+# A code is NAME-PART LETTERS-MARK-SEAL, as in `amber-fox-2acd-XKW-QTPMRB3D`. The mark says whose key it was, the seal is a
+# keyed checksum (HMAC-SHA256, 40 bits) of name, part and letters. It proves that this server has checked these answers, not
+# who typed them.
+
+
+SHORTEST, LONGEST = 2, 24  # characters of a name
+MOST = 500  # codes that are read at once: seals cannot be guessed
+_NAME = re.compile(r"[^\W_]+(?: [^\W_]+)*")
+_CODE = re.compile(r"(?P<said>(?P<name>.+)-(?P<part>[1-9])(?P<right>[a-z]*))-(?P<mark>[a-z2-7]{3})-(?P<seal>[a-z2-7]{8})")
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """What a valid code says: the name, the number of the part from 1, and the letters of the exercises that were right."""
+
+    name: str
+    part: int
+    right: str
+
+
+def clean_name(typed: str) -> str:
+    """A name as codes have it: small letters and digits, words with one blank between. Raises BadInput for anything else."""
+    cleaned = " ".join(normalize("NFKC", typed).casefold().replace("-", " ").split())
+    if not SHORTEST <= len(cleaned) <= LONGEST or not _NAME.fullmatch(cleaned):
+        raise BadInput("name", typed[:LONGEST], f"must be {SHORTEST} to {LONGEST} letters, digits and blanks")
+    return cleaned
+
+
+def sealed(handed: Handed) -> str:
+    """The code to hand in. Raises StoreTrouble where the key cannot be kept."""
+    key, said = _key(), f"{handed.name.replace(' ', '-')}-{handed.part}{handed.right}"
+    return f"{said}-{_mark(key)}-{_seal(key, said)}"
+
+
+def opened(code: str) -> Handed:
+    """What a code says, in capitals or not. Raises BadInput for one of another server, a changed one, and other text."""
+    read = _CODE.fullmatch(normalize("NFKC", code).casefold())
+    if read is None:
+        raise BadInput("code", code[:60], "is no code: it should look like amber-fox-2acd-XKW-QTPMRB3D")
+    key = _key()
+    if read["mark"].upper() != _mark(key):
+        says = f"was made on another server, or mistyped: codes of this one have {_mark(key)} before their end"
+        raise BadInput("code", code[:60], says)
+    if not hmac.compare_digest(read["seal"].upper(), _seal(key, read["said"])):
+        raise BadInput("code", code[:60], "was changed or mistyped: its end does not fit the rest")
+    return Handed(read["name"].replace("-", " "), int(read["part"]), read["right"])
+
+
+def listed(pasted: str) -> list[str]:
+    """The codes in a text, which blanks, commas, semicolons or new lines separate. Raises BadInput for more than `MOST`."""
+    found = [each for each in re.split(r"[\s,;]+", pasted) if each]
+    if len(found) > MOST:
+        raise BadInput("codes", len(found), f"at most {MOST} at once")
+    return found
+
+
+def _seal(key: bytes, said: str) -> str:
+    return b32encode(hmac.digest(key, said.encode(), "sha256")[:5]).decode()
+
+
+def _mark(key: bytes) -> str:
+    return b32encode(sha256(b"mark" + key).digest()[:5]).decode()[:3]
+
+
+def _key() -> bytes:
+    """This server's key."""
+    return paths.kept(paths.codes_key(), "exercise codes")

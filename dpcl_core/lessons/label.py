@@ -7,8 +7,10 @@ mechanisms that runs use, with fresh noise from the operating system and a ledge
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -17,13 +19,16 @@ from numpy.typing import NDArray
 from dpcl_core.backbones import pixels
 from dpcl_core.data import load
 from dpcl_core.events import Guarantee
-from dpcl_core.lessons.duel import Duel
+from dpcl_core.lessons import noise
+from dpcl_core.lessons.noise import Duel
+from dpcl_core.privacy import accounting, gaussian, text_mechanisms
+from dpcl_core.privacy.accounting import LocalDpEvent
 from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
+from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums, unit_rows
 from dpcl_core.privacy.noise import Noise, ReleaseNoise
-from dpcl_core.privacy.statement import guarantee
-from dpcl_core.privacy.sums import unit_rows
+from dpcl_core.privacy.statement import gaussian_odds_bound, guarantee
+from dpcl_core.privacy.text_mechanisms import Randomiser
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.spec import Adjacency, Cell, DataSpec, PrivacySpec, RunSpec
 
@@ -225,3 +230,200 @@ def promise(pair: Neighbours, listing: Listing, epsilon: float, ledger: Ledger) 
         seeds=(0,),
     )
     return guarantee(ledger, spec, Cell(epsilon, 0), unit="example", n_people=len(pair.labels) + 1, n_tasks=1)
+
+
+# A guarantee read like a contract: small print in closed form, and what trying several settings costs.
+
+
+DELTAS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-8, 1e-10)
+N_PEOPLE = 1000
+_DRAWS = 400
+
+
+def noise_of(epsilon: float, delta: float, adjacency: Adjacency) -> float:
+    """Standard deviation of Gaussian noise that a claim needs on a sum of vectors of length at most 1."""
+    return gaussian.sigma(epsilon, delta, gaussian.SENSITIVITY[adjacency])
+
+
+def under(sigma: float, adjacency: Adjacency) -> float:
+    """Epsilon of that noise, by the rule that says what a neighbour is."""
+    return gaussian.epsilon(sigma, DELTA, gaussian.SENSITIVITY[adjacency])
+
+
+def printed(delta: float, n_people: int = N_PEOPLE) -> float:
+    """Expected number of people whose records are printed where each is with probability delta.
+
+    A program that prints each record with probability delta, independently, and nothing else is (0, delta)-DP: somebody's
+    record changes what is printed with probability delta.
+    """
+    return delta * n_people
+
+
+def printed_now(delta: float) -> NDArray[np.int64]:
+    """The people that one run of this program prints; fresh coins."""
+    words = ReleaseNoise().words(N_PEOPLE)
+    return np.flatnonzero(words < np.uint64(min(int(delta * 2.0**64), 2**64 - 1)))
+
+
+def of_trials(epsilon: float, n: int) -> float:
+    """Epsilon of n trainings on the same people, each (epsilon, DELTA)-DP with Gaussian noise, of which the best is shown.
+
+    A bound: whoever sees one of n releases sees no more than whoever sees all, and which is best is decided without a look
+    at the training data.
+    """
+    return accounting.in_every_task([epsilon] * n, DELTA)[-1]
+
+
+@lru_cache(maxsize=16)
+def scores(epsilon: float) -> NDArray[np.float64]:
+    """Accuracies [draws] on the public test digits of one classifier by class sums under many teaching draws."""
+    task = noise.stream(1).tasks[0]
+    rows, tests = (unit_rows(part.inputs).astype(np.float64) for part in (task.train, task.test))
+    sums = np.stack([rows[task.train.labels == label].sum(axis=0) for label in range(int(task.train.labels.max()) + 1)])
+    std, random, found = gaussian.sigma(epsilon, DELTA), np.random.default_rng(7), []
+    for _ in range(_DRAWS):
+        released = sums + std * random.standard_normal(sums.shape)
+        chosen = (tests @ (released / np.linalg.norm(released, axis=1, keepdims=True)).T).argmax(axis=1)
+        found.append(float((chosen == task.test.labels).mean()))
+    return np.array(found)
+
+
+def best_of(values: NDArray[np.float64], n: int) -> float:
+    """Mean of the largest of n values that are drawn from these [m] without repetition; exact.
+
+    The largest is the k-th smallest with probability C(k - 1, n - 1) / C(m, n).
+    """
+    ordered = np.sort(values)
+    chances = [math.comb(k - 1, n - 1) / math.comb(len(ordered), n) for k in range(1, len(ordered) + 1)]
+    return float(np.dot(ordered, chances))
+
+
+# Deniability: an answer by a coin, the same noise once for a sum, and why numbers are clipped before it. Invented people.
+#
+# With randomised response a true answer is kept with probability p = e^epsilon / (1 + e^epsilon), and q = 1 - p.
+
+
+COIN_N_PEOPLE, SHARE = 1000, 0.3  # of whom this share would truly say yes
+LARGEST = 50_000.0  # the income that the noise of step "one-large" was made for
+
+
+def keeps(epsilon: float) -> float:
+    """Probability p that a true answer is kept."""
+    return Randomiser(0, 0.0, epsilon).chances(2)[0]
+
+
+def truths(n: int = COIN_N_PEOPLE) -> NDArray[np.int64]:
+    """True answers [n] of invented people, 1 for yes."""
+    return (np.arange(n) < round(SHARE * n)).astype(np.int64)
+
+
+def answers(truth: NDArray[np.int64], epsilon: float) -> NDArray[np.int64]:
+    """What they say [n]: each true answer by randomised response, with fresh noise."""
+    return text_mechanisms.noisy_labels(truth, (0, 1), epsilon, ReleaseNoise(), Ledger(DELTA, "replace", "once"), task=0)
+
+
+def posterior(epsilon: float) -> float:
+    """Probability that somebody who said yes would truly say yes, where a public share of all would."""
+    p = keeps(epsilon)
+    return p * SHARE / (p * SHARE + (1 - p) * (1 - SHARE))
+
+
+def estimate(said: NDArray[np.int64], epsilon: float) -> float:
+    """The share of true yes, from the share that said yes: (share - q) / (p - q). Unbiased."""
+    return unturned(float(said.mean()), keeps(epsilon))
+
+
+def unturned(said: float, p: float) -> float:
+    """The share of true yes where a share `said` yes and each answer was kept with probability p."""
+    return (said - (1 - p)) / (2 * p - 1)
+
+
+def estimate_std(n: int, epsilon: float) -> float:
+    """Its standard deviation, sqrt(p q / n) / (p - q) = 1 / (2 sinh(epsilon / 2) sqrt(n))."""
+    return 1 / (2 * math.sinh(epsilon / 2) * math.sqrt(n))
+
+
+def clerk_std(n: int, epsilon: float) -> float:
+    """The same where true answers are counted first and Laplace noise of scale 1 / epsilon is added once."""
+    return math.sqrt(2) / epsilon / n
+
+
+@lru_cache(maxsize=1)
+def incomes() -> NDArray[np.float64]:
+    """Invented monthly incomes [N_PEOPLE], most of them small and a few large: lognormal, at most `LARGEST`."""
+    drawn = 2500 * np.exp(np.random.default_rng(7).standard_normal(COIN_N_PEOPLE))
+    cut: NDArray[np.float64] = np.minimum(drawn.round(), LARGEST)
+    return cut
+
+
+def found(income: float, epsilon: float) -> float:
+    """How often the best attacker tells a noisy sum with this person from one without; the noise is made for `LARGEST`."""
+    return gaussian_odds_bound(gaussian.sigma(epsilon, DELTA, LARGEST), income)
+
+
+def lost_and_noise(clip: float, epsilon: float) -> tuple[float, float]:
+    """Two errors of the noisy sum of clipped incomes: what clipping takes off, and the noise's standard deviation."""
+    return cut_off(incomes(), clip), gaussian.sigma(epsilon, DELTA, clip)
+
+
+def cut_off(of: NDArray[np.float64], clip: float) -> float:
+    """What a clip takes off the sum of these incomes [n]."""
+    return float(np.maximum(of - clip, 0).sum())
+
+
+# The unit of a promise: what one person's data amount to when the promise is made for an example, a client or a token.
+#
+# A Gaussian release that is (epsilon, delta)-DP for one vector of length 1 has noise sigma; of a person with k of them it is
+# a Gaussian release of sensitivity k at the same sigma.
+
+
+N_WORDS, N_MAILS = 40, 10  # of one person
+_UNIT_DRAWS = 20
+
+
+def of_person(epsilon: float, k: int) -> float:
+    """Exact epsilon of a person with k examples, where noise is made for one example at `epsilon`; same delta."""
+    return gaussian.epsilon(gaussian.sigma(epsilon, DELTA), DELTA, k)
+
+
+def by_groups(epsilon: float, k: int) -> tuple[float, float]:
+    """What holds for such a person from (epsilon, delta) alone: (k epsilon, delta (e^(k eps) - 1) / (e^eps - 1))."""
+    return k * epsilon, min(1.0, DELTA * math.expm1(k * epsilon) / math.expm1(epsilon)) if k * epsilon < 700 else 1.0
+
+
+@lru_cache(maxsize=64)
+def of_text(epsilon: float, n_tokens: int) -> float:
+    """Epsilon of a text whose tokens each leave a noisy copy of their own, by privacy loss distributions; at most n epsilon.
+
+    The number of tokens is public, as "replace" adjacency has it.
+    """
+    return min(n_tokens * epsilon, accounting.Pld().epsilon([LocalDpEvent(epsilon)] * n_tokens, DELTA, "replace"))
+
+
+def noise_on_mean(epsilon: float, n_units: int) -> float:
+    """Standard deviation of the noise on a mean over units that each add one vector of length 1."""
+    return gaussian.sigma(epsilon, DELTA) / n_units
+
+
+def accuracies(epsilon: float, k: int) -> dict[str, float]:
+    """Mean accuracy of a classifier by class sums under three rules, where each person has k pictures of one digit.
+
+    "example": noise for one picture at epsilon. "group": the same pictures, noise for k of them. "clipped": each person's
+    pictures are averaged first, so that a person adds one vector of length at most 1. Teaching noise, `_DRAWS` draws.
+    """
+    rows, labels, tests, truth = noise.unit_digits()
+    n_classes = int(labels.max()) + 1
+    sums = np.stack([rows[labels == label].sum(axis=0) for label in range(n_classes)])
+    means = np.zeros_like(sums)
+    for label in range(n_classes):
+        own = rows[labels == label]
+        means[label] = sum((own[start : start + k].mean(axis=0) for start in range(0, len(own), k)), np.zeros(sums.shape[1]))
+    sigma, random = gaussian.sigma(epsilon, DELTA), np.random.default_rng(k)
+    found = {"example": 0.0, "group": 0.0, "clipped": 0.0}
+    for _ in range(_UNIT_DRAWS):
+        drawn = random.standard_normal(sums.shape)
+        for name, clean, std in (("example", sums, sigma), ("group", sums, k * sigma), ("clipped", means, sigma)):
+            released = clean + std * drawn
+            chosen = (tests @ (released / np.linalg.norm(released, axis=1, keepdims=True)).T).argmax(axis=1)
+            found[name] += float((chosen == truth).mean()) / _UNIT_DRAWS
+    return found

@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cache
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.linalg import orthogonal_procrustes
+from scipy.special import ndtr, ndtri
 
 from dpcl_core import engine
 from dpcl_core.backbones import pixels
 from dpcl_core.data import load
 from dpcl_core.events import Guarantee
+from dpcl_core.explorers import matching
+from dpcl_core.explorers.matching import COUNTS, DRAW, group_modes
+from dpcl_core.explorers.projection_maps import ProjectionMaps
+from dpcl_core.lessons import modes
+from dpcl_core.lessons.modes import N_MODES, World
+from dpcl_core.methods import catalog
+from dpcl_core.methods.features.cards.adaptation_params import PeftParams
+from dpcl_core.methods.federated.lists import Lists, Signature
+from dpcl_core.methods.lifelong.cards.coefficient_params import CoeffMemoryParams, IndependentLaplaceParams
+from dpcl_core.methods.lifelong.cards.l2dp_ml import L2dpMlParams
+from dpcl_core.privacy import audit_bounds, gaussian
+from dpcl_core.privacy.audit_bounds import Coins, bound_of_counts
 from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
+from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums, unit_rows
 from dpcl_core.privacy.noise import ReleaseNoise
-from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.runs import frames
 from dpcl_core.scenarios import class_incremental
-from dpcl_core.scenarios.catalog import ClassIncremental
+from dpcl_core.scenarios.catalog import ClassIncremental, Permuted
 from dpcl_core.scenarios.stream import Examples, Table, TaskStream
-from dpcl_core.spec import Adjacency, DataSpec, LabelSetting, PrivacySpec, RunSpec
+from dpcl_core.spec import Adjacency, DataSpec, LabelSetting, Params, PrivacySpec, RunSpec, ScenarioSpec
 
 DELTA = 1e-5
 N_TASKS = 10  # one digit a task
@@ -110,3 +125,303 @@ def final_accuracies(accuracy: pd.DataFrame) -> dict[float, list[float]]:
     last = accuracy[accuracy["after_task"] == accuracy["after_task"].max()]
     means = last.groupby(["epsilon", "seed"])["accuracy"].mean()
     return {float(epsilon): [float(v) for v in rows] for epsilon, rows in means.groupby(level="epsilon")}
+
+
+# The lists of simulated clients as a document for the browser, which moves and matches them (`assets/anchors/`).
+#
+# Public digits and noise from an ordinary generator, one draw for every level: entries move along straight lines as noise
+# grows, so that the browser computes every place from two points. Groups are found here, on a grid of noise and anchors,
+# since optimal transport takes a fifth of a second. `scripts/make_anchors.py` writes the documents.
+
+
+NOISES = (0.0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.12, 0.15, 0.2, 0.3, 0.4)  # std on a coordinate; at 0.4 all is chance
+LENGTHS = (modes.SHORT, modes.LONG)
+N_BY_HAND = 6  # lists to match by hand
+_DIGITS = 3  # decimals of a place and of a pixel: a tenth of a pixel on the screen
+
+
+def document(length: int) -> dict[str, object]:
+    """What the browser needs. Entries are listed client by client.
+
+    `modes`: each entry's true mode, one character; `places`: by number of anchors, [x, y] without noise and the step per
+    unit of noise; `groups`: by matcher, number of anchors and noise, each entry's group, named after its mode;
+    `pictures`: pixels [64] and their step of the entries to match by hand.
+    """
+    world = _world(length)
+    by_noise = {noise: list(groups(world, noise)) for noise in NOISES}
+    clean, noised = (modes.pixels(_lists(world, noise).means[:N_BY_HAND]).reshape(-1, 64) for noise in (0.0, 1.0))
+    return {
+        "length": length, "n_modes": N_MODES, "noises": list(NOISES), "counts": list(COUNTS),
+        "names": list(world.names), "modes": _as_text(world.modes.ravel()),
+        "places": [_lines(positions(world, m, 0.0), positions(world, m, 1.0)) for m in COUNTS],
+        "groups": {
+            name: [[_as_text(by_noise[noise][place][name]) for noise in NOISES] for place in range(len(COUNTS))]
+            for name in world.by_name(COUNTS[0])
+        },
+        "pictures": _lines(clean, noised),
+    }  # fmt: skip
+
+
+def positions(world: World, m: int, noise: float) -> NDArray[np.float64]:
+    """Places [n L, 2] of the entries' signatures by the first m anchors, on the map of all anchors.
+
+    Two principal axes of the modes without noise, then turned and scaled to lie closest to the map of all anchors
+    (Procrustes), where the farthest entry without noise is at 1: so the axes stay when noise or anchors change.
+    """
+    clean, moved = (_on_own_axes(world, m, level) for level in (0.0, noise))
+    target = _on_own_axes(world, COUNTS[-1], 0.0)
+    target = (target - target.mean(axis=0)) / np.abs(target - target.mean(axis=0)).max()
+    middle = clean.mean(axis=0)
+    turn, overlap = orthogonal_procrustes(clean - middle, target)
+    placed: NDArray[np.float64] = (moved - middle) @ turn * (overlap / ((clean - middle) ** 2).sum())
+    return placed
+
+
+def groups(world: World, noise: float) -> Iterator[dict[str, NDArray[np.int64]]]:
+    """For every number of anchors, each matcher's groups [n L] of the lists with this noise, named after their modes."""
+    lists, truth = _lists(world, noise), world.modes.ravel()
+    without_anchors: dict[str, NDArray[np.int64]] = {}
+    for m in COUNTS:
+        found = dict(without_anchors)
+        for name, matcher in world.by_name(m).items():
+            if name in found:
+                continue
+            _, pooled = matching.grouped(lists, matcher, N_MODES, world.view, np.random.default_rng(DRAW))
+            ids = pooled.ids.ravel()
+            found[name] = group_modes(ids, truth, N_MODES, N_MODES)[ids]
+            if not isinstance(matcher.features, Signature):
+                without_anchors[name] = found[name]
+        yield found
+
+
+def _world(length: int) -> World:
+    return modes.world("exact", length, modes.N_CLIENTS, DRAW)
+
+
+def _lists(world: World, noise: float) -> Lists:
+    return matching.noised(world.lists, noise, np.random.default_rng(DRAW)) if noise else world.lists
+
+
+def _on_own_axes(world: World, m: int, noise: float) -> NDArray[np.float64]:
+    maps, lists = ProjectionMaps.of(modes.by_place(world)[1], world.signature(m)), _lists(world, noise)
+    return maps.signatures(lists.means, lists.covariances).reshape(-1, 2)
+
+
+def _lines(start: NDArray[np.float64], end: NDArray[np.float64]) -> dict[str, list[list[float]]]:
+    return {"start": start.round(_DIGITS).tolist(), "step": (end - start).round(_DIGITS).tolist()}
+
+
+def _as_text(ids: NDArray[np.int64]) -> str:
+    return "".join(map(str, ids.tolist()))
+
+
+# The membership duel: an attacker sees one release and says whether one person took part. How often is he right?
+#
+# Three numbers are compared, and they must come in this order: what an attack reached, the best that any attack can reach
+# against this noise (exact), and the most that (epsilon, delta) allows against any mechanism (the promise).
+
+
+# How rarely chance alone may lift an honest attack over the exact curve by more than `allowance`.
+FALSE_ALARM = 1e-6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Duel:
+    """An attacker's evidence on releases made with the person and without: [n] each, in the order they were played.
+
+    Evidence is the logarithm of how much likelier the release is with the person than without; infinite where the release
+    is possible on one side only. Above 0 he says "took part": the best rule at even odds, fixed before the game.
+    """
+
+    took_part: NDArray[np.float64]
+    stayed_away: NDArray[np.float64]
+
+    @property
+    def hits(self) -> int:
+        """Hits: releases with the person that he identified."""
+        return int((self.took_part > 0).sum())
+
+    @property
+    def false_alarms(self) -> int:
+        """False alarms: releases without the person that he took for ones with her."""
+        return int((self.stayed_away > 0).sum())
+
+    @property
+    def n_right(self) -> int:
+        return self.hits + len(self.stayed_away) - self.false_alarms
+
+    @property
+    def n_rounds(self) -> int:
+        return len(self.took_part) + len(self.stayed_away)
+
+    @property
+    def share_right(self) -> float:
+        """Share of rounds in which he was right; 0.5 is chance."""
+        return self.n_right / self.n_rounds
+
+    def joined(self, more: Duel) -> Duel:
+        """This game followed by the rounds of another."""
+        return Duel(np.concatenate([self.took_part, more.took_part]), np.concatenate([self.stayed_away, more.stayed_away]))
+
+    def curve(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Shares of false alarms and of hits [cuts] of the rule "in above the cut", for every cut."""
+        cuts = np.unique(np.concatenate([self.took_part, self.stayed_away]))
+        alarms, hits = (
+            1 - np.searchsorted(np.sort(side), cuts, side="right") / len(side) for side in (self.stayed_away, self.took_part)
+        )
+        return np.append(alarms[::-1], 1.0), np.append(hits[::-1], 1.0)
+
+
+def exact_hits(false_alarms: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
+    """Largest share of hits that any test reaches against Gaussian noise `sigma` on a change of length 1 (Neyman-Pearson).
+
+    Args: false_alarms [n] in [0, 1].
+    """
+    hits: NDArray[np.float64] = ndtr(ndtri(false_alarms) + 1 / sigma)
+    return hits
+
+
+def promised_hits(false_alarms: NDArray[np.float64], epsilon: float, delta: float) -> NDArray[np.float64]:
+    """Largest share of hits that (epsilon, delta) allows whatever the mechanism (Kairouz et al. 2015).
+
+    Args: false_alarms [n] in [0, 1].
+    """
+    if math.isinf(epsilon):
+        return np.ones_like(false_alarms)
+    by_alarm = math.exp(epsilon) * false_alarms + delta
+    by_quiet = 1 - math.exp(-epsilon) * (1 - false_alarms - delta)
+    return np.minimum(1.0, np.minimum(by_alarm, by_quiet))
+
+
+def allowance(n: int, false_alarm: float = FALSE_ALARM) -> float:
+    """How far chance may raise a share measured in n rounds, over all cuts (Dvoretzky, Kiefer, Wolfowitz, Massart)."""
+    return math.sqrt(math.log(2 / false_alarm) / (2 * n))
+
+
+def is_held(duel: Duel, sigma: float, false_alarm: float = FALSE_ALARM) -> bool:
+    """Whether the attack stays under the exact curve at every cut, up to what chance does.
+
+    An attack under the true curve fails this with probability at most 2 `false_alarm`.
+    """
+    alarms, hits = duel.curve()
+    slack = [allowance(len(side), false_alarm) for side in (duel.stayed_away, duel.took_part)]
+    return bool((hits <= exact_hits(np.minimum(1.0, alarms + slack[0]), sigma) + slack[1]).all())
+
+
+def proven(duel: Duel, rounds: Sequence[int], delta: float, confidence: float = 0.95) -> list[float]:
+    """Lower bound on epsilon from the first `rounds` releases of each side, at the confidence for each number."""
+    return [
+        bound_of_counts(int((duel.took_part[:n] > 0).sum()), n, int((duel.stayed_away[:n] > 0).sum()), n, delta, confidence)
+        for n in rounds
+    ]
+
+
+# The digits learned in one task by three methods whose noise is never shared: real runs.
+
+
+REPAIRS_SEEDS = (0, 1, 2)
+# By method: fresh noise on each picture, in every step, once on sums over all pictures. The middle one is plain DP-SGD, as
+# DP-A-GEM's is while there is one task and so nothing to replay; DP-A-GEM itself trains whole networks.
+METHODS: Mapping[str, Params] = {
+    "independent-laplace": IndependentLaplaceParams(project_to=0),
+    "naive": PeftParams(epochs=10),
+    "dp-coeff-memory": CoeffMemoryParams(solution="exact"),
+}
+# What the lesson's links offer to train: the method with one noise for all, long enough for the few digits, and a repair.
+TO_TRAIN: Mapping[str, Params] = {
+    "l2dp-ml": L2dpMlParams(batch_size=100, epochs=10),
+    "dp-coeff-memory": CoeffMemoryParams(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """A method's result: mean test accuracy over the seeds (in [0, 1]), and its guarantee from the ledger."""
+
+    title: str
+    accuracy: float
+    guarantee: Guarantee
+
+
+def spec(method: str, epsilon: float) -> RunSpec:
+    """The run of one of `METHODS`: all digits in one task, so that nothing can be forgotten and only the noise matters."""
+    privacy = PrivacySpec(epsilons=(epsilon,), delta=DELTA, adjacency="replace", noise="release")
+    return _on_digits(method, METHODS[method], ClassIncremental(tasks=1), privacy)
+
+
+def repaired(epsilon: float) -> dict[str, Repaired]:
+    """The result of each of `METHODS` at one budget."""
+    results = {}
+    for method in METHODS:
+        run_events = list(engine.run(spec(method, epsilon)))
+        reached = float(np.mean(frames.accuracy(run_events)["accuracy"]))
+        results[method] = Repaired(catalog.card(method).title, reached, frames.guarantees(run_events)[epsilon])
+    return results
+
+
+def to_train(method: str, epsilon: float) -> RunSpec:
+    """A run of one of `TO_TRAIN` for the Train page: three tasks of permuted digits, where a memory helps."""
+    return _on_digits(method, TO_TRAIN[method], Permuted(tasks=3), PrivacySpec(epsilons=(epsilon,), delta=DELTA))
+
+
+def _on_digits(method: str, params: Params, scenario: ScenarioSpec, privacy: PrivacySpec) -> RunSpec:
+    """A run on the bundled digits, whose labels are public."""
+    data = DataSpec(dataset="digits", backbone="pixels")
+    return RunSpec(
+        method=method,
+        params=params,
+        data=data,
+        scenario=scenario,
+        labels="prior-const",
+        privacy=privacy,
+        seeds=REPAIRS_SEEDS,
+    )
+
+
+# Auditing one run: planted records, each in the data by a fair coin, and what right guesses of the coins prove.
+#
+# Each record lies along an axis of its own in the released sum, so that its number there is its coin, 0 or 1, plus noise.
+# That is how `attacks.one_run` audits a cosine classifier; bounds and the rule of guessing are the same.
+
+
+AUDIT_DELTA, CONFIDENCE = 1e-5, 0.95
+GUESSED = 0.2  # share of the coins that is guessed: the surest
+N_RECORDS = 1000
+
+
+def played(epsilon: float, n: int, noise: float = 1.0) -> Coins:
+    """One run with n planted records and noise for this epsilon, times `noise`; fresh coins and noise.
+
+    The highest numbers are guessed as in the data, equally many of the lowest as left out.
+    """
+    took_part = ReleaseNoise().words(n) % np.uint64(2) == 1
+    released = ReleaseNoise().added(took_part.astype(np.float64), noise * gaussian.sigma(epsilon, AUDIT_DELTA))
+    return guessed(released, took_part)
+
+
+def guessed(released: NDArray[np.float64], took_part: NDArray[np.bool_]) -> Coins:
+    """The guesses of an attacker who sees a number [n] for each record; `took_part` [n]: the coins."""
+    order, half = np.argsort(released, kind="stable"), int(GUESSED * len(released)) // 2
+    right = int((~took_part[order[:half]]).sum() + took_part[order[-half:]].sum())
+    return Coins(len(released), 2 * half, right)
+
+
+@lru_cache(maxsize=4096)
+def audit_proven(coins: Coins) -> tuple[float, float]:
+    """Lower bounds on epsilon at `CONFIDENCE` each: without assumptions, and where noise is known to be Gaussian."""
+    mu = audit_bounds.gaussian_one_run_bound(coins, CONFIDENCE)
+    return audit_bounds.counting_bound(coins, AUDIT_DELTA, CONFIDENCE), audit_bounds.epsilon_of(mu, AUDIT_DELTA)
+
+
+@lru_cache(maxsize=64)
+def needed(n: int, claim: float) -> int:
+    """The fewest right guesses of n planted records that prove more than the claim, without assumptions."""
+    n_guessed = 2 * (int(GUESSED * n) // 2)
+    return audit_bounds.least_right(
+        n, n_guessed, lambda coins: audit_bounds.counting_bound(coins, AUDIT_DELTA, CONFIDENCE) > claim
+    )
+
+
+def caught(claim: float, n: int, noise: float, audits: int) -> float:
+    """Share of so many audits that prove more than the claim, where the noise is `noise` times what the claim needs."""
+    return float(np.mean([played(claim, n, noise).right >= needed(n, claim) for _ in range(audits)]))

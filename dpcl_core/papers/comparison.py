@@ -8,16 +8,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from statistics import fmean, stdev
+from typing import Literal
 
-from dpcl_core import published
+from dpcl_core import layers, published
 from dpcl_core.data import catalog as datasets
-from dpcl_core.figures.statistics import Interval
+from dpcl_core.figures.picture import capital
+from dpcl_core.figures.statistics import Interval, PValue, p_values
+from dpcl_core.layers import LayerName
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import effects
 from dpcl_core.papers.measured import Measured
-from dpcl_core.papers.orderings import Ordering
-from dpcl_core.papers.paper import Experiment, Paper, Size
-from dpcl_core.papers.run_names import run_name
+from dpcl_core.papers.paper import Experiment, Judged, Ordering, Paper, Side, Size, State
+from dpcl_core.papers.questions import run_name
 from dpcl_core.published import Published
 from dpcl_core.spec import RunSpec
 
@@ -239,3 +241,127 @@ def _is_its_data(name: str, experiment: Experiment) -> bool:
     """Whether accuracy on the dataset is the quantity of the paper: no stand-in data, and the same number of classes."""
     card = datasets.CARDS.get(name)
     return card is not None and card.stands_in_for is None and card.n_classes == experiment.n_classes
+
+
+# How many of a paper's claims come out in our runs: in one sentence, and layer by layer.
+
+
+LayerOfClaim = LayerName | Literal["between layers"]
+MEANING: Mapping[LayerOfClaim, str] = {
+    "as printed": f"The settings that the paper prints, not counting {layers.EXEMPTED}.",
+    "made to work": "The paper's method with settings changed where the printed ones fail; every change is listed.",
+    "repaired": "A version whose privacy bound is proved, where the printed one is not.",
+    "added": "Methods of ours, for comparison.",
+    "between layers": "Claims that compare runs of two layers.",
+}
+_OUTCOMES: Mapping[State, tuple[str, str]] = {  # of one claim, of several
+    "found": ("comes out", "come out"),
+    "not found": ("comes out the other way", "come out the other way"),
+    "cannot tell": ("cannot be decided with these seeds",) * 2,
+    "both guess": ("compares two runs that only guess", "compare two runs that only guess"),
+    "two editions": ("compares records of two editions of the code", "compare records of two editions of the code"),
+    "not run": ("has not been tested here yet", "have not been tested here yet"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LayerCount:
+    """A layer's runs, and the claims between two runs of it. `n_here`: runs with results; `n_claims`: decided claims.
+
+    "between layers" has the other claims, and no runs of its own.
+    """
+
+    layer: LayerOfClaim
+    n_here: int
+    n_runs: int
+    n_found: int
+    n_claims: int
+
+
+def of_the_paper(judged: Sequence[Judged]) -> list[Judged]:
+    """The verdicts on claims that the paper makes, and on no comparison of our own; an experiment of ours has none."""
+    return [verdict for verdict in judged if not verdict.ordering.is_ours]
+
+
+def lead(judged: Sequence[Judged]) -> str:
+    """How many claims come out, how many do not and how many are open, in one or two sentences; "" without any claim.
+
+    Beside the paper's claims, comparisons of our own are left out; where all are our own, it says so.
+    """
+    printed = of_the_paper(judged)
+    whose, judged = ("the paper's", printed) if printed else ("our own", judged)
+    if not judged:
+        return ""
+    counts, n = Counter(verdict.state for verdict in judged), len(judged)
+    if n == 1:
+        (state,) = counts
+        return f"{capital(whose)} claim {_verb(1, state)}{' in our runs' if state in ('found', 'not found') else ''}."
+    if counts["not run"] == n:
+        return f"None of {whose} {n} claims has been tested here yet."
+    first = f"{counts['found']} of {whose} {n} claims {_verb(counts['found'], 'found')} in our runs."
+    rest = [f"{counts[state]} {_verb(counts[state], state)}" for state in _OUTCOMES if state != "found" and counts[state]]
+    return f"{first} {'; '.join(rest)}." if rest else first
+
+
+def _verb(count: int, state: State) -> str:
+    return _OUTCOMES[state][count != 1]
+
+
+def by_layer(specs: Mapping[str, RunSpec], here: Mapping[str, object], judged: Sequence[Judged]) -> list[LayerCount]:
+    """One count per layer that the experiment's runs have, in the order of `MEANING`.
+
+    `specs`: its runs by label; `here`: those with results. Every claim of the paper counts once: for the layer of both of
+    its runs, else between layers, so that the counts add up to what a headline says of the same verdicts.
+    """
+    layers = {label: layer.name for label, spec in specs.items() if (layer := methods.layer(spec)) is not None}
+    decided: dict[LayerOfClaim, list[Judged]] = {}
+    for one in of_the_paper(judged):
+        if one.state in ("found", "not found"):
+            first, second = (layers.get(side.run) for side in (one.ordering.first, one.ordering.second))
+            inside = first if first is not None and first == second else "between layers"
+            decided.setdefault(inside, []).append(one)
+    counts = []
+    for name in MEANING:
+        labels = {label for label, layer in layers.items() if layer == name}
+        claims = decided.get(name, [])
+        if labels or claims:
+            n_found = sum(one.state == "found" for one in claims)
+            counts.append(LayerCount(name, len(labels & here.keys()), len(labels), n_found, len(claims)))
+    return counts
+
+
+# p values of claimed orderings: the bound that the paper prints, and that of our runs.
+#
+# They are descriptive (`figures.t_tests.CAVEAT`). Lai et al. test two curves of average accuracy after each task against
+# each other, with one point a task.
+
+
+_METRIC = "p_value_upper_bound"
+
+
+def printed(paper: Paper, experiment: Experiment, ordering: Ordering) -> Published | None:
+    """The printed bound on the p value of this comparison; None where the paper prints none."""
+    rows = (row for row in published.read(paper.name) if row.metric == _METRIC and experiment.prints(row))
+    return next((row for row in rows if (row.method, row.variant) == ordering.test), None)
+
+
+def ours(ordering: Ordering, runs: Mapping[str, Measured]) -> PValue | None:
+    """The paired t-test of our two curves over all tasks, each the mean over seeds.
+
+    None where the paper tests nothing, or where a side has not run or its record has no curves.
+    """
+    curves = [_mean_curve(side, ordering.metric, runs) for side in (ordering.first, ordering.second)]
+    first, second = curves
+    if ordering.test is None or first is None or second is None or len(first) != len(second) or len(first) < 2:
+        return None
+    return p_values(first, second)[-1]
+
+
+def _mean_curve(side: Side, metric: str, runs: Mapping[str, Measured]) -> list[float | None] | None:
+    run = runs.get(side.run)
+    curves = [] if run is None else [model.curves.get(metric) for model in run.models if model.epsilon == side.epsilon]
+    known = [curve for curve in curves if curve]
+    if not known:
+        return None
+    points = ([value for value in values if value is not None] for values in zip(*known, strict=True))
+    return [fmean(values) if values else None for values in points]

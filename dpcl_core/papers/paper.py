@@ -2,16 +2,171 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from importlib import import_module
+from itertools import product
+from statistics import fmean
+from typing import Annotated, Literal, get_args
 
-from dpcl_core import presets
+from pydantic import Field, PositiveFloat, ValidationError
+
+from dpcl_core import paths, presets
+from dpcl_core.backbones import catalog as backbones
+from dpcl_core.data import catalog as datasets
+from dpcl_core.errors import BadInput, first_of, unknown
+from dpcl_core.figures.statistics import Interval, interval, widened
+from dpcl_core.papers import effects
 from dpcl_core.papers.measured import Measured
-from dpcl_core.papers.orderings import Ordering
-from dpcl_core.papers.remarks import Remark
 from dpcl_core.published import Published
-from dpcl_core.spec import RunSpec
+from dpcl_core.spec import RunSpec, Spec
+
+# Orderings that a paper claims, as pairs to compare, and whether our runs show them. No outcome is assumed.
+#
+# Differences are formed seed by seed and count where their 95 % interval decides; with fewer than three seeds nothing does.
+# Two comparisons are never decided, whatever the interval: of two runs that only guess, which says nothing about methods,
+# and of records that two editions of the code made, which share no draws that seeds could pair.
+
+
+State = Literal["found", "not found", "cannot tell", "both guess", "two editions", "not run"]
+JUDGED: tuple[State, ...] = ("found", "not found", "cannot tell")  # two runs that can be compared
+GUESS_POINTS = 0.5  # a run that ends at most this many points above chance only guesses (our choice)
+ALIKE_POINTS = 2.0  # "no change": the whole interval is within this many points of zero (our choice)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a comparison: a run of the experiment by its label, a budget, a prediction rule (None: the run's own)."""
+
+    run: str
+    epsilon: float
+    rule: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering:
+    """`first` is claimed to have the higher metric than `second`, or ("alike") the same one.
+
+    `test`: method and variant of the printed p value on this comparison; None where the paper tests nothing. `is_ours`: the
+    paper draws no such comparison.
+    """
+
+    statement: str
+    first: Side
+    second: Side
+    metric: str = "AA"
+    kind: Literal["higher", "alike"] = "higher"
+    test: tuple[str, str] | None = None
+    is_ours: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The verdict of our runs on an ordering; the difference first - second in points, None where no seeds can be paired.
+
+    "not found": the interval shows the opposite. "cannot tell": it shows neither. "both guess": neither run is better than
+    guessing. "two editions": the sides were recorded by two editions of the code. "not run": a side has not run.
+    """
+
+    ordering: Ordering
+    state: State
+    difference: Interval | None
+
+
+def judge(ordering: Ordering, runs: Mapping[str, Measured], chances: Mapping[str, float] | None = None) -> Judged:
+    """Whether the runs (by label) show the ordering, its opposite, or neither clearly.
+
+    `chances`: by label, what guessing gives on a run's test data, in [0, 1]; of a run without, it is not asked whether it
+    only guesses.
+    """
+    sides = [_values(side, ordering.metric, runs) for side in (ordering.first, ordering.second)]
+    shared = sorted(sides[0].keys() & sides[1].keys())
+    if not shared:
+        return Judged(ordering, "not run", None)
+    first, second = ordering.first, ordering.second
+    if runs[first.run].edition != runs[second.run].edition:
+        return Judged(ordering, "two editions", None)
+    difference = interval([100 * (sides[0][seed] - sides[1][seed]) for seed in shared])
+    if all(_only_guesses(side, ordering.metric, runs[side.run], (chances or {}).get(side.run)) for side in (first, second)):
+        return Judged(ordering, "both guess", difference)
+    return Judged(ordering, _state(ordering.kind, difference), difference)
+
+
+def unpaired(ordering: Ordering, runs: Mapping[str, Measured]) -> Interval | None:
+    """The difference in points with an interval that pairs no seeds (`effects.eq_23`); None with fewer than three seeds."""
+    first, second = (_values(side, ordering.metric, runs) for side in (ordering.first, ordering.second))
+    shared = sorted(first.keys() & second.keys())
+    return effects.unpaired([100 * first[seed] for seed in shared], [100 * second[seed] for seed in shared])
+
+
+def _state(kind: Literal["higher", "alike"], difference: Interval) -> State:
+    if difference.low is None or difference.high is None:
+        return "cannot tell"
+    if kind == "alike" and difference.low >= -ALIKE_POINTS and difference.high <= ALIKE_POINTS:
+        return "found"  # even where zero is left out: a difference, but one too small to matter
+    if abs(difference.mean) <= widened(difference).half_width:
+        return "cannot tell"
+    return "found" if kind == "higher" and difference.mean > 0 else "not found"
+
+
+def _only_guesses(side: Side, metric: str, run: Measured, chance: float | None) -> bool:
+    """Whether the run ends no better than guessing, on the mean of its seeds; False where chance is not known.
+
+    Metrics other than the final accuracy also see what a run knew before it forgot: there, what it reached on each task
+    right after learning it must be a guess too. That is its final accuracy less the backward transfer, which is a mean over
+    all tasks but the last.
+    """
+    ends = run.by_seed(side.epsilon, "AA", side.rule)
+    if chance is None or not ends:
+        return False
+    levels = [fmean(ends.values())]
+    transfers = run.by_seed(side.epsilon, "BWT")
+    if metric not in ("AA", "pooled") and transfers:
+        n_tasks = max(sum(name.startswith("task") for name in model.metrics) for model in run.models)
+        share = (n_tasks - 1) / n_tasks if n_tasks else 1.0
+        levels.append(levels[0] - share * fmean(transfers.values()))
+    return 100 * max(levels) <= 100 * chance + GUESS_POINTS
+
+
+def _values(side: Side, metric: str, runs: Mapping[str, Measured]) -> dict[int, float]:
+    run = runs.get(side.run)
+    return {} if run is None else run.by_seed(side.epsilon, metric, side.rule)
+
+
+# Remarks on printed numbers: slips, contradictions and gaps, each with the numbers it concerns.
+
+
+_FIELDS = ("dataset", "method", "variant", "epsilon", "metric")
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A remark on printed numbers: a slip, a contradiction or a gap. A field that is None matches every row.
+
+    A remark with no field but its table is about the table as a whole, not about single numbers. `is_doubtful`: the number
+    is very likely a misprint; it is shown as printed, but neither drawn nor used.
+    """
+
+    text: str
+    table: str
+    method: str | None = None
+    variant: str | None = None
+    epsilon: float | None = None
+    metric: str | None = None
+    is_doubtful: bool = False
+    dataset: str | None = None
+
+    @property
+    def is_about_the_table(self) -> bool:
+        return all(getattr(self, name) is None for name in _FIELDS)
+
+    def touches(self, row: Published) -> bool:
+        """Whether the remark is about this number."""
+        if self.is_about_the_table or self.table != row.table:
+            return False
+        return all(getattr(self, name) in (None, getattr(row, name)) for name in _FIELDS)
+
 
 Size = Literal["small", "bundled", "full"]
 SIZES: tuple[Size, ...] = get_args(Size)
@@ -89,3 +244,183 @@ class Paper:
     named: Callable[[Published], tuple[str, str]]
     nominal: tuple[str, ...] = ()
     is_unpaired: bool = False
+
+
+# Reads and checks the papers of `assets/papers/NAME.toml`; an error names the file and the key.
+#
+# Functions (the names of a run's method, the differences of a run) are in the Python `module` that the file names.
+
+
+_Words = Annotated[str, Field(min_length=1)]
+_Names = _Words | tuple[_Words, ...] | None
+
+
+class _Prints(Spec):
+    """The printed numbers of an experiment: those of these tables (none given: all) and datasets with this prefix.
+
+    `notes`: of a table, only the rows with this note.
+    """
+
+    tables: tuple[_Words, ...] = ()
+    dataset: str = ""
+    notes: Mapping[str, str] = {}
+
+    def has(self, row: Published) -> bool:
+        is_of = not self.tables or row.table in self.tables
+        return is_of and row.dataset.startswith(self.dataset) and self.notes.get(row.table, row.note) == row.note
+
+
+class _Claimed(Spec):
+    """One claimed ordering, at each of several budgets or pairs of budgets (one per side)."""
+
+    says: _Words
+    first: _Words
+    second: _Words
+    at: tuple[PositiveFloat | tuple[PositiveFloat, PositiveFloat], ...] = Field(min_length=1)
+    rules: tuple[_Words, _Words] | None = None
+    metric: _Words = "AA"
+    kind: Literal["higher", "alike"] = "higher"
+    test: tuple[_Words, _Words] | None = None
+    is_ours: bool = False
+
+    def orderings(self, is_of_ours: bool) -> tuple[Ordering, ...]:
+        """`is_of_ours`: of an experiment that the paper does not have, so none of them is the paper's."""
+        rules = self.rules or (None, None)
+        pairs = (budget if isinstance(budget, tuple) else (budget, budget) for budget in self.at)
+        return tuple(
+            Ordering(
+                self.says,
+                Side(self.first, budget, rules[0]),
+                Side(self.second, other, rules[1]),
+                self.metric,
+                self.kind,
+                self.test,
+                self.is_ours or is_of_ours,
+            )
+            for budget, other in pairs
+        )
+
+
+class _Experiment(Spec):
+    name: _Words
+    title: _Words
+    question: _Words
+    table: _Words | None = None
+    prints: _Prints | None = None
+    n_classes: int = Field(gt=1)
+    metrics: tuple[_Words, ...] | None = None
+    orderings: _Words
+    departures: tuple[_Words, ...] = ()
+    small_departures: tuple[_Words, ...] = ()
+    is_ours: bool = False
+    has_match_rates: bool = False
+    earlier: _Words | None = None
+
+
+class _Remark(Spec):
+    """A remark on every number of these tables, methods, variants, datasets and metrics; None: any."""
+
+    text: _Words
+    table: _Words | tuple[_Words, ...]
+    method: _Names = None
+    variant: str | tuple[str, ...] | None = None
+    dataset: _Names = None
+    metric: _Names = None
+    epsilon: PositiveFloat | None = None
+    is_doubtful: bool = False
+
+    def remarks(self) -> tuple[Remark, ...]:
+        named = (self.table, self.method, self.variant, self.dataset, self.metric)
+        combinations = product(*(one if isinstance(one, tuple) else (one,) for one in named))
+        return tuple(
+            Remark(self.text, str(table), method, variant, self.epsilon, metric, self.is_doubtful, dataset)
+            for table, method, variant, dataset, metric in combinations
+        )
+
+
+class _File(Spec):
+    module: _Words
+    title: _Words
+    source: _Words
+    nominal: tuple[_Words, ...] = ()
+    metrics: tuple[_Words, ...] = ("AA", "AF")
+    is_unpaired: bool = False
+    words: Mapping[str, _Words] = {}
+    experiments: tuple[_Experiment, ...] = Field(min_length=1)
+    orderings: Mapping[str, tuple[_Claimed, ...]]
+    remarks: tuple[_Remark, ...] = ()
+
+
+def load(name: str) -> Paper:
+    """A bundled paper by its name. Raises BadInput naming the file and the key that is wrong."""
+    file = f"assets/papers/{name}.toml"
+    return parsed(name, (paths.assets_dir() / "papers" / f"{name}.toml").read_text(encoding="utf-8"), file)
+
+
+def parsed(name: str, text: str, file: str) -> Paper:
+    """A paper of this TOML text. Raises BadInput naming the file and the key that is wrong."""
+    try:
+        record = _File.model_validate(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(file, "", f"must be TOML: {error}") from error
+    except ValidationError as error:
+        slip = first_of(error)
+        raise BadInput(f"{file}: {slip.field}", slip.value, slip.allowed) from error
+    if not record.module.startswith(f"{__package__}."):
+        raise BadInput(f"{file}: module", record.module, f"must be a module of {__package__}")
+    functions = import_module(record.module)
+    return Paper(
+        name=name,
+        title=record.title,
+        source=record.source,
+        experiments=tuple(_experiment(one, record, file) for one in record.experiments),
+        remarks=tuple(remark for one in record.remarks for remark in one.remarks()),
+        printed_as=functions.printed_as,
+        departs=functions.departs,
+        named=functions.named,
+        nominal=record.nominal,
+        is_unpaired=record.is_unpaired,
+    )
+
+
+def _experiment(one: _Experiment, of: _File, file: str) -> Experiment:
+    key = f"{file}: experiments.{one.name}"
+    if one.orderings not in of.orderings:
+        raise unknown(f"{key}.orderings", one.orderings, of.orderings)
+    for field in ("departures", "small_departures"):
+        for word in getattr(one, field):
+            if word not in of.words:
+                raise unknown(f"{key}.{field}", word, of.words)
+    return Experiment(
+        name=one.name,
+        title=one.title,
+        question=one.question,
+        table=one.table,
+        prints=(lambda row: False) if one.prints is None else one.prints.has,
+        n_classes=one.n_classes,
+        metrics=one.metrics or of.metrics,
+        orderings=tuple(found for claimed in of.orderings[one.orderings] for found in claimed.orderings(one.is_ours)),
+        departures=tuple(of.words[word] for word in one.departures),
+        small_departures=tuple(of.words[word] for word in one.small_departures),
+        is_ours=one.is_ours,
+        has_match_rates=one.has_match_rates,
+        earlier=one.earlier,
+    )
+
+
+# Sentences on differences between a run and a paper that all papers share.
+
+
+def of_data(run: Measured) -> list[str]:
+    """The data used, where they were not the full set; else empty."""
+    name = run.spec.data.dataset
+    full = datasets.CARDS[name].title if name in datasets.CARDS else name
+    return [] if run.dataset_title == full else [f"Data: {run.dataset_title}, not the full set."]
+
+
+def backbone_title(name: str) -> str:
+    """A network's title, or its name where it has no card."""
+    try:
+        return backbones.card(name).title
+    except BadInput:
+        return name

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from dpcl_core import checks, presets
+from dpcl_core import checks, machine, presets
 from dpcl_core.errors import BadInput
 from dpcl_core.events import JsonValue, plain_number
-from dpcl_core.figures.picture import epsilon_label, minus
+from dpcl_core.figures.picture import capital, counted, epsilon_label, minus
 from dpcl_core.figures.statistics import Interval
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import answers, comparison, p_values
+from dpcl_core.papers import comparison, questions
 from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.measured import Measured
-from dpcl_core.papers.orderings import Judged, Ordering, judge, unpaired
-from dpcl_core.papers.paper import Experiment, Paper, Size
+from dpcl_core.papers.paper import ALIKE_POINTS, GUESS_POINTS, Experiment, Judged, Ordering, Paper, Size, judge, unpaired
 from dpcl_core.privacy.statement import shown
 from dpcl_core.spec import RunSpec
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 Planned = Mapping[Experiment, Mapping[str, RunSpec]]
 Done = Mapping[str, Mapping[str, Measured]]
@@ -62,14 +67,12 @@ def document(paper: Paper, size: Size, plan: Planned, done: Done) -> dict[str, J
     }
 
 
-def judged(
-    experiment: Experiment, size: Size, specs: Mapping[str, RunSpec], runs: Mapping[str, Measured]
-) -> list[Judged]:
+def judged(experiment: Experiment, size: Size, specs: Mapping[str, RunSpec], runs: Mapping[str, Measured]) -> list[Judged]:
     """The verdict on every ordering whose two sides have runs in this form of the experiment, from the finished runs.
 
     `specs`: the form's runs by label; `runs`: those with results.
     """
-    chances = answers.recorded_chances(experiment.preset(size), specs)
+    chances = questions.recorded_chances(experiment.preset(size), specs)
     return [
         judge(ordering, runs, chances)
         for ordering in experiment.orderings
@@ -210,10 +213,10 @@ def _p_values(
     paper: Paper, experiment: Experiment, ordering: Ordering, runs: Mapping[str, Measured]
 ) -> dict[str, JsonValue]:
     """The printed bound on a p value and ours, where the paper prints one."""
-    bound = p_values.printed(paper, experiment, ordering)
+    bound = comparison.printed(paper, experiment, ordering)
     if bound is None:
         return {}
-    own = p_values.ours(ordering, runs)
+    own = comparison.ours(ordering, runs)
     return {"published_p_value_bound": bound.value, "p_value": None if own is None else own.p}
 
 
@@ -232,3 +235,126 @@ def _judged(verdict: Judged, printed: float | None) -> dict[str, JsonValue]:
         "low": None if difference is None else difference.low,
         "high": None if difference is None else difference.high,
     }
+
+
+# Tables of a paper's experiment: its claims with our verdicts, and its numbers beside ours. Texts without markup.
+
+
+LAYERS_NOTE = (
+    "Claims of the paper that the seeds decide. Each counts for the layer that both of its runs are in, else between layers."
+)
+_CHANNEL_EPSILONS = "our ε, accounted: replay · head · total"
+_INTERVALS = (
+    "Differences are formed seed by seed; brackets: their 95 % interval. “Not found”: the interval shows the opposite. "
+    "“Cannot tell”: it shows neither. A claim of no difference is found if the interval stays within "
+    f"{ALIKE_POINTS:g} points, and otherwise not found if the interval excludes zero."
+)
+UNDECIDED = (
+    f"Two comparisons decide nothing. “Both guess”: neither run ends more than {GUESS_POINTS:g} points above what guessing "
+    "gives, so their difference says nothing about methods. “Two editions”: one side was recorded by older code, so equal "
+    "seeds make no pairs."
+)
+_UNPAIRED = (
+    "Published intervals, and ours in the last column, do not pair seeds (the paper's Eq. 23): they are wider than "
+    "necessary where runs share seeds."
+)
+_P_VALUES = (
+    "p: a two-tailed t-test of the two curves over all tasks, paired by task, of means over seeds. Descriptive only: the "
+    "points of a curve are no independent samples."
+)
+
+
+def claims(
+    paper: Paper,
+    experiment: Experiment,
+    specs: Mapping[str, RunSpec],
+    runs: Mapping[str, Measured],
+    judged: Sequence[Judged],
+) -> list[dict[str, str]]:
+    """One line per claim, by column: our verdict and difference, and what the paper prints."""
+    return [_claim(paper, experiment, specs, runs, verdict) for verdict in judged]
+
+
+def claims_note(paper: Paper, lines: Sequence[Mapping[str, str]]) -> str:
+    """How to read the lines of `claims`."""
+    has_tests = any("p, published" in line for line in lines)
+    is_undecided = any(line["ours"] in ("both guess", "two editions") for line in lines)
+    more = ((_UNPAIRED, paper.is_unpaired), (UNDECIDED, is_undecided), (_P_VALUES, has_tests))
+    return " ".join([_INTERVALS, *(text for text, is_said in more if is_said)])
+
+
+def numbers(rows: Sequence[Row]) -> tuple[list[dict[str, str]], list[str]]:
+    """One line per number, by column, and the notes that its last column counts from 1."""
+    notes = list(dict.fromkeys(remark for row in rows for remark in row.remarks))
+    has_channels = any(row.channel_epsilons for row in rows)
+    lines = [
+        {
+            "method": row.name,
+            "ε": ("∞" if math.isinf(row.epsilon) else f"{row.epsilon:g}") + (", claimed" if row.is_nominal else ""),
+            "published": printed_text(row),
+            "ours": ours_text(row),
+            "difference": minus(f"{row.difference:+.1f}") if row.difference is not None else "",
+            "layer of ours": row.layer,
+            **({_CHANNEL_EPSILONS: " · ".join(map(shown, row.channel_epsilons.values()))} if has_channels else {}),
+            "note": ", ".join(str(notes.index(remark) + 1) for remark in row.remarks),
+        }
+        for row in rows
+    ]
+    return lines, notes
+
+
+def drawn_numbers(rows: Sequence[Row]) -> pd.DataFrame:
+    """The numbers as `figures.reproduction` draws them."""
+    import pandas as pd
+
+    columns = ["name", "epsilon", "published", "published_std", "ours", "ours_std", "is_comparable", "is_nominal"]
+    values = [
+        (row.name, row.epsilon, row.usable, row.printed and row.printed.percent_std, row.ours and row.ours.mean,
+         row.ours and row.ours.std, row.is_comparable, row.is_nominal)
+        for row in rows
+    ]  # fmt: skip
+    types = dict.fromkeys(columns[1:6], "float64") | {"is_comparable": "bool", "is_nominal": "bool"}
+    return pd.DataFrame(values, columns=columns).astype(types)
+
+
+def layer(count: comparison.LayerCount) -> tuple[str, str]:
+    """One layer in words: its name with its runs, and what it means with the claims that come out."""
+    decided = f" {count.n_found} of {count.n_claims} decided claims come out." if count.n_claims else ""
+    runs = f" ({count.n_here} of {counted(count.n_runs, 'run')})" if count.n_runs else ""
+    title = f"{capital(count.layer)}{runs}"
+    return title, f"{comparison.MEANING[count.layer]}{decided}"
+
+
+def source(label: str, run: Measured | None) -> str:
+    """Where a run's results come from: a line with date, duration, machine and commit."""
+    if run is None:
+        return f"{label} · not run yet"
+    if run.run_id is not None:
+        return f"{label} · your run {run.run_id[:4]} of {run.date}, {run.seconds:.0f} s on {run.device}"
+    older = " by older code" if run.made_before else ""
+    code = f", commit {machine.commit_words(run.commit)}" if run.commit else ""
+    return f"{label} · recorded on {run.date}{older}, {run.seconds:.0f} s on {run.machine or run.device}{code}"
+
+
+def _claim(
+    paper: Paper, experiment: Experiment, specs: Mapping[str, RunSpec], runs: Mapping[str, Measured], verdict: Judged
+) -> dict[str, str]:
+    ordering = verdict.ordering
+    printed = comparison.printed_difference(paper, experiment, ordering, specs)
+    line = {
+        "ours": verdict.state,
+        "claim": ordering.statement,
+        "at": budgets_of(verdict),
+        "our difference": range_text(verdict) if verdict.difference is not None else "",
+        "published": minus(f"{printed:+.1f} points") if printed is not None else "",
+    }
+    bound = comparison.printed(paper, experiment, ordering)
+    if bound is not None:
+        own = comparison.ours(ordering, runs)
+        line["p, ours"] = "" if own is None or own.p is None else f"{own.p:.2g}"
+        line["p, published"] = f"below {bound.printed}"
+    if paper.is_unpaired:
+        interval = comparison.printed_interval(paper, experiment, ordering, specs)
+        line["published"] = interval_text(interval) if interval is not None else line["published"]
+        line["ours, unpaired"] = interval_text(unpaired(ordering, runs))
+    return line

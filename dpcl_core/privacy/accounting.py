@@ -17,10 +17,17 @@ from scipy.optimize import brentq
 
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy import gaussian
-from dpcl_core.privacy.allowed import check_budget, check_counts, check_delta, check_positive, check_rate
-from dpcl_core.privacy.loss_distributions import of_gaussian, of_mixture
+from dpcl_core.privacy.loss_distributions import (
+    check_budget,
+    check_counts,
+    check_delta,
+    check_positive,
+    check_rate,
+    of_gaussian,
+    of_mixture,
+)
 from dpcl_core.privacy.noise import Steps
-from dpcl_core.spec import Adjacency
+from dpcl_core.spec import Adjacency, LabelSetting, PrivacySpec
 
 # Grid of the privacy loss. The accountant rounds up, so a coarser grid only reports more; at 1e-3 one Gaussian's epsilon
 # agrees with the closed form to 1e-5 and costs a tenth of the library's default. Where epsilon is large the grid grows with
@@ -349,3 +356,57 @@ def calibrated(events: Callable[[float], Sequence[dp.DpEvent]], epsilon: float, 
         low, high = low / 2, low
         assert low > _LEAST_NOISE, "these events cost as little with next to no noise: what it is for is not among them"
     return math.ceil(float(brentq(excess, low, high, xtol=1e-5)) * 1e4 + 0.5) / 1e4
+
+
+# Closed-form composition of Gaussian releases, and the growth of noise in one class sum over tasks.
+
+
+def in_every_task(epsilons: Sequence[float], delta: float) -> list[float]:
+    """Exact epsilon after each release for one person who is in all of them; release t alone is (epsilons[t], delta)-DP.
+
+    Gaussian releases compose to one: mu^2 = sum of 1 / sigma_t^2. Once a release has no bound, none is left.
+    """
+    totals: list[float] = []
+    mu_squared = 0.0
+    for epsilon in epsilons:
+        sigma = gaussian.sigma(epsilon, delta)
+        mu_squared = math.inf if sigma == 0 else mu_squared + 1 / sigma**2
+        totals.append(gaussian.epsilon(1 / math.sqrt(mu_squared), delta) if math.isfinite(mu_squared) else math.inf)
+    return totals
+
+
+def noise_over_tasks(sigma: float, n_tasks: int) -> dict[LabelSetting, list[float]]:
+    """Standard deviation of the noise in the sum of a class that is new in the first task, after each task.
+
+    One public list adds noise to every class in every task, so its variance is the number of tasks times sigma squared;
+    otherwise the class gets noise in its own task only.
+    """
+    once = [sigma] * n_tasks
+    return {"prior-const": [sigma * math.sqrt(t) for t in range(1, n_tasks + 1)], "prior": once, "data": once}
+
+
+# Splits a cell's (epsilon, delta) between its label lists and its weights. Loads no accountant.
+
+
+_LIST_DELTA = 0.5  # share of delta that pays for the lists of labels
+_BUDGET_LARGEST = 700.0  # whose exponential is a number
+
+
+def list_budget(privacy: PrivacySpec, epsilon: float, n_tasks: int, rows: int = 1) -> tuple[float, float]:
+    """The share of (epsilon, delta) for the label list of one task under "dp-learned".
+
+    Half of delta is divided by the number of tasks. For a person of one task that is less than half; but deltas of lists
+    add up exactly, so a person who is in every task has a bound at delta, too. `rows`: how many rows of one person the list
+    may be read from. For `rows` of them the delta of one grows by (exp(rows epsilon) - 1) / (exp(epsilon) - 1), so that much
+    less is spent on one; where that is no number of a computer there is no bound, whatever is spent.
+    """
+    spent = privacy.label_share * epsilon
+    grows = math.expm1(rows * spent) / math.expm1(spent) if rows > 1 and rows * spent < _BUDGET_LARGEST else 1.0
+    return spent, _LIST_DELTA * privacy.delta / n_tasks / grows
+
+
+def training_budget(privacy: PrivacySpec, setting: LabelSetting, epsilon: float) -> tuple[float, float]:
+    """The share of (epsilon, delta) for the weights of a task, after its label list."""
+    if setting != "dp-learned" or math.isinf(epsilon):
+        return epsilon, privacy.delta
+    return (1 - privacy.label_share) * epsilon, (1 - _LIST_DELTA) * privacy.delta

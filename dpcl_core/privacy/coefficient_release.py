@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.privacy.accounting import Unaccountable, gaussian_step, has_lists
 from dpcl_core.privacy.gaussian import SENSITIVITY, sigma
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.mechanisms import ExactSum, coarse_unit_rows, row_blocks
 from dpcl_core.privacy.noise import Noise
-from dpcl_core.privacy.sums import ExactSum, coarse_unit_rows, row_blocks
-from dpcl_core.spec import Adjacency
+from dpcl_core.spec import Adjacency, Cell
 
 _STEP = 2.0**-18  # grid of the features: a product of two has 36 binary places, and sums of 130,000 such products are exact
 
@@ -134,3 +136,148 @@ def _sums(
     by_class = np.zeros((1, n_classes, size))
     by_class[0, chosen] = of_classes.value()
     return Coefficients(of_features.value(), of_products.value(), by_class)
+
+
+# Units of privacy in the words of the statement: an example, a text, or all that a client contributes.
+
+
+@dataclass(frozen=True, slots=True)
+class Protected:
+    """One unit of privacy. `noun` with its `article`; `one`: whom it represents; `several`: what is counted in public.
+
+    `unit`: what taking part means, as in `Guarantee.unit`; `in_several`: who is protected less than it seems ("": nobody);
+    `neighbours`: by adjacency; `beyond`: what is never protected, None where it depends on the dataset.
+    """
+
+    noun: str
+    article: str
+    one: str
+    several: str
+    unit: str
+    in_several: str
+    neighbours: Mapping[Adjacency, str]
+    beyond: str | None = None
+
+
+def _single(noun: str, article: str) -> Protected:
+    changed: dict[Adjacency, str] = {
+        "add-remove": f"one {noun} is present or left out, and the announced number of {noun}s stays the same (zero-out)",
+        "replace": f"one {noun} is exchanged for another",
+    }
+    in_several = f"a person with {noun}s in several tasks"
+    return Protected(noun, article, "person", f"training {noun}s", f"one training {noun}", in_several, changed)
+
+
+PROTECTED: Mapping[str, Protected] = {
+    "example": _single("example", "an"),
+    "text": _single("text", "a"),
+    "person": Protected(
+        "person",
+        "a",
+        "person",
+        "people",
+        "one person, with all rows under their name that count",
+        "",
+        {
+            "add-remove": "one person's rows are present or left out, and the announced number of rows stays (zero-out)",
+            "replace": "one person's rows are exchanged for another's",
+        },
+    ),
+    "user": Protected(
+        "client",
+        "a",
+        "client",
+        "clients",
+        "one client, with everything that it holds",
+        "a client that holds examples of several tasks",
+        {
+            "add-remove": "one client's contribution counts or is left out, and the announced number stays (zero-out)",
+            "replace": "one client's contribution is exchanged for another's",
+        },
+        "a person about whom several clients hold something: each client is protected, not what they share",
+    ),
+}
+
+
+def who(unit: str) -> str:
+    """Whom a statement with this `Guarantee.unit` protects: "person" or "client"."""
+    return next((one.one for one in PROTECTED.values() if one.unit == unit), "person")
+
+
+# Joint privacy cost of all models of a run: each has its own ledger, and an attacker may see them all.
+
+
+def joint_release(learners: Iterable[Mapping[Cell, Ledger]]) -> tuple[float, float]:
+    """(epsilon, delta) of the release of all models of these learners, for any one person.
+
+    Models of one learner and seed that were trained on the same batches are one training with several noises (see `joint`);
+    all others compose in sequence: each learner draws its own batches and noise. Another seed may put a person into another
+    task, so each seed counts, for every kind of entry, the largest number that any of its people has. Each list of labels
+    costs a delta of its own, so with lists delta is the sum of the models' deltas. Where that sum has no bound (a person of
+    many rows, `privacy.group`), the models' own bounds add up, epsilons and deltas, unless some share batches: such models
+    are not independent.
+    """
+    groups = list(learners)
+    ledgers = [ledger for group in groups for ledger in group.values()]
+    any_one, events = ledgers[0], Counter[dp.DpEvent]()
+    for seed in sorted({cell.seed for group in groups for cell in group}):
+        events += _worst([[ledger for cell, ledger in group.items() if cell.seed == seed] for group in groups])
+    delta = any_one.delta
+    if has_lists(events):
+        delta = min(0.5, delta * len(ledgers))
+    together = any_one.composed(tuple(events.elements()), delta)
+    if math.isinf(together) and not any(entry.shares_batches for ledger in ledgers for entry in ledger.entries):
+        added, of_all = math.fsum(ledger.epsilon() for ledger in ledgers), any_one.delta * len(ledgers)
+        if math.isfinite(added) and of_all < 1:
+            return added, of_all
+    return together, delta
+
+
+def _worst(learners: Sequence[Sequence[Ledger]]) -> Counter[dp.DpEvent]:
+    """For each event, the largest count of any person, over the models of one seed, by learner."""
+    ledgers = [ledger for group in learners for ledger in group]
+    merged = Ledger(ledgers[0].delta, ledgers[0].adjacency, ledgers[0].recurrence)
+    merged.entries += [entry for ledger in ledgers for entry in ledger.entries if not entry.shares_batches]
+    for group in learners:
+        # A model without any, such as one whose plan has no bound, is among the others.
+        trainings = ([entry for entry in ledger.entries if entry.shares_batches] for ledger in group)
+        shared = [entries for entries in trainings if entries]
+        if len({len(entries) for entries in shared}) > 1:
+            raise Unaccountable("models trained on the same batches must have as many trainings")
+        for same in zip(*shared, strict=True):
+            merged.spend(
+                joint([entry.event for entry in same]), task=same[0].task, what=same[0].what, people_of=same[0].people_of
+            )
+    worst: Counter[dp.DpEvent] = Counter()
+    for events in merged.events_by_people().values():
+        worst |= Counter(events)
+    return worst
+
+
+def joint(events: Iterable[dp.DpEvent]) -> dp.DpEvent:
+    """One event for trainings with different noise on the same Poisson batches.
+
+    In each step the models' clipped sums, each divided by its noise sigma_e, are one vector with noise of standard
+    deviation 1, and a person in the batch moves it by at most sqrt(sum of 1/sigma_e^2): a sampled Gaussian whose noise
+    multiplier is the inverse of that. Models may depend on one another's earlier steps: composition is adaptive.
+    """
+    trainings = [_as_training(event) for event in events]
+    if any(one is None for one in trainings):
+        return dp.NonPrivateDpEvent()
+    noisy = [one for one in trainings if one is not None]
+    (rate, count), *others = {(rate, count) for rate, _, count in noisy}
+    if others:
+        raise Unaccountable("trainings on the same batches must have the same steps")
+    return dp.SelfComposedDpEvent(gaussian_step(1 / math.sqrt(sum(sigma**-2 for _, sigma, _ in noisy)), rate), count)
+
+
+def _as_training(event: dp.DpEvent) -> tuple[float, float, int] | None:
+    """Sampling rate, noise multiplier and steps of a training; None for one without noise."""
+    match event:
+        case dp.NonPrivateDpEvent():
+            return None
+        case dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(sigma)), count):
+            return rate, sigma, count
+        case dp.SelfComposedDpEvent(dp.GaussianDpEvent(sigma), count):
+            return 1.0, sigma, count
+    raise Unaccountable(f"nothing is known of other trainings on the batches of {event}")

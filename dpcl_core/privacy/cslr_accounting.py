@@ -9,7 +9,7 @@ field of `Reading`. Without `head_multiplier` the head's updates leave in the cl
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
@@ -21,14 +21,55 @@ from scipy.optimize import brentq
 from scipy.special import gammaln, logsumexp
 from scipy.stats import binom
 
+from dpcl_core import published
+from dpcl_core.errors import BadInput
 from dpcl_core.events import Claim
 from dpcl_core.privacy import accounting
 from dpcl_core.privacy.accounting import Pld, gaussian_step
-from dpcl_core.privacy.allowed import check_counts, check_delta, check_finite, check_rate
 from dpcl_core.privacy.cross_check import quiet
-from dpcl_core.privacy.cslr_claim import SOURCE
 from dpcl_core.privacy.gaussian import SENSITIVITY
+from dpcl_core.privacy.loss_distributions import check_counts, check_delta, check_finite, check_rate
 from dpcl_core.spec import Adjacency
+
+# The claims of CSLR's paper: the noise printed for an epsilon, and the sizes of its benchmarks. A label, no bound.
+#
+# Imports no accountant, so that cards and pages can import it; the cost of this noise is in `cslr_accounting`.
+
+
+PAPER = "Shihab et al., Table 5"
+SOURCE = f"{PAPER}; for the replay release alone"  # a claim never goes about without these words
+TABLE_5: Mapping[float, float] = published.by_budget("cslr", "5", "noise_multiplier")  # of one statistic over B
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """Sizes of a benchmark of the paper. `alpha`: of its Dirichlet partition, None where clients are dealt by domain."""
+
+    n_clients: int
+    n_tasks: int
+    alpha: float | None
+
+
+def _benchmarks() -> Mapping[str, Benchmark]:
+    def column(metric: str) -> dict[str, float]:
+        return {row.dataset: value for row, value in published.numbers("cslr", "benchmarks", metric)}
+
+    tasks, alphas = column("n_tasks"), column("dirichlet_alpha")
+    return {
+        name: Benchmark(int(n_clients), int(tasks[name]), alphas.get(name))
+        for name, n_clients in column("n_clients").items()
+    }
+
+
+BENCHMARKS = _benchmarks()  # by the paper's names
+
+
+def printed_multiplier(epsilon: float) -> float:
+    """Table 5's noise for a claimed epsilon. Raises BadInput for any that it does not print."""
+    if epsilon not in TABLE_5:
+        raise BadInput("privacy.epsilons", f"{epsilon:,.10g}", "must be 1, 4 or 8: no noise is printed for any other")
+    return TABLE_5[epsilon]
+
 
 Sampling = Literal["poisson", "everyone", "fixed"]
 ORDERS = tuple(range(2, 65))
@@ -234,3 +275,59 @@ def _half(event: dp.DpEvent) -> dp.DpEvent:
 
 def _pld(events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency) -> float | None:
     return None if any(map(_is_fixed, events)) else Pld().epsilon(events, delta, adjacency)
+
+
+# Readings of CSLR's text against which its claims are tested: what is released, how often, from whom, how clipped.
+
+
+SAMPLE_RATE = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A named reading; `of` sets its noise multiplier. `is_as_printed`: the protocol that the paper describes."""
+
+    name: str
+    reading: Reading
+    is_head_alike: bool = False
+    is_as_printed: bool = False
+
+    def of(self, noise_multiplier: float) -> Reading:
+        """The reading with this noise on each statistic, and on the head where it has any."""
+        head = noise_multiplier if self.is_head_alike else None
+        return replace(self.reading, noise_multiplier=noise_multiplier, head_multiplier=head)
+
+
+def rows(n_clients: int = 20, n_tasks: int = 4, delta: float = 1e-5) -> Mapping[str, Row]:
+    """All readings by short name, for these numbers of clients and tasks (K groups as printed: one per task)."""
+    n_rounds = ROUNDS_PER_TASK * n_tasks
+    base = Reading(1.0, n_rounds, sample_rate=SAMPLE_RATE, n_clients=n_clients, delta=delta)
+    fixed = replace(base, sampling="fixed", adjacency="replace")
+    by_task = replace(base, n_rounds=n_tasks)
+    all_rounds = f"{n_rounds} rounds"
+    readings = {
+        "round": Row("one round, 4 statistics", replace(base, n_rounds=1)),
+        "round-1": Row("one round, 1 statistic", replace(base, n_rounds=1, n_statistics=1)),
+        "task-1": Row(f"once a task ({n_tasks}), 1 statistic", replace(by_task, n_statistics=1)),
+        "task": Row(f"once a task ({n_tasks}), 4 statistics", by_task),
+        "task-all": Row(f"once a task ({n_tasks}), 4 statistics, all clients", replace(by_task, sampling="everyone")),
+        "printed": Row(f"{all_rounds}, 4 statistics: the paper's protocol", base, is_as_printed=True),
+    }
+    for name, benchmark in BENCHMARKS.items():
+        if benchmark.n_tasks != n_tasks:
+            rounds = ROUNDS_PER_TASK * benchmark.n_tasks
+            readings[f"rounds-{rounds}"] = Row(f"the same with {rounds} rounds ({name})", replace(base, n_rounds=rounds))
+    return readings | {
+        "one": Row(f"{all_rounds}, 1 statistic counted", replace(base, n_statistics=1)),
+        "list": Row(f"{all_rounds}, the clients' own lists released too", replace(base, with_list=True)),
+        "modes": Row(
+            f"{all_rounds}, each of K = {n_tasks} groups clipped on its own", replace(base, sensitivity=math.sqrt(n_tasks))
+        ),
+        "whole": Row(
+            f"{all_rounds}, lists released too, every entry clipped on its own: the printed algorithm, whole",
+            replace(base, with_list=True, sensitivity=math.sqrt(n_tasks)),
+        ),
+        "plain": Row(f"{all_rounds}, nothing amplified (Eqs. 6 to 9)", replace(base, sampling="everyone")),
+        "fixed": Row(f"{all_rounds}, {fixed.n_sampled} of {n_clients} clients, one replaced by another", fixed),
+        "head": Row(f"{all_rounds}, and a head with the same noise", base, is_head_alike=True),
+    }

@@ -2,16 +2,91 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from itertools import groupby
+from typing import cast
 
 import dp_accounting as dp
 
-from dpcl_core.events import Claim
-from dpcl_core.privacy import group
-from dpcl_core.privacy.accounting import Accountant, LabelListDpEvent, Pld, of_group, of_part, of_steps
+from dpcl_core.events import Claim, JsonValue, Mechanism, Spending, Written
+from dpcl_core.privacy.accounting import (
+    Accountant,
+    LabelListDpEvent,
+    LocalDpEvent,
+    Pld,
+    SampledGroupDpEvent,
+    Unaccountable,
+    of_group,
+    of_part,
+    of_steps,
+)
 from dpcl_core.privacy.noise import Steps
-from dpcl_core.spec import Adjacency, Recurrence
+from dpcl_core.spec import SMALLEST_DELTA, Adjacency, PrivacySpec, Recurrence
+
+# Several rows of one person: the budget of a row with which the person stays within the asked one, and back.
+#
+# Group privacy (Dwork and Roth 2014, Theorem 2.2, with its delta): let a release be (e, d)-DP for one row, and let a person
+# have at most m rows. A chain of m neighbours leads from the data with the person to those without, one row at a time, so
+# the probability of any outcome grows at most to
+#
+#     P0 <= exp(e) P1 + d <= exp(e) (exp(e) P2 + d) + d <= ... <= exp(m e) Pm + d (1 + exp(e) + ... + exp((m - 1) e)):
+#
+# the person has epsilon m e at delta d (exp(m e) - 1) / (exp(e) - 1). That holds for every mechanism and however the rows
+# are spread over tasks, as each step of the chain changes a single row. It needs that the m rows that count are chosen by a
+# rule under which no other person's rows matter (`data.outline`), and that each row alone decides which task it is in.
+
+
+_STEPS, _UP = 100, 1 + 1e-6
+# Of a row's delta. An epsilon is accounted a little above the asked one, which leaves a row a little less.
+_LEAST = SMALLEST_DELTA / 10
+
+
+def for_a_row(privacy: PrivacySpec, size: int) -> PrivacySpec:
+    """The budgets and the delta of a row with which a person of `size` rows stays within these.
+
+    Every budget is divided by `size`; the one delta is the least that any of them needs.
+    """
+    if size == 1:
+        return privacy
+    of_row = tuple(epsilon / (size * _UP**2) for epsilon in privacy.epsilons)  # `epsilon_of` is at most _UP too large
+    finite = [epsilon for epsilon in of_row if math.isfinite(epsilon)]
+    return privacy.model_copy(update={"epsilons": of_row, "delta": privacy.delta / _growth(max(finite, default=0.0), size)})
+
+
+def smallest_delta(epsilon: float, size: int) -> float:
+    """The smallest delta of a person of `size` rows at which the accountants resolve that of a row; infinite for none."""
+    return SMALLEST_DELTA * (_growth(epsilon / size, size) if size > 1 else 1.0)
+
+
+def epsilon_of(accountant: Accountant, events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency, size: int) -> float:
+    """Epsilon of a person with `size` rows, at this delta: m e for the least e that is large enough for its own delta.
+
+    e(d) falls with d, and the delta that is left for a row, delta / (1 + exp(e) + ...), falls with e. So from e(delta) on,
+    every try that is too small leads to a larger one, and the first that suffices is at most 1e-6 of itself too large.
+    Infinite where none does, and where a row would need a delta that the accountants do not resolve.
+    """
+    epsilon = accountant.epsilon(events, delta, adjacency)
+    if size == 1:
+        return epsilon
+    for _ in range(_STEPS):
+        of_row = delta / _growth(epsilon, size)
+        if of_row < _LEAST:
+            return math.inf
+        needed = accountant.epsilon(events, of_row, adjacency)
+        if needed <= epsilon:
+            return size * epsilon
+        epsilon = needed * _UP
+    return math.inf
+
+
+def _growth(epsilon: float, size: int) -> float:
+    """1 + exp(epsilon) + ... + exp((size - 1) epsilon), rounded up."""
+    if (size - 1) * epsilon > 700:
+        return math.inf
+    return math.fsum(math.exp(place * epsilon) for place in range(size)) * (1 + 1e-12)
+
 
 REPLAY, HEAD = "replay", "head"  # the two releases of a federated method with replay
 
@@ -131,7 +206,114 @@ class Ledger:
 
     def composed(self, events: Sequence[dp.DpEvent], delta: float) -> float:
         """Epsilon of these events for one privacy unit, at this delta."""
-        return group.epsilon_of(self.accountant, events, delta, self.adjacency, self.rows_per_unit)
+        return epsilon_of(self.accountant, events, delta, self.adjacency, self.rows_per_unit)
 
     def _composed(self, events: Sequence[dp.DpEvent]) -> float:
         return self.composed(events, self.delta)
+
+
+# A ledger as plain numbers, for the store and for privacy cards.
+
+
+def written(ledger: Ledger) -> Written:
+    """The ledger's entries in order, equal consecutive ones counted. Raises Unaccountable for an unknown mechanism."""
+    spendings = tuple(replace(one, count=len(list(equal))) for one, equal in groupby(map(_spending, ledger.entries)))
+    return Written(ledger.adjacency, ledger.recurrence, spendings, ledger.rows_per_unit)
+
+
+def _spending(entry: Entry) -> Spending:
+    channels = {name: mechanism(event) for name, event in entry.channels.items()}
+    return Spending(entry.what, entry.task, entry.people_of, 1, mechanism(entry.event), entry.shares_batches, channels)
+
+
+def mechanism(event: dp.DpEvent) -> Mechanism:
+    """A ledger's event as plain numbers. Raises Unaccountable for an unknown kind."""
+    match event:
+        case dp.SelfComposedDpEvent(inner, count):
+            one = mechanism(inner)
+            return replace(one, steps=one.steps * count)
+        case dp.GaussianDpEvent(sigma):
+            return Mechanism("gaussian", float(sigma), (1.0,))
+        case dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(sigma)):
+            return Mechanism("gaussian", float(sigma), (float(rate),))
+        case SampledGroupDpEvent(sigma, rates):
+            return Mechanism("gaussian", float(sigma), tuple(map(float, rates)))
+        case LabelListDpEvent(epsilon, delta):
+            return Mechanism("label-list", epsilon=float(epsilon), delta=float(delta))
+        case LocalDpEvent(epsilon):
+            return Mechanism("local", epsilon=float(epsilon))
+        case dp.NonPrivateDpEvent():
+            return Mechanism("no-bound")
+        case dp.NoOpDpEvent():
+            return Mechanism("nothing")
+    raise Unaccountable(f"{event} cannot be written down")
+
+
+# A ledger's entries as JSON and back, exactly: a resumed run's ledger is the unbroken run's, event for event.
+#
+# `privacy.written` is for readers and merges equal entries; here every event comes back as the object that it was.
+
+
+_KINDS: Mapping[str, type[dp.DpEvent]] = {
+    kind.__name__: kind
+    for kind in (
+        dp.GaussianDpEvent,
+        dp.PoissonSampledDpEvent,
+        dp.SelfComposedDpEvent,
+        dp.NonPrivateDpEvent,
+        dp.NoOpDpEvent,
+        LabelListDpEvent,
+        LocalDpEvent,
+        SampledGroupDpEvent,
+    )
+}
+
+
+def document(ledger: Ledger) -> dict[str, JsonValue]:
+    """The ledger's entries and claim. Raises Unaccountable for an unknown kind of event."""
+    entries: list[JsonValue] = [
+        {
+            "event": _written(entry.event),
+            "task": entry.task,
+            "what": entry.what,
+            "people_of": list(entry.people_of),
+            "shares_batches": entry.shares_batches,
+            "channels": {name: _written(event) for name, event in entry.channels.items()},
+        }
+        for entry in ledger.entries
+    ]
+    claim = None if ledger.claimed is None else cast(JsonValue, asdict(ledger.claimed))
+    return {"entries": entries, "claimed": claim}
+
+
+def refill(ledger: Ledger, kept: Mapping[str, JsonValue]) -> None:
+    """Gives a new ledger of the same cell the entries and the claim of a `document`."""
+    ledger.entries = [_entry(cast("dict[str, JsonValue]", one)) for one in cast("list[JsonValue]", kept["entries"])]
+    claim = cast("dict[str, JsonValue] | None", kept["claimed"])
+    ledger.claimed = None if claim is None else Claim(**claim)  # type: ignore[arg-type]
+
+
+def _entry(one: dict[str, JsonValue]) -> Entry:
+    return Entry(
+        _read(one["event"]),
+        cast(int, one["task"]),
+        cast(str, one["what"]),
+        tuple(cast("list[int]", one["people_of"])),
+        cast(bool, one["shares_batches"]),
+        {name: _read(event) for name, event in cast("dict[str, JsonValue]", one["channels"]).items()},
+    )
+
+
+def _written(value: object) -> JsonValue:
+    if isinstance(value, dp.DpEvent):
+        kind = type(value)
+        if _KINDS.get(kind.__name__) is not kind:
+            raise Unaccountable(f"{value} cannot be kept in a checkpoint")
+        return {"kind": kind.__name__, "of": [_written(getattr(value, name)) for name in kind.__match_args__]}
+    return list(value) if isinstance(value, tuple) else cast(JsonValue, value)
+
+
+def _read(value: JsonValue) -> object:
+    if isinstance(value, dict):
+        return _KINDS[cast(str, value["kind"])](*map(_read, cast("list[JsonValue]", value["of"])))
+    return tuple(value) if isinstance(value, list) else value

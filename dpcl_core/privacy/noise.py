@@ -14,7 +14,7 @@ from typing import Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.privacy import rounded
+from dpcl_core.privacy import gaussian
 from dpcl_core.spec import Cell, NoiseSource
 
 Addition32 = Callable[[NDArray[np.float32]], NDArray[np.float32]]
@@ -61,26 +61,26 @@ class ReleaseNoise:
 
     KEPT = ()  # it has no state
 
-    def __init__(self, bits: rounded.Bits | None = None) -> None:
+    def __init__(self, bits: gaussian.Bits | None = None) -> None:
         """`bits`: another source of random bytes, for tests of the transforms."""
         self._bits = bits or os.urandom
         self._many = bits or _many_bytes
 
     def added(self, clean: NDArray[np.float64], std: float) -> NDArray[np.float64]:
-        return rounded.added(clean, std, self._bits)
+        return gaussian.added(clean, std, self._bits)
 
     def added32(self, clean: NDArray[np.floating], std: float) -> NDArray[np.float32]:
-        return rounded.added32(clean, std, self._many)
+        return gaussian.added32(clean, std, self._many)
 
     def additions32(self, size: int, std: float, count: int) -> Addition32:
-        return rounded.Ahead32(size, [std], count, self._many).added
+        return gaussian.Ahead32(size, [std], count, self._many).added
 
     def rows32(self, size: int, stds: Sequence[float], count: int) -> Addition32:
         """The same for arrays of `len(stds)` rows of `size` numbers, each row with its own standard deviation."""
-        return rounded.Ahead32(size * len(stds), stds, count, self._many).added
+        return gaussian.Ahead32(size * len(stds), stds, count, self._many).added
 
     def laplace_added(self, clean: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
-        return rounded.laplace_added(clean, scale, self._many)
+        return gaussian.laplace_added(clean, scale, self._many)
 
     def words(self, count: int) -> NDArray[np.uint64]:
         return np.frombuffer(self._bits(8 * count), dtype=np.uint64)
@@ -115,20 +115,20 @@ class SeededNoise:
         self._generator = np.random.default_rng(int.from_bytes(sha256(label).digest(), "little"))
 
     def added(self, clean: NDArray[np.float64], std: float) -> NDArray[np.float64]:
-        integers, low = rounded.parts(np.asarray(clean, dtype=np.float64), step := rounded.grid(std))
-        return rounded.combined(integers, np.rint(low + std / step * self.normal(low.shape)), step)
+        integers, low = gaussian.parts(np.asarray(clean, dtype=np.float64), step := gaussian.grid(std))
+        return gaussian.combined(integers, np.rint(low + std / step * self.normal(low.shape)), step)
 
     def added32(self, clean: NDArray[np.floating], std: float) -> NDArray[np.float32]:
-        integers, low = rounded.parts(np.asarray(clean), step := rounded.grid32(std))
+        integers, low = gaussian.parts(np.asarray(clean), step := gaussian.grid32(std))
         drawn = np.float32(std / step) * self._generator.standard_normal(low.shape, dtype=np.float32)
-        return rounded.combined(integers, np.rint(low + drawn), step).astype(np.float32, copy=False)
+        return gaussian.combined(integers, np.rint(low + drawn), step).astype(np.float32, copy=False)
 
     def additions32(self, size: int, std: float, count: int) -> Addition32:
         return lambda clean: self.added32(clean, std)
 
     def laplace_added(self, clean: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
-        integers, low = rounded.parts(np.asarray(clean, dtype=np.float64), step := rounded.grid(scale))
-        return rounded.combined(integers, np.rint(low + scale / step * self.laplace(low.shape)), step)
+        integers, low = gaussian.parts(np.asarray(clean, dtype=np.float64), step := gaussian.grid(scale))
+        return gaussian.combined(integers, np.rint(low + scale / step * self.laplace(low.shape)), step)
 
     def words(self, count: int) -> NDArray[np.uint64]:
         return self._generator.integers(0, 2**64, count, dtype=np.uint64)

@@ -6,18 +6,230 @@ Whoever can read the server's home folder is its administrator: the key lies the
 from __future__ import annotations
 
 import hmac
+import math
 import shutil
+import time
 from base64 import b32encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import ColumnElement, case, func, select
+from sqlalchemy import ColumnElement, Connection, case, func, insert, or_, select, update
+from sqlalchemy import delete as sqlalchemy_delete
 
-from dpcl_core import keys, paths
-from dpcl_core.data import own
-from dpcl_core.runs import purge, visitors
+from dpcl_core import paths, unforeseen
+from dpcl_core.data import intake, marks, own
+from dpcl_core.errors import BadInput
+from dpcl_core.privacy.statement import shown
+from dpcl_core.runs import charges, journal, queue, tables
+from dpcl_core.runs.charges import OWN
+from dpcl_core.runs.process import log_file
+from dpcl_core.runs.run import Run
+from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.tables import ACTIVE, runs
+from dpcl_core.runs.tables import ACTIVE, audits, cells, classifiers, events, metadata, runs
+from dpcl_core.spec import RunSpec
+
+# How often a person's own data were looked at: every launched run, tuning and audit in a store, and what they add up to.
+#
+# Each run's bound is about that run alone. Whoever tries several and shows the best one has used the data several times.
+# What is counted is public: settings, under the name of the data. Data under another name are the same if they share rows of
+# their public test parts (`data.marks`); a hash of the private rows would tell neighbours apart. Deleted runs are looks as
+# well, and so are runs on data that were deleted and came back.
+
+
+_COUNTED = ("runs", "models", "tuned", "audits", "epsilon", "delta")
+_RULE = "Showing the best of several uses them all. Only new data start at one again."
+_KNOWN = "Some were at data with the same rows, under another name or deleted since."
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """Looks at one dataset. `runs` with `models` in all; `tuned`: settings tried on it; `audits`: trainings repeated.
+
+    `epsilon`, `delta`: of all releases together, by basic composition of runs; infinite where one has no known bound.
+    `is_known`: some of them were at data of another name, or deleted since, that share rows with these.
+    """
+
+    dataset: str
+    runs: int
+    models: int
+    tuned: int
+    audits: int
+    epsilon: float
+    delta: float
+    is_known: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """The count in words, with what it adds up to."""
+        tried = (self.tuned, "setting tried by tunings")
+        parts = [(self.runs, "run"), (self.models, "model"), tried, (self.audits, "audit")]
+        counted = [_count(n, what) for n, what in parts if n]
+        if not counted:
+            return f"Nobody has looked at {self.dataset} yet: the first run is the first look."
+        total = f"at most epsilon {shown(self.epsilon)}, delta {self.delta:.2g}"
+        together = total if math.isfinite(self.epsilon) else "no bound is known, as one of them has none"
+        known = f" {_KNOWN}" if self.is_known else ""
+        return f"Looks at {self.dataset} so far: {', '.join(counted)}.{known} All of them together: {together}. {_RULE}"
+
+    def document(self) -> dict[str, str | int | float]:
+        """As JSON."""
+        counts = {"runs": self.runs, "models": self.models, "tuned": self.tuned, "audits": self.audits}
+        epsilon = self.epsilon if math.isfinite(self.epsilon) else "inf"
+        return {"dataset": self.dataset, **counts, "epsilon": epsilon, "delta": self.delta}
+
+
+def of(store: Store, dataset: str) -> Looks | None:
+    """The looks so far at a dataset, and at data that share rows with it; None for public ones, which nobody counts."""
+    if not dataset.startswith(OWN):
+        return None
+    known = marks.kept(dataset)
+    with store.reading() as connection:
+        found = of_names(connection, marks.sharing(dataset))
+        before = [row for row in connection.execute(select(tables.kept_looks)) if known.intersection(row.marks)]
+    added = {name: getattr(found, name) + sum(getattr(row, name) for row in before) for name in _COUNTED}
+    return Looks(dataset, **added, is_known=bool(before) or found.is_known)
+
+
+def of_names(connection: Connection, names: Sequence[str]) -> Looks:
+    """The looks at the datasets of these names by runs that are in the store."""
+    is_launched = tables.dataset.in_(names) & tables.runs.c.started.is_not(None)
+    launched = select(tables.runs.c.id, tables.runs.c.spec).where(is_launched)
+    is_audit = tables.runs.c.id.in_(select(tables.audits.c.id))
+    tried = select(tables.studies.c.settings, func.count(tables.trials.c.number)).outerjoin(tables.trials)
+    found = connection.execute(launched.where(tables.runs.c.id.not_in(tables.of_others))).all()
+    of_cells = select(tables.cells.c.run_id, tables.cells.c.guarantee)
+    cells = connection.execute(of_cells.where(tables.cells.c.run_id.in_([row.id for row in found])))
+    stated = {row.run_id: row.guarantee for row in cells}
+    launches = [(charges.spec_of(row.spec), stated.get(row.id)) for row in found]
+    audits = len(connection.execute(launched.where(is_audit)).all())
+    studies = connection.execute(tried.group_by(tables.studies.c.id)).all()
+    return _added(names, launches, sum(n for settings, n in studies if _is_on(settings, names)), audits)
+
+
+def keep(connection: Connection, dataset: str) -> None:
+    """Keeps the number of looks at data that are about to be deleted, so that it goes on if the same rows come back."""
+    found, known = of_names(connection, [dataset]), marks.kept(dataset)
+    counts = {name: getattr(found, name) for name in _COUNTED}
+    if known and any(counts.values()):
+        specs = map(charges.spec_of, connection.scalars(select(tables.runs.c.spec).where(tables.dataset == dataset)))
+        units = {None if spec is None else charges.unit_of(spec) for spec in specs}
+        unit = units.pop() if len(units) == 1 else None
+        connection.execute(insert(tables.kept_looks).values(marks=sorted(known), unit=unit, **counts))
+
+
+def marks_kept(store: Store) -> marks.Marks:
+    """The marks of data that were deleted since somebody looked at them."""
+    with store.reading() as connection:
+        return frozenset(mark for row in connection.execute(select(tables.kept_looks.c.marks)) for mark in row.marks)
+
+
+def sentence(store: Store, dataset: str) -> str:
+    """The looks at a dataset in words; empty for public data."""
+    found = of(store, dataset)
+    return "" if found is None else found.sentence
+
+
+Launch = tuple[RunSpec | None, Mapping[str, Any] | None]  # settings, and what the run has stated of one of its models
+
+
+def _added(names: Sequence[str], launches: Sequence[Launch], tuned: int, audits: int) -> Looks:
+    """A tuning on the data and an audit of a run have no bound: their numbers are read without noise."""
+    specs = [spec for spec, _ in launches]
+    models = sum(spec.n_cells for spec in specs if spec is not None)
+    totals = [(math.inf, 0.0) if spec is None else charges.released(spec, stated) for spec, stated in launches]
+    epsilon, delta = (math.fsum(column) for column in zip(*totals, (0.0, 0.0), strict=True))
+    has_no_bound = tuned or audits
+    dataset, *others = names
+    looked = any(spec is not None and spec.data.dataset in others for spec in specs)
+    return Looks(dataset, len(specs), models, tuned, audits, math.inf if has_no_bound else epsilon, delta, looked)
+
+
+def _is_on(settings: object, names: Sequence[str]) -> bool:
+    """Whether a tuning reads the private data of one of these names, not a public stand-in."""
+    if not isinstance(settings, dict) or settings.get("on") != "private":
+        return False
+    return settings.get("base", {}).get("data", {}).get("dataset") in names
+
+
+def _count(n: int, what: str) -> str:
+    head, _, rest = what.partition(" ")
+    return f"{n:,} {head}{'' if n == 1 else 's'}{' ' + rest if rest else ''}"
+
+
+# Deletes runs for good: those of a dataset that its owner deletes, with the data, and those in the trash.
+
+
+def runs_on(store: Store, dataset: str) -> list[str]:
+    """The ids of all runs on a dataset, those of tunings and audits and deleted ones included, oldest first."""
+    with store.reading() as connection:
+        return _on(connection, dataset)
+
+
+def purge(store: Store, dataset: str) -> int:
+    """Deletes every run on a dataset with all that is stored of it, and data that were taken in; gives the number of runs.
+
+    How many looks and turns they were is kept (`looks.keep`, `queue.keep_turns`). Raises BadInput while one is under way,
+    for data that cannot be deleted, and for a visitor of a shared server who did not bring them: others may have runs there.
+    """
+    if store.visitor is not None and own.owner(dataset) != store.visitor.owner:
+        raise BadInput("data", dataset, "was not brought by you: only who did can delete it")
+    with store.writing() as connection:
+        ids = _on(connection, dataset)
+        states = connection.execute(select(runs.c.id, runs.c.status).where(runs.c.id.in_(ids)).with_for_update())
+        under_way = next((run_id for run_id, status in states if status in ACTIVE), None)
+        if under_way is not None:
+            raise BadInput("run", under_way, "is under way on these data: stop it first")
+        keep(connection, dataset)
+        queue.keep_turns(connection, ids)
+        for table in reversed(metadata.sorted_tables):
+            # Ids of studies, audits and sets are ids of runs, so that whatever refers to one of these goes with it.
+            of_run = [column for column in table.c if column.foreign_keys and column.name != "room"]
+            if table is runs:
+                of_run = [runs.c.id]
+            if of_run:
+                connection.execute(sqlalchemy_delete(table).where(or_(*(column.in_(ids) for column in of_run))))
+    try:
+        if intake.was_taken_in(dataset):
+            intake.forget(dataset)
+    finally:
+        _forget_files(ids)
+        unforeseen.forget()  # an error may quote the data
+    return len(ids)
+
+
+def empty_trash(store: Store) -> int:
+    """Deletes for good the results of all runs in the trash, a visitor's own on a shared server; gives their number.
+
+    What stays of a run is that it was: its settings are a look at the data.
+    """
+    seen = [run.id for run in store.trash() if run.is_over]
+    with store.writing() as connection:
+        # Asked for again and locked: a run restored in between keeps its results.
+        still = select(runs.c.id).where(runs.c.id.in_(seen), runs.c.deleted.is_not(None), runs.c.emptied.is_(None))
+        ids = connection.scalars(still.with_for_update()).all()
+        for table in (events, cells, classifiers):
+            connection.execute(sqlalchemy_delete(table).where(table.c.run_id.in_(ids)))
+        connection.execute(update(audits).where(or_(audits.c.id.in_(ids), audits.c.run_id.in_(ids))).values(results=[]))
+        gone = {"emptied": time.time(), "name": "deleted", "error": None, "error_log": None}
+        connection.execute(update(runs).where(runs.c.id.in_(ids)).values(**gone))
+    _forget_files(ids)
+    return len(ids)
+
+
+def _forget_files(ids: Sequence[str]) -> None:
+    """Deletes what runs have written beside the store, but for what belongs to another user of this computer."""
+    for run_id in ids:
+        journal.forget(run_id)
+        with suppress(OSError):
+            log_file(run_id).unlink()
+
+
+def _on(connection: Connection, dataset: str) -> list[str]:
+    return list(connection.scalars(select(runs.c.id).where(tables.dataset == dataset).order_by(runs.c.number)))
+
 
 _OPEN = ("queued", *ACTIVE)
 
@@ -42,7 +254,7 @@ class Usage:
 
 def key() -> str:
     """The administrator's key, as it is typed. Raises StoreTrouble where it cannot be kept."""
-    return b32encode(keys.kept(paths.administrator_key(), "the administrator")[:20]).decode().lower()
+    return b32encode(paths.kept(paths.administrator_key(), "the administrator")[:20]).decode().lower()
 
 
 def is_key(typed: str) -> bool:
@@ -75,7 +287,7 @@ def usage(store: Store) -> Sequence[Usage]:
                 **of_runs.get(owner, {"owner": owner}),
                 datasets=len(data.get(owner, ())),
                 uploads=paths.uploads(owner).name in uploaders,
-                megabytes=visitors.stored_bytes(connection, {owner}) / 1e6,
+                megabytes=queue.stored_bytes(connection, {owner}) / 1e6,
             )
             for owner in dict.fromkeys((*of_runs, *data, *(short for short in uploaders if short not in known)))
         ]
@@ -91,14 +303,14 @@ def stop(store: Store, owner: str) -> int:
     return len(ids)
 
 
-def delete(store: Store, visitor: visitors.Visitor) -> int:
+def delete(store: Store, visitor: queue.Visitor) -> int:
     """Deletes for good all results of a visitor's runs that are over; gives their number."""
     over = runs.c.deleted.is_(None) & runs.c.status.not_in(_OPEN)
     with store.reading() as connection:
         ids = connection.scalars(select(runs.c.id).where(runs.c.owner == visitor.owner, over)).all()
     for run_id in ids:
         store.delete(run_id)
-    return purge.empty_trash(store.as_visitor(visitor))
+    return empty_trash(store.as_visitor(visitor))
 
 
 def delete_data(store: Store, owner: str) -> int:
@@ -109,5 +321,42 @@ def delete_data(store: Store, owner: str) -> int:
     shutil.rmtree(paths.uploads(owner), ignore_errors=True)
     names = own.of_visitors().get(owner, [])
     for name in names:
-        purge.purge(store, name)
+        purge(store, name)
     return len(names)
+
+
+# Runs that belong to an earlier one, as an audit or as the next of a set, read the rows that it read, or refuse.
+#
+# What is compared is when own data were last written: that is what somebody has done, and public. Rows are not compared,
+# because whether one has changed would differ between neighbours, and everybody who sees the run would hear of it.
+
+
+def check(store: Store, earlier: Run) -> None:
+    """Raises BadInput where the files of a run's own data were written after it had first started."""
+    name = earlier.spec.data.dataset
+    began = _began(store, earlier)
+    if began is not None and max(own.written(name).values(), default=0) > began * 1e9:
+        allowed = f"must be as run {earlier.id} read it, but was written again since: start that run anew"
+        raise BadInput("data.dataset", name, allowed)
+
+
+def check_set(store: Store, run_id: str) -> None:
+    """The same of a run in a set and the first of the others, on the same data, that was started."""
+    sets = Sets(store)
+    if (set_id := sets.of_run(run_id)) is not None:
+        of_set = sets.get(set_id).runs.values()
+        (mine,) = (run for run in of_set if run.id == run_id)
+        same = [run for run in of_set if run is not mine and run.spec.data.dataset == mine.spec.data.dataset]
+        began = {run.id: at for run in same if (at := _began(store, run)) is not None}
+        if began:
+            check(store, min((run for run in same if run.id in began), key=lambda run: began[run.id]))
+
+
+def _began(store: Store, run: Run) -> float | None:
+    """When a run started, in seconds since 1970; None if it never did.
+
+    One that was resumed has the start of its last process alone: then it is when it was asked for, which is safe.
+    """
+    with store.reading() as connection:
+        first = connection.scalar(select(func.min(events.c.at)).where(events.c.run_id == run.id))
+    return run.created if run.started is not None and first is not None and first < run.started else run.started

@@ -15,8 +15,8 @@ from dpcl_core import checks
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import marks, own
 from dpcl_core.errors import BadInput
-from dpcl_core.privacy.allowed import check_accounted, check_budget
-from dpcl_core.runs import charges, locks, tables
+from dpcl_core.privacy.loss_distributions import check_accounted, check_budget
+from dpcl_core.runs import charges, tables
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 
@@ -49,7 +49,7 @@ def declare(store: Store, dataset: str, epsilon: float | None, delta: float | No
             raise BadInput("delta", delta, allowed)
     known, unit = marks.kept(dataset), charges.people(dataset) or ""
     with store.writing() as connection:
-        locks.take(connection, locks.QUEUE)
+        tables.take(connection, tables.QUEUE)
         before = charges.declared(connection, dataset)
         connection.execute(delete(tables.budgets).where(tables.budgets.c.number.in_([one.number for one in before])))
         if epsilon is not None:

@@ -36,7 +36,7 @@ from dpcl_core.events import Planned, plain
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import statement
 from dpcl_core.privacy.statement import shown
-from dpcl_core.runs import event_rows, locks, tables
+from dpcl_core.runs import tables
 from dpcl_core.spec import SMALLEST_DELTA, Cell, RunSpec
 
 OWN = "own:"  # before the name that an owner gave a dataset
@@ -114,7 +114,7 @@ def check(
     """
     if gives == "nothing" or not spec.data.dataset.startswith(OWN):
         return
-    locks.take(connection, locks.QUEUE)
+    tables.take(connection, tables.QUEUE)
     for budget in declared(connection, spec.data.dataset):
         before, new = charges(connection, budget, but=but, is_start=is_start), _charge(spec, gives, budget.unit)
         epsilon, delta = together([*before, new])
@@ -140,7 +140,7 @@ def charges(connection: Connection, budget: Budget, *, but: str | None = None, i
     rows = [row for row in connection.execute(query) if row.gives != "nothing"]
     told = select(tables.events.c.run_id, tables.events.c.payload).where(tables.events.c.kind == Planned.__name__)
     in_turn = connection.execute(told.where(tables.events.c.run_id.in_([row.id for row in rows])))
-    plans = {one.run_id: plan for one in in_turn if isinstance(plan := event_rows.read(one.payload), Planned)}
+    plans = {one.run_id: plan for one in in_turn if isinstance(plan := tables.read(one.payload), Planned)}
     found = [(row, _charge(spec_of(row.spec), row.gives, budget.unit, plans.get(row.id))) for row in rows]
     # One that waits and has no bound cannot start: `check_again`.
     now = [charge for row, charge in found if row.started is not None or math.isfinite(charge.bound[0])]

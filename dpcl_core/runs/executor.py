@@ -6,23 +6,59 @@ Each device of each machine has one run at a time. Other executors are in `execu
 from __future__ import annotations
 
 import math
+import os
+import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Any, Literal, Protocol, get_args
 
-from dpcl_core import paths
-from dpcl_core.errors import StoreTrouble, failure_kind
-from dpcl_core.masking import masked
-from dpcl_core.runs import devices, journal, machines, process, resumption, visitors
+from sqlalchemy import insert, make_url, select, update
+
+from dpcl_core import machine, paths, unforeseen
+from dpcl_core.data import intake
+from dpcl_core.errors import BadInput, DataMissing, StoreTrouble, failure_kind, unknown
+from dpcl_core.runs import database, journal, process, queue, resumption
+from dpcl_core.runs.process import Patience, log_file, spawn
 from dpcl_core.runs.run import Failure, Run
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.subprocess_start import log_file, spawn
-from dpcl_core.runs.tables import ACTIVE
+from dpcl_core.runs.tables import ACTIVE, machines
 from dpcl_core.runs.warm_worker import TIED, Tie, WarmWorker
+from dpcl_core.unforeseen import masked
+
+# The machines that share a store on a server: each says every few seconds that it looks after the queue.
+
+
+EVERY_SECONDS = 10.0
+_PRESENT_SECONDS = 60.0  # one that has said nothing for so long is not counted on
+
+
+def can_share(store: Store) -> bool:
+    """Whether several machines can reach a store: not one that is a file."""
+    return make_url(store.url).get_backend_name() != "sqlite"
+
+
+def announce(store: Store) -> None:
+    """Says that this machine looks after the queue of a store, and with which devices; says nothing while it is away."""
+    name = process.machine()
+    said = {"devices": [device.name for device in process.found()], "seen": database.now()}
+    with suppress(StoreTrouble), store.writing(durable=False) as connection:  # also if another process here was first
+        if connection.execute(update(machines).where(machines.c.name == name).values(**said)).rowcount == 0:
+            connection.execute(insert(machines).values(name=name, **said))
+
+
+def present_machines(store: Store) -> Mapping[str, Sequence[str]]:
+    """The devices of each machine that looks after the queue now, by name."""
+    with store.reading() as connection:
+        is_here = database.now() - machines.c.seen < _PRESENT_SECONDS
+        rows = connection.execute(select(machines).where(is_here).order_by(machines.c.name)).all()
+    return {row.name: row.devices for row in rows}
+
 
 WORKER = (sys.executable, "-m", "dpcl_core.runs.worker")
 
@@ -81,7 +117,7 @@ class Supervisor:
         busy = {run.runs_on for run in unfinished if run.status in ACTIVE}
 
         def free(run: Run) -> str | None:
-            fitting = (device for device in offered(run.device) if devices.fits(run.device, device))
+            fitting = (device for device in offered(run.device) if process.fits(run.device, device))
             return next((device for device in fitting if device not in busy), None)
 
         queued = [run for run in unfinished if run.status == "queued"]
@@ -115,7 +151,7 @@ class Supervisor:
                 unfinished = self.store.unfinished()
             for run in unfinished:
                 if run.status in ("starting", "running"):
-                    why = visitors.overrun(run, self.store.seconds_before)
+                    why = queue.overrun(run, self.store.seconds_before)
                     if why is not None:
                         self.store.stop_overrun(run.id, why)
         except StoreTrouble:
@@ -185,12 +221,12 @@ class LocalExecutor(Supervisor):
 
     def schedule(self) -> None:
         now = time.monotonic()
-        is_due = self.own is None and now - self._announced.get("at", -math.inf) > machines.EVERY_SECONDS
-        if is_due and machines.can_share(self.store):
-            machines.announce(self.store)
+        is_due = self.own is None and now - self._announced.get("at", -math.inf) > EVERY_SECONDS
+        if is_due and can_share(self.store):
+            announce(self.store)
             self._announced["at"] = now
         unfinished = self.check()
-        for run, _ in self.startable(unfinished, devices.of_this_machine, self.own):
+        for run, _ in self.startable(unfinished, process.of_this_machine, self.own):
             self._start(run)
         if self.warm is not None:
             self.warm.keep(self.store.url, is_idle=not unfinished)
@@ -234,3 +270,193 @@ def _end_of_log(run: Run) -> str:
         return masked(log_file(run.id).read_text(encoding="utf-8", errors="replace")[-_LOG_END:])
     except OSError:
         return ""
+
+
+# Moves the queue of a store for as long as a server or `dpcl work` is up, whether or not anybody looks at a page.
+
+
+PAUSE_SECONDS = 0.5
+
+
+def move(
+    open_executor: Callable[[], Executor],
+    over: threading.Event,
+    *,
+    after_each: Callable[[], object] = lambda: None,
+    on_trouble: Callable[[StoreTrouble], object] = lambda trouble: None,
+    patience: Patience = Patience(),  # noqa: B008 (a value that nothing changes)
+) -> None:
+    """Looks after the queue until `over` is set: starts runs whose turn it is and ends those whose process is gone.
+
+    A store that is away is tried again after pauses that grow, and `on_trouble` hears why, once; an unexpected error
+    is printed, and the next look follows. `after_each` is called after every look that succeeded. Own data that a process
+    which died has left halfway are removed first.
+    """
+    intake.sweep()
+    executor: Executor | None = None
+    failures = 0
+    while not over.is_set():
+        try:
+            executor = executor or open_executor()
+            executor.schedule()
+            after_each()
+            failures = 0
+        except StoreTrouble as trouble:
+            if failures == 0:
+                on_trouble(trouble)
+            failures += 1
+        except Exception as error:
+            print(unforeseen.trace(error), file=sys.stderr)
+            failures += 1
+        over.wait(max(PAUSE_SECONDS, patience.pause(failures)) if failures else PAUSE_SECONDS)
+
+
+# The executors by name: what carries out queued runs, and where.
+#
+#     local   processes of this computer
+#     ray     machines of a Ray cluster
+#
+# Both keep the order of the store's queue and one run per device. A cluster's executor only starts workers on machines: each
+# looks after the queue as `dpcl work` does, and ends when nothing waits for it. So states, stops, logs of failures and the
+# runs of a machine that is gone are the store's matter, whoever started the machine's worker.
+
+
+Name = Literal["local", "ray"]
+NAMES: tuple[Name, ...] = get_args(Name)
+_LOOK_SECONDS = 5.0
+_NO_CLUSTER = "no Ray cluster can be reached: start one with `ray start --head`, or name yours in RAY_ADDRESS"
+_ONE_COMPUTER = "is a file of this computer: other machines need a store on PostgreSQL, postgresql+psycopg://USER@HOST/NAME"
+
+
+def checked(name: str) -> Name:
+    """The name of an executor. Raises BadInput for another one, and where its package or its cluster is not to be had."""
+    if name not in NAMES:
+        raise unknown("--executor", name, NAMES)
+    if name == "ray":
+        if missing := machine.lacking(("ray",)):
+            raise DataMissing("--executor", name, missing)
+        _connected()
+    return name
+
+
+def opened(name: str, store: Store, *, local: Executor | None = None) -> Executor:
+    """The executor of this name for a store; `local`: the one to use for this computer. Raises BadInput as `checked`."""
+    return RayExecutor(store) if checked(name) == "ray" else local or LocalExecutor(store)
+
+
+def default_device(name: Name) -> str:
+    """The device for runs that name none: a card where the executor has one."""
+    if name == "local":
+        return process.default()
+    return "cuda" if any(_n_cards(node) for node in _nodes().values()) else "cpu"
+
+
+def n_devices(name: Name, device: str, store: Store | None = None) -> int:
+    """How many runs that ask for a device the executor can carry out at once; `store`: with all machines of this store."""
+    if name == "ray":
+        return sum(1 if process.bare(device) == "cpu" else _n_cards(node) for node in _nodes().values())
+    present = {} if store is None else present_machines(store)
+    offered = (f"{of}/{one}" for of, names in present.items() for one in names)
+    return max(1, sum(process.fits(device, one) for one in offered))
+
+
+def work(url: str, machine: str) -> None:
+    """Carries out queued runs on this machine, under this name, until nothing waits for it or is under way on it.
+
+    Ends, too, when the store stays away: the cluster's machine is then free for others.
+    """
+    os.environ[process.MACHINE] = machine
+    patience, over = Patience(), threading.Event()
+    store, seen = patience.outlast(lambda: Store(url)), [time.monotonic()]
+
+    def look() -> None:
+        seen[0] = time.monotonic()
+        unfinished = store.unfinished()
+        mine = [run for run in unfinished if run.status in ACTIVE and _machine(run) == process.machine()]
+        waiting = [run for run in unfinished if run.status == "queued" and _can_serve(run.device)]
+        if not mine and not waiting:
+            over.set()
+
+    def watch() -> None:
+        while not over.wait(_LOOK_SECONDS):
+            if time.monotonic() - seen[0] > patience.give_up:
+                over.set()
+
+    threading.Thread(target=watch, name="store away", daemon=True).start()
+    move(lambda: LocalExecutor(store), over, after_each=look)
+
+
+def _machine(run: Run) -> str:
+    """The machine that a run is on; empty where it waits, for its turn or for its parts."""
+    return (run.runs_on or "").partition("/")[0]
+
+
+def _can_serve(asked: str) -> bool:
+    return any(process.fits(asked, device) for device in process.of_this_machine(asked))
+
+
+@dataclass(frozen=True, slots=True)
+class RayExecutor(Supervisor):
+    """Starts workers on the machines of a Ray cluster while runs wait, at most one on each.
+
+    The cluster is the one that RAY_ADDRESS names, else this computer's. Every machine has this program, and reaches the
+    store and the data. A machine is called as Ray calls its node.
+    """
+
+    _workers: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)  # by machine
+
+    def __post_init__(self) -> None:
+        _connected()
+        hosts = {str(node["NodeManagerHostname"]) for node in _nodes().values()}
+        if make_url(self.store.url).get_backend_name() == "sqlite" and hosts - {socket.gethostname()}:
+            raise BadInput("--store", masked(self.store.url), _ONE_COMPUTER)
+
+    def schedule(self) -> None:
+        import ray
+
+        unfinished = self.check()
+        waiting = [run for run in unfinished if run.status == "queued"]
+        for ended in [name for name, worker in self._workers.items() if ray.wait([worker], timeout=0)[0]]:
+            del self._workers[ended]
+        busy = {_machine(run) for run in unfinished if run.status in ACTIVE}
+        n_idle = sum(machine not in busy for machine in self._workers)  # about to take a run
+        free = [machine for machine in _nodes() if machine not in self._workers]
+        for machine in free[: max(0, len(waiting) - n_idle)]:
+            self._workers[machine] = self._started(machine)
+
+    def _started(self, machine: str) -> Any:
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        node = _nodes()[machine]
+        there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        asked = {"num_cpus": 1, "num_gpus": _n_cards(node), "max_retries": 0, "scheduling_strategy": there}
+        return ray.remote(work).options(**asked).remote(self.store.url, machine)
+
+
+def _connected() -> None:
+    import ray
+
+    if not ray.is_initialized():
+        try:
+            ray.init(address=os.environ.get("RAY_ADDRESS", "auto"), log_to_driver=False, logging_level="error")
+        except (ConnectionError, RuntimeError) as error:
+            raise BadInput("--executor", "ray", _NO_CLUSTER) from error
+
+
+def _nodes() -> Mapping[str, Mapping[str, Any]]:
+    """The machines of the cluster that are up and have a processor for us, by name."""
+    import ray
+
+    up = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
+    return {_name(node): node for node in up}
+
+
+def _n_cards(node: Mapping[str, Any]) -> int:
+    return int(node["Resources"].get("GPU", 0))
+
+
+def _name(node: Mapping[str, Any]) -> str:
+    """What a node was called at its start, else its computer's name."""
+    is_named = node["NodeName"] != node["NodeManagerAddress"]
+    return process.as_machine(str(node["NodeName"] if is_named else node["NodeManagerHostname"]))

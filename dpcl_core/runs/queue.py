@@ -9,24 +9,262 @@ part of a run takes its turn as its owner's run, though nobody owns it otherwise
 
 from __future__ import annotations
 
+import hmac
 import math
+import os
 import secrets
 import time
 from collections import defaultdict, deque
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from hashlib import sha256
+from ipaddress import IPv6Address, ip_address
+from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, Row, delete, func, insert, select
+from sqlalchemy import ColumnElement, Connection, Row, Text, cast, delete, func, insert, literal, select, true, update
 
-from dpcl_core.errors import BadInput
-from dpcl_core.runs import charges, database, devices, durations, locks, visitors
+from dpcl_core import paths
+from dpcl_core.data import own
+from dpcl_core.errors import BadInput, unknown
+from dpcl_core.runs import charges, database, process, run, tables
 from dpcl_core.runs.process import Process
-from dpcl_core.runs.run import Split
-from dpcl_core.runs.tables import ACTIVE, kept_turns, runs, set_runs, shards, splits
+from dpcl_core.runs.run import Split, columns_of
+from dpcl_core.runs.tables import (
+    ACTIVE,
+    checkpoints,
+    classifiers,
+    events,
+    kept_turns,
+    members,
+    rooms,
+    runs,
+    set_runs,
+    shards,
+    splits,
+    turns,
+)
 from dpcl_core.runs.tables import visitors as known
-from dpcl_core.runs.transitions import columns_of
-from dpcl_core.runs.visitors import CLASS, Visitor
 from dpcl_core.spec import RunSpec
+
+if TYPE_CHECKING:
+    from dpcl_core.runs.run import Run
+
+
+# What each visitor of a shared server may use, all from one address, and all together: runs, seconds, storage, rooms.
+#
+# A server is shared where `DPCL_SHARED` says so (`dpcl app --shared`); elsewhere nothing is limited and nobody owns a run. A
+# browser gets a new token whenever it asks for one, so that limits for each token alone hold back nobody. Visitors without
+# an account therefore count for a pool: that of their address or, in a classroom, that of the address from which it was
+# opened.
+
+
+VARIABLE = "DPCL_SHARED"
+USUAL = "usual"  # the value for limits as they are below
+CLASS = "class:"  # begins the name of a pool that is a class
+_REMEMBERED_SECONDS = 86_400.0
+_IS_OPEN = runs.c.status.in_(("queued", *ACTIVE))
+_STATE = (checkpoints.c.document, checkpoints.c.arrays)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """For each visitor: `cells` and `seconds` of a run, as estimated and as taken; runs waiting or under way (`places`);
+    `megabytes` kept.
+
+    `address_`: for all visitors of one address together. `class_`: for the members of all rooms that were opened from one
+    address, who do not count for their own. `all_`: for the whole server; `all_seconds`: of all that waits or is under way.
+    """
+
+    cells: int = 100
+    seconds: int = 1800
+    places: int = 10
+    megabytes: int = 500
+    address_places: int = 20
+    address_megabytes: int = 2000
+    address_rooms: int = 5
+    class_places: int = 60
+    all_places: int = 200
+    all_seconds: int = 172_800
+    all_megabytes: int = 20_000
+    all_rooms: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """A visitor of a shared server. `owner`: digest of the token in the visitor's browser, or of the account.
+
+    `address`: see `address_of`; None for an account, which nobody makes at will.
+    """
+
+    owner: str
+    limits: Limits
+    address: str | None = None
+
+
+def address_of(host: str) -> str:
+    """What is kept of an address: a keyed digest; of IPv6 of the network, within which a computer chooses its address.
+
+    Raises StoreTrouble where the key cannot be kept.
+    """
+    try:
+        found = ip_address(host)
+        if isinstance(found, IPv6Address):
+            host = str(found.ipv4_mapped or int(found) >> 64)
+    except ValueError:
+        pass  # no address: such as the name that a proxy gave
+    return hmac.new(paths.kept(paths.home() / "addresses.key", "addresses"), host.encode(), sha256).hexdigest()[:32]
+
+
+def limits() -> Limits | None:
+    """The limits of this server; None where it is not shared. Raises BadInput for a wrong `DPCL_SHARED`."""
+    text = os.environ.get(VARIABLE)
+    return None if text is None else read(text)
+
+
+def read(text: str) -> Limits:
+    """Limits as written: `usual`, or such as `cells=60,seconds=900`, the others being as usual.
+
+    Raises BadInput for anything else, and for nothing: who names limits that turn out empty wants no open server.
+    """
+    found = dict[str, int]()
+    for part in text.split(",") if text != USUAL else ():
+        name, _, value = part.strip().partition("=")
+        if name not in (names := [field.name for field in fields(Limits)]):
+            raise unknown(VARIABLE, name, names, also=f", or {USUAL} alone")
+        if not value.isdecimal() or not 1 <= int(value) <= 10**9:
+            raise BadInput(f"{VARIABLE} {name}", value, "must be a whole number of at least 1")
+        found[name] = int(value)
+    return Limits(**found)
+
+
+def check(connection: Connection, visitor: Visitor, n_cells: int, seconds: float | None) -> None:
+    """Raises BadInput, with what would mend it, for a run above a limit. `seconds`: its estimate, None if there is none."""
+    most = visitor.limits
+    if n_cells > most.cells:
+        fewer = f"must be at most {most.cells} on this server: take fewer budgets or seeds"
+        raise BadInput("budgets times seeds", n_cells, fewer)
+    if seconds is not None and seconds > most.seconds:
+        shorter = f"must be at most {most.seconds} on this server: take fewer examples, budgets or seeds"
+        raise BadInput("estimated seconds", f"{seconds:.0f}", shorter)
+    _check_places(connection, visitor, seconds)
+    check_kept(connection, visitor)
+
+
+def _check_places(connection: Connection, visitor: Visitor, seconds: float | None) -> None:
+    most, pool = visitor.limits, pool_of(connection, visitor)
+    of_pool = runs.c.owner.in_(select(known.c.owner).where(known.c.pool == pool))
+    shared = max(most.places, most.class_places if pool.startswith(CLASS) else most.address_places)
+    wait = "waiting or under way on this server: wait for one to end"
+    for field, whose, places, allowed in (
+        ("your runs", runs.c.owner == visitor.owner, most.places, f"you may have {most.places} {wait}, or stop one"),
+        ("runs of your class or address", of_pool, shared, f"all of you together may have {shared} {wait}"),
+        ("runs of all visitors", runs.c.owner.is_not(None), most.all_places, f"there may be {most.all_places} {wait}"),
+    ):
+        n_open = connection.scalar(select(func.count()).where(whose, _IS_OPEN)) or 0
+        if n_open >= max(places, most.places):
+            raise BadInput(field, n_open, allowed)
+    ahead = _seconds_ahead(connection, most) + (most.seconds if seconds is None else seconds)
+    if ahead > max(most.all_seconds, most.seconds):
+        later = f"must be at most {most.all_seconds} for all that waits on this server: try again later"
+        raise BadInput("estimated seconds of all runs", f"{ahead:.0f}", later)
+
+
+def _seconds_ahead(connection: Connection, most: Limits) -> float:
+    """What visitors' runs that wait or are under way are expected to take; of which nothing is known, all that they may."""
+    columns = (runs.c.workload, runs.c.device, runs.c.n_cells)
+    found = connection.execute(select(*columns).where(runs.c.owner.is_not(None), _IS_OPEN)).all()
+    past = run.past(connection, {row.workload for row in found}) if found else {}
+    estimates = (run.estimate(past.get((row.workload, row.device), []), row.n_cells) for row in found)
+    return sum(most.seconds if seconds is None else seconds for seconds in estimates)
+
+
+def check_kept(connection: Connection, visitor: Visitor, more: int = 0) -> None:
+    """Raises BadInput, with what would mend it, for a visitor who keeps too much, alone or with others of one address, and
+    where all do. `more`: bytes about to be added.
+    """
+    mend = "delete runs on Runs and empty the trash there, or delete data on Your data"
+    for field, kept, most in _kept(connection, visitor):
+        if kept + more > most * 1e6:
+            raise BadInput(field, f"{(kept + more) / 1e6:.1f}", f"must be at most {most} on this server: {mend}")
+
+
+def bytes_left(connection: Connection, visitor: Visitor) -> int:
+    """How many more bytes a visitor may keep."""
+    return max(0, min(most * 10**6 - kept for _, kept, most in _kept(connection, visitor)))
+
+
+def _kept(connection: Connection, visitor: Visitor) -> list[tuple[str, int, int]]:
+    """What is kept by a visitor, by those who count together, and by all: name, bytes, and megabytes that may be kept."""
+    most, pool = visitor.limits, pool_of(connection, visitor)
+    of_pool = {visitor.owner, *connection.scalars(select(known.c.owner).where(known.c.pool == pool))}
+    whose: tuple[tuple[str, Collection[str] | None, int], ...] = (
+        ("megabytes you keep", {visitor.owner}, most.megabytes),
+        ("megabytes kept by your class or address", of_pool, most.address_megabytes),
+        ("megabytes kept by all visitors", None, most.all_megabytes),
+    )
+    return [(name, stored_bytes(connection, of), max(limit, most.megabytes)) for name, of, limit in whose]
+
+
+def check_rooms(connection: Connection, visitor: Visitor) -> None:
+    """Raises BadInput where this visitor's address, or all together, have as many rooms as they may."""
+    most, here = visitor.limits, select(known.c.owner).where(known.c.address == visitor.address)
+    mine = (rooms.c.owner == visitor.owner) | rooms.c.owner.in_(here)
+    for field, whose, n_most in (("your rooms", mine, most.address_rooms), ("rooms", true(), most.all_rooms)):
+        n_open = connection.scalar(select(func.count()).select_from(rooms).where(whose, rooms.c.ends > time.time())) or 0
+        if n_open >= n_most:
+            raise BadInput(field, n_open, f"must be fewer than {n_most}: close one first; a room ends after a day")
+
+
+def pool_of(connection: Connection, visitor: Visitor) -> str:
+    """For whom a visitor counts: a class, an address, or nobody else."""
+    mine = select(rooms.c.owner).join(members).where(members.c.token == visitor.owner, rooms.c.ends > time.time())
+    teacher = connection.scalar(mine.order_by(rooms.c.created.desc()))
+    if teacher is not None:
+        opened_from = connection.scalar(select(known.c.address).where(known.c.owner == teacher))
+        return CLASS + str(opened_from or teacher)
+    return visitor.address or visitor.owner
+
+
+def note(connection: Connection, visitor: Visitor) -> None:
+    """Keeps for whom a visitor counts, and forgets those who have had nothing open for a day."""
+    now = time.time()
+    is_idle = known.c.owner.not_in(select(runs.c.owner).where(runs.c.owner.is_not(None), _IS_OPEN))
+    teaches = known.c.owner.in_(select(rooms.c.owner).where(rooms.c.ends > now))
+    connection.execute(delete(known).where(known.c.seen < now - _REMEMBERED_SECONDS, is_idle, ~teaches))
+    said = {"address": visitor.address, "pool": pool_of(connection, visitor), "seen": now}
+    if not connection.execute(update(known).where(known.c.owner == visitor.owner).values(**said)).rowcount:
+        connection.execute(insert(known).values(owner=visitor.owner, since=now, **said))
+
+
+def overrun(run: Run, before: Callable[[str], float]) -> str | None:
+    """Why a visitor's run has to stop, as a sentence; None where it may go on.
+
+    `before`: gives the seconds that count beside its own, from its id (`seconds_before`).
+    """
+    most = None if run.owner is None else limits()  # nobody's runs have no limit, whatever the variable says
+    if most is None or (run.seconds_taken or 0.0) + before(run.id) <= most.seconds:
+        return None
+    return f"It was stopped after {most.seconds} seconds, the most on this server: take fewer examples, budgets or seeds."
+
+
+def seconds_before(connection: Connection, run_id: str) -> float:
+    """What the other turns of a run's tuning took, each a run of its own in the queue; 0 for any other run."""
+    mine, other = turns.alias("mine"), turns.alias("other")
+    of_tuning = select(other.c.run_id).join(mine, mine.c.study_id == other.c.study_id).where(mine.c.run_id == run_id)
+    took = select(func.sum(runs.c.seconds)).where(runs.c.id.in_(of_tuning), runs.c.id != run_id)
+    return float(connection.scalar(took) or 0.0)
+
+
+def stored_bytes(connection: Connection, owners: Collection[str] | None) -> int:
+    """How much visitors (None: all) keep: runs, those in the trash and checkpoints of stopped ones included, and data."""
+    is_theirs: ColumnElement[bool] = runs.c.owner.is_not(None) if owners is None else runs.c.owner.in_(owners)
+    ids = select(runs.c.id).where(is_theirs)
+    said = select(func.sum(func.length(cast(events.c.payload, Text)))).where(events.c.run_id.in_(ids))
+    released = select(func.sum(func.length(classifiers.c.arrays))).where(classifiers.c.run_id.in_(ids))
+    saved = (func.coalesce(func.length(part), 0) for part in (cast(checkpoints.c.events, Text), *_STATE))
+    state = select(func.sum(sum(saved, start=literal(0)))).where(checkpoints.c.run_id.in_(ids))
+    return sum(int(connection.scalar(query) or 0) for query in (said, released, state)) + own.stored_bytes(owners)
+
 
 RECENT_SECONDS = 3600.0
 _Waiting = Row[str, str, str | None, str | None, str | None, float]
@@ -130,7 +368,7 @@ def next_runs(connection: Connection, passed: Collection[str] = ()) -> frozenset
 
 def ahead(connection: Connection, device: str, run_id: str | None = None) -> list[str]:
     """The ids of what is ahead of a waiting run (None: of a new one) on the device it asks for: under way, then waiting."""
-    busy = select(runs.c.id).where(runs.c.status.in_(ACTIVE), runs.c.runs_on == devices.here(device))
+    busy = select(runs.c.id).where(runs.c.status.in_(ACTIVE), runs.c.runs_on == process.here(device))
     waiting = [row.id for row in in_order(connection).get(device, [])]
     return [*connection.scalars(busy), *waiting[: waiting.index(run_id) if run_id in waiting else None]]
 
@@ -172,12 +410,12 @@ def enqueue(
     document = spec.model_dump_json()
     if "\\u0000" in document:
         raise BadInput("settings", "a null character", "must be text that can be printed")
-    devices.checked(device)
-    locks.take(connection, locks.QUEUE)
+    process.checked(device)
+    tables.take(connection, tables.QUEUE)
     if visitor is not None:
-        past = durations.past(connection, {workload}).get((workload, device), [])
-        visitors.note(connection, visitor)
-        visitors.check(connection, visitor, n_cells, durations.estimate(past, n_cells))
+        past = run.past(connection, {workload}).get((workload, device), [])
+        note(connection, visitor)
+        check(connection, visitor, n_cells, run.estimate(past, n_cells))
     charges.check(connection, spec, gives)
     run_id = secrets.token_hex(6)
     connection.execute(

@@ -19,10 +19,10 @@ from dpcl_core import paths
 from dpcl_core.data import copying
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Classifier, Event, from_json
-from dpcl_core.runs import database, durations, event_rows, queue, tables, visitors
+from dpcl_core.runs import database, queue, run, tables
+from dpcl_core.runs.queue import Visitor
 from dpcl_core.runs.run import Named, Run, Split, Status, checked_id, is_id, no_such_run, of_row
 from dpcl_core.runs.tables import ACTIVE, cells, dataset, events, of_others, runs, splits
-from dpcl_core.runs.visitors import Visitor
 from dpcl_core.spec import RunSpec
 
 _ROOM = 1_000_000  # bytes that a disk has to have free
@@ -165,29 +165,29 @@ class Reader:
 
     def estimate_seconds(self, spec: RunSpec, *, device: str = "cpu") -> float | None:
         """Estimated duration of a run of this spec, from finished runs of the same workload; None when there are none."""
-        return self.estimates([durations.work_of(spec)], device=device)[0]
+        return self.estimates([run.work_of(spec)], device=device)[0]
 
-    def estimates(self, work: Sequence[durations.Work], *, device: str = "cpu") -> list[float | None]:
+    def estimates(self, work: Sequence[run.Work], *, device: str = "cpu") -> list[float | None]:
         """`estimate_seconds` of several runs, by one query."""
         with self.reading() as connection:
-            past = durations.past(connection, {workload for workload, _ in work})
-        return [durations.estimate(past.get((workload, device), []), n_cells) for workload, n_cells in work]
+            past = run.past(connection, {workload for workload, _ in work})
+        return [run.estimate(past.get((workload, device), []), n_cells) for workload, n_cells in work]
 
     def last_number(self, run_id: str) -> int:
         """The number of a run's last event; 0 if it has none."""
         with self.reading() as connection:
-            return event_rows.last_number(connection, checked_id(run_id))
+            return tables.last_number(connection, checked_id(run_id))
 
     def classifiers(self, run_id: str) -> list[Classifier]:
         """What the models of a run had released by the end of each task, in order of budget, seed and task."""
         with self.reading() as connection:
-            return event_rows.classifiers_of(connection, checked_id(run_id))
+            return tables.classifiers_of(connection, checked_id(run_id))
 
     def events_after(self, run_id: str, seq: int = 0) -> list[tuple[int, Event]]:
         """The events of a run after number `seq` (0: all), in order, each with its number."""
         query = select(events.c.seq, events.c.payload).where(events.c.run_id == checked_id(run_id), events.c.seq > seq)
         with self.reading() as connection:
-            return [(row.seq, event_rows.read(row.payload)) for row in connection.execute(query.order_by(events.c.seq))]
+            return [(row.seq, tables.read(row.payload)) for row in connection.execute(query.order_by(events.c.seq))]
 
     def events(self, run_id: str) -> tuple[Event, ...]:
         """All events of a run so far, in order."""
@@ -207,7 +207,7 @@ class Reader:
     def alike(self, spec: RunSpec) -> list[CellFinished]:
         """The finished cells of all finished runs that differ from `spec` in budgets, seeds and labels alone."""
         same = select(runs.c.id).where(
-            runs.c.workload == durations.workload_of(spec), runs.c.status == "finished", runs.c.deleted.is_(None)
+            runs.c.workload == run.workload_of(spec), runs.c.status == "finished", runs.c.deleted.is_(None)
         )
         with self.reading() as connection:
             found = list(connection.scalars(same))
@@ -220,14 +220,14 @@ class Reader:
     def seconds_before(self, run_id: str) -> float:
         """Seconds that count towards a visitor's limit beside a run's own: of its tuning's other turns."""
         with self.reading() as connection:
-            return visitors.seconds_before(connection, run_id)
+            return queue.seconds_before(connection, run_id)
 
     def bytes_left(self) -> int:
         """How many more bytes this visitor may keep; where nothing is limited, as many as data may have."""
         if self.visitor is None:
             return copying.MAX_BYTES
         with self.reading() as connection:
-            return min(copying.MAX_BYTES, visitors.bytes_left(connection, self.visitor))
+            return min(copying.MAX_BYTES, queue.bytes_left(connection, self.visitor))
 
     def is_full(self) -> bool:
         """Whether the disk of the store's file, or of the home, has no room for what a run says."""
@@ -270,8 +270,8 @@ def _read(connection: Connection, query: Select[*tuple[Any, ...]], values: Mappi
     rows = connection.execute(query, values).all()
     open_rows = [row for row in rows if row.status in ("queued", *ACTIVE)]
     places = queue.places(connection) if open_rows else {}
-    past = durations.past(connection, {row.workload for row in open_rows}) if open_rows else {}
-    estimates = {row.id: durations.estimate(past.get((row.workload, row.device), []), row.n_cells) for row in open_rows}
+    past = run.past(connection, {row.workload for row in open_rows}) if open_rows else {}
+    estimates = {row.id: run.estimate(past.get((row.workload, row.device), []), row.n_cells) for row in open_rows}
     return [of_row(row, places.get(row.id), estimates.get(row.id)) for row in rows]
 
 

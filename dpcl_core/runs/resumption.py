@@ -21,8 +21,9 @@ from sqlalchemy import cast as cast_in_store
 from dpcl_core.checkpoints import Checkpoint, are_from_the_first_on
 from dpcl_core.errors import BadInput, StoreTrouble, StoreUnusable
 from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Progress, Started, from_json, to_json
-from dpcl_core.runs import charges, database, durations, journal, locks, process, released, visitors
-from dpcl_core.runs.patience import Patience
+from dpcl_core.runs import charges, database, journal, process, queue, recorder, tables
+from dpcl_core.runs import run as runs_run
+from dpcl_core.runs.process import Patience
 from dpcl_core.runs.run import RESUMABLE, Failure, checked_id, no_such_run
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import ACTIVE, audits, checkpoints, classifiers, events, resumptions, runs, shards, turns
@@ -59,7 +60,7 @@ class Stored:
 
         Raises StoreUnusable where one is damaged, as `_whole` does, and where the store is behind what has left already.
         """
-        left = self.patience.outlast(lambda: released.n_tasks(self.run_id))
+        left = self.patience.outlast(lambda: recorder.n_tasks(self.run_id))
         kept = [_whole(row) for row in self.patience.outlast(lambda: self._of(group))]
         n = kept[-1].task + 1 if kept else 0
         if n < left.get(group, 0):
@@ -78,7 +79,7 @@ class Stored:
         self._record(checkpoint.group, checkpoint.task + 1)
 
     def _record(self, group: int, n: int) -> None:
-        self.patience.outlast(lambda: released.record(self.run_id, group, n))
+        self.patience.outlast(lambda: recorder.record(self.run_id, group, n))
 
     def _save(self, checkpoint: Checkpoint) -> None:
         place = {"run_id": self.run_id, "learner": checkpoint.group}
@@ -98,7 +99,7 @@ class Stored:
 
 def check_known(store: Store, run_id: str, patience: Patience) -> None:
     """Raises StoreUnusable where the store is behind what has left this computer of a run, in any group of it."""
-    left = patience.outlast(lambda: released.n_tasks(run_id))  # read first: parts that go on add to both, to the store first
+    left = patience.outlast(lambda: recorder.n_tasks(run_id))  # read first: parts that go on add to both, to the store first
     counted = select(checkpoints.c.learner, func.max(checkpoints.c.task) + 1).where(checkpoints.c.run_id == run_id)
 
     def saved() -> dict[int, int]:
@@ -145,11 +146,11 @@ def resume(store: Store, run_id: str) -> None:
     with store.writing() as connection:
         why = _why_not(connection, checked_id(run_id))
         if why is None and store.visitor is not None:
-            locks.take(connection, locks.QUEUE)
+            tables.take(connection, tables.QUEUE)
             run = connection.execute(select(runs).where(runs.c.id == run_id)).one()
-            past = durations.past(connection, {run.workload}).get((run.workload, run.device), [])
-            visitors.note(connection, store.visitor)
-            visitors.check(connection, store.visitor, run.n_cells, durations.estimate(past, run.n_cells))
+            past = runs_run.past(connection, {run.workload}).get((run.workload, run.device), [])
+            queue.note(connection, store.visitor)
+            queue.check(connection, store.visitor, run.n_cells, runs_run.estimate(past, run.n_cells))
         if why is None:
             charges.check_again(connection, run_id, is_start=False)
         if why is not None or not _requeued(connection, run_id):
@@ -218,7 +219,7 @@ def _why_not(connection: Connection, run_id: str) -> str | None:
             return "it is part of a tuning or an audit"
     of_run, whole_id, groups = _checkpoints_of(connection, run_id)
     try:
-        left = released.n_tasks(whole_id)  # read first, as in `check_known`
+        left = recorder.n_tasks(whole_id)  # read first, as in `check_known`
         saved = [_whole(row) for row in _rows(connection, of_run)]
     except StoreTrouble as damaged:
         return str(damaged)

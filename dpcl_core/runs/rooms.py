@@ -24,7 +24,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import JsonValue, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy.statement import Standing
-from dpcl_core.runs import visitors
+from dpcl_core.runs import queue
 from dpcl_core.runs.run import checked_id, spec_of
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import members, room_runs, rooms, runs, votes
@@ -152,8 +152,8 @@ class Rooms:
             _delete_ended(connection, now)
             if (opener := self.store.visitor) is not None:
                 opener = replace(opener, owner=digest(token))  # of a classroom the browser, whoever is logged in
-                visitors.note(connection, opener)
-                visitors.check_rooms(connection, opener)
+                queue.note(connection, opener)
+                queue.check_rooms(connection, opener)
             values = {"code": code, "owner": digest(token), "title": named, "created": now, "ends": now + SECONDS}
             connection.execute(insert(rooms).values(**values))
         return code

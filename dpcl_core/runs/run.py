@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
+from hashlib import sha256
+from statistics import median
 from typing import Literal, NamedTuple
 
-from sqlalchemy import Row
+from sqlalchemy import ColumnElement, Connection, Row, Update, bindparam, case, delete, func, select, update
 
 from dpcl_core import checks
 from dpcl_core.errors import BadInput, FailureKind
+from dpcl_core.events import Event, Progress, Started, TaskLearned
 from dpcl_core.methods import catalog as methods
+from dpcl_core.runs import database
 from dpcl_core.runs.process import Process
-from dpcl_core.runs.tables import ACTIVE
+from dpcl_core.runs.tables import ACTIVE, checkpoints, resumptions, runs, shards, splits
 from dpcl_core.spec import RunSpec
 
 Status = Literal["queued", "starting", "running", "stopping", "cancelled", "failed", "lost", "finished"]
@@ -168,3 +173,197 @@ def _read_spec(text: str, known: tuple[str, ...]) -> tuple[Mapping[str, object],
         return raw, checks.parse(raw), None
     except (ValueError, TypeError, AttributeError) as error:  # BadInput is a ValueError
         return raw, None, f"its settings can no longer be read: {error}"
+
+
+# Share of a run that is done and its remaining time, from its events so far.
+
+
+Left = tuple[float, float]  # seconds left: shortest, longest
+_LEAST, _MOST = 0.5, 1.5  # of the time left that was to be expected
+_TOO_EARLY = 0.02  # below this share of the work, elapsed time says nothing about the rest
+
+
+def fraction_done(spec: RunSpec, events: Iterable[Event]) -> float:
+    """Share of the training done, in [0, 1]. More events of the same run never lower it."""
+    n_cells, n_together = spec.n_cells, n_trained_together(spec)
+    n_tasks, learned, furthest = 0, 0, 0.0
+    for event in events:
+        if isinstance(event, Started):
+            n_tasks = event.n_tasks
+        elif isinstance(event, TaskLearned):
+            learned += 1
+            furthest = max(furthest, float(learned))
+        elif isinstance(event, Progress) and event.phase == "training" and event.total > 0:
+            # A learner trains its cells on a task together: its progress counts for all of them.
+            furthest = max(furthest, learned // n_together * n_together + n_together * min(1.0, event.done / event.total))
+    return min(1.0, furthest / (n_cells * n_tasks)) if n_tasks else 0.0
+
+
+def stage(events: Sequence[Event]) -> Progress | None:
+    """What the run is doing before its first training: the newest progress of reading data or computing features, if any."""
+    if any(isinstance(event, TaskLearned) for event in events):
+        return None
+    newest = next((event for event in reversed(events) if isinstance(event, (Started, Progress))), None)
+    return newest if isinstance(newest, Progress) and newest.phase in ("data", "backbone") else None
+
+
+def n_trained_together(spec: RunSpec) -> int:
+    """Models that learn a task at the same time; the others wait until these have learned all tasks."""
+    return {"all": spec.n_cells, "epsilons": len(spec.privacy.epsilons), "cell": 1}[methods.card(spec.method).shares]
+
+
+def steady(fresh: Left, before: Left, since: float) -> Left:
+    """The time left, at most half more or less than was to be expected `since` seconds after it was `before`.
+
+    A guess changes suddenly where a slower stage begins; what is shown follows it over several looks.
+    """
+    low, high = (
+        min(max(now, _LEAST * max(old - since, 1.0)), _MOST * max(old - since, 1.0))
+        for now, old in zip(fresh, before, strict=True)
+    )
+    return low, max(low, high)
+
+
+def seconds_left(fraction: float, elapsed: float, estimate: float | None = None) -> Left | None:
+    """Range of the seconds left (shortest, longest); None when nothing is known.
+
+    Args: `fraction` of the work done; `elapsed` seconds since the start; `estimate` of the total seconds (see `Run`).
+    """
+    guesses = [elapsed * (1 - fraction) / fraction] if fraction >= _TOO_EARLY else []
+    if estimate is not None:
+        guesses.append(max(0.0, estimate - elapsed))
+    if not guesses:
+        return None
+    spread = 1 + (1 - fraction) / 2  # the less is done, the wider the range
+    return min(guesses) / spread, max(guesses) * spread
+
+
+# How long runs take: estimates from finished runs of the same workload.
+
+
+Work = tuple[str, int]  # a run's workload and number of cells
+Durations = list[tuple[int, float]]  # number of cells and seconds of each finished run of one workload
+
+# Made once, as the queries of `store` are.
+_PLACE = func.row_number().over(partition_by=(runs.c.workload, runs.c.device), order_by=runs.c.number.desc())
+_FINISHED = (
+    select(runs.c.workload, runs.c.device, runs.c.n_cells, runs.c.seconds, _PLACE.label("place"))
+    .where(
+        runs.c.status == "finished", runs.c.workload.in_(bindparam("workloads", expanding=True)),
+        runs.c.id.not_in(select(splits.c.run_id)),
+    ).subquery()
+)  # fmt: skip
+_KEPT = ("workload", "device", "n_cells", "seconds")
+_PAST = select(*(_FINISHED.c[name] for name in _KEPT)).where(_FINISHED.c.place <= 200)
+
+
+def workload_of(spec: RunSpec) -> str:
+    """Digest of the settings that decide how long a cell takes: all but budgets, seeds and labels."""
+    return sha256(spec.model_dump_json(include={"method", "params", "data", "scenario"}).encode()).hexdigest()[:16]
+
+
+def work_of(spec: RunSpec) -> Work:
+    """What a run's duration follows from."""
+    return workload_of(spec), spec.n_cells
+
+
+def past(connection: Connection, workloads: Collection[str]) -> dict[tuple[str, str], Durations]:
+    """Durations of the last 200 finished runs of each workload on each device.
+
+    Those of a run that was split are those of its parts, each on one device.
+    """
+    durations: dict[tuple[str, str], Durations] = {}
+    for workload, device, n_cells, seconds in connection.execute(_PAST, {"workloads": list(workloads)}):
+        durations.setdefault((workload, device), []).append((n_cells, seconds))
+    return durations
+
+
+def estimate(known: Durations, n_cells: int) -> float | None:
+    """Median seconds of runs with as many cells; without any, the median seconds per cell of the others times `n_cells`."""
+    comparable = [(cells, seconds) for cells, seconds in known if cells == n_cells] or known
+    return n_cells * median(seconds / cells for cells, seconds in comparable) if comparable else None
+
+
+# How the state of a run changes: statements that change nothing unless the run is in the state that they start from.
+
+
+def is_carried_out(connection: Connection, run_id: str, by: Process, *also: Status) -> bool:
+    """Whether this process carries out a run, which is under way or in one of the states `also`; locks it to the end.
+
+    Nobody does once it is deleted for good: its results must not come back. Raises BadInput for an unknown run.
+    """
+    columns = (runs.c.status, runs.c.emptied, runs.c.machine, runs.c.pid, runs.c.ticks)
+    row = connection.execute(select(*columns).where(runs.c.id == checked_id(run_id)).with_for_update()).one_or_none()
+    if row is None:
+        raise no_such_run(run_id)
+    if row.emptied is not None:
+        return False
+    return row.status in (*ACTIVE, *also) and Process(row.machine, row.pid, row.ticks) == by
+
+
+def transition(run_id: str, before: Sequence[str]) -> Update:
+    """An UPDATE of one run that changes nothing unless the run is in one of the states `before`."""
+    return update(runs).where(runs.c.id == checked_id(run_id), runs.c.status.in_(before))
+
+
+def stop(connection: Connection, which: ColumnElement[bool]) -> None:
+    """Cancels those of these runs that wait, and requests those under way to stop; others stay as they are."""
+    change = update(runs).where(which)
+    queued = change.where(runs.c.status == "queued")
+    connection.execute(queued.values(status="cancelled", finished=time.time()))
+    connection.execute(change.where(runs.c.status.in_(("starting", "running"))).values(status="stopping"))
+
+
+def stop_shards(connection: Connection, run_id: str) -> None:
+    """Stops the parts of a run."""
+    stop(connection, runs.c.id.in_(select(shards.c.id).where(shards.c.run_id == checked_id(run_id))))
+
+
+def end_update(
+    run_id: str, status: End, failure: Failure | None, before: Sequence[str] = ACTIVE, *, is_gone: bool = False
+) -> Update:
+    """The end of a run in one of the states `before`. `is_gone`: its process gave its last sign of life some time ago."""
+    # A run that is stopping may have been told why (`Store.stop_overrun`).
+    is_told = (runs.c.status == "stopping") & (status == "cancelled")
+    why: dict[str, object] = {name: case((is_told, runs.c[name]), else_=None) for name in ("error_kind", "error")}
+    log = None
+    if failure is not None:
+        why, log = {"error_kind": failure.kind, "error": _storable(failure.sentence)}, _storable(failure.log)
+    before_that = func.coalesce(runs.c.seconds, 0.0)
+    took = before_that if is_gone else case((runs.c.status.in_(ACTIVE), seconds_taken()), else_=before_that)
+    return transition(run_id, before).values(status=status, error_log=log, finished=time.time(), seconds=took, **why)
+
+
+def seconds_taken() -> ColumnElement[float]:
+    """What the processes of a run under way have taken by now (see `Run.seconds_taken`), by the database's clock."""
+    silent = database.now() - runs.c.heartbeat
+    counted = case((silent > COUNTED_SECONDS, COUNTED_SECONDS), (silent > 0.0, silent), else_=0.0)
+    return func.coalesce(runs.c.seconds, 0.0) + counted
+
+
+def _storable(text: str) -> str:
+    """The text without what PostgreSQL (null characters) or either database (halves of characters) refuses."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
+
+
+def ended(connection: Connection, run_id: str, change: Update, status: End, failure: Failure | None) -> bool:
+    """Carries out the end of a run, and deletes its checkpoints where it cannot be resumed."""
+    if not applied(connection, change):
+        return False
+    if status == "finished" or (failure is not None and failure.kind not in RESUMABLE):
+        forget(connection, run_id)
+    return True
+
+
+def forget(connection: Connection, run_id: str) -> None:
+    """Deletes the checkpoints of a run, which cannot be resumed from now on."""
+    for table in (checkpoints, resumptions):
+        connection.execute(delete(table).where(table.c.run_id == run_id))
+
+
+def applied(connection: Connection, change: Update) -> bool:
+    return connection.execute(change).rowcount == 1
+
+
+def columns_of(process: Process | None) -> dict[str, str | int | None]:
+    return {name: getattr(process, name, None) for name in ("machine", "pid", "ticks")}

@@ -18,12 +18,30 @@ from sqlalchemy.exc import IntegrityError
 
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Event, Progress
-from dpcl_core.runs import charges, database, devices, durations, event_rows, queue, transitions, visitors
-from dpcl_core.runs.process import Process
+from dpcl_core.runs import charges, database, queue, run, tables
+from dpcl_core.runs.process import Process, fits, here
 from dpcl_core.runs.reader import Reader
-from dpcl_core.runs.run import End, Failure, Run, Split, Status, checked_id, clean_name, no_such_run
+from dpcl_core.runs.run import (
+    End,
+    Failure,
+    Run,
+    Split,
+    Status,
+    applied,
+    checked_id,
+    clean_name,
+    columns_of,
+    end_update,
+    ended,
+    forget,
+    is_carried_out,
+    no_such_run,
+    seconds_taken,
+    stop,
+    stop_shards,
+    transition,
+)
 from dpcl_core.runs.tables import ACTIVE, runs
-from dpcl_core.runs.transitions import applied, columns_of, end_update, ended, is_carried_out, seconds_taken, transition
 from dpcl_core.spec import RunSpec
 
 _TAKEN = "is no longer carried out by this process: it was ended or taken over elsewhere, as after a silence; see dpcl runs"
@@ -46,7 +64,7 @@ class Store(Reader):
         label = clean_name(f"{spec.method} on {spec.data.dataset}" if name is None else name)
         with self.writing() as connection:
             return queue.enqueue(
-                connection, spec, name=label, workload=durations.workload_of(spec), n_cells=spec.n_cells, device=device,
+                connection, spec, name=label, workload=run.workload_of(spec), n_cells=spec.n_cells, device=device,
                 visitor=self.visitor, split=split, attended_by=attended_by,
             )  # fmt: skip
 
@@ -54,15 +72,15 @@ class Store(Reader):
         """Raises BadInput where a run of these settings, estimated to take so long, is above a limit of this visitor."""
         if self.visitor is not None:
             with self.reading() as connection:
-                visitors.check(connection, self.visitor, spec.n_cells, seconds)
+                queue.check(connection, self.visitor, spec.n_cells, seconds)
 
     def check_kept(self, more: int = 0) -> None:
         """Raises BadInput where this visitor, with so many more bytes, keeps more than the server allows."""
         if self.visitor is not None:
             with self.writing() as connection:
                 if more:  # data without a run, which count for others, too
-                    visitors.note(connection, self.visitor)
-                visitors.check_kept(connection, self.visitor, more)
+                    queue.note(connection, self.visitor)
+                queue.check_kept(connection, self.visitor, more)
 
     def retry(self, run_id: str) -> str:
         """A new run of the same settings, name and device, at the end of the queue; gives its id."""
@@ -84,7 +102,7 @@ class Store(Reader):
         if new_events:
             durable = not all(isinstance(event, Progress) for event in new_events)
             with self.writing(durable=durable) if by is None else self.holding(run_id, by, durable=durable) as connection:
-                event_rows.append(connection, run_id, new_events, first)
+                tables.append(connection, run_id, new_events, first)
 
     def take_in(
         self,
@@ -105,7 +123,7 @@ class Store(Reader):
             if not is_carried_out(connection, run_id, by, *get_args(End)):
                 return False
             for first, said in batches:
-                event_rows.append(connection, run_id, said, first)
+                tables.append(connection, run_id, said, first)
             if end is not None:
                 ended(connection, run_id, end_update(run_id, *end, before=(*ACTIVE, "lost")), *end)
         return True
@@ -116,8 +134,8 @@ class Store(Reader):
         """Cancels a queued run, requests a running one to stop, leaves any other unchanged; returns its current state."""
         self.check_mine(run_id)
         with self.writing() as connection:
-            transitions.stop(connection, runs.c.id == checked_id(run_id))
-            transitions.stop_shards(connection, run_id)
+            stop(connection, runs.c.id == checked_id(run_id))
+            stop_shards(connection, run_id)
         return self.status(run_id)
 
     def rename(self, run_id: str, name: str) -> None:
@@ -136,8 +154,8 @@ class Store(Reader):
             connection.execute(transition(run_id, ("queued",)).values(status="cancelled", finished=now))
             changed = connection.execute(transition(run_id, get_args(End)).values(deleted=now)).rowcount
             if changed:
-                transitions.stop_shards(connection, run_id)  # those of a run whose own process died go on
-                transitions.forget(connection, run_id)
+                stop_shards(connection, run_id)  # those of a run whose own process died go on
+                forget(connection, run_id)
         if not changed:
             raise BadInput("run", run_id, f"is {self.status(run_id)}: stop it before deleting it")
 
@@ -176,8 +194,8 @@ class Store(Reader):
             try:
                 begun = {"status": "starting", "started": time.time(), "heartbeat": database.now(), **columns_of(process)}
                 asked = str(connection.scalar(select(runs.c.device).where(runs.c.id == run_id)))
-                on = on or devices.here(asked)
-                if not devices.fits(asked, on):
+                on = on or here(asked)
+                if not fits(asked, on):
                     return False
                 try:
                     charges.check_again(connection, run_id, is_start=True)
@@ -252,7 +270,7 @@ class Store(Reader):
         change = transition(run_id, ("starting", "running"))
         with self.writing() as connection:
             if applied(connection, change.values(status="stopping", error_kind="wrong-input", error=why)):
-                transitions.stop_shards(connection, run_id)
+                stop_shards(connection, run_id)
 
     def mark_failed(self, run: Run, failure: Failure, if_lost: Callable[[Connection, str], object] | None = None) -> bool:
         """Ends a run whose process is gone: lost, or cancelled if it was stopping. Not if a heartbeat came since `run`.
@@ -269,7 +287,7 @@ class Store(Reader):
             if is_marked and status == "lost" and if_lost is not None:
                 if_lost(connection, run.id)
             if is_marked and run.attended:
-                transitions.stop_shards(connection, run.id)
+                stop_shards(connection, run.id)
             return is_marked
 
     # Inside

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import time
+from collections.abc import Mapping, Sequence
+from typing import cast
+
 from sqlalchemy import (
     JSON,
     BigInteger,
     Boolean,
     Column,
     ColumnElement,
+    Connection,
     Double,
     ForeignKey,
     Index,
@@ -18,12 +24,18 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
-    cast,
+    func,
+    insert,
     select,
 )
+from sqlalchemy import cast as sqlalchemy_cast
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
+
+from dpcl_core.errors import BadInput
+from dpcl_core.events import Classifier, Event, JsonValue, Note, from_json, to_json
 
 ACTIVE = ("starting", "running", "stopping")
 
@@ -287,6 +299,7 @@ visitors = Table(
 # The runs in the queue that are not runs of their own: of tunings and audits, and parts of runs.
 of_others = select(turns.c.run_id).union_all(select(audits.c.id), select(shards.c.id))
 
+
 class _Readable(FunctionElement[str]):
     """Settings as text; in SQLite, where one damaged row would fail a query of all, those that are no JSON as empty."""
 
@@ -307,7 +320,93 @@ def _if_json(element: _Readable, compiler: SQLCompiler, **_: object) -> str:
 
 # What a run's settings name, if anything; PostgreSQL reads JSON only as such, SQLite from any text.
 _SETTINGS = JSON().with_variant(Text(), "sqlite")
-_spec = cast(_Readable(runs.c.spec), _SETTINGS)
+_spec = sqlalchemy_cast(_Readable(runs.c.spec), _SETTINGS)
 dataset: ColumnElement[str] = _spec["data", "dataset"].as_string()
 method: ColumnElement[str] = _spec["method"].as_string()
 scenario: ColumnElement[str] = _spec["scenario", "kind"].as_string()
+
+
+# Events as rows of the store: numbered, each once; finished cells and classifiers in tables of their own.
+
+
+def last_number(connection: Connection, run_id: str) -> int:
+    """The number of a run's last event; 0 if it has none."""
+    return connection.scalar(select(func.max(events.c.seq)).where(events.c.run_id == run_id)) or 0
+
+
+def append(connection: Connection, run_id: str, new_events: Sequence[Event], first: int | None) -> None:
+    """Adds events, those that the store has already left out; see `Store.append`."""
+    now = time.time()
+    connection.execute(select(runs.c.id).where(runs.c.id == run_id).with_for_update())  # one writer of a run at a time
+    last = last_number(connection, run_id)
+    documents = [to_json(event) for event in new_events if not isinstance(event, Classifier)]
+    numbered = list(enumerate(documents, start=last + 1 if first is None else first))
+    rows = [
+        {"run_id": run_id, "seq": seq, "kind": document["event"], "at": now, "payload": document}
+        for seq, document in numbered
+        if seq > last
+    ]
+    done = [_cell_row(run_id, document) for seq, document in numbered if seq > last and document["event"] == "CellFinished"]
+    kept = [_classifier_row(run_id, event) for event in new_events if isinstance(event, Classifier)]
+    if first is not None and kept:
+        place = (classifiers.c.epsilon, classifiers.c.seed, classifiers.c.task)
+        there = {tuple(row) for row in connection.execute(select(*place).where(classifiers.c.run_id == run_id))}
+        kept = [row for row in kept if (row["epsilon"], row["seed"], row["task"]) not in there]
+    try:
+        if rows:
+            connection.execute(insert(events), rows)
+        if kept:
+            connection.execute(insert(classifiers), kept)
+        if done:
+            connection.execute(insert(cells), done)
+    except IntegrityError as error:
+        raise BadInput("run", run_id, "must be a run of this store, each of its cells finishing once") from error
+
+
+def _cell_row(run_id: str, document: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    cell = cast(Mapping[str, float | str | int], document["cell"])
+    return {
+        "run_id": run_id,
+        "epsilon": float(cell["epsilon"]),
+        "seed": int(cell["seed"]),
+        "metrics": document["metrics"],
+        "guarantee": document["guarantee"],
+        "seconds": document["seconds"],
+    }
+
+
+def _classifier_row(run_id: str, event: Classifier) -> dict[str, object]:
+    place = {"run_id": run_id, "epsilon": event.cell.epsilon, "seed": event.cell.seed, "task": event.task}
+    about = {name: value for name, value in to_json(event).items() if name != "content"}
+    return {**place, "about": about, "arrays": base64.b64decode(event.content)}
+
+
+def classifiers_of(connection: Connection, run_id: str) -> list[Classifier]:
+    """What the models of a run had released by the end of each task, in order of budget, seed and task."""
+    order = (classifiers.c.epsilon, classifiers.c.seed, classifiers.c.task)
+    query = select(classifiers.c.about, classifiers.c.arrays).where(classifiers.c.run_id == run_id)
+    rows = connection.execute(query.order_by(*order)).all()
+    found = [from_json({**row.about, "content": base64.b64encode(row.arrays).decode("ascii")}) for row in rows]
+    return cast(list[Classifier], found)
+
+
+def read(document: Mapping[str, JsonValue]) -> Event:
+    """The event of a stored document; a warning in place of one that cannot be read."""
+    try:
+        return from_json(document)
+    except (KeyError, TypeError, ValueError):
+        return Note("warning", "One entry of this run can no longer be read by this version of the program.")
+
+
+# What only one transaction may do at a time: PostgreSQL has many writers at once, where SQLite has one.
+
+
+# Names of locks; any numbers that no other program on the same database uses.
+LAYOUT = 5_180_371  # making and migrating the tables
+QUEUE = 5_180_372  # adding to the queues: runs added together follow one another, limits are counted before they are used
+
+
+def take(connection: Connection, lock: int) -> None:
+    """Waits until no other transaction holds the lock, and holds it to the end of this one."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(lock)))

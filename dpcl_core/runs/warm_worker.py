@@ -22,7 +22,7 @@ from queue import SimpleQueue
 from typing import IO, Literal
 
 import dpcl_core
-from dpcl_core.runs.subprocess_start import environment, log_file, spawn
+from dpcl_core.runs.process import log_file, spawn, worker_environment
 
 FLAG = "--warm"  # in place of the id of a run
 TIED = "--tied"  # before the id of a run whose worker ends when its standard input is closed
@@ -229,4 +229,5 @@ def _hear(answers: IO[bytes], *expected: threading.Event) -> None:
 def _origin(url: str, device: str) -> tuple[object, ...]:
     """The inputs of a process at its start: environment, working folder, and the state of the program's files."""
     files = [(path, path.stat()) for path in sorted(PROGRAM.rglob("*.py"))]
-    return environment(url, device), os.getcwd(), [(str(path), stat.st_mtime_ns, stat.st_size) for path, stat in files]
+    written = [(str(path), stat.st_mtime_ns, stat.st_size) for path, stat in files]
+    return worker_environment(url, device), os.getcwd(), written

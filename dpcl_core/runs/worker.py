@@ -26,16 +26,16 @@ from dpcl_core import unforeseen
 from dpcl_core.checkpoints import Division, Keep, Whole
 from dpcl_core.errors import BadInput, StoreTrouble, failure_kind
 from dpcl_core.events import Event
-from dpcl_core.masking import masked, printable
-from dpcl_core.runs import auditor, devices, executors, process, resumption, same_rows, shards, tuner, warm_worker
+from dpcl_core.runs import administration, audits, executor, process, resumption, shards, warm_worker
+from dpcl_core.runs.audits import Engine
 from dpcl_core.runs.executor import FREE_SECONDS, WORKER, Executor, LocalExecutor, Supervisor
-from dpcl_core.runs.patience import Patience
+from dpcl_core.runs.process import Patience
 from dpcl_core.runs.recorder import Recorder
 from dpcl_core.runs.run import End, Failure, Run, Status
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import ACTIVE
-from dpcl_core.runs.tuner import Engine
 from dpcl_core.spec import RunSpec
+from dpcl_core.unforeseen import masked, printable
 
 _QUEUE_SECONDS = 0.25
 _LEFT_SECONDS = 2.0  # for handing a run back; what takes longer ends as after a crash
@@ -58,11 +58,11 @@ def _durable_engine(store: Store, run_id: str, patience: Patience, runner: Execu
     """The engine of a run, or of a part of one, that goes on after its checkpoints, if it has some."""
 
     def engine(spec: RunSpec, device: str) -> Iterator[Event]:
-        patience.outlast(lambda: same_rows.check_set(store, run_id))
+        patience.outlast(lambda: administration.check_set(store, run_id))
         if (part := shards.part_of(store, run_id, patience)) is not None:
             stream = shards.without_results(real_engine(spec, device, part, part))
             return resumption.carried_on(store, run_id, stream, patience)
-        division = shards.division_of(store, run_id, lambda name: executors.opened(name, store, local=runner), patience)
+        division = shards.division_of(store, run_id, lambda name: executor.opened(name, store, local=runner), patience)
         stream = real_engine(spec, device, resumption.Stored(store, run_id, patience), division)
         return resumption.carried_on(store, run_id, stream, patience)
 
@@ -152,7 +152,7 @@ def wait_for_device(store: Store, run_id: str, on_wait: Callable[[Sequence[Run]]
     """
     supervisor, patience = Supervisor(store), Patience()
     asked = patience.outlast(lambda: store.get(run_id)).device
-    if not devices.fits(asked, devices.here(asked)):
+    if not process.fits(asked, process.here(asked)):
         return False
     free_since, passed = math.inf, frozenset[str]()
     try:
@@ -193,7 +193,7 @@ def carry_out(
     if run.status not in ACTIVE or run.process != process.me():
         return _follow(store, run_id, on_event, patience)
     runner = executor if executor is not None else LocalExecutor(store)
-    device = devices.bare(run.runs_on or run.device)
+    device = process.bare(run.runs_on or run.device)
 
     def failed_as(error: BaseException) -> Failure:  # settings that cannot be read are an error of their own
         return _failure(error, is_own=failure_kind(error) == "internal" and run.spec.data.dataset.startswith("own:"))
@@ -204,7 +204,7 @@ def carry_out(
     of_caller: Exception | None = None
 
     def chosen_engine() -> Engine:
-        own = engine or tuner.engine_of(store, run_id) or auditor.engine_of(store, run_id)
+        own = engine or audits.engine_of(store, run_id) or audits.auditor_engine_of(store, run_id)
         return own or _durable_engine(store, run_id, patience, runner)
 
     try:

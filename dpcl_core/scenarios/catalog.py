@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from dpcl_core.data import card_files
+from dpcl_core.data import card as data_card
+from dpcl_core.data import catalog as datasets
+from dpcl_core.data import load, tagged
+from dpcl_core.data.dataset import Source
 from dpcl_core.errors import unknown
-from dpcl_core.spec import Recurrence, ScenarioSpec
+from dpcl_core.scenarios.stream import Examples, OpenStream, Table, Task, TaskStream, joined
+from dpcl_core.spec import DataSpec, Recurrence, ScenarioSpec
 
 if TYPE_CHECKING:
     from dpcl_core.scenarios.stream import CountTasks
+
 
 _FILE = "scenarios.toml"  # in assets/cards
 TaskOrder = Annotated[
@@ -214,10 +223,10 @@ class ScenarioCard:
 
 def read() -> dict[str, ScenarioCard]:
     """The cards of the file, with their settings. Raises BadInput naming file, table, key and what is allowed."""
-    form, tables = TypeAdapter(ScenarioCard), card_files.tables(_FILE)
+    form, tables = TypeAdapter(ScenarioCard), data_card.tables(_FILE)
     named = {settings.model_fields["kind"].default: settings for settings in _SETTINGS}
     return {
-        name: card_files.checked(form, _FILE, name, {**tables[name], "name": name, "settings": settings})
+        name: data_card.checked(form, _FILE, name, {**tables[name], "name": name, "settings": settings})
         for name, settings in named.items()
     }
 
@@ -239,3 +248,202 @@ def card(name: str) -> ScenarioCard:
     if name not in CARDS:
         raise unknown("scenario.kind", name, CARDS)
     return CARDS[name]
+
+
+# Preview of a stream: which classes belong to which task, and how many examples of each class a task has.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Preview:
+    """The stream of one seed. `tasks`: their names; `homes`: class indices by task, a public plan independent of examples.
+
+    `counts` int64 [tasks, classes]: numbers of training examples; None for the user's own data, where they are private.
+    `held` int64 [clients]: how many distinct examples each client holds; None for own data and without clients.
+    """
+
+    classes: tuple[str, ...]
+    tasks: tuple[str, ...]
+    homes: tuple[tuple[int, ...], ...]
+    counts: NDArray[np.int64] | None
+    held: NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is public of a dataset's stream; `n_people`: the nominal number of training examples."""
+
+    classes: tuple[str, ...]
+    sources: tuple[Source, ...]
+    n_people: int
+
+
+def preview(data: DataSpec, scenario: ScenarioSpec, seed: int) -> Preview | None:
+    """The stream that a run would have, from the label columns alone; None where the dataset would have to be downloaded.
+
+    Cached until a file changes. Raises BadInput as the scenario does for an unsuitable dataset, and as `labels.read` does
+    for files that cannot be used.
+    """
+    is_own = datasets.card(data.dataset).is_own
+    columns = load.read(data, keyed=scenario.by_coin and not is_own)
+    if columns is None:
+        return None
+    return planned(_plan(columns), scenario, seed) if is_own else _counted(columns, scenario, seed)
+
+
+def plan(data: DataSpec) -> Plan | None:
+    """A dataset's classes and sources; None where it would have to be downloaded.
+
+    Raises BadInput as `preview` does.
+    """
+    columns = load.read(data, keyed=False)
+    return None if columns is None else _plan(columns)
+
+
+def planned(of: Plan, scenario: ScenarioSpec, seed: int) -> Preview:
+    """The stream that a `plan` has, from public facts alone. Raises BadInput for a scenario that does not fit."""
+    stream = _opened(scenario, _table(of), seed)
+    homes = tuple(tuple(np.unique(task.test.labels).tolist()) for task in stream.tasks)
+    return Preview(stream.classes, tuple(task.name for task in stream.tasks), homes, None)
+
+
+def tested(data: DataSpec, scenario: ScenarioSpec, seed: int, inputs: NDArray[np.generic] | None) -> TaskStream | None:
+    """The stream with its real test labels and without a training example; None where the data would have to be downloaded.
+
+    `inputs`: features [n, K] of the test examples, in the order of `data.load`; None: they have none. Raises BadInput as
+    `preview` does.
+    """
+    columns = load.read(data, keyed=False)
+    if columns is None:
+        return None
+    read = np.empty((len(columns.test.labels), 0)) if inputs is None else inputs
+    test = Examples(read, columns.test.labels, sentences=columns.test.sentences)
+    table = _table(_plan(columns))
+    if test.sentences is not None:  # words of sentences, whose score is the F1 of entities
+        table = replace(table, train=replace(table.train, sentences=np.empty(0, dtype=test.sentences.dtype)))
+    return _opened(scenario, replace(table, test=test, test_sources=columns.test.sources), seed)
+
+
+def classes_per_task(data: DataSpec, scenario: ScenarioSpec, seed: int) -> float | None:
+    """Mean number of labels per task; None where the dataset would have to be downloaded.
+
+    Raises BadInput as `preview` does.
+    """
+    shown = preview(data, scenario, seed)
+    return None if shown is None else float(np.mean([len(home) for home in shown.homes]))
+
+
+@lru_cache(maxsize=64)
+def _counted(columns: load.Labels, scenario: ScenarioSpec, seed: int) -> Preview:
+    shown = planned(_plan(columns), scenario, seed)
+    train, test = (
+        Examples(np.empty((len(split.labels), 0)), split.labels, sentences=split.sentences, keys=split.keys)
+        for split in (columns.train, columns.test)
+    )
+    sources = columns.train.sources, columns.test.sources, columns.sources
+    table = Table(train, test, columns.classes, *sources, n_people=columns.n_train)
+    tasks = _opened(scenario, table, seed).tasks
+    counts = np.array([np.bincount(task.train.labels, minlength=len(shown.classes)) for task in tasks])
+    held = None if scenario.n_users is None else _held(tasks, scenario.n_users)
+    return replace(shown, counts=counts, held=held)
+
+
+def _held(tasks: Sequence[Task], n_users: int) -> NDArray[np.int64]:
+    """Number of distinct examples of each client over all tasks."""
+    all_examples = joined([task.train for task in tasks])
+    assert all_examples.rows is not None  # a task is a selection of the table
+    assert all_examples.users is not None  # of a stream with clients
+    _, first = np.unique(all_examples.rows, return_index=True)
+    return np.bincount(all_examples.users[first], minlength=n_users)
+
+
+def _plan(columns: load.Labels) -> Plan:
+    return Plan(columns.classes, columns.sources, columns.n_train)
+
+
+def _table(of: Plan) -> Table:
+    """A table without data: no training examples, and one dummy test example of every class (of every source).
+
+    A task is tested on its home classes, so the stream of this table shows the public plan.
+    """
+    classes, sources = of.classes, of.sources
+    pairs = [(label, index) for index, source in enumerate(sources) for label in source.classes]
+    tested = np.array([label for label, _ in pairs] if sources else range(len(classes)), dtype=np.int64)
+    none = np.empty(0, dtype=np.int64)
+    train, test = Examples(np.empty((0, 0)), none), Examples(np.empty((len(tested), 0)), tested)
+    tested_sources = np.array([index for _, index in pairs], dtype=np.int64)
+    train_sources, test_sources = (none, tested_sources) if sources else (None, None)
+    return Table(train, test, classes, train_sources, test_sources, sources, n_people=of.n_people)
+
+
+def _opened(scenario: ScenarioSpec, table: Table, seed: int) -> TaskStream:
+    return cast(OpenStream, import_module(card(scenario.kind).module).open_stream)(scenario, table, seed)
+
+
+# Chance: what a stream's test part gives to answers that ignore the example. From public facts alone.
+
+
+def chance(streams: Sequence[TaskStream], answers: Sequence[int], *, is_task_given: bool = False) -> float:
+    """The score in [0, 1] of the best single answer to every test example: mean over tasks, then over streams (seeds).
+
+    `answers`: the labels that may be given, ascending. The best answer is the most frequent label of the public test part,
+    each task counting the same; where an example comes with its task, the most frequent one there. With equally frequent
+    labels that is one over their number, as a random guess gives; else it is more, and nothing that ignores the example can
+    expect more. Entity F1: every word gets the same tag, the best of O and the B- tags (no name begins with I-).
+
+    A task without test examples does not count; 0 if no task has any. Nothing here reads a training example.
+    """
+    return float(np.mean([_of_stream(stream, answers, is_task_given) for stream in streams]))
+
+
+def n_tested(streams: Sequence[TaskStream]) -> float | None:
+    """The number of equally weighted test examples behind the mean over tasks and streams; None for entity F1.
+
+    It is 1 / w for the largest weight w of a row of the test part: a row counts 1 / n in each of its tasks (of n examples),
+    and tasks and streams count the same. Rows that several tasks or seeds share are one example: they are not independent.
+    """
+    if any(stream.metric == "entity-f1" for stream in streams):
+        return None
+    weights = np.zeros(max(len(task.test.table) for stream in streams for task in stream.tasks))
+    for stream in streams:
+        tested = _tested(stream)
+        for task in tested:
+            weights[_rows(task)] += 1 / (len(streams) * len(tested) * len(task.test))
+    return float(1 / weights.max()) if weights.any() else None
+
+
+def _of_stream(stream: TaskStream, answers: Sequence[int], is_task_given: bool) -> float:
+    tested = _tested(stream)
+    if not tested or not len(answers):
+        return 0.0
+    by_task = np.stack([_of_task(task, stream, answers) for task in tested])
+    if is_task_given or any(task.task_id is not None for task in tested):
+        return float(by_task.max(axis=1).mean())
+    return float(by_task.mean(axis=0).max())
+
+
+def _of_task(task: Task, stream: TaskStream, answers: Sequence[int]) -> NDArray[np.float64]:
+    """The score on the task's test part of giving each of the answers to all of it."""
+    if stream.metric == "entity-f1":
+        return np.array([_f1_of(task, stream, label) for label in answers])
+    counts = np.bincount(task.test.labels, minlength=len(stream.classes))
+    shares: NDArray[np.float64] = counts[list(answers)] / len(task.test)
+    return shares
+
+
+def _f1_of(task: Task, stream: TaskStream, label: int) -> float:
+    if stream.classes[label].startswith(tagged.INSIDE):
+        return 0.0
+    assert task.test.sentences is not None  # streams of tagged words have sentence boundaries
+    same = np.full(len(task.test), label, dtype=np.int64)
+    reached, possible = tagged.f1_counts(same, task.test.labels, task.test.sentences, stream.classes)
+    return reached / possible if possible else 0.0
+
+
+def _tested(stream: TaskStream) -> list[Task]:
+    return [task for task in stream.tasks if len(task.test)]
+
+
+def _rows(task: Task) -> NDArray[np.int64]:
+    """The rows of the shared table, each of them once."""
+    rows = np.arange(len(task.test)) if task.test.rows is None else task.test.rows
+    return np.unique(rows)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from html import escape
@@ -10,19 +11,149 @@ from statistics import fmean
 
 import pandas as pd
 
-from dpcl_core import presets
+from dpcl_core import paths, presets
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
+from dpcl_core.elements import element
 from dpcl_core.events import References
-from dpcl_core.figures.picture import counted, epsilon_text, span
+from dpcl_core.figures import reproduction, svg
+from dpcl_core.figures.picture import Picture, counted, epsilon_text, span
 from dpcl_core.figures.statistics import interval
-from dpcl_core.papers import answers, questions, tables
+from dpcl_core.papers import catalog, comparison, measured, questions, report
+from dpcl_core.papers.comparison import LayerCount, LayerOfClaim
 from dpcl_core.papers.measured import Measured
-from dpcl_core.papers.paper import Size
+from dpcl_core.papers.paper import Experiment, Judged, Paper, Size
 from dpcl_core.papers.questions import Question
 from dpcl_core.presets import Preset
-from dpcl_core.site.page import Page, figure, folded, listed, paragraph, table
 from dpcl_core.spec import RunSpec
+
+# A page of the site: one HTML file that asks nothing of anyone, and the parts that all pages are made of.
+
+
+MARK = "dpcl site"  # in the generator line of every page, by which a folder is known as a site's own
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+    "form-action 'none'"
+)
+_NOSCRIPT = "Text and figures work without scripts. To move a slider, allow this page's own script; it sends nothing."
+_WIDTHS = {"wide": 760, "narrow": 330}  # pixels: beside other things on a desk, and on a phone of 390
+_NUMBER = re.compile(r"[-+−–∞]?[\d.,]*( (±|to) [-+−]?[\d.,]+)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page. `file`: its name; `title`: its heading; `question`: what it answers; `body`: HTML below them.
+
+    `menu`: its name in the menu; "" for a page that another one leads to, `under`.
+    """
+
+    file: str
+    title: str
+    question: str
+    body: str
+    menu: str = ""
+    under: str = ""
+
+
+def written(page: Page, menu: Sequence[Page]) -> str:
+    """The whole HTML document. `menu`: the pages in the menu."""
+    links = "".join(f'<li><a href="{one.file}"{_current(one, page)}>{escape(one.menu)}</a></li>' for one in menu if one.menu)
+    styles = element.theme() + (paths.assets_dir() / "site" / "site.css").read_text(encoding="utf-8")
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="generator" content="{MARK}">
+<meta name="color-scheme" content="light dark">
+<title>{escape(page.title)} · private continual learning</title>
+<link rel="icon" href="data:,">
+<style>
+{styles}</style>
+</head>
+<body>
+<a class="skip" href="#main">Skip the menu</a>
+<header class="top"><nav aria-label="Pages"><ul>{links}</ul></nav></header>
+<main id="main">
+<h1>{escape(page.title)}</h1>
+<p class="question">{escape(page.question)}</p>
+<noscript><p class="small">{_NOSCRIPT}</p></noscript>
+{page.body}
+</main>
+</body>
+</html>
+"""
+
+
+def contents(pages: Sequence[Page]) -> str:
+    """Links to all pages that the menu lacks, in one fold: below each page of the menu those that are under it."""
+    lists = []
+    for one in pages:
+        below = [each for each in pages if each.under == one.file]
+        links = "".join(f'<li><a class="touch" href="{each.file}">{escape(each.title)}</a></li>' for each in (one, *below))
+        lists += [f'<h2>{escape(one.menu)}</h2><ul class="row">{links}</ul>'] if below else []
+    return f'<nav aria-label="Contents">{folded("All pages", "".join(lists))}</nav>'
+
+
+def _current(one: Page, page: Page) -> str:
+    return ' aria-current="page"' if one.file == page.file else ' aria-current="true"' if one.file == page.under else ""
+
+
+def paragraph(text: str, kind: str = "") -> str:
+    """A paragraph of plain text; nothing without text. `kind`: a class of the style sheet."""
+    return f"<p{_class(kind)}>{escape(text)}</p>" if text else ""
+
+
+def listed(texts: Iterable[str]) -> str:
+    """A list of plain texts; nothing without any."""
+    items = "".join(f"<li>{escape(text)}</li>" for text in texts)
+    return f"<ul>{items}</ul>" if items else ""
+
+
+def folded(title: str, inside: str) -> str:
+    """What opens when its title is pressed; nothing if it is empty."""
+    return f"<details><summary>{escape(title)}</summary>{inside}</details>" if inside else ""
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], name: str) -> str:
+    """A table of plain texts, whose first column names its rows; it scrolls within its own frame. `name`: what it is.
+
+    `rows` has at least one row.
+    """
+    lines = [tuple(map(str, row)) for row in rows]
+    kinds = [_class("number" if all(map(_NUMBER.match, column)) else "") for column in zip(*lines, strict=True)]
+    top = "".join(f'<th scope="col"{kind}>{escape(head)}</th>' for head, kind in zip(heads, kinds, strict=True))
+    body = "".join(f"<tr>{_cells(line, kinds)}</tr>" for line in lines)
+    frame = f'<div class="frame" role="group" tabindex="0" aria-label="{escape(name)}">'
+    return f"{frame}<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
+
+
+def table_of(lines: Sequence[Mapping[str, str]], name: str) -> str:
+    """The same of lines by column, of which a line may lack some; nothing without any."""
+    heads = list(dict.fromkeys(column for line in lines for column in line))
+    return table(heads, [[line.get(column, "") for column in heads] for line in lines], name) if lines else ""
+
+
+def figure(draw: Callable[[bool], Picture]) -> str:
+    """A figure for both themes and two widths, of which a screen shows one. `draw` gets whether it is dark."""
+    drawn = []
+    for theme, picture in (("light", draw(False)), ("dark", draw(True))):
+        for kind, width in _WIDTHS.items():
+            inside = svg.drawn(picture, width=width, dark=theme == "dark")
+            drawn.append(f'<div class="drawn {theme} {kind}">{inside}</div>')
+    return f"<figure>{''.join(drawn)}</figure>"
+
+
+def _cells(line: Sequence[str], kinds: Sequence[str]) -> str:
+    first, *others = (escape(cell) for cell in line)
+    cells = (f"<td{kind}>{cell}</td>" for cell, kind in zip(others, kinds[1:], strict=True))
+    return f'<th scope="row">{first}</th>{"".join(cells)}'
+
+
+def _class(kind: str) -> str:
+    return f' class="{kind}"' if kind else ""
+
 
 FILE = "runs.html"
 FORMS: Mapping[Size, str] = {"small": "Small: part of the data", "bundled": "Larger: more data", "full": "As published"}
@@ -50,7 +181,7 @@ class _Form:
     @property
     def finding(self) -> str:
         """Its finding in a sentence, with its uncertainty."""
-        return answers.finding(self.first, self.found, self.titles, with_forgetting=self.preset.asks_about_forgetting)
+        return questions.finding(self.first, self.found, self.titles, with_forgetting=self.preset.asks_about_forgetting)
 
     @property
     def title(self) -> str:
@@ -118,21 +249,21 @@ def _about(question: Question) -> str:
 def _answer(form: _Form, *, is_alone: bool) -> str:
     """One form: its finding, the picture of all runs, and the numbers as a table."""
     titles = form.titles
-    known = answers.recorded_references(form.preset.name, form.first, form.found)
+    known = questions.recorded_references(form.preset.name, form.first, form.found)
     with_forgetting = form.preset.asks_about_forgetting
-    draw = partial(answers.picture, form.first, form.found, titles, known, with_forgetting=with_forgetting)
+    draw = partial(questions.picture, form.first, form.found, titles, known, with_forgetting=with_forgetting)
     score = datasets.score(form.first.data.dataset)
-    numbers = _numbers(answers.scores(form.found, titles))
-    rows_of = partial(answers.rows, with_forgetting=with_forgetting)
+    numbers = _numbers(questions.scores(form.found, titles))
+    rows_of = partial(questions.rows, with_forgetting=with_forgetting)
     rows = [row for label, run in form.found.items() for row in rows_of(titles[label], run)]
-    heads = answers.heads(with_forgetting=with_forgetting)
-    meanings = paragraph(" ".join(f"{word}: {meaning}" for word, meaning in answers.MEANINGS), "small")
+    heads = questions.heads(with_forgetting=with_forgetting)
+    meanings = paragraph(" ".join(f"{word}: {meaning}" for word, meaning in questions.MEANINGS), "small")
     parts = [
         "" if is_alone else f"<h2>{escape(form.title)}</h2>",
         paragraph(form.finding, "finding"),
         paragraph(missing(form.specs, form.found), "small"),
         f'<div class="card">{figure(lambda dark: draw(dark=dark))}{paragraph(_levels(known, score), "small")}'
-        f"{paragraph(answers.no_ceiling(form.first), 'small')}"
+        f"{paragraph(questions.no_ceiling(form.first), 'small')}"
         f"{paragraph(_STANDINGS, 'small')}</div>",
         folded(f"The numbers: final {score}, %", table(("run", "ε", "mean", "95 % interval", "seeds"), numbers, "Numbers")),
         folded("What each ε is", table(heads, rows, "Budgets") + meanings),
@@ -171,4 +302,160 @@ def _sources(form: _Form, titles: Mapping[str, str]) -> str:
     data = dict.fromkeys(run.dataset_title for run in runs)
     networks = dict.fromkeys(backbones.card(run.spec.data.backbone).title for run in runs)
     head = listed((f"Data: {'; '.join(data)}", f"Networks: {'; '.join(networks)}"))
-    return head + listed(tables.source(titles[label], run) for label, run in form.found.items())
+    return head + listed(report.source(titles[label], run) for label, run in form.found.items())
+
+
+# Published numbers: how many claims come out, layer by layer, pictures of both, then the differences and why.
+
+
+PUBLISHED_FILE = "published.html"
+_STATES = {
+    "found": "come out",
+    "not found": "the other way",
+    "cannot tell": "cannot be decided yet",
+    "both guess": "compare two runs that only guess",
+    "two editions": "compare two editions of the code",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _PublishedForm:
+    """A form of an experiment with recorded runs, by label, and the verdicts on its claims."""
+
+    experiment: Experiment
+    size: Size
+    specs: Mapping[str, RunSpec]
+    runs: Mapping[str, Measured]
+    judged: Sequence[Judged]
+
+
+def published_pages() -> Iterator[Page]:
+    """The overview, then a page for each paper."""
+    papers = [(paper, _forms(paper)) for paper in catalog.PAPERS.values()]
+    yield Page(PUBLISHED_FILE, "Published numbers", "Do the papers' results come out here?", _overview(papers), "Published")
+    for paper, forms in papers:
+        parts = [paragraph(_sentence(_judged(forms)), "finding"), _layers(forms), *(_form(paper, form) for form in forms)]
+        yield Page(_published_file(paper), paper.title, paper.source, "".join(parts), under=PUBLISHED_FILE)
+
+
+def _forms(paper: Paper) -> list[_PublishedForm]:
+    found = []
+    for experiment in paper.experiments:
+        for size in experiment.sizes:
+            specs = presets.variants(experiment.preset(size))
+            every = {label: measured.find(spec, measured.recorded(paper.name)) for label, spec in specs.items()}
+            runs = {label: run for label, run in every.items() if run is not None}
+            if runs:
+                found.append(_PublishedForm(experiment, size, specs, runs, report.judged(experiment, size, specs, runs)))
+    return found
+
+
+def _published_file(paper: Paper) -> str:
+    return f"published-{paper.name}.html"
+
+
+def _judged(forms: Sequence[_PublishedForm]) -> list[Judged]:
+    """The verdicts on the paper's own claims whose runs are recorded."""
+    of_papers = (one for form in forms for one in comparison.of_the_paper(form.judged))
+    return [one for one in of_papers if one.state != "not run"]
+
+
+def _counts(judged: Sequence[Judged]) -> dict[str, int]:
+    return {state: sum(one.state == state for one in judged) for state in _STATES}
+
+
+def _sentence(judged: Sequence[Judged]) -> str:
+    counts = _counts(judged)
+    others = "; ".join(f"{counts[state]} {_STATES[state]}" for state in list(_STATES)[1:] if counts[state])
+    return f"{counts['found']} of {len(judged)} claims come out" + (f" ({others})." if others else ".")
+
+
+def _overview(papers: Sequence[tuple[Paper, Sequence[_PublishedForm]]]) -> str:
+    every = [one for _, forms in papers for one in _judged(forms)]
+    heads = ("paper", "claims", *_STATES.values())
+    rows = []
+    for paper, forms in papers:
+        counts = _counts(_judged(forms))
+        rows.append((paper.title, str(sum(counts.values())), *map(str, counts.values())))
+    note = (
+        "A claim compares two runs of a paper. It comes out where the 95 % interval of our paired difference decides so. "
+        f"{report.UNDECIDED} Comparisons of our own are not counted."
+    )
+    return "".join(
+        [
+            paragraph(_sentence(every), "finding"), paragraph(note, "small"),
+            f'<div class="card">{table(heads, rows, "Claims by paper")}</div>',
+            _layers([form for _, forms in papers for form in forms]),
+            "<h2>Differences, and why</h2>", *(_why(paper, forms) for paper, forms in papers),
+        ]
+    )  # fmt: skip
+
+
+def _why(paper: Paper, forms: Sequence[_PublishedForm]) -> str:
+    """A paper's claims in a sentence, every reason why our numbers differ, and the way to its experiments."""
+    reasons = dict.fromkeys(
+        reason for form in forms for reason in comparison.reasons(paper, form.experiment, form.size, form.runs.values())
+    )
+    link = f'<p><a class="touch" href="{_published_file(paper)}">{escape(paper.title)}, experiment by experiment →</a></p>'
+    why = folded("Why our numbers differ", listed(reasons))
+    return f'<div class="card"><h3>{escape(paper.title)}</h3>{paragraph(_sentence(_judged(forms)))}{why}{link}</div>'
+
+
+def _layers(forms: Sequence[_PublishedForm]) -> str:
+    """The three layers, with their runs and decided claims over all these forms."""
+    totals: dict[LayerOfClaim, LayerCount] = {}
+    for form in forms:
+        for one in comparison.by_layer(form.specs, form.runs, form.judged):
+            so_far = totals.get(one.layer, LayerCount(one.layer, 0, 0, 0, 0))
+            totals[one.layer] = LayerCount(
+                one.layer, so_far.n_here + one.n_here, so_far.n_runs + one.n_runs, so_far.n_found + one.n_found,
+                so_far.n_claims + one.n_claims,
+            )  # fmt: skip
+    lines = (report.layer(totals[name]) for name in comparison.MEANING if name in totals)
+    items = "".join(f"<li><b>{escape(name)}</b>: {escape(what)}</li>" for name, what in lines)
+    return f'<div class="card"><h2>Layer by layer</h2><ul>{items}</ul>{paragraph(report.LAYERS_NOTE, "small")}</div>'
+
+
+def _form(paper: Paper, form: _PublishedForm) -> str:
+    """One experiment in one form: its verdict, its claims, its numbers beside ours, and why they differ."""
+    of = form.experiment
+    claims = report.claims(paper, of, form.specs, form.runs, form.judged)
+    rows = comparison.rows(paper, of, form.runs)
+    reasons = listed(comparison.reasons(paper, of, form.size, form.runs.values()))
+    parts = [
+        f"<h2>{escape(of.title)}: {escape(FORMS[form.size].partition(':')[0].lower())}</h2>",
+        paragraph(comparison.lead(form.judged), "finding"),
+        paragraph(of.question),
+        paragraph(missing(form.specs, form.runs), "small"),
+        _picture(form, rows),
+        _claims(paper, claims),
+        *(_published_numbers(form, rows, metric) for metric in of.metrics),
+        folded("Why our numbers differ", reasons),
+    ]
+    return f"<section>{''.join(parts)}</section>"
+
+
+def _picture(form: _PublishedForm, rows: Sequence[comparison.Row]) -> str:
+    """Published numbers and ours of the first quantity, as a figure; nothing where there are neither."""
+    metric = form.experiment.metrics[0]
+    numbers = report.drawn_numbers([row for row in rows if row.metric == metric])
+    if numbers[["published", "ours"]].isna().all(axis=None):
+        return ""
+    what = comparison.quantity(metric, form.specs.values())
+    known = questions.references_beside(form.experiment.preset(form.size), form.specs, form.runs, metric)
+    shown = figure(lambda dark: reproduction.published_and_ours(numbers, what=what, references=known, dark=dark))
+    return f'<div class="card">{shown}</div>'
+
+
+def _claims(paper: Paper, lines: Sequence[Mapping[str, str]]) -> str:
+    note = paragraph(report.claims_note(paper, lines), "small")
+    return folded("Its claims, tested in our runs", table_of(lines, "Claims") + note) if lines else ""
+
+
+def _published_numbers(form: _PublishedForm, rows: Sequence[comparison.Row], metric: str) -> str:
+    lines, notes = report.numbers([row for row in rows if row.metric == metric])
+    if not lines:
+        return ""
+    what = comparison.quantity(metric, form.specs.values())
+    remarks = "".join(paragraph(f"Note {number}: {remark}", "small") for number, remark in enumerate(notes, start=1))
+    return folded(f"{what.capitalize()}, published and ours, %", table_of(lines, what) + remarks)

@@ -13,7 +13,7 @@ from dpcl_core import checks
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput, first_of
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.public_sizes import of_spec
+from dpcl_core.methods.common.dpsgd import of_spec
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.spec import RunSpec, Spec
@@ -121,7 +121,7 @@ def searched(tune: TuneSpec) -> RunSpec:
     """The run whose first task the trials learn: the base itself, or a task with as many classes of the proxy."""
     if tune.on == "private" or tune.proxy is None:
         return tune.base
-    from dpcl_core.scenarios.preview import classes_per_task  # loads parquet's library
+    from dpcl_core.scenarios.catalog import classes_per_task  # loads parquet's library
 
     facts = datasets.facts_of(tune.base.data)
     n_tasks = scenarios.check(tune.base.scenario, facts.n_classes, facts.sources)

@@ -19,8 +19,8 @@ import pytest
 from numpy.typing import NDArray
 
 from dpcl_core.methods.federated import client_training, fedcil_dp
-from dpcl_core.methods.federated.rounds import client_draws
-from dpcl_core.privacy import local, noise, partition
+from dpcl_core.methods.federated.client_training import client_draws
+from dpcl_core.privacy import labels, noise, text_mechanisms
 from dpcl_core.privacy.accounting import LabelListDpEvent, LocalDpEvent, SampledGroupDpEvent
 
 KEPT = "kept"  # purposes of coins that decide what is kept for later: no charge counts on them
@@ -106,7 +106,7 @@ def listening(
 ) -> Iterator[Heard]:
     """Notes the releases of a play. `times`: a fault, coins that fall that many times as often as they should."""
     heard = Heard(draws)
-    made, released, chances, answers = noise.Batches.__init__, partition.released, partition.chances, local._answers
+    made, released, chances, answers = noise.Batches.__init__, labels.released, labels.chances, text_mechanisms._answers
 
     def make(self: Any, rate: float, seed: int | None, purpose: str = "training", n_batches: int | None = None) -> None:
         made(self, rate, seed, purpose, n_batches)
@@ -130,9 +130,9 @@ def listening(
 
     patch.setattr(noise.Batches, "__init__", make)
     patch.setattr(noise.Batches, "draw", draw)
-    patch.setattr(partition, "released", listed)
-    patch.setattr(partition, "chances", decided)
-    patch.setattr(local, "_answers", answered)
+    patch.setattr(labels, "released", listed)
+    patch.setattr(labels, "chances", decided)
+    patch.setattr(text_mechanisms, "_answers", answered)
     for module in (client_training, fedcil_dp):  # clients choose their rows as from a seed, in every play the same
         patch.setattr(module, "client_draws", lambda chosen, seed, purpose: client_draws(chosen, 0, purpose))
     for name in ("added", "added32", "additions32", "laplace_added", "words"):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpcl_core.methods.common.dpsgd_plan import Schedule
+from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.federated import client_training, fedcil_dp
 from dpcl_core.privacy import noise
 from dpcl_core.privacy.accounting import LocalDpEvent, SampledGroupDpEvent

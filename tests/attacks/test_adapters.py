@@ -8,8 +8,8 @@ import pytest
 
 from dpcl_core import checks, presets
 from dpcl_core.attacks import adapters, catalog, play
-from dpcl_core.methods.features import layer_gradients
-from dpcl_core.privacy.lower_bound import Audited
+from dpcl_core.methods.features import adapters as features_adapters
+from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.spec import RunSpec
 from tests.attacks import mutants
 
@@ -52,6 +52,6 @@ def test_a_tenth_of_the_noise_and_missing_clipping_are_called_errors(monkeypatch
     short = chosen.model_copy(update={"params": params, "labels": "prior"})
     game = adapters.distinct_labels(short, params)  # type: ignore[arg-type]
     with monkeypatch.context() as patch:
-        honest = layer_gradients.clipped_sums
-        patch.setattr(layer_gradients, "clipped_sums", lambda grads, clip_norm: honest(grads, 1e9))
+        honest = features_adapters.clipped_sums
+        patch.setattr(features_adapters, "clipped_sums", lambda grads, clip_norm: honest(grads, 1e9))
         assert play.audited(short, 1.0, 6, game).exceeds

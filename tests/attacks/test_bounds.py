@@ -10,7 +10,7 @@ from scipy.stats import beta, binom, norm
 
 from dpcl_core.attacks.play import judged
 from dpcl_core.privacy import gaussian
-from dpcl_core.privacy.lower_bound import Area, bound_of_counts, detectable, gaussian_bound, lower_bound, one_way_bound
+from dpcl_core.privacy.audit_bounds import Area, bound_of_counts, detectable, gaussian_bound, lower_bound, one_way_bound
 
 DELTA = 1e-5
 MU = 1 / gaussian.sigma(1.0, DELTA)  # of the Gaussian mechanism that is exactly (1, delta)-DP

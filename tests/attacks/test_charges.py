@@ -21,12 +21,11 @@ import numpy as np
 import pytest
 
 from dpcl_core.backbones import adaptable
-from dpcl_core.methods import catalog, planned
-from dpcl_core.methods.common.dpsgd_plan import ROUNDING
+from dpcl_core.methods import catalog, references
+from dpcl_core.methods.common.dpsgd import ROUNDING
 from dpcl_core.privacy import ledger as of_ledgers
 from dpcl_core.privacy.accounting import SampledGroupDpEvent, gaussian_step
-from dpcl_core.privacy.ledger import Entry, Ledger
-from dpcl_core.privacy.written import written
+from dpcl_core.privacy.ledger import Entry, Ledger, written
 from dpcl_core.spec import RunSpec
 from tests.attacks import releases, small_plays
 from tests.attacks.releases import Heard, Use
@@ -184,7 +183,7 @@ def test_what_is_charged_is_what_is_done_to_each_person(name: str) -> None:
 def test_what_was_planned_is_what_is_charged(name: str) -> None:
     _, ledger, _ = honest(name)
     spec = PLAYS[name].spec
-    plan = planned.of_run(spec, spec, small_plays.facts(spec), [spec.cells()], 1)
+    plan = references.of_run(spec, spec, small_plays.facts(spec), [spec.cells()], 1)
     assert {epsilon: counted(book) for epsilon, book in plan.ledgers} == {spec.privacy.epsilons[0]: counted(written(ledger))}
 
 

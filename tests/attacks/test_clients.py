@@ -12,7 +12,7 @@ from dpcl_core import checks
 from dpcl_core.attacks import clients, play, rounds
 from dpcl_core.methods import catalog
 from dpcl_core.methods.federated.client_release import WeightedSlots
-from dpcl_core.privacy.lower_bound import Audited
+from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.spec import RunSpec
 from tests.attacks import mutants
 from tests.support.tiers import quick

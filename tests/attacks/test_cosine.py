@@ -12,7 +12,7 @@ from scipy.stats import norm
 from dpcl_core import checks, cli
 from dpcl_core.attacks import cosine, play
 from dpcl_core.privacy import gaussian
-from dpcl_core.privacy.lower_bound import Audited, lower_bound
+from dpcl_core.privacy.audit_bounds import Audited, lower_bound
 from tests.attacks import mutants
 from tests.support.tiers import quick
 

@@ -9,11 +9,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
-from dpcl_core.attacks import embedding_inversion
-from dpcl_core.explorers.detection import auroc
-from dpcl_core.privacy import token_noise
-from dpcl_core.privacy.embeddings import clipped
+from dpcl_core.attacks import inversion_audit
+from dpcl_core.explorers.tokens import auroc
+from dpcl_core.privacy import text_mechanisms
 from dpcl_core.privacy.noise import SeededNoise
+from dpcl_core.privacy.text_mechanisms import clipped
 from dpcl_core.spec import Cell
 
 DELTA = 1e-6
@@ -21,7 +21,7 @@ CELL = Cell(1.0, 0)
 
 
 def printed(epsilon: float) -> float:
-    return token_noise.printed_ratio(epsilon, DELTA)
+    return text_mechanisms.printed_ratio(epsilon, DELTA)
 
 
 def expected_recovery(ratio: float, n_rows: int, n_releases: int = 1) -> float:
@@ -34,8 +34,8 @@ def expected_recovery(ratio: float, n_rows: int, n_releases: int = 1) -> float:
 def share_recovered(table: NDArray[np.float64], tokens: NDArray[np.int64], ratio: float, n_releases: int) -> float:
     """Share of tokens that a nearest-row attacker identifies, for rows clipped to length 2."""
     rows = clipped(table, 2.0)
-    seen = embedding_inversion.seen(rows[tokens], np.full(len(tokens), 2 * ratio), n_releases, SeededNoise(CELL, "1"))
-    return float((embedding_inversion.nearest(rows, seen)[0] == tokens).mean())
+    seen = inversion_audit.seen(rows[tokens], np.full(len(tokens), 2 * ratio), n_releases, SeededNoise(CELL, "1"))
+    return float((inversion_audit.nearest(rows, seen)[0] == tokens).mean())
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_simulation_agrees_with_the_closed_form(epsilon: float, n: int) -> None:
 def test_the_mean_of_releases_has_the_noise_it_says() -> None:
     rows = np.zeros((200, 100))
     std = np.linspace(0.5, 2, 200)
-    once = embedding_inversion.seen(rows, std, 1, SeededNoise(CELL, "0"))
-    nine = embedding_inversion.seen(rows, std, 9, SeededNoise(CELL, "0"))
+    once = inversion_audit.seen(rows, std, 1, SeededNoise(CELL, "0"))
+    nine = inversion_audit.seen(rows, std, 9, SeededNoise(CELL, "0"))
     assert nine == pytest.approx(once / 3)
     assert (once / std[:, None]).std() == pytest.approx(1, abs=5 / math.sqrt(2 * once.size))
 
@@ -89,10 +89,10 @@ def test_without_noise_every_token_is_read() -> None:
 
 
 def test_nearest_equals_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding_inversion, "_BLOCK", 700)  # several blocks
+    monkeypatch.setattr(inversion_audit, "_EMBEDDING_INVERSION_BLOCK", 700)  # several blocks
     generator = np.random.default_rng(2)
     table, vectors = generator.standard_normal((60, 5)), generator.standard_normal((40, 5))
-    places, distances = embedding_inversion.nearest(table, vectors)
+    places, distances = inversion_audit.nearest(table, vectors)
     for vector, place, distance in zip(vectors, places, distances, strict=True):
         every = [math.dist(vector, row) for row in table]
         assert place == int(np.argmin(every))
@@ -106,9 +106,9 @@ def test_published_noise_gives_stop_words_away_and_one_noise_for_all_does_not() 
     tokens = np.arange(400)
     is_stop = tokens % 4 == 0
     published = np.where(is_stop, 0.0, printed(10.0))
-    noisy = embedding_inversion.seen(table[tokens], published, 1, SeededNoise(CELL, "2"))
-    np.testing.assert_array_equal(embedding_inversion.nearest(table, noisy)[1] == 0, is_stop)
-    even = embedding_inversion.seen(table[tokens], np.full(400, printed(10.0)), 1, SeededNoise(CELL, "2"))
-    evidence = -embedding_inversion.nearest(table, even)[1]
+    noisy = inversion_audit.seen(table[tokens], published, 1, SeededNoise(CELL, "2"))
+    np.testing.assert_array_equal(inversion_audit.nearest(table, noisy)[1] == 0, is_stop)
+    even = inversion_audit.seen(table[tokens], np.full(400, printed(10.0)), 1, SeededNoise(CELL, "2"))
+    evidence = -inversion_audit.nearest(table, even)[1]
     # 100 against 300: the standard error of a chance AUROC is sqrt(401 / (12 * 100 * 300)) = 0.0334.
     assert auroc(evidence, is_stop) == pytest.approx(0.5, abs=5 * 0.0334)

@@ -9,12 +9,11 @@ import pytest
 
 from dpcl_core import checks
 from dpcl_core.attacks import inversion_audit
-from dpcl_core.attacks.embedding_inversion import nearest, seen
-from dpcl_core.backbones.language import plain
+from dpcl_core.attacks.inversion_audit import nearest, seen
+from dpcl_core.backbones import plain_language
 from dpcl_core.errors import BadInput
-from dpcl_core.privacy.embeddings import clipped
 from dpcl_core.privacy.noise import ReleaseNoise
-from dpcl_core.privacy.token_noise import printed_ratio
+from dpcl_core.privacy.text_mechanisms import clipped, printed_ratio
 from dpcl_core.spec import RunSpec
 
 DELTA = 1e-5
@@ -40,7 +39,7 @@ def share(sentence: str) -> float:
 def test_published_noise_is_read_through_as_often_as_the_simulation_says() -> None:
     """Least noised token, three epochs. Two shares of 1,536 tokens are 0.09 apart with a chance below 1e-8."""
     (found,) = inversion_audit.audited(spec("pecl-published", [10.0], epochs=3), 500)
-    table = plain.load().embeddings
+    table = plain_language.load().embeddings
     clip_norm = float(np.median(np.linalg.norm(table, axis=1)))
     rows, stds = clipped(table, clip_norm), np.full(len(table), clip_norm * printed_ratio(10.0, DELTA))
     expected = float((nearest(rows, seen(rows, stds, 3, ReleaseNoise()))[0] == np.arange(len(rows))).mean())

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from dpcl_core import checks
-from dpcl_core.attacks import catalog, l2dp_games, shared_noise_games
+from dpcl_core.attacks import catalog, l2dp_games
 from dpcl_core.attacks import l2dp_ml as l2dp_audit
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.common.noisy_means import noisy_means
-from dpcl_core.methods.lifelong import encoder, nets
+from dpcl_core.methods.common.per_example_gradients import noisy_means
+from dpcl_core.methods.lifelong import nets
 from dpcl_core.methods.lifelong.cards import claim, l2dp_ml
 from dpcl_core.methods.lifelong.cards.l2dp_ml import L2dpMlParams
 from dpcl_core.methods.lifelong.l2dp_ml import reconstruction
@@ -99,17 +99,17 @@ def test_differencing_wins_against_the_very_draws_of_the_learner_and_not_against
 
     def shared(rows: np.ndarray) -> np.ndarray:
         plan = plan_of_digits()
-        drawn = encoder.draw(plan, ReleaseNoise(), 1, 8, "cpu", "per-class")
+        drawn = nets.draw(plan, ReleaseNoise(), 1, 8, "cpu", "per-class")
         return rows + drawn.inputs.numpy().ravel() / plan.n_mean
 
     def fresh(rows: np.ndarray) -> np.ndarray:
         steps = [noisy_means([torch.from_numpy(row)], 1.0, 40.0, ReleaseNoise())[0] for row in rows]
         return torch.stack(steps).numpy()
 
-    won = shared_noise_games.difference_game(shared, records[:3], records[3], n)
+    won = l2dp_games.difference_game(shared, records[:3], records[3], n)
     assert (won.hits, won.false_alarms) == (n, 0)
     # at most 5.6 % of the standard deviation apart: right in 52 % of 600 rounds, in more than 63 % with a chance below 1e-6
-    assert shared_noise_games.difference_game(fresh, records[:3], records[3], n).share_right < 0.63
+    assert l2dp_games.difference_game(fresh, records[:3], records[3], n).share_right < 0.63
 
 
 def test_the_rank_one_test_attacks_the_gradient_that_training_takes() -> None:
@@ -119,5 +119,5 @@ def test_the_rank_one_test_attacks_the_gradient_that_training_takes() -> None:
     hidden = (noisy @ weights + torch.from_numpy(2 * chi2)).detach()
     reconstruction(noisy, hidden @ weights.T, "taylor1-linear").backward()
     assert weights.grad is not None
-    found = shared_noise_games.encoder_gradient(records, theta, chi1, chi2)
+    found = l2dp_games.encoder_gradient(records, theta, chi1, chi2)
     assert np.abs(found - weights.grad.numpy().T).max() < 1e-8 * np.abs(found).max()

@@ -10,7 +10,7 @@ import pytest
 from dpcl_core import checks
 from dpcl_core.attacks import catalog, networks
 from dpcl_core.attacks.play import audited as played
-from dpcl_core.privacy.lower_bound import Audited
+from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.spec import RunSpec
 from tests.attacks import mutants
 from tests.support.tiers import quick

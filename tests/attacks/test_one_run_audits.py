@@ -10,11 +10,11 @@ import pytest
 from scipy.stats import binom
 
 from dpcl_core import checks, cli, presets
-from dpcl_core.attacks import auditable, one_run
+from dpcl_core.attacks import one_run, play
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import gaussian
-from dpcl_core.privacy.lower_bound import Audited
+from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from tests.attacks import mutants
@@ -125,10 +125,10 @@ def a_run(method: str) -> RunSpec:
 
 
 def test_every_method_of_the_catalogue_is_played_or_says_why_not() -> None:
-    assert set(one_run.GAMES) | set(auditable.REFUSED) == set(methods.CARDS)
-    assert not set(one_run.GAMES) & set(auditable.REFUSED)
+    assert set(one_run.GAMES) | set(play.REFUSED) == set(methods.CARDS)
+    assert not set(one_run.GAMES) & set(play.REFUSED)
     for method in one_run.GAMES:
-        assert auditable.refusal(a_run(method)) is None, method
+        assert play.refusal(a_run(method)) is None, method
 
 
 @pytest.mark.parametrize("method", of_methods(one_run.GAMES))
@@ -150,7 +150,7 @@ def test_without_noise_every_guess_is_right(method: str, small: None) -> None:
     assert found.right == found.guessed
 
 
-@pytest.mark.parametrize("method", auditable.REFUSED)
+@pytest.mark.parametrize("method", play.REFUSED)
 def test_a_method_that_is_not_played_is_refused_in_a_sentence(method: str) -> None:
     asked = RunSpec.model_construct(**{**dict(spec()), "method": method, "params": methods.card(method).params()})
     with pytest.raises(BadInput, match=f"^method = {method}: cannot be audited in one training: "):
@@ -159,8 +159,8 @@ def test_a_method_that_is_not_played_is_refused_in_a_sentence(method: str) -> No
 
 def test_settings_that_leave_nothing_of_anyones_own_are_refused() -> None:
     even = checks.parse({**FED, "method": "label-means", "params": {"slots": "even"}})
-    assert "params.slots = even" in str(auditable.refusal(even))
+    assert "params.slots = even" in str(play.refusal(even))
     film = spec("peft-ensemble", params={"adapter": "film"}, data={"dataset": "mnist", "backbone": "vit-cifar100"})
     central = checks.parse({**presets.raw("pecl-synthetic"), "method": "lm-er", "params": {}})
     for asked in (spec("peft-ensemble"), film, central):
-        assert auditable.refusal(asked) is None
+        assert play.refusal(asked) is None

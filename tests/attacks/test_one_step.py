@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from dpcl_core import checks, presets
-from dpcl_core.attacks import adapters, one_run, one_step
-from dpcl_core.methods.features import layer_gradients
+from dpcl_core.attacks import adapters, one_run
+from dpcl_core.methods.features import adapters as features_adapters
+from dpcl_core.methods.features.adapters import Gradients
 from dpcl_core.methods.features.cards.adaptation_params import PeftParams
-from dpcl_core.methods.features.layer_gradients import Gradients
 from dpcl_core.methods.language import gradients as text_gradients
 from dpcl_core.spec import RunSpec
 from tests.attacks import mutants
@@ -53,9 +53,9 @@ def test_a_first_step_of_adam_is_read_backwards() -> None:
     weight = torch.nn.Parameter(torch.zeros(len(mean)))
     weight.grad = mean.clone()
     torch.optim.AdamW([weight], lr=1.0).step()
-    context = one_step._context(of_texts("lm-seqft"), 4.0, 1.0, 2)
+    context = one_run._context(of_texts("lm-seqft"), 4.0, 1.0, 2)
     before, after = {"w": np.zeros(len(mean), np.float32)}, {"w": weight.detach().numpy()}
-    found = one_step._noisy_sum(before, after, context) / context.n_people
+    found = one_run._noisy_sum(before, after, context) / context.n_people
     assert found == pytest.approx(mean.double().numpy(), rel=1e-3)
 
 
@@ -65,7 +65,7 @@ def test_log_odds_see_each_way_through_the_covariance_of_all_others() -> None:
     usual = ways.sum(axis=0) / 2
     inverse = np.linalg.inv(std**2 * np.eye(7) + ways.T @ ways / 4)
     factor = (usual @ inverse @ seen) / (usual @ inverse @ usual)
-    for place, found in enumerate(one_step.log_odds(ways, seen, usual, std)):
+    for place, found in enumerate(one_run.log_odds(ways, seen, usual, std)):
         others = np.delete(ways, place, axis=0)
         covariance = std**2 * np.eye(7) + others.T @ others / 4
         assert found == pytest.approx(ways[place] @ np.linalg.solve(covariance, seen - factor * usual))
@@ -74,8 +74,8 @@ def test_log_odds_see_each_way_through_the_covariance_of_all_others() -> None:
 def test_those_are_taken_that_have_something_of_their_own() -> None:
     """Twins come last, whatever their length."""
     ways = np.array([[3.0, 0, 0], [3.0, 0, 0], [0, 2.0, 0], [0, 2.0, 0], [0, 0, 1.0]])
-    assert set(one_step.least_alike(ways, 3, 0.01).tolist()) == {0, 2, 4}
-    assert sorted(one_step.least_alike(ways, 5, 0.01).tolist()) == [0, 1, 2, 3, 4]
+    assert set(one_run.least_alike(ways, 3, 0.01).tolist()) == {0, 2, 4}
+    assert sorted(one_run.least_alike(ways, 5, 0.01).tolist()) == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("clip_norm", [0.05, 1000.0])
@@ -83,7 +83,7 @@ def test_those_are_taken_that_have_something_of_their_own() -> None:
 def test_pictures_are_scored_along_their_clipped_gradients(is_replaced: bool, clip_norm: float) -> None:
     """The closed form gives what automatic differentiation does, for gradients above and below the clipping norm."""
     adjacency, n = "replace" if is_replaced else "add-remove", 5
-    played, game = one_step.pictures(of_pictures("naive", "lora", 4.0, adjacency, clip_norm=clip_norm), 4.0, n)
+    played, game = one_run.pictures(of_pictures("naive", "lora", 4.0, adjacency, clip_norm=clip_norm), 4.0, n)
     assert isinstance(played.params, PeftParams)
     n_classes = game.known.n_classes
     network = adapters.fresh(played.params, n_classes)
@@ -141,8 +141,8 @@ def test_next_to_no_noise_is_called_an_error(
 ], ids=lambda asked: asked.method)  # fmt: skip
 def test_missing_clipping_of_texts_is_called_an_error(asked: RunSpec, fixed: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The attacker goes by clipped gradients."""
-    game = one_step.sentences(asked, 1.0, 200)
-    monkeypatch.setattr(one_step, "sentences", lambda *args: game)
+    game = one_run.sentences(asked, 1.0, 200)
+    monkeypatch.setattr(one_run, "sentences", lambda *args: game)
     honest = text_gradients.Gradients.__init__
     longer = lambda self, net, clip_norm: honest(self, net, 1e3 * clip_norm)  # noqa: E731
     monkeypatch.setattr(text_gradients.Gradients, "__init__", longer)
@@ -150,6 +150,6 @@ def test_missing_clipping_of_texts_is_called_an_error(asked: RunSpec, fixed: Non
 
 
 def test_missing_clipping_of_pictures_is_called_an_error(fixed: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = layer_gradients.clipped_sums
-    monkeypatch.setattr(layer_gradients, "clipped_sums", lambda grads, clip_norm: honest(grads, 1e9))
+    honest = features_adapters.clipped_sums
+    monkeypatch.setattr(features_adapters, "clipped_sums", lambda grads, clip_norm: honest(grads, 1e9))
     assert one_run.audit(of_pictures("peft-ensemble", "film", 1.0, clip_norm=0.05))[0].exceeds

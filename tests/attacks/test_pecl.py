@@ -11,14 +11,14 @@ import pytest
 
 from dpcl_core import checks
 from dpcl_core.attacks import catalog as attacks
-from dpcl_core.attacks import pecl, pecl_published
+from dpcl_core.attacks import pecl_published, planted_canaries
 from dpcl_core.attacks.token_noise_games import Setting
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.language import pecl_costs
 from dpcl_core.methods.language.cards.pecl import PeclParams
 from dpcl_core.methods.language.cards.pecl_published import PublishedParams
 from dpcl_core.methods.language.pecl_costs import Noises
-from dpcl_core.privacy.lower_bound import Audited, one_way_bound
+from dpcl_core.privacy.audit_bounds import Audited, one_way_bound
 from dpcl_core.spec import Adjacency, DataSpec, PrivacySpec, RunSpec
 from tests.support.tiers import quick
 
@@ -43,7 +43,7 @@ def audited(
         method="pecl", params=PeclParams.model_validate(params), data=DataSpec(dataset="digits"), scenario=scenario,
         privacy=PrivacySpec(epsilons=epsilons, delta=1e-6, adjacency=adjacency),
     )  # fmt: skip
-    return pecl.audited(spec, trials, "life")
+    return planted_canaries.audited(spec, trials, "life")
 
 
 def test_a_published_run_exceeds_its_claim() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from dpcl_core.attacks import planted_canaries
 from dpcl_core.attacks.planted_canaries import Mails, Outcome, Settings, Variant
-from dpcl_core.backbones.language import tokenizer
+from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import PADDING, TOKEN
 from dpcl_core.methods.language.losses import Unlearning
 
@@ -41,7 +41,7 @@ def few(found: Mails) -> Mails:
 
 
 def first_mail(found: Mails, line: str) -> int:
-    ids = tokenizer.load("lm-tiny").encode(line)[0]
+    ids = plain_language.load_tokenizer("lm-tiny").encode(line)[0]
     return int(np.flatnonzero((found.train[:, : len(ids), TOKEN] == ids).all(axis=1))[0])
 
 
@@ -51,7 +51,7 @@ def short(variant: Variant) -> Outcome:
 
 
 def test_mails_hold_their_codes_so_often_and_controls_never() -> None:
-    ready = tokenizer.load("lm-tiny")
+    ready = plain_language.load_tokenizer("lm-tiny")
     for found in every():
         for code in found.canaries:
             ids = ready.encode(code.prefix + code.code)[0]

@@ -16,7 +16,7 @@ from dpcl_core.methods.common import per_example_gradients as of_networks
 from dpcl_core.methods.features.trainer import Trainer
 from dpcl_core.methods.federated import client_training, fedcil_dp
 from dpcl_core.methods.language import gradients as of_texts
-from dpcl_core.privacy import local, mechanisms, noise
+from dpcl_core.privacy import mechanisms, noise, text_mechanisms
 from tests.attacks import mutants, small_plays, spy
 from tests.attacks.units import PROVED, UNITS
 from tests.support.tiers import of_methods
@@ -125,7 +125,7 @@ def coefficients_clipped_together(patch: pytest.MonkeyPatch) -> None:
 
 
 def unclipped_records(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(local, "_bounded", lambda values, l1_clip: 100.0 * np.asarray(values, np.float64))
+    patch.setattr(text_mechanisms, "_bounded", lambda values, l1_clip: 100.0 * np.asarray(values, np.float64))
 
 
 def unclipped_clients(patch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from dpcl_core import checks
-from dpcl_core.attacks import catalog, coefficients, records
+from dpcl_core.attacks import catalog, coefficients, inversion_audit
 from dpcl_core.attacks.play import audited as played
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.lifelong.cards.coefficient_params import IndependentLaplaceParams
-from dpcl_core.privacy.lower_bound import Audited
+from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.spec import RunSpec
 from tests.attacks import mutants
 from tests.support.tiers import quick
@@ -56,10 +56,10 @@ def test_sabotage_of_the_sums_is_called_an_error(monkeypatch: pytest.MonkeyPatch
     chosen = coefficients.short(spec("dp-coeff-memory", "add-remove"))
     game = coefficients.game(chosen, is_natural=False)
     with monkeypatch.context() as patch:
-        mutants.scaled_noise(patch, "dpcl_core.methods.lifelong.linear_readout", 0.4)
+        mutants.scaled_noise(patch, "dpcl_core.methods.lifelong.quadratic", 0.4)
         assert played(chosen, 8.0, 150, game).exceeds
     with monkeypatch.context() as patch:
-        mutants.noise_of_all_tasks(patch, "dpcl_core.methods.lifelong.linear_readout")
+        mutants.noise_of_all_tasks(patch, "dpcl_core.methods.lifelong.quadratic")
         assert game.known.n_tasks == 2
         assert played(chosen, 8.0, 150, game).lower_bound > 4
 
@@ -80,10 +80,10 @@ def test_of_one_copy_something_is_found_and_stays_below(params: dict[str, Any]) 
 def test_copies_of_a_lifelong_run_are_added_up_and_too_little_noise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = spec("independent-laplace", scenario=PERMUTED)
     assert 0 < copies(chosen)[0].lower_bound <= 8.0
-    mutants.scaled_noise(monkeypatch, "dpcl_core.methods.lifelong.linear_readout", 0.02)
+    mutants.scaled_noise(monkeypatch, "dpcl_core.methods.lifelong.quadratic", 0.02)
     one = spec("independent-laplace", privacy={"epsilons": [1.0]})
     assert isinstance(one.params, IndependentLaplaceParams)
-    assert played(one, 1.0, 200, records.game(one, one.params, 1.0, is_natural=False)).exceeds
+    assert played(one, 1.0, 200, inversion_audit.game(one, one.params, 1.0, is_natural=False)).exceeds
 
 
 def test_without_replacement_there_is_nothing_to_audit() -> None:

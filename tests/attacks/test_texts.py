@@ -11,7 +11,7 @@ from dpcl_core import checks
 from dpcl_core.attacks import catalog, copies, play, texts
 from dpcl_core.attacks.play import Game
 from dpcl_core.methods.language.gradients import Gradients
-from dpcl_core.privacy.lower_bound import Audited
+from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.spec import RunSpec
 from tests.attacks import mutants
 from tests.support.tiers import quick

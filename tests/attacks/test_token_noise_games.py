@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from dpcl_core.attacks import token_noise_games
 from dpcl_core.attacks.token_noise_games import ATTACKS, Setting
-from dpcl_core.privacy import token_noise
-from dpcl_core.privacy.embeddings import noisy_embeddings
+from dpcl_core.privacy import text_mechanisms
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise, ReleaseNoise
+from dpcl_core.privacy.text_mechanisms import noisy_embeddings
 from tests.support.tiers import quick
 
 PUBLISHED = Setting(1.0, 10.0, 1e-6, 3)
@@ -37,7 +37,7 @@ def test_every_attack_proves_more_than_the_paper_claims(attack: str, setting: Se
 
 def shared(setting: Setting, n_tokens: int) -> object:
     """In place of the published mechanism: one noise for all tokens, with which a text is within the smallest budget."""
-    ratio = token_noise.ratio_for(setting.lower, setting.delta, n_tokens, setting.n_epochs)
+    ratio = text_mechanisms.ratio_for(setting.lower, setting.delta, n_tokens, setting.n_epochs)
 
     def mechanism(
         table: NDArray[np.float64],

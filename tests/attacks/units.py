@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from dpcl_core.methods import catalog
-from dpcl_core.methods.common.dpsgd_plan import ROUNDING
+from dpcl_core.methods.common.dpsgd import ROUNDING
 from tests.attacks import small_plays
 
 PROVED = [name for name, card in catalog.CARDS.items() if card.guarantee == "proved"]

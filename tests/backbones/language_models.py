@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from dpcl_core.backbones.torchvision_shim import ensure_torchvision
+from dpcl_core.backbones.weights import ensure_torchvision
 
 TEXTS = ["the first of some small texts", "another one, with the number 12", "and one more to learn tokens from"]
 SIZE = 300

@@ -11,9 +11,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 from dpcl_core.backbones import adaptable, catalog, extractor
-from dpcl_core.backbones.adaptable import Pictures, table
-from dpcl_core.backbones.batches import Input
-from dpcl_core.backbones.torchvision_shim import ensure_torchvision
+from dpcl_core.backbones.adaptable import Input, Pictures, table
+from dpcl_core.backbones.weights import ensure_torchvision
 from dpcl_core.data.images import Images, Interpolation
 
 ASKED = Input(32, 3, "bilinear")

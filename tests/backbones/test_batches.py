@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpcl_core.backbones.batches import Input, in_batches
+from dpcl_core.backbones.adaptable import Input, in_batches
 from dpcl_core.backbones.extractor import precision
 from dpcl_core.data.images import Images
 from tests.support import second_device

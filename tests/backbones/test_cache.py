@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpcl_core import paths
-from dpcl_core.backbones import cache
+from dpcl_core.backbones import extractor
 from dpcl_core.data.images import Images
 
 RAW = np.random.default_rng(0).integers(0, 256, (6, 2, 2, 1), dtype=np.uint8)
@@ -36,7 +36,7 @@ class Counting:
 @pytest.fixture
 def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
     made = Counting()
-    monkeypatch.setattr(cache, "load", lambda *_: made)
+    monkeypatch.setattr(extractor, "load", lambda *_: made)
     return made
 
 
@@ -46,8 +46,8 @@ def only_file() -> Path:
 
 
 def test_second_call_gives_the_same_array_and_computes_nothing(counting: Counting) -> None:
-    first = cache.features("any", IMAGES)
-    second = cache.features("any", IMAGES)
+    first = extractor.features("any", IMAGES)
+    second = extractor.features("any", IMAGES)
     assert counting.n_calls == 1
     np.testing.assert_array_equal(first, RAW.reshape(6, 4))
     np.testing.assert_array_equal(first, second)
@@ -55,22 +55,22 @@ def test_second_call_gives_the_same_array_and_computes_nothing(counting: Countin
 
 
 def test_steps_say_how_many_images_are_done(counting: Counting) -> None:
-    assert list(cache.computed("any", IMAGES)) == [4, 6]
-    assert list(cache.computed("any", IMAGES)) == [], "what is kept takes no steps"
+    assert list(extractor.computed("any", IMAGES)) == [4, 6]
+    assert list(extractor.computed("any", IMAGES)) == [], "what is kept takes no steps"
 
 
 def test_images_shape_and_extractor_each_have_part_in_the_address() -> None:
     other = RAW.copy()
     other[3, 1, 0, 0] ^= 1
     keys = {
-        cache.key(Counting(), IMAGES),
-        cache.key(Counting("another"), IMAGES),
-        cache.key(Counting(), Images(other, (2, 2, 1))),
-        cache.key(Counting(), Images(RAW[::-1].copy(), (2, 2, 1))),
-        cache.key(Counting(), Images(RAW, None)),
+        extractor.key(Counting(), IMAGES),
+        extractor.key(Counting("another"), IMAGES),
+        extractor.key(Counting(), Images(other, (2, 2, 1))),
+        extractor.key(Counting(), Images(RAW[::-1].copy(), (2, 2, 1))),
+        extractor.key(Counting(), Images(RAW, None)),
     }
     assert len(keys) == 5
-    assert cache.key(Counting(), Images(RAW.copy(), (2, 2, 1))) in keys
+    assert extractor.key(Counting(), Images(RAW.copy(), (2, 2, 1))) in keys
 
 
 def flip(path: Path) -> None:
@@ -100,11 +100,11 @@ DAMAGES: list[Callable[[Path], object]] = [
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_file_is_computed_anew_and_replaced(counting: Counting, damage: Callable[[Path], object]) -> None:
-    expected = cache.features("any", IMAGES)
+    expected = extractor.features("any", IMAGES)
     damage(only_file())
-    np.testing.assert_array_equal(cache.features("any", IMAGES), expected)
+    np.testing.assert_array_equal(extractor.features("any", IMAGES), expected)
     assert counting.n_calls == 2
-    np.testing.assert_array_equal(cache.features("any", IMAGES), expected)
+    np.testing.assert_array_equal(extractor.features("any", IMAGES), expected)
     assert counting.n_calls == 2
 
 
@@ -112,7 +112,7 @@ def test_cache_that_cannot_be_written_costs_a_warning_only(counting: Counting, h
     home.parent.mkdir(exist_ok=True)
     home.write_text("a file where the folder should be")
     with pytest.warns(UserWarning, match="could not be kept"):
-        found = cache.features("any", IMAGES)
+        found = extractor.features("any", IMAGES)
     np.testing.assert_array_equal(found, RAW.reshape(6, 4))
 
 
@@ -122,17 +122,17 @@ def test_full_disk_leaves_no_half_file(counting: Counting, monkeypatch: pytest.M
 
     monkeypatch.setattr(np, "savez", full)
     with pytest.warns(UserWarning, match="No space left on device"):
-        found = cache.features("any", IMAGES)
+        found = extractor.features("any", IMAGES)
     np.testing.assert_array_equal(found, RAW.reshape(6, 4))
     assert not list(paths.features_dir().iterdir())
 
 
 def test_kept_features_are_for_their_owner_alone(counting: Counting) -> None:
-    cache.features("any", IMAGES)
+    extractor.features("any", IMAGES)
     assert stat.S_IMODE(only_file().stat().st_mode) == 0o600
 
 
 def test_real_backbone_through_the_cache_equals_itself() -> None:
-    first, second = cache.features("convnext-cifar100", IMAGES), cache.features("convnext-cifar100", IMAGES)
+    first, second = extractor.features("convnext-cifar100", IMAGES), extractor.features("convnext-cifar100", IMAGES)
     assert first.shape == (6, 192)
     np.testing.assert_array_equal(first, second)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcl_core import packages, paths
+from dpcl_core import machine, paths
 from dpcl_core.backbones import catalog, weights
 from dpcl_core.errors import BadInput, DataMissing
 
@@ -112,7 +112,7 @@ def test_missing_bundle_says_what_to_put_where(tmp_path: Path, monkeypatch: pyte
 
 def test_timm_weights_are_wanted_until_they_lie_in_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("huggingface_hub")
-    monkeypatch.setattr(packages, "find_spec", lambda name: object())
+    monkeypatch.setattr(machine, "find_spec", lambda name: object())
     card = catalog.card(TEST_VIT)
     sentence = catalog.available(card)
     assert sentence is not None
@@ -124,7 +124,7 @@ def test_timm_weights_are_wanted_until_they_lie_in_the_folder(tmp_path: Path, mo
 
 
 def test_timm_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages, "find_spec", lambda name: None if name == "timm" else object())
+    monkeypatch.setattr(machine, "find_spec", lambda name: None if name == "timm" else object())
     assert catalog.available(catalog.card(TEST_VIT)) == "needs timm: pip install 'dpcl[vision]'"
 
 

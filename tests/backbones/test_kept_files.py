@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dpcl_core import cli, paths
-from dpcl_core.backbones import kept_files
+from dpcl_core.backbones import catalog
 from dpcl_core.errors import BadInput
 
 
@@ -16,10 +16,10 @@ def test_each_kind_is_measured_and_deleted_alone(name: str) -> None:
     for place in (paths.features_dir(), paths.states_dir()):
         place.mkdir(parents=True, exist_ok=True)
         (place / "part.npz").write_bytes(b"x" * 1000)
-    before = {kept.name: kept.size for kept in kept_files.listed()}
+    before = {kept.name: kept.size for kept in catalog.listed()}
     assert before[name] == 1000
-    assert kept_files.clean(name).size == 1000
-    after = {kept.name: kept.size for kept in kept_files.listed()}
+    assert catalog.clean(name).size == 1000
+    after = {kept.name: kept.size for kept in catalog.listed()}
     assert after == before | {name: 0}
 
 
@@ -37,7 +37,7 @@ def test_sizes_do_not_tell_how_many_rows_there_are(exact: int, shown: int, capsy
 
 def test_unknown_names_are_refused_with_the_known_ones() -> None:
     with pytest.raises(BadInput, match=r"^--clean = feature: did you mean features\? It must be one of lite0, smollm2,"):
-        kept_files.clean("feature")
+        catalog.clean("feature")
 
 
 def test_command_prints_sizes_and_deletes(capsys: pytest.CaptureFixture[str]) -> None:

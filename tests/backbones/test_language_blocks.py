@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from dpcl_core.backbones.language import kept_states
-from dpcl_core.backbones.language.causal import Adapted
-from dpcl_core.backbones.language.kept_states import KeptStates
-from dpcl_core.backbones.torchvision_shim import ensure_torchvision
+from dpcl_core.backbones import kept_states
+from dpcl_core.backbones.causal import Adapted
+from dpcl_core.backbones.kept_states import KeptStates
+from dpcl_core.backbones.weights import ensure_torchvision
 
 
 def model(kind: str, seed: int = 0) -> torch.nn.Module:

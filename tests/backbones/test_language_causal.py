@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dpcl_core.backbones.language import causal, tokenizer
+from dpcl_core.backbones import causal, plain_language
 from dpcl_core.errors import BadInput
 from tests.backbones import language_models
 
@@ -19,7 +19,7 @@ def weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of weights of one's own."""
     monkeypatch.setenv("DPCL_WEIGHTS", str(tmp_path / "weights"))
     causal._frozen.cache_clear()
-    tokenizer.load.cache_clear()
+    plain_language.load_tokenizer.cache_clear()
     return tmp_path / "weights"
 
 
@@ -40,7 +40,7 @@ def stirred(model: causal.Adapted) -> causal.Adapted:
 def test_fresh_adapters_change_nothing_and_trained_ones_do(name: str, weights: Path) -> None:
     if name != "lm-tiny":
         language_models.put(weights / name.removeprefix("hf:").replace("/", "--"), name.rpartition("/")[2])
-    size = tokenizer.load(name).size
+    size = plain_language.load_tokenizer(name).size
     tokens = ids(3, 12, size)
     model, frozen = causal.adapted(name, "cpu", rank=4, alpha=8, seed=0), causal.load(name)
     mask = torch.ones_like(tokens)
@@ -99,7 +99,7 @@ def test_the_seed_decides_the_start_and_nothing_else_random_is_touched(weights: 
 def test_there_is_no_dropout_even_in_training_mode(name: str, weights: Path) -> None:
     language_models.put(weights / "somebody--gpt2")
     model = stirred(causal.adapted(name, "cpu", rank=4, alpha=8, seed=0)).train()
-    tokens = ids(2, 9, tokenizer.load(name).size)
+    tokens = ids(2, 9, plain_language.load_tokenizer(name).size)
     results = [model(model.embed(tokens), torch.ones_like(tokens)) for _ in range(2)]
     assert torch.equal(*results)
 

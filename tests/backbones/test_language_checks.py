@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from dpcl_core import checks
-from dpcl_core.backbones import catalog
-from dpcl_core.backbones.language import files
+from dpcl_core.backbones import catalog, packaged
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.language.cards.network_params import LanguageParams
@@ -74,8 +73,8 @@ def test_texts_longer_than_the_model_can_look_back_are_refused() -> None:
 
 def test_the_card_says_how_far_the_bundled_model_looks_back() -> None:
     card = catalog.card("lm-tiny")
-    assert card.context == files.bundled().shape.context
-    assert card.size_mb == pytest.approx(files.bundled().weights.stat().st_size / 1e6, abs=0.05)
+    assert card.context == packaged.bundled().shape.context
+    assert card.size_mb == pytest.approx(packaged.bundled().weights.stat().st_size / 1e6, abs=0.05)
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,8 @@ import pytest
 from huggingface_hub.errors import RepositoryNotFoundError
 
 from dpcl_core import paths
-from dpcl_core.backbones import catalog, extractor, weights
-from dpcl_core.backbones.language import causal, files, plain, tokenizer
-from dpcl_core.data import hub
+from dpcl_core.backbones import catalog, causal, extractor, packaged, plain_language, weights
+from dpcl_core.data import copying
 from dpcl_core.errors import BadInput, DataMissing
 from tests.backbones import language_models
 from tests.support.tiers import quick
@@ -28,7 +27,7 @@ MODEL = "somebody/gpt2"
 @pytest.fixture(autouse=True)
 def unread() -> None:
     """No model of another test in memory."""
-    for cached in (causal._frozen, tokenizer.load, plain.load):
+    for cached in (causal._frozen, plain_language.load_tokenizer, plain_language.load):
         cached.cache_clear()
 
 
@@ -54,14 +53,14 @@ def test_tokens_and_scores_need_no_torch() -> None:
 
 
 def test_the_bundle_is_small_and_says_what_it_saw() -> None:
-    bundle = files.bundled()
+    bundle = packaged.bundled()
     folder = bundle.weights.parent
     assert sum(path.stat().st_size for path in folder.iterdir()) < 12e6
     facts = json.loads((folder / "lm-tiny.json").read_text())
     assert set(facts["saw"]) == {"companion", "companion with answers", "wikipedia"}
     assert catalog.card("lm-tiny").saw == ()
     assert all(0 < loss < 8 for loss in facts["held_out_nats_per_token"].values())
-    assert bundle.shape.size == tokenizer.load("lm-tiny").size
+    assert bundle.shape.size == plain_language.load_tokenizer("lm-tiny").size
 
 
 @pytest.mark.parametrize("missing", ["lm-tiny.safetensors", "lm-tiny.json", "tokenizer.json"])
@@ -71,11 +70,11 @@ def test_a_missing_file_of_the_bundle_says_what_to_put_where(bundle: Path, missi
     assert sentence is not None
     assert "put lm-tiny.safetensors, tokenizer.json, lm-tiny.json into" in sentence
     with pytest.raises(DataMissing):
-        plain.load()
+        plain_language.load()
 
 
 def test_files_that_are_not_the_cards_are_refused(bundle: Path) -> None:
-    for name, read in (("lm-tiny.safetensors", plain.load), ("lm-tiny.safetensors", causal._bundled)):
+    for name, read in (("lm-tiny.safetensors", plain_language.load), ("lm-tiny.safetensors", causal._bundled)):
         content = (bundle / name).read_bytes()
         (bundle / name).write_bytes(content[:-1] + b"x")
         with pytest.raises(BadInput, match="must be the one on its card"):
@@ -83,7 +82,7 @@ def test_files_that_are_not_the_cards_are_refused(bundle: Path) -> None:
         (bundle / name).write_bytes(content)
     (bundle / "tokenizer.json").write_text("{}")
     with pytest.raises(BadInput, match="must be the one on its card"):
-        tokenizer.load("lm-tiny")
+        plain_language.load_tokenizer("lm-tiny")
 
 
 @pytest.mark.parametrize("name", ["hf:", "hf:a/b/c", "hf:../x", "hf:a..b/c", "hf:a b", "hf:a\n", "hf:" + "x" * 99])
@@ -106,13 +105,13 @@ def test_without_the_hub_a_folder_is_asked_for(tmp_path: Path, monkeypatch: pyte
     assert "put a folder somebody--gpt2 with its config.json" in sentence
     assert "hub cannot be reached" in sentence
     with pytest.raises(DataMissing, match="somebody--gpt2"):
-        tokenizer.load(card.name)
+        plain_language.load_tokenizer(card.name)
     with pytest.raises(DataMissing, match="somebody--gpt2"):
         causal.load(card.name)
     monkeypatch.setenv("DPCL_WEIGHTS", str(tmp_path))
     language_models.put(tmp_path / "somebody--gpt2")
     assert catalog.available(card) is None
-    assert tokenizer.load(card.name).size == language_models.SIZE
+    assert plain_language.load_tokenizer(card.name).size == language_models.SIZE
 
 
 @pytest.mark.parametrize("family", quick(1, ["llama", "gpt2"]))
@@ -133,7 +132,7 @@ def test_a_fresh_process_reads_texts_before_it_opens_the_model(tmp_path: Path, f
 
 @pytest.mark.parametrize("name", [f"hf:{MODEL}", "timm:vit_tiny_patch16_224"])
 def test_visitors_make_a_shared_server_download_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "is_reachable", lambda: True)
+    monkeypatch.setattr(copying, "is_reachable", lambda: True)
     card = catalog.card(name)
     assert catalog.available(card) is None
     monkeypatch.setenv("DPCL_SHARED", "usual")
@@ -141,7 +140,7 @@ def test_visitors_make_a_shared_server_download_nothing(name: str, monkeypatch: 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *_: pytest.fail("it was downloaded"))
     assert weights.WITHHELD in (catalog.available(card) or "")
     with pytest.raises(DataMissing, match=weights.DOWNLOADS):
-        weights.from_hub("timm/x", "x") if name.startswith("timm:") else tokenizer.load(name)
+        weights.from_hub("timm/x", "x") if name.startswith("timm:") else plain_language.load_tokenizer(name)
     monkeypatch.setenv(weights.DOWNLOADS, "yes")
     assert catalog.available(card) is None
 
@@ -158,10 +157,10 @@ def test_a_model_of_the_hub_is_downloaded_without_pickles(tmp_path: Path, monkey
         asked.append((name, tuple(allow_patterns), local_files_only))
         return str(folder)
 
-    monkeypatch.setattr(hub, "is_reachable", lambda: True)
+    monkeypatch.setattr(copying, "is_reachable", lambda: True)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
     assert catalog.available(catalog.card(f"hf:{MODEL}")) is None
-    assert tokenizer.load(f"hf:{MODEL}").eos == language_models.SIZE - 1
+    assert plain_language.load_tokenizer(f"hf:{MODEL}").eos == language_models.SIZE - 1
     assert causal.load(f"hf:{MODEL}").config.vocab_size == language_models.SIZE
     assert {name for name, _, _ in asked} == {MODEL}
     assert not any(pattern.endswith((".bin", ".pt", "*")) for _, patterns, _ in asked for pattern in patterns)
@@ -172,9 +171,9 @@ def test_a_model_that_the_hub_does_not_know_gives_one_sentence(monkeypatch: pyte
     def unknown(*_: object, **__: object) -> str:
         raise RepositoryNotFoundError.__new__(RepositoryNotFoundError)
 
-    monkeypatch.setattr(hub, "is_reachable", lambda: True)
+    monkeypatch.setattr(copying, "is_reachable", lambda: True)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", unknown)
-    for load in (tokenizer.load, causal.load):
+    for load in (plain_language.load_tokenizer, causal.load):
         with pytest.raises(BadInput, match=r"^data\.backbone = hf:somebody/gpt2: must be the name of a model on") as caught:
             load(f"hf:{MODEL}")
         assert "\n" not in str(caught.value)
@@ -184,7 +183,7 @@ def test_a_download_that_breaks_off_says_what_to_put_where(monkeypatch: pytest.M
     def broken(*_: object, **__: object) -> str:
         raise ConnectionError("a long story\nin lines")
 
-    monkeypatch.setattr(hub, "is_reachable", lambda: True)
+    monkeypatch.setattr(copying, "is_reachable", lambda: True)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", broken)
     with pytest.raises(DataMissing, match=r"the hub did not give it|did not give it \(ConnectionError\)") as caught:
         causal.load(f"hf:{MODEL}")
@@ -196,7 +195,7 @@ def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path, monkeypatch: py
     folder = language_models.put(tmp_path / "somebody--gpt2")
     (folder / "tokenizer.json").unlink()
     with pytest.raises(BadInput, match="must have a tokenizer that transformers can read") as caught:
-        tokenizer.load(f"hf:{MODEL}")
+        plain_language.load_tokenizer(f"hf:{MODEL}")
     assert "\n" not in str(caught.value)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dpcl_core import paths
-from dpcl_core.backbones.language import causal, files, plain, tokenizer
+from dpcl_core.backbones import causal, packaged, plain_language
 from dpcl_core.data.synthetic import corpus
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "pretrain_language_model.py"
@@ -31,7 +31,7 @@ def script() -> ModuleType:
 
 
 def test_rows_begin_with_the_start_of_a_text_and_hold_whole_texts_but_the_last(script: ModuleType) -> None:
-    ready = tokenizer.load("lm-tiny")
+    ready = plain_language.load_tokenizer("lm-tiny")
     encoded = [[10 + place] * (3 + place) for place in range(20)]
     table = script.rows(encoded, ready, 32, random.Random(0))
     assert table.shape[1] == 33
@@ -48,7 +48,7 @@ def test_a_short_training_writes_a_bundle_that_opens(
 ) -> None:
     texts = {"companion": list(corpus.companion(300, 0).strings), "wikipedia": ["The city lies by the sea, 12 km off."] * 20}
     monkeypatch.setattr(script, "public_texts", lambda: texts)
-    monkeypatch.setattr(script, "SHAPE", files.Shape(n_blocks=1, n_heads=2, width=16, context=32, size=300))
+    monkeypatch.setattr(script, "SHAPE", packaged.Shape(n_blocks=1, n_heads=2, width=16, context=32, size=300))
     folder = tmp_path / "assets" / "language"
     monkeypatch.setattr(sys, "argv", ["script", "--minutes", "0.02", "--out", str(folder)])
     script.main()
@@ -57,14 +57,14 @@ def test_a_short_training_writes_a_bundle_that_opens(
     assert facts["held_out_texts"] == {"companion": 15, "wikipedia": 1}
     assert facts["held_out_nats_per_token"]["companion"] < np.log(300)
     monkeypatch.setattr(paths, "assets_dir", lambda: tmp_path / "assets")
-    for cached in (causal._frozen, tokenizer.load, plain.load):
+    for cached in (causal._frozen, plain_language.load_tokenizer, plain_language.load):
         cached.cache_clear()
     try:
-        tokens = np.array([tokenizer.load("lm-tiny").encode("The city lies by the sea")[0]])[:, :20]
-        assert plain.load().log_probabilities(tokens).shape == tokens.shape
+        tokens = np.array([plain_language.load_tokenizer("lm-tiny").encode("The city lies by the sea")[0]])[:, :20]
+        assert plain_language.load().log_probabilities(tokens).shape == tokens.shape
         assert causal.load("lm-tiny").config.n_embd == 16
     finally:
-        for cached in (causal._frozen, tokenizer.load, plain.load):
+        for cached in (causal._frozen, plain_language.load_tokenizer, plain_language.load):
             cached.cache_clear()
 
 

@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from dpcl_core.backbones.language import reader, tokenizer
-from dpcl_core.backbones.language.stop_words import STOP_WORDS
+from dpcl_core.backbones import plain_language
+from dpcl_core.backbones.plain_language import STOP_WORDS
 from dpcl_core.data.texts import KIND, KINDS, PADDING, STOP, TOKEN, Span, Texts
 
 STRING = "The card of Anna Lee is 4000 0012, in The Weeknd's city."
@@ -17,7 +17,7 @@ SPANS = (Span(12, 20, "NAME"), Span(24, 33, "CARD"), Span(38, 50, "D:public figu
 
 def by_hand(string: str, spans: tuple[Span, ...], length: int) -> np.ndarray:
     """Character by character, token by token."""
-    ready = tokenizer.load("lm-tiny")
+    ready = plain_language.load_tokenizer("lm-tiny")
     ids, offsets = ready.encode(string)
     found = np.zeros((length, 3), np.int32)
     found[:, TOKEN] = PADDING
@@ -36,7 +36,7 @@ def by_hand(string: str, spans: tuple[Span, ...], length: int) -> np.ndarray:
 def test_planes_are_those_of_a_walk_through_the_characters(length: int) -> None:
     strings = [STRING, "to be or not, to be", "12 of \U0001f600 שלום the", "it's", ""]
     spans = [SPANS, (), (Span(0, 2, "CODE"), Span(6, 7, "ADDRESS")), (), ()]
-    found = reader.read(Texts(strings, spans), "lm-tiny", length)
+    found = plain_language.read(Texts(strings, spans), "lm-tiny", length)
     assert found.dtype == np.int32
     assert found.shape == (5, length, 3)
     for row, (string, marked) in enumerate(zip(strings, spans, strict=True)):
@@ -44,33 +44,33 @@ def test_planes_are_those_of_a_walk_through_the_characters(length: int) -> None:
 
 
 def test_a_stop_word_inside_a_span_is_both() -> None:
-    found = reader.read(Texts([STRING], [SPANS]), "lm-tiny", 64)[0]
+    found = plain_language.read(Texts([STRING], [SPANS]), "lm-tiny", 64)[0]
     both = (found[:, STOP] == 1) & (found[:, KIND] > 0)
-    assert both.sum() == len(tokenizer.load("lm-tiny").encode(" The")[0])
+    assert both.sum() == len(plain_language.load_tokenizer("lm-tiny").encode(" The")[0])
 
 
 def test_only_whole_words_are_stop_words() -> None:
-    found = reader.read(Texts(["to them, Theodor and, and ANd"]), "lm-tiny", 64)[0]
-    shown = [tokenizer.load("lm-tiny").shown(token) for token in found[found[:, TOKEN] != PADDING, TOKEN]]
+    found = plain_language.read(Texts(["to them, Theodor and, and ANd"]), "lm-tiny", 64)[0]
+    shown = [plain_language.load_tokenizer("lm-tiny").shown(token) for token in found[found[:, TOKEN] != PADDING, TOKEN]]
     stopped = "".join(text for text, stop in zip(shown, found[:, STOP], strict=False) if stop)
     assert stopped == "to and ANd"
 
 
 def test_texts_without_marks_have_no_kinds_and_none_are_read_too() -> None:
-    assert not reader.read(Texts([STRING]), "lm-tiny", 64)[:, :, KIND].any()
-    assert reader.read(Texts([]), "lm-tiny", 64).shape == (0, 64, 3)
+    assert not plain_language.read(Texts([STRING]), "lm-tiny", 64)[:, :, KIND].any()
+    assert plain_language.read(Texts([]), "lm-tiny", 64).shape == (0, 64, 3)
 
 
 def test_ten_times_as_many_texts_take_about_ten_times_as_many_steps() -> None:
     """Steps are calls of functions: their number is the same on any machine, however busy it is."""
-    tokenizer.load("lm-tiny")
+    plain_language.load_tokenizer("lm-tiny")
     steps = []
     for count in (150, 1500):
         texts = Texts([f"{STRING} Number {row}. " * 3 for row in range(count)], [SPANS] * count)
         calls: list[str] = []
         sys.setprofile(lambda _, event, __, calls=calls: calls.append(event) if event in ("call", "c_call") else None)
         try:
-            reader.read(texts, "lm-tiny", 64)
+            plain_language.read(texts, "lm-tiny", 64)
         finally:
             sys.setprofile(None)
         steps.append(len(calls))

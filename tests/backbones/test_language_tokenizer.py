@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcl_core.backbones.language import tokenizer
-from dpcl_core.backbones.language.tokenizer import Tokenizer
+from dpcl_core.backbones import plain_language
+from dpcl_core.backbones.plain_language import Tokenizer
 from tests.backbones import language_models
 
 ODD = ["", " ", "a", "\U0001f600 smile \U0001f469\u200d\U0001f680", "שלום עולם 12", "مرحبا", "x\ud83dy", "\x00\n\t", "Ω≈ç√"]
@@ -15,7 +15,7 @@ ODD = ["", " ", "a", "\U0001f600 smile \U0001f469\u200d\U0001f680", "שלום ע
 
 @pytest.fixture(scope="module")
 def bundled() -> Tokenizer:
-    return tokenizer.load("lm-tiny")
+    return plain_language.load_tokenizer("lm-tiny")
 
 
 @pytest.mark.parametrize("string", ODD)
@@ -30,7 +30,7 @@ def test_every_character_of_any_text_is_in_a_token(bundled: Tokenizer, string: s
 @settings(max_examples=50)
 @given(st.text(max_size=60))
 def test_offsets_run_through_the_text_in_order(string: str) -> None:
-    _, offsets = tokenizer.load("lm-tiny").encode(string)
+    _, offsets = plain_language.load_tokenizer("lm-tiny").encode(string)
     assert all(start < end for start, end in offsets)
     assert offsets == sorted(offsets)
     assert (offsets[0][0], offsets[-1][1]) == (0, len(string)) if string else offsets == []
@@ -52,7 +52,7 @@ def test_every_digit_is_a_token_of_its_own(bundled: Tokenizer) -> None:
 
 
 def test_a_text_that_spells_a_mark_does_not_make_one(bundled: Tokenizer) -> None:
-    for mark in (tokenizer.START, tokenizer.END):
+    for mark in (plain_language.START, plain_language.END):
         ids, _ = bundled.encode(f"before {mark} after")
         assert not {bundled.bos, bundled.eos} & set(ids)
     assert bundled.bos != bundled.eos

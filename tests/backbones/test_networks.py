@@ -14,7 +14,7 @@ from torch import nn
 from dpcl_core import paths
 from dpcl_core.backbones import bundled, extractor
 from dpcl_core.backbones.networks import PREPROCESSING, SIZE, Shape, build, normalised
-from dpcl_core.data import bundled as bundled_data
+from dpcl_core.data import rows as bundled_data
 from dpcl_core.data.images import Images
 from dpcl_core.errors import BadInput
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from safetensors.torch import save_file
 
-from dpcl_core.backbones import cache, extractor
-from dpcl_core.backbones.torchvision_shim import ensure_torchvision
+from dpcl_core.backbones import extractor
+from dpcl_core.backbones.weights import ensure_torchvision
 from dpcl_core.data.images import Images
 from dpcl_core.errors import BadInput, DataMissing
 
@@ -57,7 +57,7 @@ def test_features_are_what_the_models_classifier_reads(model: torch.nn.Module) -
     found = np.concatenate(list(opened.batches(IMAGES)))
     assert found.shape == (3, opened.feature_dim) == (3, 64)
     np.testing.assert_allclose(found, by_hand(model), atol=1e-4)
-    np.testing.assert_array_equal(cache.features(f"timm:{MODEL}", IMAGES), found)
+    np.testing.assert_array_equal(extractor.features(f"timm:{MODEL}", IMAGES), found)
 
 
 def test_identity_changes_with_the_weights(model: torch.nn.Module, tmp_path: Path) -> None:

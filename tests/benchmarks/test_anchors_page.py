@@ -10,9 +10,9 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from dpcl_core.events import Signatures
 from dpcl_core.explorers.rematching import Rematch
 from dpcl_core.figures import matching as matchers
-from dpcl_core.figures import signatures
+from dpcl_core.figures.matching import margins, on_map
 from dpcl_core.methods.federated.cards.federated_params import ListParams
-from dpcl_core.runs import matching
+from dpcl_core.runs import frames
 from tests.support import clients
 
 N_CLIENTS = 20
@@ -32,9 +32,9 @@ def test_other_anchors_and_noise_are_drawn_within_200_ms(benchmark: BenchmarkFix
     def redraw() -> None:
         m, noise = next(moves)
         event = source.event(m, noise)
-        entries, prototypes = matching.entries([event]), matching.prototypes([event])
-        signatures.on_map(entries, prototypes, space="signature")
-        signatures.margins(entries)
+        entries, prototypes = frames.entries([event]), frames.prototypes([event])
+        on_map(entries, prototypes, space="signature")
+        margins(entries)
         rows = [(name, name == event.matcher, value) for name, value in source.agreement(m, noise).items()]
         matchers.bars(pd.DataFrame(rows, columns=["matcher", "is_own", "agreement"]))
 

@@ -7,7 +7,7 @@ import time
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from dpcl_core.events import Signatures
-from dpcl_core.explorers.catalog import Observer
+from dpcl_core.explorers.matching_log import Observer
 from dpcl_core.methods import catalog
 from dpcl_core.privacy.ledger import Ledger
 from tests.support import clients

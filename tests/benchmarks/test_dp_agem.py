@@ -21,7 +21,7 @@ from torch.nn.utils._per_sample_grad import call_for_per_sample_grads
 
 from dpcl_core.data.dataset import Form
 from dpcl_core.methods.common.per_example_gradients import Gradients
-from dpcl_core.methods.features.layer_gradients import clipped_sums
+from dpcl_core.methods.features.adapters import clipped_sums
 from dpcl_core.methods.lifelong import nets
 
 CLIP, N_CLASSES, ROUNDS = 1.0, 10, 5

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from dpcl_core.backbones import cache
+from dpcl_core.backbones import extractor
 from dpcl_core.data.anchors import public
 from dpcl_core.data.texts import Texts
 
@@ -27,17 +27,17 @@ def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Texts:
 
 def test_a_thousand_sentences(texts: Texts) -> None:
     """8 CPU seconds with the weights read before (9 on a machine under full load, 2026-11-21)."""
-    cache.features("minilm", Texts(["The weights are read."]))
+    extractor.features("minilm", Texts(["The weights are read."]))
     start = time.process_time()
-    assert cache.features("minilm", texts).shape == (1000, 384)
+    assert extractor.features("minilm", texts).shape == (1000, 384)
     assert time.process_time() - start < 8 * NOISE
 
 
 def test_the_same_sentences_again_and_half_of_them(benchmark: BenchmarkFixture, texts: Texts) -> None:
     """From the cache of the set in 20 ms; of texts of which every one is known in a tenth of a second."""
-    cache.features("minilm", texts)
+    extractor.features("minilm", texts)
     start = time.process_time()
-    cache.features("minilm", texts.take(np.arange(500)))
+    extractor.features("minilm", texts.take(np.arange(500)))
     assert time.process_time() - start < 0.1 * NOISE
-    benchmark(cache.features, "minilm", texts)
+    benchmark(extractor.features, "minilm", texts)
     assert benchmark.stats.stats.median < 0.02 * NOISE

@@ -19,7 +19,7 @@ from dpcl_core.runs.store import Store
 from dpcl_core.runs.warm_worker import WarmWorker
 
 NOISE = 1.5
-LIBRARIES = "dpcl_core.backbones.language.libraries"
+LIBRARIES = "dpcl_core.backbones.causal"
 LOADING_SECONDS = 12.0  # nobody presses Start so late that this would be too short
 needs_data = pytest.mark.skipif("DPCL_DATA" not in os.environ, reason="needs the folder of datasets that DPCL_DATA names")
 

@@ -23,11 +23,11 @@ from torch import Tensor
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
-from dpcl_core.backbones.language import causal
-from dpcl_core.backbones.language.causal import Adapted
+from dpcl_core.backbones import causal
+from dpcl_core.backbones.causal import Adapted
 from dpcl_core.methods.language.gradients import Batch, Gradients, TextLoss, log_probs
 from dpcl_core.methods.language.losses import task_loss
-from dpcl_core.methods.language.prompts import ANSWER, TEMPLATE, TEXT
+from dpcl_core.methods.language.public_text import ANSWER, TEMPLATE, TEXT
 
 ROOT = Path(__file__).resolve().parents[2]
 NOISE = 1.5

@@ -11,12 +11,12 @@ import statistics
 from playwright.sync_api import Browser, expect
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from dpcl_core.backbones.language import tokenizer
+from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import Texts
-from dpcl_core.explorers import scored_texts, token_layers
-from dpcl_core.figures import heatmap
-from pages.parts.tokens import heat
-from pages.parts.tokens.text_source import PART_CHARACTERS
+from dpcl_core.explorers import tokens
+from dpcl_core.figures.tokens import NO_NUMBER
+from pages.parts import token_heat
+from pages.parts.token_text import PART_CHARACTERS
 from tests.benchmarks.test_pages import NOISE
 from tests.browser.conftest import PATIENCE_MS, App, ready
 
@@ -32,7 +32,7 @@ MOVED = """([name, value]) => new Promise(resolve => {
 
 def long_text() -> str:
     """At least 2,000 tokens that are shown at once."""
-    encode, text = tokenizer.load("lm-tiny").encode, SENTENCE
+    encode, text = plain_language.load_tokenizer("lm-tiny").encode, SENTENCE
     while len(encode(text)[0]) < N_TOKENS:  # a sentence behind another has fewer tokens than alone
         text += SENTENCE
     assert len(text) <= PART_CHARACTERS
@@ -55,9 +55,9 @@ def test_a_typed_sentence_is_scored_and_repainted(app: App, browser: Browser) ->
 
 def test_the_server_computes_a_layer_in_a_fraction_of_that(benchmark: BenchmarkFixture) -> None:
     """All that the server computes for a layer: numbers, shades, words."""
-    (text,) = scored_texts.scored(Texts([long_text()]))
-    told = benchmark(lambda: json.dumps(heat.document(text, "true", token_layers.Dials(), "a text")))
+    (text,) = tokens.scored(Texts([long_text()]))
+    told = benchmark(lambda: json.dumps(token_heat.document(text, "true", tokens.Dials(), "a text")))
     layer = json.loads(told)["layer"]
     assert len(layer["names"]) >= N_TOKENS
-    assert heatmap.NO_NUMBER in layer["numbers"]
+    assert NO_NUMBER in layer["numbers"]
     assert benchmark.stats.stats.median < 0.05 * NOISE

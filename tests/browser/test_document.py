@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from pages.parts.shell import document
+from pages.parts import document
 from tests.browser.conftest import PATIENCE_MS, App, Visit, ready
 
 pytestmark = pytest.mark.browser

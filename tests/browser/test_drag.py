@@ -8,18 +8,18 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from dpcl_core.elements import budget_source
+from dpcl_core.elements import calculator
 from tests.browser.conftest import PATIENCE_MS, App, Visit
 
 pytestmark = pytest.mark.browser
-SOURCE = budget_source.digits("prior-const", 5)
+SOURCE = calculator.digits("prior-const", 5)
 
 
 def slider(page: Page) -> Locator:
     return page.get_by_role("slider", name=re.compile("Privacy budget"))
 
 
-def same_as_python(page: Page, source: budget_source.Source, epsilon: float) -> None:
+def same_as_python(page: Page, source: calculator.Source, epsilon: float) -> None:
     """Sentence, odds and every cell of the matrix in the browser are what Python computes."""
     expect(page.locator(".drag .sentence")).to_have_text(source.sentence(epsilon))
     expect(page.locator(".drag .odds")).to_have_text(source.odds(epsilon))

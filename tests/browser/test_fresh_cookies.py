@@ -16,10 +16,10 @@ from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.asyncio.client import ClientConnection, connect
 
-from dpcl_core.runs import process, tables, visitors
+from dpcl_core.runs import process, queue, tables
 from dpcl_core.runs.rooms import Rooms
+from dpcl_core.runs.run import columns_of
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.transitions import columns_of
 from tests.browser.conftest import serve
 from tests.support import replay
 from tests.support.waiting import PATIENCE_SECONDS
@@ -29,14 +29,14 @@ pytestmark = pytest.mark.browser
 
 def test_fresh_cookies_count_for_their_address_and_a_class_for_itself(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("DPCL_HOME", str(tmp_path))
-    monkeypatch.setenv(visitors.VARIABLE, "places=3,address_places=3,class_places=4")
+    monkeypatch.setenv(queue.VARIABLE, "places=3,address_places=3,class_places=4")
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", "127.0.0.1")  # as behind a proxy, which says from where it was asked
     strangers, (honest, teacher), pupils = ([secrets.token_hex(16) for _ in range(n)] for n in (5, 2, 5))
     for app in serve(tmp_path):
         with busy(store := app.store()):
             said = [asyncio.run(started(app.url, one, "10.0.0.1")) for one in strangers]
             assert asyncio.run(started(app.url, honest, "10.0.0.2")) == []
-            of_teacher = visitors.Visitor(owner(teacher), visitors.Limits(), visitors.address_of("10.0.0.1"))
+            of_teacher = queue.Visitor(owner(teacher), queue.Limits(), queue.address_of("10.0.0.1"))
             room = Rooms(store.as_visitor(of_teacher)).open("Privacy, Monday at ten", of_teacher.owner)
             store.as_visitor(of_teacher).check_kept(1)  # as who has opened a room from there
             said_in_class = [asyncio.run(started(app.url, one, "10.0.0.1", f"room={room}")) for one in pupils]

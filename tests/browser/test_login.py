@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from dpcl_core.runs import visitors
-from dpcl_core.runs.sets import Sets
+from dpcl_core.runs import queue
+from dpcl_core.runs.shards import Sets
 from tests.browser.conftest import PATIENCE_MS, App, ready, serve
 from tests.support import provider
 from tests.support.provider import Provider
@@ -31,7 +31,7 @@ def app(answering: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     (home / ".streamlit").mkdir()
     (home / ".streamlit" / "secrets.toml").write_text(answering.secrets("http://127.0.0.1:{port}"), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(visitors.VARIABLE, visitors.USUAL)
+        patch.setenv(queue.VARIABLE, queue.USUAL)
         patch.setenv("HOME", str(home))
         patch.setenv("NO_PROXY", "127.0.0.1")
         yield from serve(home)

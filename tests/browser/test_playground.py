@@ -9,8 +9,8 @@ import statistics
 import pytest
 from playwright.sync_api import Page, expect
 
-from dpcl_core.elements import budget_source
-from pages.parts.shell import stored_results
+from dpcl_core.elements import calculator
+from pages.parts import state
 from tests.browser.conftest import App, Visit
 from tests.browser.test_drag import same_as_python, slider
 from tests.support import replay
@@ -38,7 +38,7 @@ def drawn(page: Page) -> None:
 @pytest.mark.parametrize(("labels", "tasks"), quick(1, [("prior", 2), ("prior-const", 10)]))
 def test_browser_and_python_agree_on_every_panel(app: App, visit: Visit, labels: str, tasks: int) -> None:
     page = visit(f"{app.url}/playground?l={labels}&t={tasks}&e=2")
-    source = budget_source.digits(labels, tasks)  # type: ignore[arg-type]
+    source = calculator.digits(labels, tasks)  # type: ignore[arg-type]
     for key, epsilon in (("", 2.0), ("Home", 0.1), ("End", math.inf)):
         if key:
             slider(page).press(key)
@@ -85,8 +85,8 @@ def test_a_pinned_comparison_can_be_shared_and_undone(app: App, visit: Visit) ->
     page.wait_for_url(re.compile(r"e=0\.1&p="))
     fresh = visit(page.url)
     expect(fresh.get_by_text(finding.inner_text())).to_be_visible()
-    same_as_python(fresh, budget_source.digits("prior-const", 5), 0.1)
-    before = budget_source.digits("prior-const", 5).sentence(1.0)
+    same_as_python(fresh, calculator.digits("prior-const", 5), 0.1)
+    before = calculator.digits("prior-const", 5).sentence(1.0)
     page.go_back()
     expect(page.locator(".drag .sentence").first).to_have_text(before)
     page.go_forward()
@@ -100,7 +100,7 @@ def test_a_stored_run_is_looked_up(app: App, visit: Visit) -> None:
     spec = replay.a_spec(epsilons=(0.5, 2.0, math.inf))
     events = replay.recorded(spec)
     run_id = replay.fill(app.store(), spec, events, name="for the playground")
-    source = budget_source.trained(stored_results.Result(run_id, "", spec, tuple(events)))
+    source = calculator.trained(state.Result(run_id, "", spec, tuple(events)))
     assert source is not None
     page = visit(f"{app.url}/playground?run={run_id}&e=0.5")
     expect(page.locator(".drag .badge")).to_have_text("looked up")

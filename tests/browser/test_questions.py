@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from dpcl_core import presets
-from dpcl_core.runs.sets import Sets
+from dpcl_core.runs.shards import Sets
 from tests.browser.conftest import PATIENCE_MS, App, Visit, ready
 
 pytestmark = pytest.mark.browser

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from dpcl_core.elements import budget_source, hero
-from dpcl_core.explorers import one_person
+from dpcl_core.elements import calculator, element
+from dpcl_core.explorers import cosine_replay
 from dpcl_core.site import build
 from tests.browser.conftest import PATIENCE_MS
 from tests.browser.test_accessibility import SMALL, amiss
@@ -82,8 +82,8 @@ def test_a_person_drowns_in_noise_without_a_server(opened: Open) -> None:
     page.get_by_role("slider", name=re.compile("Privacy budget")).press("Home")
     expect(finding).to_have_text(re.compile("The 2 drowns in noise"))
     assert picture.evaluate("drawn => drawn.toDataURL()") != before
-    data = one_person.decode(hero.document()["digits"])  # type: ignore[arg-type]
-    share = f"{100 * one_person.accuracy(data, 0.1):.0f} % of new digits recognised."
+    data = cosine_replay.one_person_decode(element.hero_document()["digits"])  # type: ignore[arg-type]
+    share = f"{100 * cosine_replay.accuracy(data, 0.1):.0f} % of new digits recognised."
     expect(page.locator(".hero .accuracy")).to_have_text(share)
     seen = WORDS.replace("[data-testid=stMain]", "body").replace("'style, script,", "'style, script, noscript,")
     assert page.evaluate(seen) <= 150  # the menu included, and all that no fold hides
@@ -92,13 +92,13 @@ def test_a_person_drowns_in_noise_without_a_server(opened: Open) -> None:
 def test_another_list_and_number_of_tasks_feed_the_slider(opened: Open) -> None:
     page = opened("budget.html")
     sentence = page.locator(".drag .sentence")
-    expect(sentence).to_have_text(budget_source.digits("prior-const", 5).sentence(1.0))
+    expect(sentence).to_have_text(calculator.digits("prior-const", 5).sentence(1.0))
     page.get_by_label("From the data: not DP").check()
     page.get_by_label("10", exact=True).check()
-    expect(sentence).to_have_text(budget_source.digits("data", 10).sentence(1.0))
-    expect(page.locator("#meaning")).to_have_text(budget_source.SETTINGS["data"][1])
+    expect(sentence).to_have_text(calculator.digits("data", 10).sentence(1.0))
+    expect(page.locator("#meaning")).to_have_text(calculator.SETTINGS["data"][1])
     page.get_by_role("slider", name=re.compile("Privacy budget")).press("Home")
-    expect(sentence).to_have_text(budget_source.digits("data", 10).sentence(0.1))
+    expect(sentence).to_have_text(calculator.digits("data", 10).sentence(0.1))
 
 
 def test_a_typed_sentence_is_scored_in_the_page(opened: Open) -> None:

@@ -20,9 +20,10 @@ from PIL import Image
 
 from dpcl_core import checks, cli, engine, export
 from dpcl_core.classifiers import folder, predict
-from dpcl_core.data import bundled, images, row_encoding
+from dpcl_core.data import images, table_features
 from dpcl_core.data.card import Feature
-from dpcl_core.data.row_encoding import RowEncoding
+from dpcl_core.data.rows import digits
+from dpcl_core.data.table_features import RowEncoding
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Classifier
 from dpcl_core.methods.common import classifier
@@ -72,7 +73,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def pictures() -> NDArray[np.uint8]:
     """The first ten bundled digits."""
-    content, _ = bundled.digits()
+    content, _ = digits()
     return np.asarray(content.content)[:10]
 
 
@@ -346,5 +347,5 @@ def test_texts_are_asked_about_in_the_column_that_the_run_called_so(
 
 def test_an_embedding_is_scaled_as_those_of_the_run_were(tmp_path: Path) -> None:
     table = pa.table({"x": ["3", "0"], "y": ["4", ""], "label": ["a", "b"]})
-    encoding = row_encoding.read(RowEncoding((Feature("x"), Feature("y")), (1, 1), is_embedding=True).document())
+    encoding = table_features.read(RowEncoding((Feature("x"), Feature("y")), (1, 1), is_embedding=True).document())
     np.testing.assert_array_equal(encoding.values(table, "x.csv"), np.array([[0.6, 0.8], [0, 0]], np.float32))

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from dpcl_core.data import anchors
-from dpcl_core.data.sentences import Sentences
-from dpcl_core.data.texts import Texts
+from dpcl_core.data.texts import Sentences, Texts
 from dpcl_core.errors import BadInput
 from tests.data.making import write
 

@@ -16,13 +16,13 @@ import pyarrow.feather as pf
 import pyarrow.parquet as pq
 import pytest
 
-from dpcl_core import cli, packages
+from dpcl_core import cli, machine
 from dpcl_core.data import catalog, files, intake, outline, table_features, understood
 from dpcl_core.data.card import Writing
 from dpcl_core.data.intake import Asked
 from dpcl_core.data.load import load
 from dpcl_core.data.schema import Columns, Schema
-from dpcl_core.data.vectors import Vectors
+from dpcl_core.data.windows import Vectors
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
 from tests.data.making import picture
@@ -310,7 +310,7 @@ def test_a_sheet_of_excel_holds_the_same_rows(tmp_path: Path) -> None:
 
 
 def test_a_sheet_of_excel_without_its_reader_names_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    monkeypatch.setattr(machine, "find_spec", lambda name: None)
     (tmp_path / "a.xlsx").write_bytes(b"PK")
     with pytest.raises(BadInput, match=r"a.xlsx: needs openpyxl: pip install 'dpcl\[excel\]'"):
         seen(tmp_path / "a.xlsx")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dpcl_core.data import picture_ends
+from dpcl_core.data import images
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (37, 53, 3), dtype=np.uint8)
 TAIL = b"\xff\xd9IEND\x3b" + bytes(100_000)
@@ -41,18 +41,18 @@ FILES = {
 @pytest.mark.parametrize("name", FILES)
 def test_what_follows_a_picture_is_dropped_and_nothing_of_it(name: str) -> None:
     whole = FILES[name]
-    assert picture_ends.trimmed(whole) == whole
-    assert picture_ends.trimmed(whole + TAIL) == whole
-    assert picture_ends.trimmed(whole + whole) == whole
+    assert images.trimmed(whole) == whole
+    assert images.trimmed(whole + TAIL) == whole
+    assert images.trimmed(whole + whole) == whole
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_damaged_picture_stays_as_it_is(name: str) -> None:
     for length in (3, 12, 20, len(FILES[name]) // 2, len(FILES[name]) - 1):
-        assert picture_ends.trimmed(FILES[name][:length]) == FILES[name][:length]
+        assert images.trimmed(FILES[name][:length]) == FILES[name][:length]
 
 
 @pytest.mark.parametrize("kind", ["BMP", "TIFF", "PPM"])
 def test_other_files_are_left_alone(kind: str) -> None:
-    assert picture_ends.trimmed(encoded(kind) + TAIL) == encoded(kind) + TAIL
-    assert picture_ends.trimmed(b"") == b""
+    assert images.trimmed(encoded(kind) + TAIL) == encoded(kind) + TAIL
+    assert images.trimmed(b"") == b""

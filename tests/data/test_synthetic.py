@@ -13,9 +13,9 @@ from sklearn.feature_extraction import DictVectorizer
 from sklearn.metrics import roc_auc_score
 from sklearn.naive_bayes import BernoulliNB
 
-from dpcl_core.backbones.language import files as language
-from dpcl_core.backbones.language import reader, tokenizer
-from dpcl_core.backbones.language.stop_words import STOP_WORDS
+from dpcl_core.backbones import packaged as language
+from dpcl_core.backbones import plain_language
+from dpcl_core.backbones.plain_language import STOP_WORDS
 from dpcl_core.data import load
 from dpcl_core.data.cards import CARDS
 from dpcl_core.data.dataset import Dataset, Split
@@ -173,8 +173,8 @@ def test_common_words_are_surnames_and_stop_words_stand_in_spans(parts: tuple[Sp
 def test_an_oracle_has_an_auroc_of_one(planted: Dataset) -> None:
     """A score that looks up every character, against the kinds that tokens are read with: marks reach tokens whole."""
     texts = texts_of(planted.train)
-    encoded = reader.read(texts, language.BUNDLED, 128)
-    encode = tokenizer.load(language.BUNDLED).encode
+    encoded = plain_language.read(texts, language.BUNDLED, 128)
+    encode = plain_language.load_tokenizer(language.BUNDLED).encode
     scores, truth = [], []
     for row, (string, spans) in enumerate(zip(texts.strings, texts.spans or (), strict=True)):
         private = [span for span in spans if not span.kind.startswith(LOOKALIKE)]

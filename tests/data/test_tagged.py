@@ -11,11 +11,10 @@ import pytest
 
 from dpcl_core.data import catalog, load, own
 from dpcl_core.data.dataset import Dataset
-from dpcl_core.data.sentences import Sentences
+from dpcl_core.data.texts import Sentences
 from dpcl_core.errors import BadInput
-from dpcl_core.scenarios import preview as previews
-from dpcl_core.scenarios.catalog import Federated
-from dpcl_core.scenarios.preview import preview
+from dpcl_core.scenarios import catalog as previews
+from dpcl_core.scenarios.catalog import Federated, preview
 from dpcl_core.spec import DataSpec
 from tests.data.making import write
 

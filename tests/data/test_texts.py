@@ -14,13 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpcl_core.data import catalog, load, own, showing
+from dpcl_core.data import catalog, files, load, own
 from dpcl_core.data.cards import CARDS
 from dpcl_core.data.dataset import Dataset
 from dpcl_core.data.texts import Span, Texts
 from dpcl_core.errors import BadInput, DataMissing
-from dpcl_core.scenarios.catalog import SourceIncremental
-from dpcl_core.scenarios.preview import preview
+from dpcl_core.scenarios.catalog import SourceIncremental, preview
 from dpcl_core.spec import DataSpec
 from tests.data.making import write
 
@@ -226,21 +225,21 @@ def test_own_texts_are_shown_only_where_their_owner_says_so(data_dir: Path) -> N
     folder = put(data_dir, train=GOOD, test=GOOD)
     card = catalog.card(MINE)
     assert not card.may_show
-    refusal = showing.refusal(card)
+    refusal = files.refusal(card)
     assert refusal is not None
     assert f"an empty file public.txt or synthetic.txt in {folder}" in refusal
-    for mark in showing.MARKS:
+    for mark in files.MARKS:
         (folder / mark).touch()
         assert catalog.card(MINE).may_show
-        assert showing.refusal(catalog.card(MINE)) is None
+        assert files.refusal(catalog.card(MINE)) is None
         (folder / mark).unlink()
     assert not catalog.card(MINE).may_show
 
 
 def test_posts_of_people_in_distress_are_never_shown() -> None:
     assert [name for name, card in CARDS.items() if not card.may_show] == ["dreaddit", "pecl-six"]
-    assert "none of them is shown" in str(showing.refusal(CARDS["dreaddit"]))
-    assert showing.refusal(CARDS["pii-synthetic"]) is None
+    assert "none of them is shown" in str(files.refusal(CARDS["dreaddit"]))
+    assert files.refusal(CARDS["pii-synthetic"]) is None
 
 
 def test_text_sets_say_what_they_leave_unprotected(data_dir: Path) -> None:

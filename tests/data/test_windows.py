@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from dpcl_core import checks, engine
-from dpcl_core.backbones import cache, extractor, pixels
+from dpcl_core.backbones import extractor, pixels
 from dpcl_core.data import catalog, own, windows
 from dpcl_core.data.dataset import Dataset, Form
 from dpcl_core.data.load import load
@@ -67,7 +67,7 @@ def test_rows_rates_and_values_are_the_files(data_dir: Path) -> None:
 def test_a_window_is_a_row_of_numbers_sample_after_sample(data_dir: Path) -> None:
     write_sensors(data_dir / "mine")
     content = opened().train.images
-    rows = cache.features("pixels", content)
+    rows = extractor.features("pixels", content)
     assert isinstance(content, Windows)
     assert (rows.shape, rows.dtype) == ((24, 300), np.float32)
     assert rows[7].tolist() == content.values[7].ravel().tolist()

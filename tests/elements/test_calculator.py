@@ -17,7 +17,7 @@ from dpcl_core.elements import calculator
 from dpcl_core.elements.calculator import Question
 from dpcl_core.elements.element import CALCULATOR
 from dpcl_core.errors import BadInput
-from dpcl_core.privacy import composition, statement
+from dpcl_core.privacy import accounting, statement
 from dpcl_core.privacy.accounting import subsampled_gaussian
 from dpcl_core.privacy.calculator import solve
 from tests.support import javascript
@@ -87,7 +87,7 @@ def test_random_batches_are_accounted_as_by_the_library_and_never_below_the_tigh
 def test_one_person_in_several_tasks_costs_the_same_in_both_languages() -> None:
     cases = [(0.1, 1e-5, 50), (1.0, 1e-5, 10), (8.0, 1e-5, 1)]
     found = run(f"console.log(JSON.stringify({json.dumps(cases)}.map((one) => inEveryTask(...one))));")
-    ours = [composition.in_every_task([epsilon] * tasks, delta)[-1] for epsilon, delta, tasks in cases]
+    ours = [accounting.in_every_task([epsilon] * tasks, delta)[-1] for epsilon, delta, tasks in cases]
     np.testing.assert_allclose(found, ours, rtol=1e-8)
 
 

@@ -10,7 +10,7 @@ import pytest
 from dpcl_core import paths
 from dpcl_core.elements import element
 from dpcl_core.elements.element import BALLOT, ELEMENTS, GALLERY, HEATMAP, PICTURE, ROOM, Element
-from pages.parts.shell.mount import written
+from pages.parts.figure_card import written
 from tests.support import javascript
 
 

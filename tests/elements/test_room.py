@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from dpcl_core.elements.element import ROOM
-from dpcl_core.elements.room import WORDS
+from dpcl_core.elements.element import ROOM, ROOM_WORDS
 from dpcl_core.figures import theme
 from dpcl_core.methods import catalog as methods
 from dpcl_core.paths import assets_dir
@@ -19,7 +18,7 @@ pytestmark = javascript.NEEDED
 def _found(*points: tuple[str, object, str, float]) -> str:
     """The finding on points of these runs, budgets, standings and accuracies."""
     sent = {
-        "words": WORDS,
+        "words": ROOM_WORDS,
         "points": [
             {"run_id": run, "epsilon": epsilon, "standing": standing, "accuracy": accuracy, "name": "ibex", "method": "m"}
             for run, epsilon, standing, accuracy in points
@@ -43,7 +42,7 @@ def test_colours_are_those_of_figures() -> None:
 def test_the_best_with_privacy_has_a_bound() -> None:
     said = _found(("a", 1, "bound", 0.7), ("a", "inf", "bound", 0.95), ("b", 0.5, "claimed", 0.9), ("c", 1, "none", 0.8))
     assert said == "3 runs. The best with privacy so far: 70 % at ε = 1, m, by ibex."
-    assert _found() == WORDS["none"]
+    assert _found() == ROOM_WORDS["none"]
 
 
 @pytest.mark.parametrize(("epsilon", "standing"), [("inf", "bound"), (0.5, "claimed"), (1, "none"), (1, "replay")])

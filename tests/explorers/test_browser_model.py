@@ -7,12 +7,12 @@ import math
 import numpy as np
 
 from dpcl_core import paths
-from dpcl_core.attacks import embedding_inversion
-from dpcl_core.backbones.language import plain, tokenizer
+from dpcl_core.attacks import inversion_audit
+from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import Texts
-from dpcl_core.explorers import browser_model, scored_texts, token_layers
-from dpcl_core.explorers.token_layers import SHOWN, Dials, Layer
-from dpcl_core.privacy.embeddings import clipped
+from dpcl_core.explorers import tokens
+from dpcl_core.explorers.tokens import SHOWN, Dials, Layer
+from dpcl_core.privacy.text_mechanisms import clipped
 from tests.support import javascript
 
 TEXTS = [
@@ -42,16 +42,16 @@ console.log(JSON.stringify({ scored, near, printed: [...Array(doc.shape.size).ke
 @javascript.NEEDED
 def test_the_browser_scores_as_python_does() -> None:
     """Both sum in single precision in another order: 2e-4 nats is a hundred times its rounding, a wrong term far more."""
-    ready, model = tokenizer.load("lm-tiny"), plain.load()
+    ready, model = plain_language.load_tokenizer("lm-tiny"), plain_language.load()
     commonness = np.random.default_rng(1).normal(0, 0.1, ready.size)
-    texts = scored_texts.scored(Texts(TEXTS), commonness)
+    texts = tokens.scored(Texts(TEXTS), commonness)
     draws = np.random.default_rng(2).normal(size=(60, model.shape.width))
     ids, ratios = np.arange(60) * 20 + 5, np.repeat([0.0, 0.1, 0.3], 20)
     layers: tuple[Layer, ...] = SHOWN
     request = {
-        "model": browser_model.document(commonness), "texts": TEXTS, "layers": layers,
+        "model": tokens.document(commonness), "texts": TEXTS, "layers": layers,
         "dials": [{name: getattr(one, name) for name in Dials.__slots__} for one in DIALS],
-        "edges": [[token_layers.edges(layer, one) for layer in layers] for one in DIALS],
+        "edges": [[tokens.edges(layer, one) for layer in layers] for one in DIALS],
         "noisy": [[int(token), ratio, row.tolist()] for token, ratio, row in zip(ids, ratios, draws, strict=True)],
     }  # fmt: skip
     scripts = ("drag/replay.mjs", "tokens/language.mjs", "tokens/sensitivity.mjs")
@@ -66,16 +66,16 @@ def test_the_browser_scores_as_python_does() -> None:
             for place, layer in enumerate(layers):
                 name = {"score1": "surprise", "hinge": "weight"}.get(layer, layer)
                 got = np.array([math.nan if row[0][name] is None else row[0][name] for row in rows])
-                wanted = token_layers.values(text, layer, dials)
+                wanted = tokens.values(text, layer, dials)
                 np.testing.assert_allclose(got, wanted, rtol=2e-3, atol=1e-3)
-                edges = np.array(token_layers.edges(layer, dials))
-                shades = token_layers.shades(layer, wanted, dials)
-                origin = token_layers.base(dials) if layer == "hinge" else 0.0
+                edges = np.array(tokens.edges(layer, dials))
+                shades = tokens.shades(layer, wanted, dials)
+                origin = tokens.base(dials) if layer == "hinge" else 0.0
                 is_clear = (np.abs(np.abs(wanted - origin)[:, None] - edges) > 5e-3 * edges + 1e-3).all(axis=1)
                 is_clear |= np.isnan(wanted) | (wanted == origin)
                 assert np.array_equal(np.array([row[1][place] for row in rows])[is_clear], shades[is_clear])
     rows = clipped(model.embeddings, bound := float(np.median(np.linalg.norm(model.embeddings, axis=1))))
-    nearest, _ = embedding_inversion.nearest(rows, rows[ids] + ratios[:, None] * bound * draws)
+    nearest, _ = inversion_audit.nearest(rows, rows[ids] + ratios[:, None] * bound * draws)
     # Two rows may tie within the rounding of `clipped`: one in sixty could differ, a wrong formula many.
     assert (np.array(found["near"]) == nearest).mean() > 0.95
     assert 0.3 < (nearest == ids).mean() < 1

@@ -11,10 +11,10 @@ import pytest
 
 from dpcl_core.events import from_json, to_json
 from dpcl_core.explorers import projection_maps
-from dpcl_core.explorers.matcher_comparison import CENTRED
+from dpcl_core.explorers.matching import CENTRED
 from dpcl_core.lessons import modes
 from dpcl_core.methods.federated import matchers
-from dpcl_core.methods.federated.signatures import Signature
+from dpcl_core.methods.federated.lists import Signature
 from dpcl_core.spec import Cell
 
 CELL = Cell(4.0, 13)

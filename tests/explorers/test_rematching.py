@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpcl_core.events import Signatures, from_json, to_json
-from dpcl_core.explorers import list_encoding, list_subsample, matcher_comparison
+from dpcl_core.explorers import matching, rematching
 from dpcl_core.explorers.rematching import ENTRY, Rematch, _noised
 from dpcl_core.methods.federated.cards.federated_params import ListParams
 from dpcl_core.spec import Cell
@@ -39,10 +39,10 @@ def source() -> Rematch:
 def test_rows_are_rounded_to_half_a_step_and_zero_rows_stay_zero() -> None:
     rows = np.random.default_rng(0).standard_normal((5, 40))
     rows[3] = 0
-    of = list_encoding.quantized(rows)
-    assert (np.abs(list_encoding.rows_of(of) - rows) <= np.array(of.steps)[:, None] * 0.5001).all()
-    assert not list_encoding.rows_of(of)[3].any()
-    assert list_encoding.rows_of(list_encoding.quantized(np.zeros((0, 7)))).shape == (0, 7)
+    of = matching.quantized(rows)
+    assert (np.abs(matching.rows_of(of) - rows) <= np.array(of.steps)[:, None] * 0.5001).all()
+    assert not matching.rows_of(of)[3].any()
+    assert matching.rows_of(matching.quantized(np.zeros((0, 7)))).shape == (0, 7)
 
 
 def test_matched_anew_as_the_run_did_it_is_what_the_run_told(source: Rematch) -> None:
@@ -59,7 +59,7 @@ def test_matched_anew_as_the_run_did_it_is_what_the_run_told(source: Rematch) ->
         assert np.abs(mine - theirs).max() < 0.1 * theirs.std(axis=0).max()
     kept = source.agreement(source.n_anchors, 0.0)
     assert kept["Hungarian"] == now.agreement["Hungarian"]
-    assert kept[matcher_comparison.CENTRED] == pytest.approx(now.agreement[matcher_comparison.CENTRED], abs=0.1)
+    assert kept[matching.CENTRED] == pytest.approx(now.agreement[matching.CENTRED], abs=0.1)
 
 
 def test_few_anchors_are_those_alone(source: Rematch) -> None:
@@ -95,9 +95,9 @@ def test_noise_is_of_the_level_asked_for_and_drowns_what_is_told(source: Rematch
 
 def test_the_sweep_keeps_what_no_anchor_changes(source: Rematch) -> None:
     swept = source.sweep(5)
-    assert set(swept) == set(matcher_comparison.SWEPT)
+    assert set(swept) == set(matching.SWEPT)
     assert swept["Hungarian"] == source.now.agreement_at["Hungarian"]
-    assert swept[matcher_comparison.CENTRED] != source.now.agreement_at[matcher_comparison.CENTRED]
+    assert swept[matching.CENTRED] != source.now.agreement_at[matching.CENTRED]
     scores = source.scores(0.0)
     assert scores is not None
     assert scores.mean_rate[-1] == pytest.approx(source.now.anchors.mean_rate[-1], abs=0.05)  # type: ignore[union-attr]
@@ -117,7 +117,7 @@ def test_lists_are_told_once_for_the_first_seed_and_budget() -> None:
 
 
 def test_only_the_first_clients_of_many_are_told_and_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(list_encoding, "MOST", 3 * 4 * 4)  # three clients of four entries in each of four tasks
+    monkeypatch.setattr(matching, "MOST", 3 * 4 * 4)  # three clients of four entries in each of four tasks
     said, params = told()
     found = Rematch.of(said, said[-1], params)
     assert found is not None
@@ -174,32 +174,32 @@ def test_clients_of_one_task_each_are_told_of_under_one_another() -> None:
 
 
 def test_of_many_clients_the_first_of_every_task_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(list_encoding, "MOST", 2 * 3 * 8)  # three clients of eight entries in each of two tasks
+    monkeypatch.setattr(matching, "MOST", 2 * 3 * 8)  # three clients of eight entries in each of two tasks
     said, params = told_at_home()
     found = Rematch.of(said, said[-1], params)
     assert found is not None
     assert found.clients.tolist() == [0, 1, 2, 4, 5, 6]
     assert found.is_part
     assert found.agreement(20, 0.0).keys() == said[-1].agreement.keys()
-    monkeypatch.setattr(list_encoding, "MOST", 1)  # two are needed to compare anything
+    monkeypatch.setattr(matching, "MOST", 1)  # two are needed to compare anything
     assert [len(event.lists.weight) for event in told_at_home()[0] if event.lists is not None] == [2, 2]
 
 
 def test_long_lists_are_compared_in_part_by_the_run_and_anew_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same entries of the same clients: what no anchor changes is kept to the digit, the rest is close."""
-    monkeypatch.setattr(list_subsample, "LONGEST", 7)
-    monkeypatch.setattr(list_subsample, "SUBSAMPLE_SIZE", 5)
-    monkeypatch.setattr(list_encoding, "MOST", 2 * 3 * 8)
+    monkeypatch.setattr(rematching, "LONGEST", 7)
+    monkeypatch.setattr(rematching, "SUBSAMPLE_SIZE", 5)
+    monkeypatch.setattr(matching, "MOST", 2 * 3 * 8)
     said, params = told_at_home()
     now = said[-1]
     assert now.n_compared == 6 * 5 < len(now.entries.client)
     assert now.anchors is not None
-    assert set(now.agreement_at) == set(matcher_comparison.SWEPT)
+    assert set(now.agreement_at) == set(matching.SWEPT)
     found = Rematch.of(said, now, params)
     assert found is not None
     again = found.agreement(20, 0.0)
     assert again["Hungarian"] == now.agreement["Hungarian"]
-    assert again[matcher_comparison.CENTRED] == pytest.approx(now.agreement[matcher_comparison.CENTRED], abs=0.1)
+    assert again[matching.CENTRED] == pytest.approx(now.agreement[matching.CENTRED], abs=0.1)
     assert found.sweep(20)["Hungarian"] == now.agreement_at["Hungarian"]
     assert found.event(5, 0.1).n_compared == now.n_compared
     assert found.agreement(20, 0.4)["Hungarian"] != now.agreement["Hungarian"]
@@ -210,8 +210,8 @@ def test_tasks_of_lists_of_unlike_length_are_matched_for_those_told_of_in_all(so
     assert of is not None
     fewer = replace(
         of, weight=of.weight[:5], mode=of.mode[:5], log_variances=None,
-        means=list_encoding.quantized(source.lists.means[:5, -4:].reshape(20, -1)),
+        means=matching.quantized(source.lists.means[:5, -4:].reshape(20, -1)),
     )  # fmt: skip
-    lists, modes, whose = list_encoding.lists_of([of, fewer], 0.1)
+    lists, modes, whose = matching.lists_of([of, fewer], 0.1)
     assert whose.tolist() == [0, 1, 2, 3, 4]
     assert lists.weights.shape == modes.shape == (5, 8)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpcl_core.data.texts import Span, Texts
-from dpcl_core.explorers import scored_texts
+from dpcl_core.explorers import tokens
 from dpcl_core.explorers.token_reader import ReaderEnded, TokenReader
 from dpcl_core.methods.language import sensitivity
 
@@ -28,8 +28,8 @@ def reader() -> Iterator[TokenReader]:
 
 def test_it_scores_as_this_process_does(reader: TokenReader) -> None:
     found = reader.scored(TEXTS, ("a", "b", "c"), TASKS)
-    counts = scored_texts.counted([Texts(list(task)) for task in TASKS])
-    expected = scored_texts.scored(TEXTS, sensitivity.commonness(counts), ["a", "b", "c"])
+    counts = tokens.counted([Texts(list(task)) for task in TASKS])
+    expected = tokens.scored(TEXTS, sensitivity.commonness(counts), ["a", "b", "c"])
     for one, other in zip(found, expected, strict=True):
         assert (one.tokens, one.is_stop, one.kinds, one.label) == (other.tokens, other.is_stop, other.kinds, other.label)
         np.testing.assert_allclose(one.probability, other.probability, rtol=1e-5)

@@ -7,7 +7,7 @@ import math
 import pandas as pd
 import pytest
 
-from dpcl_core.figures import budget
+from dpcl_core.figures import tokens
 
 
 def _spent(epsilon: list[float], step: list[float]) -> pd.DataFrame:
@@ -16,7 +16,7 @@ def _spent(epsilon: list[float], step: list[float]) -> pd.DataFrame:
 
 
 def test_accounted_steps_and_their_plain_sum() -> None:
-    picture = budget.ledger(_spent([1.0, 1.5, 1.9], [1.0, 1.0, 1.0]))
+    picture = tokens.ledger(_spent([1.0, 1.5, 1.9], [1.0, 1.0, 1.0]))
     accounted, naive = picture.figure.data
     assert list(accounted.x) == [1, 2, 3]
     assert list(accounted.y) == [1.0, 1.5, 1.9]
@@ -26,17 +26,17 @@ def test_accounted_steps_and_their_plain_sum() -> None:
 
 
 def test_no_bound_is_said_and_not_drawn() -> None:
-    picture = budget.ledger(_spent([math.inf, math.inf], [math.inf, math.inf]))
+    picture = tokens.ledger(_spent([math.inf, math.inf], [math.inf, math.inf]))
     assert "no bound" in picture.finding
     assert all(len(trace.x) == 0 for trace in picture.figure.data)
 
 
 def test_empty_ledger_has_words() -> None:
-    assert "nothing has touched" in budget.ledger(_spent([], [])).finding
+    assert "nothing has touched" in tokens.ledger(_spent([], [])).finding
 
 
 def test_noise_growth_says_by_how_much() -> None:
-    picture = budget.noise_growth({"prior": [2.0] * 4, "prior-const": [2.0 * math.sqrt(k) for k in range(1, 5)]})
+    picture = tokens.noise_growth({"prior": [2.0] * 4, "prior-const": [2.0 * math.sqrt(k) for k in range(1, 5)]})
     assert "public list per task: the noise stays the same after 4 tasks" in picture.finding.lower()
     assert "one public list: the noise is 2 times the first task's" in picture.finding
     assert [trace.line.dash for trace in picture.figure.data] == ["dash", "solid"]

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from dpcl_core.figures import curves
-from dpcl_core.figures.classes import class_bars
+from dpcl_core.figures.curves import class_bars
 
 VALUES = np.array([[0.9, 0.2, 0.5], [0.7, 0.4, 0.5]])
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcl_core.figures import heatmap
+from dpcl_core.figures.tokens import NO_NUMBER, document, legend, number, ranges
 
 
 def made(tokens: list[str], kinds: list[str] | None = None, shades: list[int] | None = None) -> Any:
     n = len(tokens)
-    told = heatmap.document(tokens, shades or [0] * n, ["0.5"] * n, kinds or [""] * n, legend=[], label="a text")
+    told = document(tokens, shades or [0] * n, ["0.5"] * n, kinds or [""] * n, legend=[], label="a text")
     return json.loads(json.dumps(told))  # as the browser gets it
 
 
@@ -58,24 +58,24 @@ def test_spans_beside_each_other_stay_apart() -> None:
 
 
 def test_what_has_no_number_says_so() -> None:
-    assert heatmap.number(math.nan, (1, 2, 3, 4)) == heatmap.NO_NUMBER
+    assert number(math.nan, (1, 2, 3, 4)) == NO_NUMBER
     assert made(["the"], shades=[-1])["layer"]["names"] == ["quiet"]
-    assert ["i", "quiet", "stop word: no noise"] in heatmap.legend(["a"] * 5, has_spans=False, has_stops=True)
+    assert ["i", "quiet", "stop word: no noise"] in legend(["a"] * 5, has_spans=False, has_stops=True)
     assert made(["é", ""], shades=[1, 2])["layer"]["names"] == ["t1", "t2 part"], "the rest of a character has no letters"
 
 
 def test_a_number_stays_on_its_side_of_every_edge() -> None:
     edges = (0.2, 0.4, 0.6, 0.8)
-    assert heatmap.number(0.5996, edges) == "0.5996"
+    assert number(0.5996, edges) == "0.5996"
     for value in [*np.random.default_rng(0).random(500).tolist(), *(edge - 1e-7 for edge in edges), *edges]:
-        shown = float(heatmap.number(value, edges))
+        shown = float(number(value, edges))
         assert [shown >= edge for edge in edges] == [value >= edge for edge in edges]
     weights = (4e-7, 0.1, 0.2, 0.3)
     for value in (1.0, 1.0999999, 1.1, 0.9, 0.9000001, 0.6):
-        shown = float(heatmap.number(value, weights, 1.0))
+        shown = float(number(value, weights, 1.0))
         assert [abs(shown - 1) >= edge for edge in weights] == [abs(value - 1) >= edge for edge in weights]
 
 
 def test_ranges_follow_the_shades() -> None:
-    assert heatmap.ranges((1, 2, 3, 4), falling=False) == ["below 1", "1 to 2", "2 to 3", "3 to 4", "4 and more"]
-    assert heatmap.ranges((1, 2, 3, 4), falling=True)[0] == "4 and more"
+    assert ranges((1, 2, 3, 4), falling=False) == ["below 1", "1 to 2", "2 to 3", "3 to 4", "4 and more"]
+    assert ranges((1, 2, 3, 4), falling=True)[0] == "4 and more"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from dpcl_core.figures.large import enlarged
+from dpcl_core.figures.theme import enlarged
 
 
 def test_letters_lines_and_markers_grow_and_the_data_do_not() -> None:

@@ -11,9 +11,9 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from dpcl_core.figures import classes, curves, matching, parallel, signatures, stream, svg, tradeoff
+from dpcl_core.figures import curves, matching, reproduction, stream, svg, tradeoff
 from dpcl_core.figures.picture import BREAK, Picture, bold
-from dpcl_core.runs import matching as tables
+from dpcl_core.runs import frames as tables
 from tests.figures.making import accuracy
 from tests.figures.pictures import ENTRIES, GROUPS, PICTURES
 from tests.figures.test_parallel import COLOURS, FINALS
@@ -67,10 +67,10 @@ def test_names_are_drawn_as_they_are_written(name: str) -> None:
     pictures = [
         stream.stream(np.eye(2, dtype=np.int64), homes=[(0,), (1,)], classes=(name, "other"), tasks=(name, "task 2")),
         stream.stream(None, homes=[(0,), (1,)], classes=(name, "other"), tasks=(name, "task 2")),
-        classes.class_bars({name: two, "B": two}, (name, "other"), colours=["#0072b2", "#d55e00"]),
+        curves.class_bars({name: two, "B": two}, (name, "other"), colours=["#0072b2", "#d55e00"]),
         matching.confusion(ENTRIES, (name, "other"), (name, "other")),
-        signatures.on_map(entries, groups, space="mean"),
-        signatures.margins(entries),
+        matching.on_map(entries, groups, space="mean"),
+        matching.margins(entries),
         curves.compared_over_tasks(series, n_tasks=4, **shared),
         tradeoff.trade_off(series, **shared),
         matching.matcher_bars(tables.agreement([TOLD]).assign(matcher=name).dropna(subset=["agreement"])),
@@ -104,7 +104,7 @@ def test_builders_markup_stays_and_another_finding_changes_no_text() -> None:
 
 def test_settings_side_by_side_are_literal() -> None:
     rows = [{"setting": "public_labels", "A": "<b>x</b>", "B": "5 < 6", "C": "x"}]
-    picture = parallel.coordinates(rows, FINALS, colours=COLOURS, score="accuracy")
+    picture = reproduction.coordinates(rows, FINALS, colours=COLOURS, score="accuracy")
     drawn = all_texts(picture.figure)
     assert any("<b>x</b>" in unescape(text) for text in drawn)
     assert not [text for text in drawn if "<" in text.removeprefix("<b>").removesuffix("</b>")], "but for headings"

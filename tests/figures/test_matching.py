@@ -7,8 +7,8 @@ import math
 import pandas as pd
 import pytest
 
-from dpcl_core.figures import anchors, matching, scores
-from dpcl_core.runs import matching as tables
+from dpcl_core.figures import curves, grids, matching
+from dpcl_core.runs import frames as tables
 from tests.support.signatures import TOLD
 
 ENTRIES, AGREEMENT = tables.entries([TOLD]), tables.agreement([TOLD])
@@ -58,17 +58,17 @@ def test_noise_curves_stand_at_their_levels_with_what_a_budget_demands() -> None
 
 
 def test_what_more_anchors_buy() -> None:
-    picture = anchors.diagnostics(tables.anchors([TOLD]))
+    picture = grids.diagnostics(tables.anchors([TOLD]))
     drawn = {line.name: list(line.y) for line in picture.figure.data}
     assert drawn["agreement with the truth"] == [0.7, 0.9]
     assert drawn["least gap"] == [0.9, 1.3]
     assert picture.finding.startswith("From 10 to 50 anchors p̂ stays near 0.60 (it was 0.61)")
     assert picture.finding.endswith("Theorem 2 requires more anchors than there can be.")
-    assert "no two modes" in anchors.diagnostics(tables.anchors([])).finding
+    assert "no two modes" in grids.diagnostics(tables.anchors([])).finding
 
 
 def test_a_statistic_that_drowns_is_stamped() -> None:
-    picture = anchors.signal_and_noise(tables.statistics([TOLD]))
+    picture = grids.signal_and_noise(tables.statistics([TOLD]))
     signal, noise = picture.figure.data
     assert list(signal.x) == [0.4, 0.8]
     assert list(noise.x) == [0.15, 40.0]
@@ -77,16 +77,16 @@ def test_a_statistic_that_drowns_is_stamped() -> None:
         "Noise only: second moment. The noise on second moment is 50 times as long as the statistic itself."
     )
     clean = tables.statistics([TOLD]).assign(noise=0.0)
-    assert anchors.signal_and_noise(clean).finding == "Nothing carries noise here."
+    assert grids.signal_and_noise(clean).finding == "Nothing carries noise here."
 
 
 def test_scores_have_a_dot_a_seed_and_the_printed_value_as_a_tick() -> None:
     rows = [(4.0, seed, name, value) for seed in (0, 1) for name, value in (("AA", 0.6 + 0.1 * seed), ("BWT", -0.05))]
     table = pd.DataFrame([*rows, (4.0, 0, "FWT", math.nan)], columns=["epsilon", "seed", "metric", "value"])
-    picture = scores.by_seed(table, epsilon=4.0, n_tasks=5, published={"AA": [62.1], "FWT": [1.0]})
+    picture = curves.by_seed(table, epsilon=4.0, n_tasks=5, published={"AA": [62.1], "FWT": [1.0]})
     drawn = {trace.name: [round(float(x), 6) for x in trace.x] for trace in picture.figure.data}
     assert drawn == {"published": [62.1], "AA": [60.0, 70.0], "BWT": [-5.0, -5.0], "mean": [65.0, -5.0]}
     said = "At ε = 4, mean of 2 seeds: average accuracy 65.0, backward transfer −5.0 points."
     implied = "Right after learning a task: 69.0, which is AA − BWT (T − 1) / T."
     assert picture.finding.startswith(f"{said} {implied} Published: average accuracy 62.1")
-    assert "when the first model has learned all its tasks" in scores.by_seed(table, epsilon=8.0, n_tasks=5).finding
+    assert "when the first model has learned all its tasks" in curves.by_seed(table, epsilon=8.0, n_tasks=5).finding

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from sklearn.isotonic import IsotonicRegression
 
-from dpcl_core.figures import needed_epsilon
-from dpcl_core.figures.needed_epsilon import isotonic, needed, sentence
+from dpcl_core.figures import tradeoff
 from dpcl_core.figures.statistics import interval
+from dpcl_core.figures.tradeoff import isotonic, needed, sentence
 
 RISING = {0.5: [0.2, 0.3, 0.4], 1.0: [0.4, 0.5, 0.6], 2.0: [0.6, 0.7, 0.8], 8.0: [0.8, 0.85, 0.9]}
 
@@ -137,7 +137,7 @@ def test_the_sentence_says_what_was_accounted_where_that_is_not_what_was_asked_f
 def test_the_figure_marks_each_crossing_and_its_range() -> None:
     answers = {"A": needed(RISING, 0.6), "B": needed({epsilon: values[:1] for epsilon, values in RISING.items()}, 0.6)}
     known = {name: answer for name, answer in answers.items() if answer is not None}
-    drawn = needed_epsilon.figure(known, ["first.", "second."], colours=["#000000", "#ff0000"])
+    drawn = tradeoff.figure(known, ["first.", "second."], colours=["#000000", "#ff0000"])
     marks = [trace for trace in drawn.figure.data if trace.marker.symbol == "diamond"]
     assert [10 ** mark.x[0] for mark in marks] == pytest.approx([math.sqrt(2), 2.0])
     assert marks[0].error_x.array[0] > 0

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom, ttest_1samp
 
 from dpcl_core.events import References
-from dpcl_core.figures.placement import ALPHA, is_told_from_chance, lucky, sentence, warning
+from dpcl_core.figures.answer import ALPHA, is_told_from_chance, lucky, sentence, warning
 
 KNOWN = References(0.1, None, n_tested=450.0, ceiling=0.9)
 

@@ -10,8 +10,8 @@ from scipy import stats
 
 from dpcl_core import metrics
 from dpcl_core.errors import BadInput
-from dpcl_core.figures import pvalues
-from dpcl_core.figures.t_tests import CAVEAT, p_values
+from dpcl_core.figures import statistics
+from dpcl_core.figures.statistics import CAVEAT, p_values
 
 RISING, FALLING = [0.9, 0.85, 0.7, 0.72, 0.6], [0.88, 0.8, 0.71, 0.6, 0.52]
 
@@ -71,7 +71,7 @@ def test_tasks_that_were_not_evaluated_are_left_out_of_both() -> None:
 
 
 def test_the_figure_has_a_log_axis_both_lines_and_a_sentence() -> None:
-    picture = pvalues.p_value_curve(p_values(RISING, FALLING), names=("A", "B"))
+    picture = statistics.p_value_curve(p_values(RISING, FALLING), names=("A", "B"))
     figure = picture.figure
     assert figure.layout.yaxis.type == "log"
     assert sorted(shape.y0 for shape in figure.layout.shapes) == [0.01, 0.05]
@@ -85,14 +85,14 @@ def test_the_figure_has_a_log_axis_both_lines_and_a_sentence() -> None:
 
 def test_gaps_are_drawn_as_gaps_and_told() -> None:
     found = p_values([0.9, 0.8, 0.7, 0.5], [0.9, 0.8, 0.6, 0.3])
-    picture = pvalues.p_value_curve(found, names=("A", "B"))
+    picture = statistics.p_value_curve(found, names=("A", "B"))
     assert picture.figure.data[0].y[0] is None
     assert not picture.figure.data[0].connectgaps
     assert picture.finding.endswith("No test after 2 tasks: the two curves are equal so far.")
-    nothing = pvalues.p_value_curve(p_values(RISING, RISING), names=("A", "B"))
+    nothing = statistics.p_value_curve(p_values(RISING, RISING), names=("A", "B"))
     assert not nothing.figure.data
     assert nothing.finding == "A and B: no test after 2, 3, 4, 5 tasks: the two curves are equal so far."
-    table = pvalues.table(found)
+    table = statistics.table(found)
     assert list(table["tasks"]) == [2, 3, 4]
     assert math.isnan(table["p"][0])
     assert table["note"][0] == "the two curves are equal so far"
@@ -100,7 +100,7 @@ def test_gaps_are_drawn_as_gaps_and_told() -> None:
 
 def test_a_tiny_value_stays_on_the_axis() -> None:
     first = [0.9 + 1e-9 * n for n in range(20)]
-    picture = pvalues.p_value_curve(p_values(first, [0.1] * 20), names=("A", "B"))
+    picture = statistics.p_value_curve(p_values(first, [0.1] * 20), names=("A", "B"))
     assert min(picture.figure.data[0].y) >= 1e-12
     assert picture.figure.layout.yaxis.range[0] < -12
     assert list(picture.figure.layout.yaxis.ticktext[:4]) == ["1", "0.1", "0.01", "0.001"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpcl_core.figures import shared_noise
+from dpcl_core.figures import stream
 
 FOUND = {
     "one noise": {0.0: 0.97, 1.4: 0.95, 8000.0: 0.931},
@@ -14,7 +14,7 @@ FOUND = {
 
 
 def test_points_stand_at_their_scales_whatever_their_order() -> None:
-    picture = shared_noise.accuracy_by_scale(FOUND, chosen=8000.0, chance=0.1)
+    picture = stream.accuracy_by_scale(FOUND, chosen=8000.0, chance=0.1)
     assert [list(line.x) for line in picture.figure.data] == [["none", "1.4", "8000"]] * 3
     assert [list(line.y) for line in picture.figure.data] == [
         pytest.approx([97, 95, 93.1]), pytest.approx([96, 96, 11]), pytest.approx([97, 15.5, 9.8])
@@ -26,10 +26,10 @@ def test_points_stand_at_their_scales_whatever_their_order() -> None:
 
 
 def test_the_chosen_scale_is_marked() -> None:
-    figure = shared_noise.accuracy_by_scale(FOUND, chosen=1.4, chance=0.1).figure
+    figure = stream.accuracy_by_scale(FOUND, chosen=1.4, chance=0.1).figure
     band = next(shape for shape in figure.layout.shapes if shape.type == "rect")
     assert band.x0 < 1 < band.x1
     assert next(shape.y0 for shape in figure.layout.shapes if shape.type == "line") == 10
-    assert shared_noise.accuracy_by_scale(FOUND, chosen=0.0, chance=0.1).finding.startswith(
+    assert stream.accuracy_by_scale(FOUND, chosen=0.0, chance=0.1).finding.startswith(
         "Without noise: one noise: 97.0 %;"
     )

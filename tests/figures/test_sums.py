@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcl_core.figures import class_sums
+from dpcl_core.figures import stream
 
 
 def test_pictures_lie_side_by_side() -> None:
     first, second = np.arange(9.0), np.arange(9.0) * 2
-    picture = class_sums.strips({"a": [first, second], "b": [second, first]}, ["0", "1"], finding="They are swapped.")
+    picture = stream.strips({"a": [first, second], "b": [second, first]}, ["0", "1"], finding="They are swapped.")
     above, below = picture.figure.data
     assert np.array_equal(above.z[:, :3], first.reshape(3, 3))
     assert np.isnan(above.z[:, 3]).all()
@@ -22,6 +22,6 @@ def test_pictures_lie_side_by_side() -> None:
 
 
 def test_pixels_stay_square_and_upright() -> None:
-    figure = class_sums.strips({"a": [np.zeros(64)], "b": [np.zeros(64)]}, ["0"], finding="Nothing.").figure
+    figure = stream.strips({"a": [np.zeros(64)], "b": [np.zeros(64)]}, ["0"], finding="Nothing.").figure
     assert (figure.layout.yaxis.scaleanchor, figure.layout.yaxis2.scaleanchor) == ("x", "x2")
     assert figure.layout.yaxis.range[0] > figure.layout.yaxis.range[1]

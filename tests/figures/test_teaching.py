@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from dpcl_core.figures import svg, teaching
-from dpcl_core.figures.teaching import Axis
+from dpcl_core.figures import stream, svg
+from dpcl_core.figures.stream import Axis
 
 CURVES = pd.DataFrame({"series": ["a", "a", "b", "b"], "x": [1, 10, 1, 10], "y": [0.1, 0.9, 0.3, 0.4]})
 BARS = pd.DataFrame({"name": ["one", "two"], "value": [0.25, 0.75], "half": [0.1, 0.05]})
@@ -14,7 +14,7 @@ BARS = pd.DataFrame({"name": ["one", "two"], "value": [0.25, 0.75], "half": [0.1
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_each_series_is_a_line_of_its_numbers(dark: bool) -> None:
-    picture = teaching.curves(
+    picture = stream.curves(
         CURVES.assign(half=0.05), Axis("n", is_log=True), Axis("share", is_share=True), "Found.", chosen=3.0, dark=dark
     )
     assert [(line.name, list(line.y)) for line in picture.figure.data] == [("a", [10, 90]), ("b", [30, 40])]
@@ -24,7 +24,7 @@ def test_each_series_is_a_line_of_its_numbers(dark: bool) -> None:
 
 
 def test_each_bar_has_its_name_and_value() -> None:
-    picture = teaching.bars(BARS, Axis("share", is_share=True), "Found.")
+    picture = stream.bars(BARS, Axis("share", is_share=True), "Found.")
     assert list(picture.figure.data[0].x) == [25, 75]
     assert [note.text for note in picture.figure.layout.annotations] == ["one: <b>25.0 %</b>", "two: <b>75.0 %</b>"]
     assert svg.drawn(picture).startswith("<svg")
@@ -42,4 +42,4 @@ def test_each_bar_has_its_name_and_value() -> None:
 )
 def test_ticks_are_round_and_readable(axis: Axis, values: list[float], ticks: list[str]) -> None:
     table = pd.DataFrame({"series": "a", "x": values, "y": values})
-    assert list(teaching.curves(table, axis, Axis("y"), "").figure.layout.xaxis.ticktext) == ticks
+    assert list(stream.curves(table, axis, Axis("y"), "").figure.layout.xaxis.ticktext) == ticks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpcl_core.figures import token_budget
+from dpcl_core.figures import tokens
 
 NOMINAL = (1.0, 5.0, 10.0)
 TRUE = {"one token": (1.657, 10.254, 24.42), "a text of 64 tokens": (18.31, 184.9, 1598.5)}
@@ -12,7 +12,7 @@ TRUE = {"one token": (1.657, 10.254, 24.42), "a text of 64 tokens": (18.31, 184.
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_lines_hold_the_numbers_and_the_sentence_is_of_the_chosen_budget(dark: bool) -> None:
-    picture = token_budget.true_costs(NOMINAL, TRUE, chosen=10.0, dark=dark)
+    picture = tokens.true_costs(NOMINAL, TRUE, chosen=10.0, dark=dark)
     equal, token, text = picture.figure.data
     assert (list(equal.x), list(equal.y)) == ([1, 10], [1, 10])
     assert list(token.y) == list(TRUE["one token"])
@@ -26,7 +26,7 @@ def test_lines_hold_the_numbers_and_the_sentence_is_of_the_chosen_budget(dark: b
 
 
 def test_all_points_lie_inside_the_axes() -> None:
-    layout = token_budget.true_costs(NOMINAL, TRUE, chosen=1.0).figure.layout
+    layout = tokens.true_costs(NOMINAL, TRUE, chosen=1.0).figure.layout
     for low, high, axis in ((1.0, 10.0, layout.xaxis), (1.0, 1598.5, layout.yaxis)):
         assert 10 ** axis.range[0] < low < high < 10 ** axis.range[1]
         assert any(low <= tick <= high for tick in axis.tickvals)

@@ -7,7 +7,7 @@ import math
 import pandas as pd
 import pytest
 
-from dpcl_core.figures import tuning
+from dpcl_core.figures import reproduction
 
 
 def a_table(*accuracies: float) -> pd.DataFrame:
@@ -16,8 +16,8 @@ def a_table(*accuracies: float) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns).astype({"accuracy": "float64"})
 
 
-def drawn(*accuracies: float) -> tuning.Picture:
-    return tuning.trials(a_table(*accuracies), n_trials=20, n_validation=100)
+def drawn(*accuracies: float) -> reproduction.Picture:
+    return reproduction.trials(a_table(*accuracies), n_trials=20, n_validation=100)
 
 
 def test_the_line_is_the_best_so_far_and_failed_trials_are_crosses_at_the_foot() -> None:
@@ -45,8 +45,8 @@ def test_a_tie_is_called_a_tie() -> None:
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_nothing_yet_and_nothing_but_failures_are_said_in_words(dark: bool) -> None:
-    empty = tuning.trials(a_table(), n_trials=20, n_validation=100, dark=dark)
+    empty = reproduction.trials(a_table(), n_trials=20, n_validation=100, dark=dark)
     assert empty.finding == "The first dot appears when a trial is over."
-    failed = tuning.trials(a_table(math.nan, math.nan), n_trials=20, n_validation=100, dark=dark)
+    failed = reproduction.trials(a_table(math.nan, math.nan), n_trials=20, n_validation=100, dark=dark)
     assert failed.finding == "No trial has ended well yet. 2 of 2 failed."
     assert len(failed.figure.data) == 1

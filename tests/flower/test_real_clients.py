@@ -16,11 +16,11 @@ from dpcl_core import cli
 from dpcl_core.engine import Opened
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Note, Progress, TaskLearned, to_json
-from dpcl_core.flower import aggregator, client, participant, processes, wire
-from dpcl_core.flower.wire import Record
+from dpcl_core.flower import participant, processes
+from dpcl_core.flower.participant import Record
 from dpcl_core.learning import Group
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.federated.questions import Question
+from dpcl_core.methods.federated.client_release import Question
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Table, TaskStream
 from dpcl_core.spec import RunSpec
@@ -75,7 +75,7 @@ class Wire:
                     self.dead.add(node)
             if node in self.dead:
                 continue
-            honest = client.reply(self.folders[node], record)
+            honest = processes.reply(self.folders[node], record)
             for answer in self.lies[node](record, honest) if node in self.lies else (honest,):
                 yield node, answer
 
@@ -90,7 +90,7 @@ def network(folders: Sequence[Path]) -> Wire:
 def carried_out(folders: Sequence[Path], over: Wire | None = None) -> tuple[list[Event], list[str]]:
     log: list[str] = []
     part = participant.read(folders[0])
-    return list(aggregator.events(part, over or network(folders), 0, log.append)), log
+    return list(processes.events(part, over or network(folders), 0, log.append)), log
 
 
 def compared(events: Iterable[Event]) -> list[Mapping[str, JsonValue]]:
@@ -128,7 +128,8 @@ def test_several_groups_are_matched_to_what_was_released(tmp_path: Path) -> None
     over = network(folders := parts(spec, tmp_path, again))
     events, _ = carried_out(folders, over)
     assert compared(events) == compared(simulated(spec, again))
-    first, second = (wire.question_of(record).state for _, record in over.asked if record["kind"] == "question" and _ == 100)
+    asked = [record for n, record in over.asked if record["kind"] == "question" and n == 100]
+    first, second = (participant.question_of(record).state for record in asked)
     assert first.shape == (2, 3, clients.WIDTH)
     assert not np.array_equal(first, second)
 
@@ -190,7 +191,7 @@ UNUSABLE: dict[str, Lie] = {
     "true for a round": instead(round=False),
     "nothing": lambda record, honest: [{}] if "vector" in honest else [honest],
     "silence": lambda record, honest: [] if "vector" in honest else [honest],
-    "a refusal": lambda record, honest: [wire.refused("no")] if "vector" in honest else [honest],
+    "a refusal": lambda record, honest: [participant.refused("no")] if "vector" in honest else [honest],
 }
 
 
@@ -198,11 +199,11 @@ UNUSABLE: dict[str, Lie] = {
 def test_an_answer_is_exactly_what_was_asked_for(lie: str) -> None:
     question, key = Question(1, 2, 3, np.zeros(0)), "a key"
     digest = sha256(key.encode()).hexdigest()
-    honest = wire.answered(key, question, np.array([1.0, -2.0, 1e30]))
-    assert wire.vector_of(honest, question, digest).tolist() == [1.0, -2.0, 1e30]
-    for record in UNUSABLE[lie](wire.asked(question), honest):
-        with pytest.raises(wire.Unusable):
-            wire.vector_of(record, question, digest)
+    honest = participant.answered(key, question, np.array([1.0, -2.0, 1e30]))
+    assert participant.vector_of(honest, question, digest).tolist() == [1.0, -2.0, 1e30]
+    for record in UNUSABLE[lie](participant.asked(question), honest):
+        with pytest.raises(participant.Unusable):
+            participant.vector_of(record, question, digest)
 
 
 def test_an_unusable_answer_counts_as_zeros(tmp_path: Path) -> None:
@@ -259,8 +260,8 @@ def test_an_oversized_vector_moves_the_sum_by_no_more_than_its_bound(method: str
         over = network(folders := parts(spec, tmp_path / name))
         over.lies = {100: lie}
         part = participant.read(folders[0])
-        roll = aggregator.Roll(part, over, lambda line: None)
-        learner = methods.maker(method)(spec, [cell], part.context, collect=aggregator.Collector(roll))  # type: ignore[call-arg]
+        roll = processes.Roll(part, over, lambda line: None)
+        learner = methods.maker(method)(spec, [cell], part.context, collect=processes.Collector(roll))  # type: ignore[call-arg]
         ledger = Ledger(spec.privacy.delta, spec.privacy.adjacency, "every")
         list(learner.learn({0: part.stream.tasks[0]}, {cell: ledger}))
         seen[name] = learner.released(cell)["sums" if method == "label-means" else "head"].astype(np.float64)
@@ -275,14 +276,14 @@ def test_an_oversized_vector_moves_the_sum_by_no_more_than_its_bound(method: str
 def test_a_run_that_nobody_is_left_for_ends_in_one_sentence(tmp_path: Path) -> None:
     over = network(folders := parts(asked("label-means"), tmp_path))
     over.dies_after = dict.fromkeys(over.folders, 1)
-    with pytest.raises(aggregator.NobodyThere, match=r"^clients = 0: none is connected in task 2; nothing"):
+    with pytest.raises(processes.NobodyThere, match=r"^clients = 0: none is connected in task 2; nothing"):
         carried_out(folders, over)
 
 
 def test_who_is_missing_at_the_start_is_named(tmp_path: Path) -> None:
     over = network(folders := parts(asked("label-means"), tmp_path))
     over.dead = {101, 104}
-    with pytest.raises(aggregator.NobodyThere, match=r"^clients = 3: all 5 must be .* and 1, 4 are missing; start"):
+    with pytest.raises(processes.NobodyThere, match=r"^clients = 3: all 5 must be .* and 1, 4 are missing; start"):
         carried_out(folders, over)
     assert all(record["kind"] == "hello" for _, record in over.asked), "nothing is asked of anyone"
 
@@ -308,7 +309,7 @@ def test_in_a_release_each_question_is_answered_once_and_noise_is_fresh(method: 
     spec = asked(method, noise="release")
     folders = parts(spec, tmp_path / "one")
     first, _ = carried_out(folders)
-    with pytest.raises(aggregator.NobodyThere, match="have answered an earlier run, which spent their budget"):
+    with pytest.raises(processes.NobodyThere, match="have answered an earlier run, which spent their budget"):
         carried_out(folders)
     second, _ = carried_out(parts(spec, tmp_path / "two"))
     runs = (first, second, simulated(asked(method)))
@@ -326,7 +327,7 @@ def test_the_disk_has_that_a_question_was_answered_before_the_answer_leaves(
     """A power cut then lets nobody ask it again."""
     synced: list[Path] = []
     monkeypatch.setattr(os, "fsync", lambda handle: synced.append(Path(os.readlink(f"/proc/self/fd/{handle}"))))
-    client._spend(tmp_path, Question(0, 0, 1, np.zeros(0)))
+    processes._spend(tmp_path, Question(0, 0, 1, np.zeros(0)))
     assert synced == [tmp_path / participant.SPENT, tmp_path]
 
 
@@ -352,12 +353,12 @@ def test_a_client_refuses_what_its_settings_do_not_ask(tmp_path: Path) -> None:
         ({"kind": "question"}, "question"),
         ({}, "question"),
     ]:
-        answer = client.reply(fresh, changed)
+        answer = processes.reply(fresh, changed)
         assert set(answer) == {"refused"}, changed
         assert str(answer["refused"]).startswith(what)
-    assert "vector" in client.reply(fresh, good)
-    assert "it was answered before" in str(client.reply(fresh, good)["refused"])
-    assert set(client.reply(folders[0], good)) == {"refused"}, "the server's folder answers nothing"
+    assert "vector" in processes.reply(fresh, good)
+    assert "it was answered before" in str(processes.reply(fresh, good)["refused"])
+    assert set(processes.reply(folders[0], good)) == {"refused"}, "the server's folder answers nothing"
 
 
 def test_nobody_holds_rows_of_others(tmp_path: Path) -> None:
@@ -417,7 +418,7 @@ def test_the_guarantee_says_whom_it_trusts(tmp_path: Path) -> None:
     (usual,) = (event for event in simulated(asked("label-means")) if isinstance(event, CellFinished))
     card = methods.card("label-means")
     simulates = set(card.assumes(card.params()))
-    assert set(end.guarantee.assumptions) == (set(usual.guarantee.assumptions) - simulates) | set(aggregator.ASSUMED)
+    assert set(end.guarantee.assumptions) == (set(usual.guarantee.assumptions) - simulates) | set(processes.ASSUMED)
     assert simulates <= set(usual.guarantee.assumptions)
 
 

@@ -23,7 +23,8 @@ import pytest
 
 from dpcl_core import checks, engine
 from dpcl_core.events import CellFinished, Classifier, Event, Progress, to_json
-from dpcl_core.flower import aggregator, outcome, participant
+from dpcl_core.flower import participant
+from dpcl_core.flower import processes as flower_processes
 from dpcl_core.learning import Group
 from dpcl_core.spec import RunSpec
 from tests.flower.test_real_clients import Lie, Wire, compared, one_number, vector, without
@@ -128,7 +129,7 @@ def processes(folders: Sequence[Path], lies: Mapping[int, str] | None = None) ->
             if process.poll() is None:
                 process.send_signal(signal.SIGINT)
                 process.wait(PATIENCE_SECONDS)
-    return Ended(server.returncode, said, outcome.events(folders[0]), time.monotonic() - began)
+    return Ended(server.returncode, said, participant.events(folders[0]), time.monotonic() - began)
 
 
 def told(events: Sequence[Event]) -> list[object]:
@@ -169,7 +170,7 @@ def lied(folder: Path) -> tuple[str, float, int]:
     folders = parts(spec, folder / "fake")
     over = Wire({100 + number: part for number, part in enumerate(folders[1:])})
     over.lies = {100 + number: lie for number, (_, lie) in enumerate(LIES.values())}
-    expected = list(aggregator.events(participant.read(folders[0]), over, 0, lambda line: None))
+    expected = list(flower_processes.events(participant.read(folders[0]), over, 0, lambda line: None))
     for number, reason in ((0, "numbers that are not finite"), (2, "doubles were wanted"), (3, "67108864 bytes")):
         assert any(f"client {number}: " in line and reason in line for line in ended.said.splitlines()), ended.said
     what = "`label-means`, four liars: NaN, a million, a number too many, 64 MiB"

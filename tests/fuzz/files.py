@@ -16,7 +16,8 @@ import pytest
 
 from dpcl_core import checks, engine, export
 from dpcl_core.classifiers import predict
-from dpcl_core.data import bundled, intake, schema
+from dpcl_core.data import intake, schema
+from dpcl_core.data.rows import digits
 from dpcl_core.errors import BadInput
 from dpcl_core.papers import measured
 from dpcl_core.paths import read_file
@@ -63,7 +64,7 @@ def doors(folder: Path) -> list[Door]:
     for name, content in exported.items():
         (folder / "DIR" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "DIR" / name).write_bytes(content)
-    pixels = np.asarray(bundled.digits()[0].content)[:10]
+    pixels = np.asarray(digits()[0].content)[:10]
     np.savez(folder / "asked.npz", features=pixels.reshape(10, -1).astype(np.float32) / 255)
     np.save(folder / "asked.npy", pixels.reshape(10, -1).astype(np.float32) / 255)
     rows = "\n".join(",".join(map(str, row)) for row in pixels.reshape(10, -1) / 255)

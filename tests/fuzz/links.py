@@ -11,9 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from dpcl_core.methods import catalog as methods
 from dpcl_core.scenarios import catalog as scenarios
-from pages.parts.lessons import part_choice
-from pages.parts.shell import link
-from pages.parts.training import train_form
+from pages.parts import lesson_stage, link, train_form
 
 _ROOT = Path(__file__).resolve().parents[2]
 _ODD = (
@@ -38,7 +36,7 @@ def drawn(page: str, draw: random.Random) -> dict[str, str]:
         query = {"m": draw.choice(list(methods.CARDS)), "s": draw.choice(list(scenarios.CARDS))}
         codec = train_form.codec(query["m"], query["s"])
     else:
-        codec = getattr(import_module(f"pages.{page}"), "CODEC", part_choice.CODEC)
+        codec = getattr(import_module(f"pages.{page}"), "CODEC", lesson_stage.CODEC)
     for field in draw.choices(codec.fields, k=draw.choice([1, 2, 4, 8, 16])):
         query[field.key] = _plausible(field.kind, draw) if draw.random() < 0.6 else draw.choice(_ODD)
     return query | {draw.choice(_OTHERS): draw.choice(_ODD) for _ in range(draw.choice([0, 0, 1, 2]))}

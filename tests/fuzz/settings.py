@@ -126,7 +126,7 @@ def _run(raw: Mapping[str, object], megabytes: int, sent: Connection) -> None:
 @cache
 def _load_everything() -> None:
     """Loads what any run needs, so that a run's first seconds are not those of its imports."""
-    for module in ("dpcl_core.backbones.language.libraries", *(card.module for card in methods.CARDS.values())):
+    for module in ("dpcl_core.backbones.causal", *(card.module for card in methods.CARDS.values())):
         import_module(module)
 
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from dpcl_core import paths
-from dpcl_core.explorers import anchor_play, matcher_comparison
-from dpcl_core.explorers.rand_index import adjusted_rand, is_correct
-from dpcl_core.lessons import anchor_grid, modes
+from dpcl_core.explorers import matching
+from dpcl_core.explorers.matching import adjusted_rand, is_correct
+from dpcl_core.lessons import modes
 from dpcl_core.lessons.modes import World
+from dpcl_core.lessons.noise import LENGTHS, N_BY_HAND, NOISES, positions
 from tests.support import javascript
 
 TRIAL = """
@@ -26,19 +27,19 @@ console.log(JSON.stringify({
 
 
 def simulated(length: int, noise: float) -> World:
-    world = modes.world("exact", length, modes.N_CLIENTS, anchor_play.DRAW)
-    noised = matcher_comparison.noised(world.lists, noise, np.random.default_rng(anchor_play.DRAW))
+    world = modes.world("exact", length, modes.N_CLIENTS, matching.DRAW)
+    noised = matching.noised(world.lists, noise, np.random.default_rng(matching.DRAW))
     return replace(world, lists=noised)
 
 
-@pytest.mark.parametrize("length", anchor_grid.LENGTHS)
+@pytest.mark.parametrize("length", LENGTHS)
 def test_the_written_groups_are_those_of_the_matchers_here(length: int) -> None:
     """At one noise and number of anchors; the agreement is that of `matcher_comparison`, whatever the groups are called."""
-    lists, world = anchor_play.read(length), simulated(length, 0.1)
-    assert (lists["noises"], lists["counts"]) == (list(anchor_grid.NOISES), list(matcher_comparison.COUNTS))
+    lists, world = matching.read(length), simulated(length, 0.1)
+    assert (lists["noises"], lists["counts"]) == (list(NOISES), list(matching.COUNTS))
     assert lists["modes"] == "".join(map(str, world.modes.ravel()))
     place, level = lists["counts"].index(50), lists["noises"].index(0.1)
-    wanted = matcher_comparison.agreement(world.lists, world.modes, world.by_name(50), world.view, anchor_play.DRAW)
+    wanted = matching.agreement(world.lists, world.modes, world.by_name(50), world.view, matching.DRAW)
     for name, by in lists["groups"].items():
         written = np.array(list(by[place][level]), int)
         assert adjusted_rand(written, world.modes.ravel()) == pytest.approx(wanted.pop(name)), name
@@ -49,11 +50,11 @@ def test_the_written_groups_are_those_of_the_matchers_here(length: int) -> None:
 
 def test_axes_stay_as_anchors_change() -> None:
     """Every map lies as close to that of all anchors as turning and scaling allow: closer than any other turn or scale."""
-    world = modes.world("exact", modes.LONG, modes.N_CLIENTS, anchor_play.DRAW)
-    target = anchor_grid.positions(world, 200, 0.0)
+    world = modes.world("exact", modes.LONG, modes.N_CLIENTS, matching.DRAW)
+    target = positions(world, 200, 0.0)
     assert np.abs(target).max() == pytest.approx(1)
     for m in (10, 50):
-        placed = anchor_grid.positions(world, m, 0.0)
+        placed = positions(world, m, 0.0)
         nearest = ((placed - target) ** 2).sum()
         for turn in (0.05, -0.05):
             turned = placed @ np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
@@ -62,21 +63,21 @@ def test_axes_stay_as_anchors_change() -> None:
 
 
 @javascript.NEEDED
-@pytest.mark.parametrize("length", anchor_grid.LENGTHS)
+@pytest.mark.parametrize("length", LENGTHS)
 def test_the_browser_moves_draws_and_counts_as_python_does(length: int) -> None:
     """Places and pixels are written with three decimals: start and step are each off by half of the last."""
-    lists, noise, at = anchor_play.read(length), 0.37, (0, 3, 6)
+    lists, noise, at = matching.read(length), 0.37, (0, 3, 6)
     draws = np.random.default_rng(3)
     labellings = [draws.integers(0, 4, (2, 40)).tolist() for _ in range(5)]
     labellings += [[[0] * 6, [0] * 6], [[0, 1, 2], [0, 1, 2]], [[0, 0, 1, 1], [1, 1, 0, 0]], [[0, 1, 0, 1], [0, 0, 1, 1]]]
     request = {"lists": lists, "at": at, "labellings": labellings, "noise": noise}
     script = (paths.assets_dir() / "anchors" / "play.mjs").read_text(encoding="utf-8")
     found = javascript.run(script, TRIAL, sent=request)
-    clean, noised = modes.world("exact", length, modes.N_CLIENTS, anchor_play.DRAW), simulated(length, noise)
+    clean, noised = modes.world("exact", length, modes.N_CLIENTS, matching.DRAW), simulated(length, noise)
     for place, points in zip(at, found["placed"], strict=True):
-        wanted = anchor_grid.positions(clean, lists["counts"][place], noise)
+        wanted = positions(clean, lists["counts"][place], noise)
         np.testing.assert_allclose(points, wanted, atol=0.0005 * (1 + noise) + 1e-9)
-    by_hand = noised.lists.means[: anchor_grid.N_BY_HAND].reshape(-1, length)
+    by_hand = noised.lists.means[: N_BY_HAND].reshape(-1, length)
     for grey, mean in zip(found["pictures"], by_hand, strict=True):
         drawn = modes.pixels(mean)
         np.testing.assert_allclose(grey, modes.picture(mean).ravel(), atol=0.002 / drawn.max())

@@ -13,7 +13,7 @@ import pytest
 from dpcl_core.lessons import exercises, text
 from dpcl_core.lessons.exercises import Exercise
 from dpcl_core.privacy.statement import odds_bound
-from pages.parts.lessons import adding as step_pages
+from pages.parts import lesson_digits as step_pages
 
 NAMES = [f"visitor {number}" for number in range(60)]
 SHEETS = {part: [exercises.sheet(part, name) for name in NAMES] for part in text.PARTS}

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from dpcl_core.lessons import forgetting
+from dpcl_core.lessons import adding
 from dpcl_core.lessons import noise as noise_game
 
 
@@ -23,7 +23,7 @@ def test_the_gradient_is_the_losses_own(hidden: list[int]) -> None:
     random = np.random.default_rng(3)
     weights, rows, labels = random.normal(size=(4, 3)), random.normal(size=(9, 3)), random.choice([0, 2], 9)
     listed = ~np.isin(np.arange(4), hidden)
-    found = forgetting.gradient(weights, rows, labels, listed)
+    found = adding.gradient(weights, rows, labels, listed)
     for place in np.ndindex(*weights.shape):
         moved = np.zeros_like(weights)
         moved[place] = 1e-5
@@ -33,27 +33,27 @@ def test_the_gradient_is_the_losses_own(hidden: list[int]) -> None:
 
 
 def test_plain_training_forgets_and_each_remedy_forgets_less() -> None:
-    plain, own = forgetting.forgotten(forgetting.learned("plain")), forgetting.forgotten(forgetting.learned("own labels"))
-    kept = [forgetting.forgotten(forgetting.learned("replay", n)) for n in (1, 5, 20)]
+    plain, own = adding.forgotten(adding.learned("plain")), adding.forgotten(adding.learned("own labels"))
+    kept = [adding.forgotten(adding.learned("replay", n)) for n in (1, 5, 20)]
     assert plain > 0.9
     assert plain > own > kept[1]
     assert kept == sorted(kept, reverse=True)
-    assert forgetting.forgotten(forgetting.learned("sums")) < kept[1]
+    assert adding.forgotten(adding.learned("sums")) < kept[1]
 
 
 def test_a_memory_of_nothing_is_plain_training() -> None:
-    np.testing.assert_array_equal(forgetting.learned("replay", 0), forgetting.learned("plain"))
+    np.testing.assert_array_equal(adding.learned("replay", 0), adding.learned("plain"))
 
 
 def test_sums_are_the_cosine_classifier_of_a_run() -> None:
     """Runs have the same order of digits as seed 0; both are means over tasks after the last."""
-    accuracy, _ = noise_game.learned("prior", forgetting.N_TASKS, (math.inf,), (0,))
+    accuracy, _ = noise_game.learned("prior", adding.N_TASKS, (math.inf,), (0,))
     (final,) = noise_game.final_accuracies(accuracy)[math.inf]
-    assert forgetting.learned("sums")[-1].mean() == pytest.approx(final, abs=1e-9)
-    assert forgetting.of_noise(math.inf)[0] == pytest.approx(final, abs=1e-9)
+    assert adding.learned("sums")[-1].mean() == pytest.approx(final, abs=1e-9)
+    assert adding.of_noise(math.inf)[0] == pytest.approx(final, abs=1e-9)
 
 
 def test_much_noise_takes_accuracy_and_little_does_not() -> None:
-    clean = forgetting.of_noise(math.inf)[0]
-    assert forgetting.of_noise(0.1)[0] < 0.5 * clean
-    assert forgetting.of_noise(8.0)[0] == pytest.approx(clean, abs=0.02)
+    clean = adding.of_noise(math.inf)[0]
+    assert adding.of_noise(0.1)[0] < 0.5 * clean
+    assert adding.of_noise(8.0)[0] == pytest.approx(clean, abs=0.02)

@@ -8,7 +8,7 @@ from html import unescape
 import pytest
 
 from dpcl_core.errors import BadInput
-from dpcl_core.lessons import exercises, handout, text
+from dpcl_core.lessons import exercises, in_browser, text
 
 
 def _plain(page: str) -> str:
@@ -17,7 +17,7 @@ def _plain(page: str) -> str:
 
 @pytest.mark.parametrize("part", text.PARTS)
 def test_answers_stand_on_a_sheet_of_their_own(part: str) -> None:
-    page = handout.page(part)
+    page = in_browser.page(part)
     notes, sheet, answers = (_plain(section) for section in page.split("<section")[1:])
     assert " ".join(text.notes(part).when_wrong.split()) in " ".join(notes.split())
     place = list(text.PARTS).index(part) + 1
@@ -42,11 +42,11 @@ def test_answers_stand_on_a_sheet_of_their_own(part: str) -> None:
 
 @pytest.mark.parametrize("part", text.PARTS)
 def test_the_plan_fits_its_time_in_the_order_of_the_course(part: str) -> None:
-    rows = handout.plan(part)
+    rows = in_browser.plan(part)
     assert rows
     assert [start for start, _, _ in rows[1:]] == [end for _, end, _ in rows[:-1]]
     assert rows[0][0] == 0
-    assert rows[-1][1] <= handout.MINUTES
+    assert rows[-1][1] <= in_browser.MINUTES
     for start, end, name in rows:
         assert end - start > text.load(name).minutes
     assert [name for _, _, name in rows] == [one for one in text.PARTS[part] if one in {name for _, _, name in rows}]
@@ -54,4 +54,4 @@ def test_the_plan_fits_its_time_in_the_order_of_the_course(part: str) -> None:
 
 def test_an_unknown_part_is_one_sentence() -> None:
     with pytest.raises(BadInput, match="must be one of One release"):
-        handout.page("Magic")
+        in_browser.page("Magic")

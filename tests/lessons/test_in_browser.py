@@ -13,14 +13,14 @@ from scipy.stats import kstest
 
 from dpcl_core.elements.element import LESSON
 from dpcl_core.figures.statistics import interval_factor
-from dpcl_core.lessons import duel, in_browser, text
+from dpcl_core.lessons import in_browser, noise, text
 from dpcl_core.lessons import label as label_game
 from dpcl_core.lessons import noise as noise_game
 from dpcl_core.lessons.in_browser import Progress
 from dpcl_core.lessons.label import Neighbours
 from dpcl_core.privacy import gaussian, statement
-from dpcl_core.privacy.lower_bound import bound_of_counts
-from dpcl_core.privacy.sums import unit_rows
+from dpcl_core.privacy.audit_bounds import bound_of_counts
+from dpcl_core.privacy.mechanisms import unit_rows
 from tests.support import javascript
 
 SIGMA = gaussian.sigma(1.0, label_game.DELTA)
@@ -106,8 +106,8 @@ def test_bounds_and_curves_are_the_lessons() -> None:
     )
     found = run("label", case)
     np.testing.assert_allclose(found["bounds"], [bound_of_counts(*one, 1e-5) for one in counts], rtol=1e-8)
-    np.testing.assert_allclose(found["exact"], duel.exact_hits(np.array(alarms), SIGMA), rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(found["promised"], duel.promised_hits(np.array(alarms), 1.0, 1e-5), rtol=1e-12)
+    np.testing.assert_allclose(found["exact"], noise.exact_hits(np.array(alarms), SIGMA), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found["promised"], noise.promised_hits(np.array(alarms), 1.0, 1e-5), rtol=1e-12)
 
 
 @javascript.NEEDED

@@ -7,15 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from dpcl_core.lessons import duel
 from dpcl_core.lessons import label as lesson
+from dpcl_core.lessons import noise
 from dpcl_core.lessons.label import Neighbours
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.features.cards.cosine import CosineParams
 from dpcl_core.methods.features.cosine import CosineClassifier
 from dpcl_core.privacy import gaussian, statement
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.sums import unit_rows
+from dpcl_core.privacy.mechanisms import unit_rows
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, PrivacySpec, RunSpec
@@ -37,14 +37,14 @@ def test_neighbours_differ_by_one_record_with_a_new_label(told: Neighbours) -> N
 def test_the_list_from_the_data_tells_always_and_never_wrongly(told: Neighbours, epsilon: float) -> None:
     played = lesson.play(told, "data", epsilon, 600)
     assert (played.hits, played.false_alarms) == (600, 0)
-    assert not duel.is_held(played, gaussian.sigma(epsilon, DELTA))
+    assert not noise.is_held(played, gaussian.sigma(epsilon, DELTA))
 
 
 def test_the_proof_passes_the_advertised_epsilon_while_the_public_list_stays_below(told: Neighbours) -> None:
     """A bound holds with 95 % confidence; above ε = 1 it would need an attack six times stronger than the exact one."""
     free, held = (lesson.play(told, listing, 1.0, 2000) for listing in ("data", "prior-const"))
-    assert duel.proven(free, [2000], DELTA)[0] >= 6.29
-    assert duel.proven(held, [2000], DELTA)[0] < 1.0
+    assert noise.proven(free, [2000], DELTA)[0] >= 6.29
+    assert noise.proven(held, [2000], DELTA)[0] < 1.0
 
 
 @pytest.mark.parametrize("epsilon", quick(1, [0.5, 1.0, 4.0, 8.0]))
@@ -52,14 +52,14 @@ def test_attack_exact_promise(told: Neighbours, epsilon: float) -> None:
     """The best attack on the public list: on the exact curve up to chance (false alarm 2e-6), which is under the promise."""
     sigma = gaussian.sigma(epsilon, DELTA)
     played = lesson.play(told, "prior-const", epsilon, 5000)
-    assert duel.is_held(played, sigma)
+    assert noise.is_held(played, sigma)
     best = statement.gaussian_odds_bound(sigma)
     assert best <= statement.odds_bound(epsilon, DELTA)
     # Two-sided, so that an attack which is too weak is noticed too: five standard errors, 6e-7.
     assert abs(played.share_right - best) < 5 * math.sqrt(best * (1 - best) / played.n_rounds)
     alarms, hits = played.curve()
     reached = hits[np.searchsorted(alarms, 0.1)]
-    assert reached > duel.exact_hits(np.array([0.1]), sigma)[0] - 2 * duel.allowance(5000)
+    assert reached > noise.exact_hits(np.array([0.1]), sigma)[0] - 2 * noise.allowance(5000)
 
 
 def test_the_evidence_is_the_likelihood_ratio_of_the_whole_release() -> None:
@@ -139,4 +139,4 @@ def test_an_empty_task_tells_unless_the_same_steps_run(told: Neighbours) -> None
     same = lesson.play_empty(told, "same", 1.0, 4000)
     best = statement.gaussian_odds_bound(gaussian.sigma(1.0, DELTA))
     assert abs(same.share_right - best) < 5 * math.sqrt(best * (1 - best) / same.n_rounds)
-    assert duel.is_held(same, gaussian.sigma(1.0, DELTA))
+    assert noise.is_held(same, gaussian.sigma(1.0, DELTA))

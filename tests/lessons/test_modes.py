@@ -7,10 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from dpcl_core.explorers.matcher_comparison import CENTRED
-from dpcl_core.explorers.rand_index import adjusted_rand
+from dpcl_core.explorers.matching import CENTRED, adjusted_rand
 from dpcl_core.lessons import modes
-from dpcl_core.methods.federated.public_view import PublicView
+from dpcl_core.methods.federated.matchers import PublicView
 from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
 
 

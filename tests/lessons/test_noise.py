@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpcl_core.lessons import noise as lesson
-from dpcl_core.privacy import composition, gaussian
+from dpcl_core.privacy import accounting, gaussian
 
 SIGMA = gaussian.sigma(1.0, lesson.DELTA)
 
@@ -18,7 +18,7 @@ def test_the_noise_follows_its_formula(setting: str) -> None:
     """T σ² under one list, σ² under a list per task: 200 x 64 numbers, five standard errors (6e-7 a task)."""
     tasks = lesson.stream()
     found = lesson.measured_std(tasks, setting, 1.0, 200)  # type: ignore[arg-type]
-    formula = composition.noise_over_tasks(SIGMA, 10)[setting]  # type: ignore[index]
+    formula = accounting.noise_over_tasks(SIGMA, 10)[setting]  # type: ignore[index]
     assert found / np.array(formula) == pytest.approx(1, abs=5 / math.sqrt(2 * 200 * 64))
 
 

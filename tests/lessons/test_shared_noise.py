@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy.signal import correlate2d
 
-from dpcl_core.attacks.shared_noise_games import difference
+from dpcl_core.attacks.l2dp_games import difference
 from dpcl_core.errors import DataMissing
-from dpcl_core.lessons import duel
+from dpcl_core.lessons import noise
 from dpcl_core.lessons import shared_noise as lesson
 from dpcl_core.lessons.shared_noise import Pictures
 from dpcl_core.privacy.noise import ReleaseNoise, SeededNoise
@@ -141,7 +141,7 @@ def test_the_game_is_won_always_under_one_noise(told: Pictures) -> None:
     for scale in SCALES:
         played = lesson.play(told, scale, "shared", 400)
         assert (played.hits, played.false_alarms) == (400, 0)
-    assert duel.proven(lesson.play(told, 8000.0, "shared", 3000), [3000], 0.0)[0] > 6.6
+    assert noise.proven(lesson.play(told, 8000.0, "shared", 3000), [3000], 0.0)[0] > 6.6
 
 
 def test_fresh_noise_holds_the_game_to_its_distance_over_its_scale(told: Pictures) -> None:
@@ -153,7 +153,7 @@ def test_fresh_noise_holds_the_game_to_its_distance_over_its_scale(told: Picture
     assert max(np.abs(played.took_part).max(), np.abs(played.stayed_away).max()) <= limit * (1 + 1e-12)
     assert limit <= lesson.worst_epsilon(told, scale) == pytest.approx(128 / 45)
     # Nothing near the shared noise's 6.9 can be proven: at ten times the noise the truth is 0.08.
-    assert duel.proven(lesson.play(told, 450.0, "independent", 4000), [4000], 0.0)[0] < 1.0
+    assert noise.proven(lesson.play(told, 450.0, "independent", 4000), [4000], 0.0)[0] < 1.0
 
 
 def test_the_evidence_is_as_strong_as_theory_says(told: Pictures) -> None:

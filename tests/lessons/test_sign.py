@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from dpcl_core.backbones import catalog
-from dpcl_core.backbones.language import files
-from dpcl_core.lessons import sign
-from dpcl_core.lessons.sign import Form
+from dpcl_core.backbones import catalog, packaged
+from dpcl_core.lessons import shared_noise
+from dpcl_core.lessons.shared_noise import Form
 from dpcl_core.methods.language import sensitivity
 from dpcl_core.methods.language.losses import Unlearning, _term
 
 SCORES = (0.3, 0.6, 0.65, 0.684, 0.9, 0.99)
-EVERY: tuple[Form, ...] = tuple(sign.FORMS)
+EVERY: tuple[Form, ...] = tuple(shared_noise.FORMS)
 
 
 @pytest.mark.parametrize("form", EVERY)
@@ -24,36 +23,36 @@ EVERY: tuple[Form, ...] = tuple(sign.FORMS)
 @pytest.mark.parametrize("nats", [-2.0, -0.5, 0.0, 0.7, 3.0])
 def test_the_pull_is_the_derivative_of_what_trainings_minimise(form: Form, score: float, nats: float) -> None:
     """Autograd through `losses`, on one token: `nats` more likely than the public model has it."""
-    strength, p_public = 3.0, sign.probability(score)
+    strength, p_public = 3.0, shared_noise.probability(score)
     p = math.exp(min(-1e-3, math.log(p_public) + nats))
     log_p = torch.tensor([[math.log(p)]], dtype=torch.float64, requires_grad=True)
-    unlearning = Unlearning(form, strength, sign.THETA, sign.MARGIN, sign.BETA)
+    unlearning = Unlearning(form, strength, shared_noise.THETA, shared_noise.MARGIN, shared_noise.BETA)
     term = _term(log_p, unlearning, torch.tensor([[math.log(p_public)]], dtype=torch.float64))
-    excess = max(0.0, score - sign.THETA)
+    excess = max(0.0, score - shared_noise.THETA)
     is_out = form in ("mask", "unlikelihood", "npo", "hinge") and excess > 0
     loss = (0.0 if is_out else -1.0) * log_p.sum()
     if term is not None:
         loss = loss + strength * excess * term.sum()
     (gradient,) = torch.autograd.grad(loss, log_p)
-    assert sign.pull(form, score, strength, p, p_public) == pytest.approx(-float(gradient), abs=1e-9)
+    assert shared_noise.pull(form, score, strength, p, p_public) == pytest.approx(-float(gradient), abs=1e-9)
 
 
 def test_the_numbers_that_the_words_name() -> None:
     """0.684 is a uniform digit's Score; λ = 1 turned leaves 0.6 at a Score of 1, and 11.9 is where a digit turns."""
     digit = float(sensitivity.scores(np.log([0.1]), np.zeros(1), np.zeros(1, np.bool_))[0])
     assert digit == pytest.approx(0.684, abs=5e-4)
-    assert sign.pull("flipped", 1.0, 1.0, 0.5, 0.5) == pytest.approx(0.6)
-    assert sign.pull("flipped", digit, 11.8, 0.1, 0.1) > 0 > sign.pull("flipped", digit, 12.0, 0.1, 0.1)
-    assert pytest.approx(11.9, abs=0.01) == 1 / (0.684 - sign.THETA)
-    assert sign.pull("flipped", 0.684, 10.0, 0.1, 0.1) > 0
-    assert sign.probability(0.9) == pytest.approx(0.01)
+    assert shared_noise.pull("flipped", 1.0, 1.0, 0.5, 0.5) == pytest.approx(0.6)
+    assert shared_noise.pull("flipped", digit, 11.8, 0.1, 0.1) > 0 > shared_noise.pull("flipped", digit, 12.0, 0.1, 0.1)
+    assert pytest.approx(11.9, abs=0.01) == 1 / (0.684 - shared_noise.THETA)
+    assert shared_noise.pull("flipped", 0.684, 10.0, 0.1, 0.1) > 0
+    assert shared_noise.probability(0.9) == pytest.approx(0.01)
 
 
 @pytest.mark.parametrize("score", [0.65, 0.684, 0.9, 0.99])
 @pytest.mark.parametrize("strength", [1.0, 10.0, 20.0])
 def test_one_step_with_the_printed_term_learns_more_than_without(score: float, strength: float) -> None:
-    before = sign.probability(score)
-    after = {form: sign.after_a_step(form, score, strength) for form in EVERY}
+    before = shared_noise.probability(score)
+    after = {form: shared_noise.after_a_step(form, score, strength) for form in EVERY}
     assert after["printed"] > after["none"] > before
     assert after["none"] > after["flipped"]
     assert after["mask"] == pytest.approx(before)
@@ -63,13 +62,13 @@ def test_one_step_with_the_printed_term_learns_more_than_without(score: float, s
 
 
 def test_the_hinge_is_off_once_a_token_is_unlikely_enough() -> None:
-    p_public = sign.probability(0.9)
-    assert sign.pull("hinge", 0.9, 10.0, p_public * math.exp(-sign.MARGIN) * 1.001, p_public) < 0
-    assert sign.pull("hinge", 0.9, 10.0, p_public * math.exp(-sign.MARGIN) * 0.999, p_public) == 0
+    p_public = shared_noise.probability(0.9)
+    assert shared_noise.pull("hinge", 0.9, 10.0, p_public * math.exp(-shared_noise.MARGIN) * 1.001, p_public) < 0
+    assert shared_noise.pull("hinge", 0.9, 10.0, p_public * math.exp(-shared_noise.MARGIN) * 0.999, p_public) == 0
 
 
 def test_the_small_model_tells_what_the_lesson_says() -> None:
-    found = {form: sign.course(form, 0.9, 10.0) for form in EVERY}
+    found = {form: shared_noise.course(form, 0.9, 10.0) for form in EVERY}
     start = found["none"].secret[0]
     assert all(one.secret[0] == start and one.ordinary[0] == found["none"].ordinary[0] for one in found.values())
     assert found["none"].secret[-1] < 0.1
@@ -80,23 +79,23 @@ def test_the_small_model_tells_what_the_lesson_says() -> None:
     for form in ("mask", "hinge", "unlikelihood"):
         assert found[form].ordinary[-1] < found["none"].ordinary[-1] + 0.01
     assert abs(found["mask"].secret[-1] - start) < 0.5
-    assert abs(found["hinge"].secret[-1] - start - sign.MARGIN) < 0.5
+    assert abs(found["hinge"].secret[-1] - start - shared_noise.MARGIN) < 0.5
 
 
 def test_at_the_published_weight_the_turned_sign_still_learns() -> None:
-    turned, plain = (sign.course(form, 0.684, 1.0) for form in ("flipped", "none"))
+    turned, plain = (shared_noise.course(form, 0.684, 1.0) for form in ("flipped", "none"))
     assert turned.secret[-1] < 0.1
     assert turned.secret[20] > plain.secret[20]
 
 
 def test_the_small_model_is_the_same_each_time() -> None:
-    assert np.array_equal(sign.course("none", 0.9, 1.0).secret, sign.course("none", 0.9, 1.0).secret)
+    assert np.array_equal(shared_noise.course("none", 0.9, 1.0).secret, shared_noise.course("none", 0.9, 1.0).secret)
 
 
 def test_the_record_is_whole_and_of_the_bundled_model() -> None:
     """Three seeds of every loss that the lesson shows, recorded with the model that is bundled now."""
-    told = sign.record()
-    assert told.settings["model"] == files.bundled().weights_sha256[:16], "run scripts/record_unlearning.py again"
+    told = shared_noise.record()
+    assert told.settings["model"] == packaged.bundled().weights_sha256[:16], "run scripts/record_unlearning.py again"
     assert {level: told.codes[level] for level in ("0", "1", "4", "16")} == {"0": 10, "1": 5, "4": 5, "16": 5}
     for one in told.variants:
         assert one.at == (0, 1, 2)
@@ -109,7 +108,7 @@ def test_the_record_is_whole_and_of_the_bundled_model() -> None:
 
 def test_the_record_bears_out_what_the_lesson_says() -> None:
     """Checks 11 and 12 of the specification, on the recorded means of three seeds."""
-    told = sign.record()
+    told = shared_noise.record()
     full = {
         form: told.of("full", form, strength, "oracle")
         for form, strength in (("printed", 10.0), ("hinge", 1.0), ("mask", 1.0))
@@ -127,7 +126,7 @@ def test_the_record_bears_out_what_the_lesson_says() -> None:
 
 def test_the_record_on_smollm2_is_whole_and_says_the_same() -> None:
     """The printed sign makes codes stick after fewer repetitions; the hinge keeps them like those never planted."""
-    told, package = sign.record(large=True), catalog.card("smollm2").package
+    told, package = shared_noise.record(large=True), catalog.card("smollm2").package
     assert package is not None
     assert told.settings["model"] == package.sha256[:16], "run scripts/record_unlearning.py --model smollm2 again"
     assert all(one.at == (0, 1, 2) for one in told.variants)

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from dpcl_core.events import ScoredText
-from dpcl_core.explorers import detection, token_layers
-from dpcl_core.explorers.token_layers import Dials
-from dpcl_core.lessons import surprise as lesson
+from dpcl_core.explorers.tokens import AGAINST, EVERY, Dials, gathered, recall, scores, warning
+from dpcl_core.lessons import modes as lesson
 
 
 def test_there_are_as_many_texts_of_every_source_with_their_spans() -> None:
@@ -65,25 +64,25 @@ def test_what_is_learned_by_heart_is_the_mixture_of_model_and_memory() -> None:
 def test_the_score_of_personal_tokens_falls_as_they_are_learned() -> None:
     """The feedback: mean score falls and the nominal budget rises with every share, and few are left above the threshold."""
     everything, dials = lesson.everything(), Dials()
-    tokens = detection.gathered(everything)
+    tokens = gathered(everything)
     means, recalls = [], []
     for share in (0.0, 0.25, 0.5, 0.9, 0.99):
         score = lesson.ranked(lesson.learned(everything, share), dials)
         means.append(score[tokens.is_private].mean())
-        recalls.append(detection.recall(score, tokens.is_private, dials.threshold))
+        recalls.append(recall(score, tokens.is_private, dials.threshold))
     assert (np.diff(means) < 0).all()
     assert recalls[-1] < 0.5 * recalls[0]
 
 
 def test_the_pattern_and_an_oracle_frame_the_score() -> None:
     everything = lesson.everything()
-    tokens = detection.gathered(everything)
+    tokens = gathered(everything)
     floor = lesson.pattern(tokens).auroc
-    assert 0.5 < floor[detection.EVERY] < 1
-    oracle = detection.scores(tokens.is_private.astype(np.float64), tokens)
+    assert 0.5 < floor[EVERY] < 1
+    oracle = scores(tokens.is_private.astype(np.float64), tokens)
     assert set(oracle.auroc.values()) == {1.0}
     score = lesson.ranked(everything, Dials())
     assert len(score) == len(tokens.kinds) == sum(len(text.tokens) for text in everything)
     assert score[tokens.is_stop].tolist() == [0.0] * int(tokens.is_stop.sum())
-    assert detection.scores(score, tokens).auroc[detection.AGAINST] < 0.75, "surprise does not tell them from look-alikes"
-    assert token_layers.warning(everything, Dials()) is None or "nominal" in str(token_layers.warning(everything, Dials()))
+    assert scores(score, tokens).auroc[AGAINST] < 0.75, "surprise does not tell them from look-alikes"
+    assert warning(everything, Dials()) is None or "nominal" in str(warning(everything, Dials()))

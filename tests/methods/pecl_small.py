@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from dpcl_core import checks
-from dpcl_core.backbones.language import reader
+from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import Canary, Span, TextForm, Texts
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import LearnerEvent, PublicContext
@@ -30,7 +30,7 @@ def texts(n: int, task: int, start: int = 0) -> Examples:
     strings = [f"{STRINGS[2 * task + (start + k) % 2]} It was day {start + k}." for k in range(n)]
     spans = [(Span(0, 3, "D:year"), Span(len(string) - 12, len(string), "NAME")) for string in strings]
     labels = np.array([2 * task + (start + k) % 2 for k in range(n)], np.int64)
-    return Examples(reader.read(Texts(strings, spans), "lm-tiny", LENGTH), labels)
+    return Examples(plain_language.read(Texts(strings, spans), "lm-tiny", LENGTH), labels)
 
 
 def stream(n: int = 12, n_tasks: int = 2) -> list[Task]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from dpcl_core.backbones import vit
-from dpcl_core.backbones.adaptable import Network, Pictures
-from dpcl_core.backbones.batches import Input
-from dpcl_core.backbones.whitening import Frozen
+from dpcl_core.backbones import lite0
+from dpcl_core.backbones.adaptable import Input, Network, Pictures
+from dpcl_core.backbones.networks import Frozen
 from dpcl_core.methods.features import adapters
 from dpcl_core.methods.features.adapted_network import Kind
 
@@ -17,7 +16,7 @@ WIDTH = 8
 
 def network(size: int = 16, double: bool = True) -> Network:
     """A ViT with random weights everywhere, the last layers of blocks included; of its two blocks the features see one."""
-    made = vit.build(vit.Shape(width=WIDTH, depth=2, n_heads=2, n_classes=3))
+    made = lite0.build(lite0.Shape(width=WIDTH, depth=2, n_heads=2, n_classes=3))
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for parameter in made.parameters():

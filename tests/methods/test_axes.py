@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import pytest
 
 from dpcl_core import checks
-from dpcl_core.methods import axes
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods import catalog
+from dpcl_core.methods.common.dpsgd import PublicSizes
 from dpcl_core.spec import RunSpec
 
 EPSILONS = [0.1, 0.5, 1.0, 2.0, 4.0, 8.0, math.inf]
@@ -28,15 +28,15 @@ def spec(method: str = "cosine", labels: str = "prior-const", **data: object) ->
 
 
 def numbers(run: RunSpec, n_people: int) -> Mapping[float, int]:
-    return axes.numbers(run, PublicSizes(n_people=n_people, n_tasks=5, n_classes=10))
+    return catalog.numbers(run, PublicSizes(n_people=n_people, n_tasks=5, n_classes=10))
 
 
 @pytest.mark.parametrize("n_people", [100, 1000, 10_000])
 def test_more_axes_with_a_larger_budget(n_people: int) -> None:
     found = list(numbers(spec(), n_people).values())
     assert found == sorted(found)
-    assert found[-1] == axes.MOST, "without noise nothing is lost by more"
-    assert all(axes.FEWEST <= number <= axes.MOST for number in found)
+    assert found[-1] == catalog.MOST, "without noise nothing is lost by more"
+    assert all(catalog.FEWEST <= number <= catalog.MOST for number in found)
 
 
 def test_more_axes_with_more_people_in_proportion() -> None:

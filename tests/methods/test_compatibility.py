@@ -7,8 +7,8 @@ import pytest
 from dpcl_core import checks
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
+from dpcl_core.methods import catalog
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods import compatibility
 from dpcl_core.scenarios import catalog as scenarios
 
 PICTURES, OF_TEXTS = "digits", "must be a dataset of texts, such as pii-synthetic; "
@@ -74,7 +74,7 @@ def test_every_kind_of_data_has_a_dataset_to_name_and_a_method() -> None:
         for dataset in datasets.CARDS.values():
             scenario = next((name for name in method.scenarios if scenarios.card(name).has_clients), method.scenarios[0])
             try:
-                compatibility.check(
+                catalog.check(
                     checks.parse({"method": method.name, "data": {"dataset": dataset.name}, "scenario": {"kind": scenario}})
                 )
             except BadInput:

@@ -8,9 +8,8 @@ import torch
 from scipy.stats import chi2
 
 from dpcl_core.methods import catalog
-from dpcl_core.methods.common.dpsgd_plan import ROUNDING, noise_std
-from dpcl_core.methods.common.noisy_means import noisy_means
-from dpcl_core.methods.common.per_example_gradients import Gradients
+from dpcl_core.methods.common.dpsgd import ROUNDING, noise_std
+from dpcl_core.methods.common.per_example_gradients import Gradients, noisy_means
 from dpcl_core.privacy.noise import ReleaseNoise
 
 LENGTHS = ("clip_norm", "embedding_clip")

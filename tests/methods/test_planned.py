@@ -18,9 +18,9 @@ from dpcl_core import engine
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Classifier, Event, Note, Planned, TaskLearned, Written, of_kind
-from dpcl_core.methods import catalog, planned
+from dpcl_core.methods import catalog, references
 from dpcl_core.privacy import card, gaussian, statement
-from dpcl_core.privacy.joint_release import joint_release
+from dpcl_core.privacy.coefficient_release import joint_release
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.spec import Cell, RunSpec
 from tests import test_neighbours as settings
@@ -181,13 +181,13 @@ def test_learners_share_no_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_model_that_does_more_than_was_planned_releases_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     door, raw = METHODS["dp-fedavg"]
     lies(door, D, tmp_path, monkeypatch)
-    real = planned.of_run
+    real = references.of_run
 
     def less(*arguments: Any) -> Planned:
         plan = real(*arguments)
         return replace(plan, ledgers=tuple((asked, _without_a_round(ledger)) for asked, ledger in plan.ledgers))
 
-    monkeypatch.setattr(planned, "of_run", less)
+    monkeypatch.setattr(references, "of_run", less)
     said: list[Event] = []
     with pytest.raises(BadInput, match="mend the plan"):
         said.extend(engine.run(spec("dp-fedavg", raw, door[0])))

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from dpcl_core import checks, engine
-from dpcl_core.backbones import cache
+from dpcl_core.backbones import extractor
 from dpcl_core.data.texts import Texts
 from dpcl_core.events import CellFinished, References, TaskLearned, of_kind
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods import references
-from dpcl_core.scenarios import preview
+from dpcl_core.scenarios import catalog
 from dpcl_core.scenarios.stream import Examples, Task, TaskStream
 from dpcl_core.spec import RunSpec
 from tests.methods import pecl_small
@@ -35,7 +35,7 @@ def spec(**changes: object) -> RunSpec:
 
 def stream(*groups: list[int], task_ids: bool = False) -> TaskStream:
     """Tasks that test these texts, by number."""
-    features = cache.features("hashed-text", Texts(TEXTS), "cpu")
+    features = extractor.features("hashed-text", Texts(TEXTS), "cpu")
     table = Examples(features, np.array(LABELS, dtype=np.int64))
     none = Examples(np.zeros((0, features.shape[1]), np.float32), np.zeros(0, np.int64))
     tasks = []
@@ -70,7 +70,7 @@ def test_tasks_count_the_same_and_so_do_seeds() -> None:
 @pytest.mark.parametrize(("backbone", "knows"), [("pixels", False), ("convnext-cifar100", True), ("vit-cifar100", True)])
 def test_a_network_of_pictures_can_only_guess_and_without_a_network_there_is_nothing(backbone: str, knows: bool) -> None:
     asked = spec(data={"dataset": "digits", "backbone": backbone}, scenario={"kind": "split", "tasks": 5})
-    opened = preview.tested(asked.data, asked.scenario, 0, None)
+    opened = catalog.tested(asked.data, asked.scenario, 0, None)
     assert opened is not None
     known = references.before_training(asked, [opened], range(10), "cpu")
     assert known.untrained == (known.chance if knows else None)
@@ -78,7 +78,7 @@ def test_a_network_of_pictures_can_only_guess_and_without_a_network_there_is_not
 
 
 def test_old_runs_on_data_that_are_gone_get_what_the_card_knows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preview, "tested", lambda *_: None)
+    monkeypatch.setattr(catalog, "tested", lambda *_: None)
     assert references.of_labels(spec()).chance == pytest.approx(1 / 4)
     gone = spec(data={"dataset": "digits", "backbone": "pixels"}).model_copy(
         update={"data": spec().data.model_copy(update={"dataset": "own:gone"})}

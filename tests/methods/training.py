@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpcl_core.methods.common.dpsgd_plan import Schedule
+from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.privacy.noise import Addition32
 
 N_FEATURES = 5

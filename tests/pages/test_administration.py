@@ -10,10 +10,10 @@ from streamlit.testing.v1 import AppTest
 from dpcl_core import paths
 from dpcl_core.cli import main
 from dpcl_core.data import own
-from dpcl_core.runs import administration, visitors
+from dpcl_core.runs import administration, queue
+from dpcl_core.runs.queue import Limits, Visitor
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.visitors import Limits, Visitor
-from pages.parts.shell import visitor
+from pages.parts import visitor
 from tests.pages.conftest import Open, words
 from tests.pages.test_runs import ALL, SPEC
 from tests.support import replay
@@ -22,7 +22,7 @@ from tests.support import replay
 @pytest.fixture
 def visited(store: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
     """A shared server with runs of two visitors and of a terminal, seen by a third visitor."""
-    monkeypatch.setenv(visitors.VARIABLE, "usual")
+    monkeypatch.setenv(queue.VARIABLE, "usual")
     monkeypatch.setattr(visitor, "digest", lambda: "carol")
     for owner in ("anna", "berta"):
         theirs = store.as_visitor(Visitor(owner, Limits()))

@@ -10,16 +10,15 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dpcl_core.elements import anchors
-from dpcl_core.explorers import list_encoding, list_subsample
+from dpcl_core.elements import element
+from dpcl_core.explorers import matching, rematching
 from dpcl_core.methods.federated.cards import printed
-from dpcl_core.papers import cslr
+from dpcl_core.papers import catalog
 from dpcl_core.runs.run import Status
 from dpcl_core.runs.store import Store
 from dpcl_core.scenarios.catalog import Federated
 from pages.anchors import CODEC
-from pages.parts.anchors import explorer, simulation
-from pages.parts.shell import pickers
+from pages.parts import anchor_rematching, anchor_source, fields
 from tests.pages.conftest import Open, drawings, words
 from tests.support import clients, replay
 from tests.support.signatures import TOLD, with_lists
@@ -117,16 +116,16 @@ def test_a_link_opens_the_lists_to_play_with_at_the_nearest_stop(open_page: Open
 
 
 def test_settings_left_in_the_browser_are_taken_over_and_others_are_not() -> None:
-    setup = simulation.Setup("exact", "server", "centred", 50, 0.1, 4.0, 4, 20, 384, 1)
-    moved = explorer.left({"m": 10, "noise": 0.2, "matcher": "public axes"}, setup)
+    setup = anchor_source.Setup("exact", "server", "centred", 50, 0.1, 4.0, 4, 20, 384, 1)
+    moved = anchor_rematching.left({"m": 10, "noise": 0.2, "matcher": "public axes"}, setup)
     assert (moved.m, moved.noise, moved.matcher) == (10, 0.2, "axes")
     refused = {"m": 11, "noise": 0.2, "matcher": "public axes"}, {"m": 10, "noise": "x", "matcher": "random"}
     for reported in (None, {}, *refused):
-        assert explorer.left(reported, setup) == setup
-    rows = explorer.csv(moved).splitlines()
+        assert anchor_rematching.left(reported, setup) == setup
+    rows = anchor_rematching.csv(moved).splitlines()
     assert len(rows) == 81
     assert rows[0].startswith("client,digit,random,")
-    words_of_legend = [word for word in anchors.WORDS["legend"].split() if any(map(str.isalnum, word))]
+    words_of_legend = [word for word in element.ANCHORS_WORDS["legend"].split() if any(map(str.isalnum, word))]
     assert len(words_of_legend) <= 15
 
 
@@ -177,7 +176,7 @@ def test_of_two_runs_of_one_name_the_one_asked_for_is_shown(open_page: Open, sto
 
 
 def test_a_linked_run_is_offered_beside_the_newest(open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pickers, "_OFFERED", 2)
+    monkeypatch.setattr(fields, "_OFFERED", 2)
     spec = SPEC.model_copy(update={"scenario": Federated()})
     oldest, *_, newest = [replay.fill(store, spec, SAID) for _ in range(3)]
     for run in (oldest, newest):
@@ -214,8 +213,8 @@ def test_a_run_under_way_waits_for_its_first_lists(open_page: Open, store: Store
 
 
 def test_noise_that_hides_a_list_leaves_nothing_to_match() -> None:
-    usual = simulation.Setup("exact", "client", "centred", 50, 0.1, 4.0, 4, 20, 384, 1)
-    said = simulation.event(usual)
+    usual = anchor_source.Setup("exact", "client", "centred", 50, 0.1, 4.0, 4, 20, 384, 1)
+    said = anchor_source.event(usual)
     assert said.demanded["local"] == pytest.approx(20 * said.demanded["central"])
     assert said.noise["mean on all 384"] > said.signal["mean on all 384"]
     assert said.noise["second moments of 384"] > 10 * said.signal["second moments of 384"]
@@ -257,9 +256,9 @@ def test_anchors_and_noise_of_a_run_can_be_moved(open_page: Open, store: Store, 
 def test_long_lists_of_clients_with_one_task_each_can_be_moved_and_it_says_what_was_compared(
     open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(list_subsample, "LONGEST", 7)
-    monkeypatch.setattr(list_subsample, "SUBSAMPLE_SIZE", 5)
-    monkeypatch.setattr(list_encoding, "MOST", 2 * 3 * 8)  # three of four clients of a task are recorded
+    monkeypatch.setattr(rematching, "LONGEST", 7)
+    monkeypatch.setattr(rematching, "SUBSAMPLE_SIZE", 5)
+    monkeypatch.setattr(matching, "MOST", 2 * 3 * 8)  # three of four clients of a task are recorded
     of, public = clients.stream(per_class=60, classes_per_task=2)
     few = {"dimensions": 4, "anchors": 20, "restarts": 1, "steps": 5, "samples": 20, "hidden": 4}
     spec = clients.spec("cslr-server-head", params=few)
@@ -311,10 +310,10 @@ def test_published_values_stand_beside_the_methods_they_are_of() -> None:
     from dpcl_core.data.cards import CARDS
 
     spec = SPEC.model_copy(update={"method": "dp-stat-share", "data": SPEC.data.model_copy(update={"dataset": "ag_news"})})
-    assert cslr.printed_scores(spec, 4.0) == {"AA": [57.4], "BWT": [-11.2]}
-    assert cslr.printed_scores(spec, 1.0) == {"AA": [48.6]}
-    assert cslr.printed_scores(spec, 2.0) == {}
-    assert cslr.printed_scores(SPEC, 4.0) == {}
+    assert catalog.printed_scores(spec, 4.0) == {"AA": [57.4], "BWT": [-11.2]}
+    assert catalog.printed_scores(spec, 1.0) == {"AA": [48.6]}
+    assert catalog.printed_scores(spec, 2.0) == {}
+    assert catalog.printed_scores(SPEC, 4.0) == {}
     assert set(printed.BENCHMARKS) <= set(CARDS)
     stand_in = spec.model_copy(update={"data": SPEC.data.model_copy(update={"dataset": "ner-gum"})})
-    assert cslr.printed_scores(stand_in, 4.0) == {}
+    assert catalog.printed_scores(stand_in, 4.0) == {}

@@ -8,12 +8,12 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core import checks
-from dpcl_core.attacks import auditable
-from dpcl_core.privacy.lower_bound import Audited
+from dpcl_core.attacks import play
+from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.run import Failure
 from dpcl_core.runs.store import Store
-from pages.parts.training import audit_panel
+from pages.parts import tuning_panel
 from tests.pages.conftest import Open, words
 from tests.support import audited, replay
 
@@ -95,7 +95,7 @@ def test_a_run_without_noise_has_nothing_to_audit(open_page: Open, store: Store)
     """Whatever the method: none of the reasons that speak of its noise is given, and no command."""
     raw = {"method": "l2dp-ml", "data": {"dataset": "digits"}, "seeds": [0]}
     noisy, spec = (checks.parse({**raw, "privacy": {"epsilons": [epsilon]}}) for epsilon in (1.0, math.inf))
-    assert "share one draw of noise" in (auditable.refusal(noisy) or "")
+    assert "share one draw of noise" in (play.refusal(noisy) or "")
     page = open_page("train", v="1", run=replay.fill(store, spec, replay.recorded(spec)))
     said = words(page)
     assert "adds no noise" in said
@@ -104,10 +104,10 @@ def test_a_run_without_noise_has_nothing_to_audit(open_page: Open, store: Store)
 
 
 def test_the_numbers_are_told_as_one_would_say_them() -> None:
-    told = audit_panel.reading(audited.result(1.0, 0.437))
+    told = tuning_panel.reading(audited.result(1.0, 0.437))
     assert told == (
         "Someone who guesses which of 1,844 planted examples were in the training is right in 231 of 368 guesses at ε = 1; "
         "this proves ε ≥ 0.43 at 95\u00a0% confidence."
     )
-    assert "proves nothing about ε" in audit_panel.reading(audited.result(1.0, 0.0))
-    assert "without noise" in audit_panel.reading(audited.result(math.inf))
+    assert "proves nothing about ε" in tuning_panel.reading(audited.result(1.0, 0.0))
+    assert "without noise" in tuning_panel.reading(audited.result(math.inf))

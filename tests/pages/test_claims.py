@@ -11,8 +11,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy.statement import Standing
 from dpcl_core.runs.store import Store
 from pages import runs as runs_page
-from pages.parts.comparison import pairs
-from pages.parts.shell import status_line
+from pages.parts import comparison, status_line
 from tests.pages.conftest import Open, words
 from tests.support import replay
 
@@ -102,7 +101,7 @@ def test_a_comparison_with_a_bound_is_warned_of_and_drawn_apart(
     ],
 )
 def test_promises_are_unequal_only_where_they_are(kinds: tuple[Standing, Standing], said: str | None) -> None:
-    found = pairs.unequal_promises(dict(zip("AB", kinds, strict=True)))
+    found = comparison.unequal_promises(dict(zip("AB", kinds, strict=True)))
     assert found is None if said is None else str(found).startswith(said)
 
 

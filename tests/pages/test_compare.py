@@ -8,12 +8,11 @@ from dataclasses import replace
 from urllib.parse import parse_qsl
 
 from dpcl_core.events import CellFinished, References
-from dpcl_core.papers import ceilings
+from dpcl_core.papers import measured
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.run import Status
 from dpcl_core.runs.store import Store
-from pages.parts.comparison import pairs
-from pages.parts.training import train_form
+from pages.parts import comparison, train_form
 from tests.pages.conftest import Open, words
 from tests.support import replay
 
@@ -116,13 +115,13 @@ def test_it_opens_on_the_newest_pair_that_can_be_compared(open_page: Open, store
 def test_a_ceiling_is_not_what_it_opens_on_and_a_finite_budget_comes_first(open_page: Open, store: Store) -> None:
     private = {_filled(store), _filled(store, labels="prior")}
     _filled(store, epsilons=(math.inf,))  # shares ∞ alone with the others
-    wanted = ceilings.settings(SPEC)
+    wanted = measured.settings(SPEC)
     replay.fill(store, wanted, replay.recorded(wanted))
     assert set(open_page("compare").multiselect[0].value) == private
 
 
 def test_a_run_with_its_ceiling_alone_opens_on_the_run(open_page: Open, store: Store) -> None:
-    run_id, wanted = _filled(store), ceilings.settings(SPEC)
+    run_id, wanted = _filled(store), measured.settings(SPEC)
     replay.fill(store, wanted, replay.recorded(wanted))
     assert open_page("compare").multiselect[0].value == [run_id]
 
@@ -226,7 +225,7 @@ def test_settings_are_named_as_on_train(open_page: Open, store: Store) -> None:
 
 def test_levels_are_drawn_where_all_runs_share_them() -> None:
     one = References(0.1, None, n_tested=400.0, ceiling=0.9)
-    assert pairs.shared_references([one, one]) == one
-    assert pairs.shared_references([one, References(0.25, None, n_tested=400.0, ceiling=0.9)]) is None
+    assert comparison.shared_references([one, one]) == one
+    assert comparison.shared_references([one, References(0.25, None, n_tested=400.0, ceiling=0.9)]) is None
     other = References(0.1, 0.5, n_tested=400.0, ceiling=0.8)
-    assert pairs.shared_references([one, other]) == References(0.1, None, n_tested=400.0)
+    assert comparison.shared_references([one, other]) == References(0.1, None, n_tested=400.0)

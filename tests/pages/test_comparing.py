@@ -11,8 +11,7 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.methods import catalog as methods
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec
-from pages.parts.comparison import pairs
-from pages.parts.shell import setting_names
+from pages.parts import comparison, fields
 from tests.support import replay
 
 
@@ -22,7 +21,7 @@ def _with(**changes: object) -> RunSpec:
 
 
 def test_same_tests_need_no_warning_whatever_the_method_does() -> None:
-    assert pairs.different_tests({"A": _with(), "B": _with(labels="prior", seeds=[0])}) is None
+    assert comparison.different_tests({"A": _with(), "B": _with(labels="prior", seeds=[0])}) is None
 
 
 @pytest.mark.parametrize(
@@ -35,7 +34,7 @@ def test_same_tests_need_no_warning_whatever_the_method_does() -> None:
     ],
 )
 def test_different_tests_are_named(other: dict[str, object], words: str) -> None:
-    warning = pairs.different_tests({"A": _with(), "B": _with(**other)})
+    warning = comparison.different_tests({"A": _with(), "B": _with(**other)})
     assert warning is not None
     assert words in warning
     assert warning.startswith("A and B")
@@ -43,30 +42,30 @@ def test_different_tests_are_named(other: dict[str, object], words: str) -> None
 
 def test_runs_of_one_method_and_dataset_are_told_apart_in_a_line() -> None:
     one = {"A": _with(), "B": _with(labels="prior")}
-    assert pairs.what_differs(one) == "They differ in: Label list (One public list / A public list per task)."
+    assert comparison.what_differs(one) == "They differ in: Label list (One public list / A public list per task)."
     several = {"A": _with(), "B": _with(labels="prior", seeds=[0], scenario={"tasks": 2}, privacy={"epsilons": [2.0]})}
-    said = pairs.what_differs(several)
+    said = comparison.what_differs(several)
     assert said is not None
     assert "; Label list (" in said
     assert said.endswith(" and 1 more.")
-    assert pairs.what_differs({"A": _with(), "B": _with()}) is None
-    assert pairs.what_differs({"A": _with(), "B": _with(data={"dataset": "mnist"})}) is None
+    assert comparison.what_differs({"A": _with(), "B": _with()}) is None
+    assert comparison.what_differs({"A": _with(), "B": _with(data={"dataset": "mnist"})}) is None
 
 
 def test_own_data_are_called_as_on_other_pages() -> None:
     own = _with().model_copy(update={"data": _with().data.model_copy(update={"dataset": "own:people"})})
-    rows, _ = pairs.differences({"A": _with(), "B": own})
+    rows, _ = comparison.differences({"A": _with(), "B": own})
     assert [row["B"] for row in rows if row["setting"] == "Dataset"] == ["people (own data)"]
 
 
 def test_shared_budgets() -> None:
     specs = [replay.a_spec(epsilons=(1.0, 8.0, math.inf)), replay.a_spec(epsilons=(8.0, math.inf, 0.5))]
-    assert pairs.shared_budgets(specs) == [8.0, math.inf]
-    assert pairs.shared_budgets([]) == []
+    assert comparison.shared_budgets(specs) == [8.0, math.inf]
+    assert comparison.shared_budgets([]) == []
 
 
 def test_only_settings_that_differ_are_listed() -> None:
-    rows, n_equal = pairs.differences({"A": _with(), "B": _with(labels="prior", scenario={"tasks": 2})})
+    rows, n_equal = comparison.differences({"A": _with(), "B": _with(labels="prior", scenario={"tasks": 2})})
     assert {row["setting"]: (row["A"], row["B"]) for row in rows} == {
         "Label list": ("One public list", "A public list per task"), "Tasks": ("5", "2"),
     }  # fmt: skip
@@ -77,7 +76,7 @@ def test_settings_and_their_values_are_named_as_on_the_form_of_train() -> None:
     one = _with(privacy={"epsilons": [1.0], "adjacency": "replace"})
     film = {"method": "peft-ensemble", "params": {"adapter": "film", "sample_rate": 0.25}, "data": {"backbone": "vit"}}
     other = _with(**film, privacy={"epsilons": [1.0, 8.0]}, tuned="public")
-    rows, _ = pairs.differences({"A": one, "B": other})
+    rows, _ = comparison.differences({"A": one, "B": other})
     none = "not a setting here"
     named = {row["setting"]: (row["A"], row["B"]) for row in rows}
     assert named["Method"] == (methods.CARDS["cosine"].title, methods.CARDS["peft-ensemble"].title)
@@ -101,13 +100,13 @@ def _check_names(method: str, scenario: str) -> None:
     settings += [name for name in RunSpec.model_fields if name not in ("params", "data", "scenario", "privacy")]
     settings += [f"params.{name}" for name in methods.CARDS[method].params.model_fields]
     settings += [f"scenario.{name}" for name in scenarios.CARDS[scenario].settings.model_fields]
-    titles = {key: setting_names.title(key, method, scenario) for key in settings}
+    titles = {key: fields.title(key, method, scenario) for key in settings}
     assert not [key for key, title in titles.items() if title == key]
     assert len(set(titles.values())) == len(titles), "two columns of a table have two names"
 
 
 def _comparable(**runs: RunSpec) -> tuple[str, str] | None:
-    return pairs.comparable(runs)
+    return comparison.comparable(runs)
 
 
 def test_a_pair_without_a_warning_and_with_enough_seeds_comes_first() -> None:
@@ -123,8 +122,9 @@ def test_a_pair_without_a_warning_and_with_enough_seeds_comes_first() -> None:
 
 def test_runs_with_too_few_shared_seeds_are_to_be_run_with_enough() -> None:
     one, other, more = (replay.a_spec(seeds=seeds) for seeds in ((0,), (1,), (4, 5, 6, 7)))
-    assert {name: spec.seeds for name, spec in pairs.with_enough_seeds({"A": one, "B": other}).items()} == {
+    assert {name: spec.seeds for name, spec in comparison.with_enough_seeds({"A": one, "B": other}).items()} == {
         "A": (0, 1, 2), "B": (0, 1, 2),
     }  # fmt: skip
-    assert {name: spec.seeds for name, spec in pairs.with_enough_seeds({"A": one, "B": more}).items()} == {"A": more.seeds}
-    assert pairs.with_enough_seeds({"A": more, "B": replay.a_spec(seeds=(5, 6, 7))}) == {}
+    enough = comparison.with_enough_seeds({"A": one, "B": more})
+    assert {name: spec.seeds for name, spec in enough.items()} == {"A": more.seeds}
+    assert comparison.with_enough_seeds({"A": more, "B": replay.a_spec(seeds=(5, 6, 7))}) == {}

@@ -9,7 +9,8 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 import app
-from pages.parts.shell import document, style
+from pages.parts import document
+from pages.parts.text import in_document
 
 STATIC = document._STATIC
 
@@ -59,11 +60,11 @@ def test_it_is_asked_for_anew_and_says_what_it_needs(client):
 def test_it_has_the_style_and_the_script_that_answers_a_press(client):
     for path in ("/", "/runs"):
         text = client.get(path).text
-        assert text.count(style.in_document()) == 1
-        assert text.index("</head>") < text.index(style.in_document()) < text.index('<div id="root">')
-    assert ".st-key-controls" in style.in_document()
-    assert "Stopping …" in style.in_document()
-    assert style.in_document().count("</script>") == 1
+        assert text.count(in_document()) == 1
+        assert text.index("</head>") < text.index(in_document()) < text.index('<div id="root">')
+    assert ".st-key-controls" in in_document()
+    assert "Stopping …" in in_document()
+    assert in_document().count("</script>") == 1
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from streamlit.testing.v1 import AppTest
 
-from dpcl_core.lessons import codes, exercises, text
-from dpcl_core.lessons.codes import Handed
+from dpcl_core.lessons import exercises, text
+from dpcl_core.lessons.exercises import Handed
 from tests.pages.conftest import Open, words
 
 
@@ -32,7 +32,7 @@ def test_right_answers_give_a_code_that_says_which(open_page: Open) -> None:
     assert said.count("✓ Right.") == len(asked) - 1
     assert said.count("Not yet.") == 1
     code = next(code.value for code in page.code if code.value.startswith("amber-fox"))
-    assert codes.opened(code) == Handed("amber fox", 2, "acd")
+    assert exercises.opened(code) == Handed("amber fox", 2, "acd")
     assert "does not prove who typed them" in said
     page.number_input[1].set_value(asked[1].answer)
     press(page, "Check")
@@ -52,7 +52,7 @@ def test_another_name_begins_afresh_and_a_bad_one_is_one_sentence(open_page: Ope
 
 
 def test_a_teacher_sees_what_codes_say_and_which_are_none(open_page: Open) -> None:
-    good, other = codes.sealed(Handed("amber fox", 1, "ab")), codes.sealed(Handed("teal owl", 3, ""))
+    good, other = exercises.sealed(Handed("amber fox", 1, "ab")), exercises.sealed(Handed("teal owl", 3, ""))
     page = open_page("teacher", part="1")
     assert not page.exception
     assert "What to look for." in words(page)

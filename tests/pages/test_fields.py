@@ -11,8 +11,7 @@ from dpcl_core import checks
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.scenarios import catalog as scenarios
-from pages.parts.shell import fields, setting_names
-from pages.parts.training import train_form
+from pages.parts import fields, train_form
 
 
 class Odd(BaseModel):
@@ -53,7 +52,7 @@ def test_every_card_has_widgets_and_a_link(method: str, scenario: str) -> None:
     codec = train_form.codec(method, scenario)
     names = {field.name for field in codec.fields}
     assert {f"p.{name}" for name in methods.CARDS[method].params.model_fields} <= names
-    own = set(scenarios.CARDS[scenario].settings.model_fields) - {"kind", *setting_names.NO_WIDGET}
+    own = set(scenarios.CARDS[scenario].settings.model_fields) - {"kind", *fields.NO_WIDGET}
     assert {f"s.{name}" for name in own} <= names
 
 

@@ -14,7 +14,7 @@ from streamlit.runtime.state.common import WidgetMetadata
 from streamlit.runtime.state.session_state import WStates
 
 from dpcl_core import unforeseen
-from pages.parts.shell import forged, mishap
+from pages.parts import document
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ours = [(WStates, "set_widget_from_proto"), (WStates, "set_widget_metadata")]
     for of, name in [*ours, (AppSession, "_handle_clear_cache_request")]:
         monkeypatch.setattr(of, name, getattr(of, name))  # put back at the end
-    forged.install()
+    document.install()
     return iter(())
 
 
@@ -87,10 +87,10 @@ def deserialize(value):
     assert callable(read)
     with pytest.raises(IndexError) as broken:
         read(7)
-    mishap.shown(broken.value)
-    assert said == [forged.SENTENCE]
+    document.shown(broken.value)
+    assert said == [document.SENTENCE]
     assert not unforeseen.log_file().exists()
     with pytest.raises(IndexError) as broken:
         ["a"][7]
-    mishap.shown(broken.value)
+    document.shown(broken.value)
     assert "The program itself went wrong" in said[1]

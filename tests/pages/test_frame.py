@@ -10,7 +10,7 @@ import pytest
 import streamlit as st
 
 from dpcl_core.errors import StoreTrouble
-from pages.parts.shell import header
+from pages.parts import layout
 from tests.pages.conftest import ROOT, Open, words
 
 CITED = (
@@ -97,7 +97,7 @@ def test_a_browser_sees_the_first_heading_before_the_rest_and_waits_for_no_other
     open_page: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
-    monkeypatch.setattr(header, "time", SimpleNamespace(sleep=waits.append))
+    monkeypatch.setattr(layout, "time", SimpleNamespace(sleep=waits.append))
     open_page("about").run()
     assert not waits, "no browser, nobody who looks"
     monkeypatch.setattr(type(st.context), "headers", {"User-Agent": "a browser"})

@@ -17,7 +17,7 @@ from streamlit import config, runtime
 from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
 from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 
-from pages.parts.shell import gate, received
+from pages.parts import document, fields
 
 
 async def _accepts(socket: WebSocket) -> None:
@@ -49,7 +49,7 @@ def answers(kind: str, host: str | None, address: str, hosts: list[str] | None =
 
     headers = [] if host is None else [(b"host", host.encode())]
     scope = {"type": kind, "path": "/", "method": "GET", "headers": headers, "query_string": b"", "subprotocols": []}
-    asyncio.run(gate.Gate(INSIDE)(scope, receive, send))
+    asyncio.run(document.Gate(INSIDE)(scope, receive, send))
     return sent
 
 
@@ -93,9 +93,9 @@ def test_a_server_on_this_computer_answers_to_its_names_alone(
 def test_every_answer_says_what_browsers_may_do_with_it(
     frames: str | None, policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(gate.FRAMES, raising=False)
+    monkeypatch.delenv(document.FRAMES, raising=False)
     if frames is not None:
-        monkeypatch.setenv(gate.FRAMES, frames)
+        monkeypatch.setenv(document.FRAMES, frames)
     headers = dict(answers("http", "localhost", "localhost")[0]["headers"])
     assert headers[b"content-security-policy"].decode() == policy
     assert headers[b"x-content-type-options"] == b"nosniff"
@@ -106,16 +106,16 @@ def test_uploads_that_no_page_knows_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """Anybody whose page is open may send as many as they like."""
     manager = MemoryUploadedFileManager("/upload")
     monkeypatch.setattr(runtime, "get_instance", lambda: SimpleNamespace(uploaded_file_mgr=manager))
-    monkeypatch.setattr(received, "_MOST_BYTES", 500)
+    monkeypatch.setattr(fields, "_MOST_BYTES", 500)
 
     def held() -> dict[str, list[str]]:
         return {session: list(files) for session, files in manager.file_storage.items() if files}
 
     for number in range(5):
         manager.add_file("one", UploadedFileRec(f"{number}", "x.csv", "", bytes(100)))
-    received.bound()
+    fields.bound()
     assert held() == {"one": ["3", "4"]}
     for session in ("two", "three", "four"):
         manager.add_file(session, UploadedFileRec(session, "x.csv", "", bytes(150)))
-    received.bound()
+    fields.bound()
     assert held() == {"two": ["two"], "three": ["three"], "four": ["four"]}

@@ -11,11 +11,11 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dpcl_core.lessons import sign, text
+from dpcl_core.lessons import shared_noise, text
 from dpcl_core.runs.rooms import Rooms
 from dpcl_core.runs.store import Store
 from pages.lessons import CODEC
-from pages.parts.lessons import stage
+from pages.parts import lesson_stage
 from tests.pages.conftest import Open, drawings, words
 from tests.support.tiers import quick
 
@@ -109,7 +109,7 @@ def test_every_step_can_be_done_and_ticks_itself(open_page: Open, name: str) -> 
 
 def test_every_step_has_its_code_and_the_other_way_round() -> None:
     for name in ON_SERVER:
-        acts = {stage.act(name, step) for step in text.load(name).steps}
+        acts = {lesson_stage.act(name, step) for step in text.load(name).steps}
         code = vars(import_module(f"pages.parts.lessons.{name}")).items()
         public = {value for key, value in code if inspect.isfunction(value) and not key.startswith("_")}
         assert {each for each in public if each.__module__ == f"pages.parts.lessons.{name}"} == acts
@@ -365,7 +365,7 @@ def test_the_recorded_codes_are_shown_with_date_and_recipe(open_page: Open) -> N
     page = open_page("lessons", l="sign", s="4")
     predict(page, 2)
     press(page, "Show what was measured")
-    told, said = sign.record(), words(page)
+    told, said = shared_noise.record(), words(page)
     assert f"Recorded on {told.date}: 3 seeds on lm-tiny, with 5 codes each" in said
     assert "python scripts/record" in said.replace("\\", "")
     bits = told.of("full", "printed", 10.0, "oracle").mean("exposure", "16")
@@ -387,7 +387,7 @@ def test_entries_matched_by_hand_are_counted(open_page: Open) -> None:
 
 
 def test_who_opened_a_room_asks_a_steps_question_with_one_press(open_page: Open, store: Store, monkeypatch) -> None:
-    monkeypatch.setattr("pages.parts.shell.visitor.token", lambda: "a" * 32)
+    monkeypatch.setattr("pages.parts.visitor.token", lambda: "a" * 32)
     rooms = Rooms(store)
     assert "lesson-ask" not in {button.key for button in open_page("lessons", l="coin").button}, "no room is open"
     code = rooms.open("Monday", "a" * 32)
@@ -406,7 +406,7 @@ def test_who_opened_a_room_asks_a_steps_question_with_one_press(open_page: Open,
 
 
 def test_who_is_in_a_room_brings_predictions_there(open_page: Open, store: Store, monkeypatch) -> None:
-    monkeypatch.setattr("pages.parts.shell.visitor.token", lambda: "b" * 32)
+    monkeypatch.setattr("pages.parts.visitor.token", lambda: "b" * 32)
     rooms = Rooms(store)
     rooms.join(rooms.open("Monday", "a" * 32), "b" * 32)
     page = open_page("lessons", l="coin")

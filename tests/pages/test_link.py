@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcl_core.errors import BadInput
-from pages.parts.shell import link
-from pages.parts.shell.link import Codec, Field
+from pages.parts import link
+from pages.parts.link import Codec, Field
 
 CODEC = Codec(
     [

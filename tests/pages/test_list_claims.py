@@ -9,11 +9,11 @@ import pytest
 from dpcl_core.attacks.cslr_games import ATTACKS
 from dpcl_core.events import CellFinished, Event
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy import cslr_accounting, cslr_claim, cslr_readings
+from dpcl_core.privacy import cslr_accounting
 from dpcl_core.privacy.cslr_accounting import Reading
 from dpcl_core.runs.store import Store
 from pages import privacy
-from pages.parts.claims import cslr
+from pages.parts.cslr_claim import FIELDS
 from tests.pages.conftest import Open, words
 from tests.support import replay
 from tests.support.tiers import quick
@@ -22,8 +22,8 @@ from tests.support.tiers import quick
 @pytest.fixture(scope="module", autouse=True)
 def computed() -> None:
     """Every row of the table, before a page waits for them: they take seconds."""
-    for row in cslr_readings.rows().values():
-        for sigma in cslr_claim.TABLE_5.values():
+    for row in cslr_accounting.rows().values():
+        for sigma in cslr_accounting.TABLE_5.values():
             cslr_accounting.costs(row.of(sigma))
 
 
@@ -129,7 +129,7 @@ def test_broken_numbers_of_a_link_are_refused_one_by_one(open_page: Open) -> Non
 def test_every_field_of_the_section_has_a_key_of_its_own() -> None:
     keys = [field.key for field in privacy.CODEC.fields]
     assert len(set(keys)) == len(keys)
-    assert all(field.key.startswith("r") for field in cslr.FIELDS)
+    assert all(field.key.startswith("r") for field in FIELDS)
 
 
 def test_a_runs_own_claim_stands_beside_three_numbers_and_its_audit(

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from streamlit.runtime.secrets import secrets_singleton
 
-from dpcl_core import masking
-from dpcl_core.runs import visitors
+from dpcl_core import unforeseen
+from dpcl_core.runs import queue
 from dpcl_core.runs.store import Store
-from pages.parts.shell import login, visitor
+from pages.parts import visitor
 from tests.pages.conftest import Open, words
 from tests.support import replay
 
@@ -37,7 +37,7 @@ def user(monkeypatch: pytest.MonkeyPatch) -> Be:
 @pytest.fixture
 def with_logins(monkeypatch: pytest.MonkeyPatch) -> None:
     """A shared server whose secrets name a provider."""
-    monkeypatch.setenv(visitors.VARIABLE, visitors.USUAL)
+    monkeypatch.setenv(queue.VARIABLE, queue.USUAL)
     monkeypatch.setattr(secrets_singleton, "_secrets", {"auth": AUTH})
 
 
@@ -65,7 +65,7 @@ def test_another_issuer_or_subject_is_another_account(other: dict[str, str], use
 
 def test_no_cookie_can_name_an_account(user: Be) -> None:
     user(ADA)
-    assert visitor.checked(login.account()) is None
+    assert visitor.checked(visitor.account()) is None
 
 
 def test_nothing_of_the_account_is_kept_but_a_digest(
@@ -77,9 +77,9 @@ def test_nothing_of_the_account_is_kept_but_a_digest(
     page.button(key="start-set").click().run()
     assert not page.exception
     (run,) = store.list_runs()
-    assert run.owner == login.account()
+    assert run.owner == visitor.account()
     kept = b"".join(file.read_bytes() for file in home.rglob("*") if file.is_file())
-    assert str(login.account()).encode() in kept
+    assert str(visitor.account()).encode() in kept
     assert not [said for said in ("ada@example.org", "login.example", "Ada") if said.encode() in kept]
 
 
@@ -107,10 +107,10 @@ def test_start_is_open_to_everybody(open_page: Open, user: Be, with_logins: None
 
 
 def test_without_a_provider_or_visitors_nobody_is_asked(open_page: Open, user: Be, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(visitors.VARIABLE, visitors.USUAL)
+    monkeypatch.setenv(queue.VARIABLE, queue.USUAL)
     user({})
     assert [title.value for title in open_page("runs").title] == ["Runs"]
-    monkeypatch.delenv(visitors.VARIABLE)
+    monkeypatch.delenv(queue.VARIABLE)
     user({"is_logged_in": False})
     page = open_page("runs")
     assert [title.value for title in page.title] == ["Runs"]
@@ -140,6 +140,6 @@ def test_secrets_of_logins_are_masked(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / ".streamlit").mkdir()
     file = tmp_path / ".streamlit" / "secrets.toml"
     file.write_text('[auth]\nclient_id = "the-client"\n[auth.google]\nclient_secret = "not-for-you"\n', encoding="utf-8")
-    assert masking.masked("the-client sent not-for-you") == "the-client sent ***"
+    assert unforeseen.masked("the-client sent not-for-you") == "the-client sent ***"
     file.write_text("no TOML", encoding="utf-8")
-    assert masking.masked("the-client sent not-for-you") == "the-client sent not-for-you"
+    assert unforeseen.masked("the-client sent not-for-you") == "the-client sent not-for-you"

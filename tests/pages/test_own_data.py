@@ -10,15 +10,13 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dpcl_core import checks, own_runs, paths
+from dpcl_core import checks, paths, presets
 from dpcl_core.data import intake, marks, own, schema
 from dpcl_core.data.intake import Asked
 from dpcl_core.data.schema import Columns
-from dpcl_core.runs import looks
+from dpcl_core.runs import administration
 from dpcl_core.runs.store import Store
-from pages.parts.own_data import upload
-from pages.parts.shell import ownership, visitor
-from pages.parts.training import train_form
+from pages.parts import own_data_upload, train_form, visitor
 from tests.pages.conftest import Open, words
 from tests.support import replay
 
@@ -66,7 +64,7 @@ def test_another_schema_makes_another_dataset_and_goes_on_counting(kept: str, op
     assert intake.kept(kept)[1].columns == Columns(target="risk")
     assert intake.kept("own:visits-2")[1].columns == Columns(target="risk", person="patient")
     assert "target: risk · person: patient" in words(page)
-    counts = [looks.of(store, name) for name in (kept, "own:visits-2")]
+    counts = [administration.of(store, name) for name in (kept, "own:visits-2")]
     assert [found and (found.runs, found.is_known) for found in counts] == [(1, False), (1, True)]
 
 
@@ -113,11 +111,11 @@ def test_the_stream_of_each_scenario_is_shown_from_public_facts(kept: str, open_
 
 
 def test_scenarios_follow_from_classes_and_columns(kept: str) -> None:
-    assert "source-incremental" not in [one.kind for one in own_runs.streams(kept, 2)]
-    assert "class-incremental" not in [one.kind for one in own_runs.streams(kept, 3)], "4 classes make no 3 equal tasks"
+    assert "source-incremental" not in [one.kind for one in presets.streams(kept, 2)]
+    assert "class-incremental" not in [one.kind for one in presets.streams(kept, 3)], "4 classes make no 3 equal tasks"
     columns = Columns(target="risk", source="site", person="patient")
     with intake.taken_in(intake.kept(kept)[0], Asked(instead=schema.Schema(columns=columns)), of=kept) as name:
-        kinds = [one.kind for one in own_runs.streams(name, 2)]
+        kinds = [one.kind for one in presets.streams(name, 2)]
     assert "source-incremental" in kinds
     assert "federated" not in kinds, "where a column names the person, clients are refused"
 
@@ -125,7 +123,7 @@ def test_scenarios_follow_from_classes_and_columns(kept: str) -> None:
 def test_a_first_line_is_asked_about_before_anything_of_it_is_shown(
     home: Path, open_page: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ownership, "is_shared", lambda: False)
+    monkeypatch.setattr(visitor, "is_shared", lambda: False)
     table = home / "iris.csv"
     table.write_text("".join(f"{row % 9},{'ab'[row % 2]}\n" for row in range(200)), encoding="utf-8")
     page = open_page("data")
@@ -148,7 +146,7 @@ def test_a_first_line_is_asked_about_before_anything_of_it_is_shown(
 def test_a_file_that_cannot_be_read_says_so_before_anything_is_asked(
     content: bytes, said: str, home: Path, open_page: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ownership, "is_shared", lambda: False)
+    monkeypatch.setattr(visitor, "is_shared", lambda: False)
     table = home / "table.csv"
     table.write_bytes(content)
     page = open_page("data")
@@ -164,7 +162,7 @@ def test_a_file_that_cannot_be_read_says_so_before_anything_is_asked(
     "typed", ["~nosuchuser/visits.csv", "/not/there.csv", f"/{'a' * 300}.csv", "/a" * 4000, "a\0b.csv"], ids=range(5)
 )
 def test_a_path_that_nobody_can_have_is_one_sentence(typed: str, open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ownership, "is_shared", lambda: False)
+    monkeypatch.setattr(visitor, "is_shared", lambda: False)
     page = open_page("data")
     next(one for one in page.text_input if one.key == "own-path").set_value(typed)
     page.run()
@@ -179,7 +177,7 @@ def test_a_path_that_nobody_can_have_is_one_sentence(typed: str, open_page: Open
 def test_an_upload_may_have_any_name(stem: str, home: Path, open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = "".join(f"{row},{'ab'[row % 2]}\n" for row in range(200))
     dropped = SimpleNamespace(file_id=stem, name=f"{stem}.csv", getvalue=lambda: f"age,label\n{rows}".encode())
-    monkeypatch.setattr(upload.st, "file_uploader", lambda *_, **__: dropped)
+    monkeypatch.setattr(own_data_upload.st, "file_uploader", lambda *_, **__: dropped)
     page = open_page("data")
     assert not page.exception
     assert not page.error
@@ -189,7 +187,7 @@ def test_an_upload_may_have_any_name(stem: str, home: Path, open_page: Open, mon
 def test_an_upload_that_the_disk_refuses_is_told(home: Path, open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     (home / "uploads").write_bytes(b"")
     dropped = SimpleNamespace(file_id="1", name="visits.csv", getvalue=lambda: b"age,label\n1,a\n")
-    monkeypatch.setattr(upload.st, "file_uploader", lambda *_, **__: dropped)
+    monkeypatch.setattr(own_data_upload.st, "file_uploader", lambda *_, **__: dropped)
     page = open_page("data")
     assert not page.exception
     assert page.error[0].value.startswith("File = visits.csv")
@@ -207,13 +205,13 @@ def test_on_a_shared_server_nobody_deletes_the_computers_data(
     kept: str, open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Everybody uses data that were taken in from a terminal: deleting them would delete the runs of all."""
-    monkeypatch.setattr(ownership, "is_shared", lambda: True)
+    monkeypatch.setattr(visitor, "is_shared", lambda: True)
     with intake.taken_in(paths.home() / "visits.csv", Asked(Columns(target="arm"))) as computers:
         pass
     keys = {one.key for one in open_page("data").button}
     assert {f"edit-{kept}", f"edit-{computers}", "delete-visits"} <= keys
     assert "delete-visits-2" not in keys
-    monkeypatch.setattr(ownership, "is_shared", lambda: False)
+    monkeypatch.setattr(visitor, "is_shared", lambda: False)
     assert "delete-visits-2" in {one.key for one in open_page("data").button}
 
 
@@ -260,7 +258,7 @@ def test_a_label_needs_more_rows_where_a_person_has_several(kept: str, open_page
         fields = schema.Schema(columns=Columns(target="risk", person="patient"), per_person=rows, n_train=5000)
         with intake.taken_in(paths.home() / "visits.csv", Asked(instead=fields)) as name:
             pass
-        said = words(open_page("train", **train_form.parameters_of(checks.parse(own_runs.settings(name)))))
+        said = words(open_page("train", **train_form.parameters_of(checks.parse(presets.settings(name)))))
         needed.append(int(re.search(r"or (\d+) (?:people|rows) \(ε = 8\)", said)[1]))
     assert needed[1] > needed[0]
 
@@ -290,7 +288,7 @@ def test_the_owner_declares_and_removes_a_budget_and_start_obeys_it(kept: str, o
     assert not page.exception
     said = words(page)
     assert "Budget of visits (own data) for all runs on these rows: epsilon 0.5, delta 0.001, for one row left out." in said
-    train = open_page("train", **train_form.parameters_of(checks.parse(own_runs.settings(kept))))
+    train = open_page("train", **train_form.parameters_of(checks.parse(presets.settings(kept))))
     assert next(one for one in train.button if one.key == "start").disabled
     assert "epsilon 0.5, delta 0.001 is left of the budget of all runs on these rows" in words(train)
     train = press(train, "Use settings that go together")
@@ -298,14 +296,14 @@ def test_the_owner_declares_and_removes_a_budget_and_start_obeys_it(kept: str, o
     assert not next(one for one in train.button if one.key == "start").disabled
     page = press(page, "Remove")
     assert "Budget of" not in words(page)
-    train = open_page("train", **train_form.parameters_of(checks.parse(own_runs.settings(kept))))
+    train = open_page("train", **train_form.parameters_of(checks.parse(presets.settings(kept))))
     assert not next(one for one in train.button if one.key == "start").disabled
 
 
 def test_on_a_shared_server_nobody_else_sets_the_budget(
     kept: str, open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ownership, "is_shared", lambda: True)
+    monkeypatch.setattr(visitor, "is_shared", lambda: True)
     with intake.taken_in(paths.home() / "visits.csv", Asked(Columns(target="arm"))):
         pass
     page = open_page("data")

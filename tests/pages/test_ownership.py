@@ -9,7 +9,7 @@ import pytest
 from dpcl_core import paths
 from dpcl_core.data import own
 from dpcl_core.errors import BadInput
-from pages.parts.shell import ownership, visitor
+from pages.parts import visitor
 
 
 @pytest.fixture(autouse=True)
@@ -27,23 +27,23 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _serve(monkeypatch: pytest.MonkeyPatch, address: str | None) -> None:
-    monkeypatch.setattr(ownership.st, "get_option", lambda name: address if name == "server.address" else None)
+    monkeypatch.setattr(visitor.st, "get_option", lambda name: address if name == "server.address" else None)
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "192.0.2.7", None])
 def test_on_a_shared_server_data_of_others_are_out_of_reach(monkeypatch: pytest.MonkeyPatch, address: str | None) -> None:
     _serve(monkeypatch, address)
     names = ["own:mine", "own:hers", "own:everybodys"]
-    assert ownership.mine(names) == ["own:mine", "own:everybodys"]
+    assert visitor.mine(names) == ["own:mine", "own:everybodys"]
     for name in ("own:mine", "own:everybodys", "digits"):
-        ownership.check(name)
+        visitor.check(name)
     for name in ("own:hers", "own:nobodys"):
         with pytest.raises(BadInput, match=f"{name}: is none of your data on this server"):
-            ownership.check(name)
+            visitor.check(name)
 
 
 @pytest.mark.parametrize("address", ["localhost", "127.0.0.1", "::1"])
 def test_on_ones_own_computer_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     _serve(monkeypatch, address)
-    assert ownership.mine(["own:mine", "own:hers"]) == ["own:mine", "own:hers"]
-    ownership.check("own:hers")
+    assert visitor.mine(["own:mine", "own:hers"]) == ["own:mine", "own:hers"]
+    visitor.check("own:hers")

@@ -8,7 +8,7 @@ import streamlit as st
 
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture
-from pages.parts.shell import layout, pictures
+from pages.parts import figure_card, layout
 from tests.pages.conftest import Open, drawings
 
 
@@ -19,9 +19,9 @@ def test_equal_tables_give_the_picture_that_was_built_and_others_a_new_one() -> 
         built.append(float(table["value"].sum()))
         return theme.nothing("", dark, 100)
 
-    draw = pictures.kept(build)
+    draw = figure_card.kept(build)
     first = draw(pd.DataFrame({"value": [1.0, 2.0]}))
-    assert pictures.kept(build)(pd.DataFrame({"value": [1.0, 2.0]})) is first
+    assert figure_card.kept(build)(pd.DataFrame({"value": [1.0, 2.0]})) is first
     assert draw(pd.DataFrame({"value": [1.0, 3.0]})) is not first
     assert draw(pd.DataFrame({"value": [1.0, 2.0]}), dark=True) is not first
     assert built == [3.0, 4.0, 3.0]
@@ -44,8 +44,8 @@ def test_a_page_seen_before_builds_no_figure(name: str, open_page: Open, monkeyp
 def test_a_part_that_is_drawn_by_itself_pauses_once_after_its_first_picture(monkeypatch: pytest.MonkeyPatch) -> None:
     """The browser has it then before the rest; a whole page, and later pictures, do not wait."""
     pauses: list[float] = []
-    monkeypatch.setattr("pages.parts.shell.layout.time.sleep", pauses.append)
-    monkeypatch.setattr("pages.parts.shell.address.begin", lambda: None)
+    monkeypatch.setattr("pages.parts.layout.time.sleep", pauses.append)
+    monkeypatch.setattr("pages.parts.link.begin", lambda: None)
     monkeypatch.setattr(st, "session_state", {})
     monkeypatch.setattr(st, "fragment", lambda part, run_every: part)
 

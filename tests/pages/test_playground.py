@@ -14,14 +14,14 @@ import pytest
 
 from dpcl_core import engine, metrics
 from dpcl_core.checks import parse
-from dpcl_core.elements import budget_source
+from dpcl_core.elements import calculator
 from dpcl_core.events import CellFinished, Started, TaskLearned
-from dpcl_core.explorers.cosine_promise import promised
+from dpcl_core.explorers.cosine_replay import promised
 from dpcl_core.privacy import statement
 from dpcl_core.runs.store import Store
 from dpcl_core.scenarios.catalog import IBlurry
 from dpcl_core.spec import LabelSetting
-from pages.parts.shell import stored_results
+from pages.parts import state
 from tests.pages.conftest import Open, drawings, words
 from tests.support import replay
 
@@ -64,7 +64,7 @@ def test_labels_from_the_data_flip_the_bar_and_the_odds(open_page: Open) -> None
 
 def test_the_plain_slider_says_the_same_as_the_element(open_page: Open) -> None:
     page = open_page("playground", plain="1", e="0.5", t="2")
-    source = budget_source.digits("prior-const", 2)
+    source = calculator.digits("prior-const", 2)
     assert not page.get("bidi_component")
     assert source.sentence(0.5) in words(page)
     assert page.get("plotly_chart"), "a browser without the element for ε has none for figures"
@@ -84,13 +84,13 @@ def test_elements_that_cannot_load_give_way_to_slider_and_plotly(open_page: Open
     def missing(element: object) -> None:
         raise FileNotFoundError("drag.mjs")
 
-    monkeypatch.setattr("pages.parts.shell.drag.mounted", missing)
-    monkeypatch.setattr("pages.parts.shell.figure_card.mounted", missing)
+    monkeypatch.setattr("pages.parts.figure_card.mounted", missing)
+    monkeypatch.setattr("pages.parts.figure_card.mounted", missing)
     page = open_page("playground")
     assert not page.exception
     assert page.get("plotly_chart"), "and figures are drawn by Plotly"
     assert page.select_slider[0].value == 1.0
-    assert budget_source.digits("prior-const", 5).sentence(1.0) in words(page)
+    assert calculator.digits("prior-const", 5).sentence(1.0) in words(page)
 
 
 def test_pins_are_kept_in_the_link_and_compared(open_page: Open) -> None:
@@ -194,8 +194,8 @@ def test_a_run_that_is_not_finished_or_of_another_method_is_refused(open_page: O
 
 
 def test_a_table_of_trained_cells_is_the_run_itself(open_page: Open) -> None:
-    example = stored_results.example()
-    source = budget_source.trained(example)
+    example = state.example()
+    source = calculator.trained(example)
     assert source is not None
     assert source.stops == tuple(sorted(example.spec.privacy.epsilons))
     for epsilon in source.stops:
@@ -207,8 +207,8 @@ def test_a_run_too_large_to_send_is_not_offered() -> None:
     spec = replay.a_spec(epsilons=[0.1 * k for k in range(1, 33)], seeds=range(60))
     events = replay.recorded(spec)
     opened = next(event for event in events if isinstance(event, Started))
-    assert 32 * 60 * opened.n_tasks * (opened.n_tasks + 1) / 2 > budget_source.MAX_NUMBERS
-    assert budget_source.trained(stored_results.Result("x", "large", spec, tuple(events))) is None
+    assert 32 * 60 * opened.n_tasks * (opened.n_tasks + 1) / 2 > calculator.MAX_NUMBERS
+    assert calculator.trained(state.Result("x", "large", spec, tuple(events))) is None
 
 
 @pytest.mark.parametrize("labels", ["prior-const", "prior"])
@@ -224,7 +224,7 @@ def test_digits_without_noise_are_what_the_engine_gets(labels: str) -> None:
         }
     )
     rows = [event for event in engine.run(spec) if isinstance(event, TaskLearned)]
-    for seed, matrix in enumerate(budget_source.digits(labels, 5).matrices(math.inf)):  # type: ignore[arg-type]
+    for seed, matrix in enumerate(calculator.digits(labels, 5).matrices(math.inf)):  # type: ignore[arg-type]
         for event in rows:
             if event.cell.seed == seed:
                 assert matrix[event.task] == pytest.approx(list(event.accuracy), abs=1.01 / 60)  # one digit by rounding
@@ -242,7 +242,7 @@ def test_digits_at_a_budget_agree_with_the_engine_within_its_noise() -> None:
     )
     last = [event for event in engine.run(spec) if isinstance(event, TaskLearned) and event.task == 4]
     drawn = np.array([np.mean(event.accuracy) for event in last])
-    ours = np.array([metrics.average_accuracy(m)[-1] for m in budget_source.digits("prior-const", 5).matrices(1.0)])
+    ours = np.array([metrics.average_accuracy(m)[-1] for m in calculator.digits("prior-const", 5).matrices(1.0)])
     error = math.sqrt(drawn.var(ddof=1) * (1 / len(drawn) + 1 / len(ours)))
     assert abs(drawn.mean() - ours.mean()) < 5 * error
     assert error < 0.03  # the comparison can tell a wrong noise scale apart
@@ -250,7 +250,7 @@ def test_digits_at_a_budget_agree_with_the_engine_within_its_noise() -> None:
 
 @pytest.mark.parametrize(("labels", "epsilon"), [("prior-const", 1.0), ("prior", 4.0), ("data", 1.0), ("prior", math.inf)])
 def test_recorded_promises_are_what_the_ledger_says_now(labels: str, epsilon: float) -> None:
-    source = budget_source.digits(labels, 5)  # type: ignore[arg-type]
+    source = calculator.digits(labels, 5)  # type: ignore[arg-type]
     now = promised(
         labels,  # type: ignore[arg-type]
         epsilon,
@@ -260,7 +260,7 @@ def test_recorded_promises_are_what_the_ledger_says_now(labels: str, epsilon: fl
         n_people=source.n_people,
         n_seeds=source.n_seeds,
     )
-    recorded = budget_source.digits_guarantee(labels, 5, epsilon)  # type: ignore[arg-type]
+    recorded = calculator.digits_guarantee(labels, 5, epsilon)  # type: ignore[arg-type]
     # Words to the letter; numbers to the rounding of one processor's mathematics against another's.
     assert replace(recorded, epsilon=now.epsilon, parts=now.parts, advantage=now.advantage, hits=now.hits) == now
     assert (recorded.advantage is None) == (recorded.hits is None) == math.isinf(now.epsilon)
@@ -271,7 +271,7 @@ def test_recorded_promises_are_what_the_ledger_says_now(labels: str, epsilon: fl
 
 
 def test_a_budget_between_the_stops_goes_through_the_ledger() -> None:
-    found = budget_source.digits_guarantee("prior", 2, 0.37)
+    found = calculator.digits_guarantee("prior", 2, 0.37)
     assert found.epsilon == pytest.approx(0.37, abs=1e-4)
     assert found.claimed_epsilon == 0.37
 
@@ -284,7 +284,7 @@ def test_a_run_with_tasks_that_were_not_tested_keeps_its_gaps(open_page: Open) -
         else event
         for event in replay.recorded(spec)
     ]
-    source = budget_source.trained(stored_results.Result("x", "gaps", spec, tuple(events)))
+    source = calculator.trained(state.Result("x", "gaps", spec, tuple(events)))
     assert source is not None
     assert source.matrices(1.0)[0][0] == [None]
     assert set(source.frame(1.0)["on_task"]) == {1, 2, 3, 4}
@@ -299,7 +299,7 @@ def test_the_epsilon_that_a_wanted_accuracy_needs_is_computed_from_the_digits(op
     said = words(page)
     found = re.search(r"80 % accuracy needs about ε = ([0-9.]+), computed for budgets less than 5 % apart", said)
     assert found
-    source = budget_source.digits("prior-const", 5)
+    source = calculator.digits("prior-const", 5)
     below, above = (np.nanmean(source.frame(float(found[1]) * by).query("after_task == 4")["accuracy"]) for by in (0.9, 1.1))
     assert below < 0.8 < above, "the replay agrees"
     budgets = sorted(source.finals)
@@ -312,7 +312,7 @@ def test_labels_from_the_data_need_no_epsilon_because_none_bounds_them(open_page
 
 
 def test_chance_of_the_digits_is_that_of_their_test_part() -> None:
-    for n_tasks in budget_source.TASKS:
-        known = budget_source.digits("prior-const", n_tasks).references
+    for n_tasks in calculator.TASKS:
+        known = calculator.digits("prior-const", n_tasks).references
         assert known is not None
         assert known.chance == pytest.approx(0.1, abs=0.015)

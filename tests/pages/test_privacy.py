@@ -14,12 +14,11 @@ from streamlit.testing.v1 import AppTest
 from dpcl_core import checks, engine, presets
 from dpcl_core.events import CellFinished
 from dpcl_core.privacy import card
-from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.ledger import Ledger, written
 from dpcl_core.privacy.statement import guarantee
-from dpcl_core.privacy.written import written
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import Cell
-from pages.parts.claims import accountants
+from pages.parts import claim_calculator
 from tests.pages.conftest import Open, words
 from tests.support import replay
 from tests.support.planned import plan_of
@@ -127,14 +126,14 @@ def test_a_learned_list_has_its_own_line_in_the_ledger(open_page: Open, store: S
 def test_a_trained_run_is_held_before_three_accountants(
     open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[accountants.Question] = []
+    asked: list[claim_calculator.Question] = []
 
-    def answer(question: accountants.Question) -> dict[str, object]:
+    def answer(question: claim_calculator.Question) -> dict[str, object]:
         asked.append(question)
         numbers = {"pld": 0.9, "prv": 0.9015, "rdp": 1.0, "exact": None, "agree": True}
         return {"sigma": 7.5722, "accountants": numbers}
 
-    monkeypatch.setattr(accountants, "_ask", answer)
+    monkeypatch.setattr(claim_calculator, "_ask", answer)
     raw = {"method": "peft-ensemble", "labels": "dp-learned", "privacy": {"epsilons": [1.0, math.inf]}, "seeds": [0]}
     spec = checks.parse(raw)
     run_id = replay.fill(store, spec, replay.recorded(spec))
@@ -144,7 +143,7 @@ def test_a_trained_run_is_held_before_three_accountants(
     said = words(page)
     assert "| RDP, Rényi divergences: valid but not tight | 1.0000 |" in said
     assert "400 steps, each on a random share of 0.1, σ = 7.5722, at δ = 5e-06" in said
-    assert asked == [accountants.Question(0.1, 400, 5e-6, "add-remove", epsilon=0.9)]
+    assert asked == [claim_calculator.Question(0.1, 400, 5e-6, "add-remove", epsilon=0.9)]
     assert "three accountants" not in words(open_page("privacy", run=run_id, e="inf"))
 
 

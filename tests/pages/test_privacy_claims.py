@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 from dpcl_core.attacks.l2dp_games import ATTACKS
 from dpcl_core.methods import catalog as methods
 from dpcl_core.runs.store import Store
-from pages.parts.claims import l2dp_ml
+from pages.parts import lifelong_claims
 from tests.pages.conftest import Open, words
 from tests.support import replay
 
@@ -112,6 +112,6 @@ def test_a_runs_own_claim_stands_beside_its_ledger_and_its_audit(
 
 
 def test_every_field_of_the_section_has_a_key_of_its_own() -> None:
-    keys = [field.key for field in l2dp_ml.FIELDS]
+    keys = [field.key for field in lifelong_claims.FIELDS]
     assert len(set(keys)) == len(keys)
     assert all(key.startswith("l") for key in keys)

@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from dpcl_core import paths, presets
 from dpcl_core.figures.picture import span
-from dpcl_core.papers import answers, catalog, measured, questions
+from dpcl_core.papers import catalog, measured, questions
 from dpcl_core.runs.store import Store
 from tests.pages.conftest import Open, words
 from tests.support import replay
@@ -180,7 +180,7 @@ def test_an_experiment_of_ours_is_called_so_and_says_what_guessing_gives(
     assert "our own experiment, not the paper's" in said
     assert "published only as plots" not in said
     preset = "paper-pecl-thousands-bundled"
-    known = answers.recorded_references(preset, presets.load(preset), {})
+    known = questions.recorded_references(preset, presets.load(preset), {})
     assert f"Guessing gives {100 * known.chance:.1f} %, the untrained network " in said
     other = open_page("published", v="1", p="pecl", x="paper-pecl-thousands", z="bundled", q="BWT")
     assert "Guessing gives" not in words(other), "guessing forgets nothing"

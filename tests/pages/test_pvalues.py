@@ -9,7 +9,7 @@ from scipy import stats
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core.events import Event, TaskLearned
-from dpcl_core.figures.t_tests import CAVEAT
+from dpcl_core.figures.statistics import CAVEAT
 from dpcl_core.methods import catalog as methods
 from dpcl_core.runs.store import Store
 from tests.pages.conftest import Open, words

@@ -19,9 +19,9 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import questions
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.run import Status
-from dpcl_core.runs.sets import Sets
+from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
-from pages.parts.questions import gallery
+from pages.parts import questions as parts_questions
 from tests.pages.conftest import Open, words
 from tests.support import audited, replay
 
@@ -47,7 +47,7 @@ def pressable(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return draw
 
-    monkeypatch.setattr(gallery, "mounted", mounted)
+    monkeypatch.setattr(parts_questions, "mounted", mounted)
 
 
 @pytest.mark.parametrize("by", ["paper", "shows"])

@@ -6,7 +6,7 @@ import pytest
 
 from dpcl_core.runs.rooms import Rooms
 from dpcl_core.runs.store import Store
-from pages.parts.shell import visitor
+from pages.parts import visitor
 from tests.pages.conftest import Open, button, words
 from tests.support import replay
 

@@ -17,8 +17,8 @@ from starlette.testclient import TestClient
 
 from dpcl_core.runs.rooms import Rooms
 from dpcl_core.runs.store import Store
-from pages.parts.rooms import live
-from pages.parts.shell import visitor
+from pages.parts import rooms as parts_rooms
+from pages.parts import visitor
 
 TEACHER, ANN, BEN = (letter * 32 for letter in "abc")
 
@@ -44,7 +44,7 @@ def served(rooms):
     def page(_request: Request) -> HTMLResponse:
         return HTMLResponse("<h1>Page</h1>")
 
-    app = Starlette(routes=[Route("/", page), *live.routes()], middleware=[Middleware(visitor.GivesToken)])
+    app = Starlette(routes=[Route("/", page), *parts_rooms.routes()], middleware=[Middleware(visitor.GivesToken)])
 
     def of(token: str | None) -> TestClient:
         return TestClient(app, cookies={visitor.COOKIE: token} if token else {})
@@ -102,7 +102,7 @@ def test_a_reading_under_way_is_no_answer_to_who_has_written_meanwhile():
             await over.wait()
             return found
 
-        latest = live.Latest(read)
+        latest = parts_rooms.Latest(read)
         first = asyncio.create_task(latest.of("BCDFGH", time.monotonic()))
         await begun.wait()
         written = "a vote"
@@ -122,7 +122,7 @@ def test_many_who_ask_at_once_read_once():
             n_read += 1
             return n_read
 
-        latest, now = live.Latest(read), time.monotonic()
+        latest, now = parts_rooms.Latest(read), time.monotonic()
         return set(await asyncio.gather(*(latest.of("BCDFGH", now) for _ in range(40)))), n_read
 
     assert _run(asked_at_once()) == ({1}, 1)
@@ -131,7 +131,7 @@ def test_many_who_ask_at_once_read_once():
 def test_a_room_is_kept_for_a_moment_and_once_however_its_code_is_spelled(served, rooms, code, monkeypatch):
     read, state = list[str](), Rooms.state
     monkeypatch.setattr(Rooms, "state", lambda self, asked: (read.append(asked), state(self, asked))[1])
-    monkeypatch.setattr(live, "_FRESH_SECONDS", 1e9)
+    monkeypatch.setattr(parts_rooms, "_FRESH_SECONDS", 1e9)
     client = served(ANN)
     for spelled in (code, code.lower(), f" {code}", f"{code[:3]} {code[3:]}"):
         assert client.get(f"/rooms/{spelled}").status_code == 200
@@ -141,8 +141,8 @@ def test_a_room_is_kept_for_a_moment_and_once_however_its_code_is_spelled(served
         async def found(code: str) -> str:
             return code
 
-        monkeypatch.setattr(live, "_FRESH_SECONDS", -1.0)
-        latest = live.Latest(found)
+        monkeypatch.setattr(parts_rooms, "_FRESH_SECONDS", -1.0)
+        latest = parts_rooms.Latest(found)
         for one in ("BCDFGH", "CDFGHJ"):
             await latest.of(one, 0.0)
         return list(latest._kept)

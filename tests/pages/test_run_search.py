@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import update
 
-from dpcl_core.runs import purge, tables
-from dpcl_core.runs.sets import Sets
+from dpcl_core.runs import administration, tables
+from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
-from pages.parts.comparison.pairs import MOST
-from pages.parts.shell import run_search
+from pages.parts import fields
+from pages.parts.comparison import MOST
 from tests.pages.conftest import Open
 from tests.support import replay
 
@@ -20,7 +20,7 @@ def _filled(store: Store, name: str, **more: object) -> str:
 
 
 def _found(text: str, store: Store) -> list[str]:
-    return [run.id for run in store.list_runs(only=run_search.wanted(text, store))]
+    return [run.id for run in store.list_runs(only=fields.wanted(text, store))]
 
 
 def test_every_word_must_be_there_and_a_tag_is_a_whole_word(store: Store) -> None:
@@ -41,7 +41,7 @@ def test_settings_that_cannot_be_read_hide_no_other_run(spec: str, store: Store)
         connection.execute(update(tables.runs).where(tables.runs.c.id == bad).values(spec=spec))
     assert _found("lists", store) == [bad, good]
     assert _found("digits cosine", store) == [good]
-    assert purge.runs_on(store, "digits") == [good]
+    assert administration.runs_on(store, "digits") == [good]
 
 
 def test_a_run_of_a_set_is_found_by_the_preset_too(store: Store) -> None:
@@ -54,7 +54,7 @@ def test_a_run_of_a_set_is_found_by_the_preset_too(store: Store) -> None:
 def test_groups_share_a_tag_or_their_test(store: Store) -> None:
     first, second = _filled(store, "#a"), _filled(store, "#a #b", tasks=2)
     third, fourth = _filled(store, "c", labels="prior"), _filled(store, "d", tasks=2, labels="prior")
-    groups = run_search.groups(store.list_runs())
+    groups = fields.groups(store.list_runs())
     assert groups.pop("#a") == [second, first]
     assert sorted(map(sorted, groups.values())) == sorted([sorted([first, third]), sorted([second, fourth])])
     one, other = groups  # both streams have the same title: they are numbered

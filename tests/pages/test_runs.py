@@ -222,7 +222,7 @@ def test_rename_refuses_an_empty_name_in_words(open_page: Open, store: Store) ->
 
 
 def test_a_tuning_is_in_the_queue_but_not_among_the_runs(open_page: Open, store: Store) -> None:
-    from dpcl_core.runs.studies import Studies
+    from dpcl_core.runs.audits import Studies
     from tests.support import tuned
 
     replay.fill(store, SPEC, [], status="queued")
@@ -261,7 +261,7 @@ def test_a_link_to_an_audit_or_a_malformed_id_adds_no_row(open_page: Open, store
 def test_all_runs_are_counted_and_searched_and_that_of_the_link_is_there(
     open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pages.parts.shell.run_search.LISTED", 2)
+    monkeypatch.setattr("pages.parts.fields.LISTED", 2)
     oldest, *_ = [replay.fill(store, SPEC, ALL, name=name) for name in ("oldest", "older", "newer", "newest")]
     page = open_page("runs")
     assert list(page.dataframe[0].value["name"]) == ["newest", "newer"]

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from dpcl_core.runs import visitors
+from dpcl_core.runs import queue
+from dpcl_core.runs.queue import Limits, Visitor
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.visitors import Limits, Visitor
-from pages.parts.shell import visitor
+from pages.parts import visitor
 from tests.pages.conftest import Open, words
 from tests.pages.test_runs import ALL, SPEC, _labels, _tick
 from tests.support import replay
@@ -18,7 +18,7 @@ from tests.support import replay
 @pytest.fixture
 def mine(store: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
     """The store as the visitor of the pages uses it."""
-    monkeypatch.setenv(visitors.VARIABLE, "cells=12,places=2")
+    monkeypatch.setenv(queue.VARIABLE, "cells=12,places=2")
     monkeypatch.setattr(visitor, "digest", lambda: "anna")
     return store.as_visitor(Visitor("anna", Limits(cells=12, places=2)))
 

@@ -12,7 +12,7 @@ from dpcl_core.events import CellFinished, Progress, Started, TaskLearned
 from dpcl_core.methods import catalog
 from dpcl_core.runs.run import Run
 from dpcl_core.runs.store import Store
-from pages.parts.shell import status_line
+from pages.parts import status_line
 from tests.support import replay
 
 SPEC = replay.a_spec()

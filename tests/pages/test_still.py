@@ -6,7 +6,7 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from pages.parts.shell.still import still
+from pages.parts.figure_card import still
 from tests.pages.conftest import ROOT
 
 DRAWN: list[str] = []

@@ -6,24 +6,24 @@ import re
 
 import pytest
 
-from dpcl_core.lessons import glossary
-from pages.parts.shell import terms
+from dpcl_core.lessons import in_browser
+from pages.parts import layout
 from tests.pages.conftest import Open
 
 SPAN = re.compile(r'<span class="term" role="term" tabindex="0" aria-description="([^"]*)">([^<]*)</span>')
 
 
 def explained(text: str) -> list[str]:
-    return [word for _, word in SPAN.findall(terms.marked(text, set()))]
+    return [word for _, word in SPAN.findall(layout.marked(text, set()))]
 
 
 def test_a_word_is_explained_where_it_first_occurs() -> None:
-    seen: set[glossary.Word] = set()
-    first = terms.marked("A coreset and a coreset.", seen)
+    seen: set[in_browser.Word] = set()
+    first = layout.marked("A coreset and a coreset.", seen)
     assert SPAN.sub(r"[\2]", first) == "A [coreset] and a coreset."
-    meaning = next(word.meaning for word in glossary.words() if word.word == "coreset")
+    meaning = next(word.meaning for word in in_browser.words() if word.word == "coreset")
     assert SPAN.findall(first)[0][0] == f"coreset: {meaning}"
-    assert terms.marked("A coreset again, and replay.", seen).count('class="term"') == 1
+    assert layout.marked("A coreset again, and replay.", seen).count('class="term"') == 1
 
 
 def test_other_forms_count_as_the_word() -> None:
@@ -32,12 +32,12 @@ def test_other_forms_count_as_the_word() -> None:
 
 @pytest.mark.parametrize("text", ["`coreset`", "$coreset$", "[a coreset](page)", '<b title="coreset">', "Coresets"])
 def test_code_links_formulas_and_tags_stay_as_they_are(text: str) -> None:
-    assert terms.marked(text, set()) == text
+    assert layout.marked(text, set()) == text
 
 
 @pytest.mark.parametrize("text", ["ε", "**LoRA** or FiLM: *replay*", "labels of the label space", "a client's seed"])
 def test_nothing_but_tags_is_added(text: str) -> None:
-    assert SPAN.sub(r"\2", terms.marked(text, set())) == text
+    assert SPAN.sub(r"\2", layout.marked(text, set())) == text
 
 
 def test_a_page_explains_a_word_once_in_every_run(open_page: Open) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pages.parts.shell.text import plain
+from pages.parts.text import plain
 
 
 @pytest.mark.parametrize("text", ["![x](http://e.org/x.png)", "[a](b)", "$x^2$", "<img src=x>", ":red[a]", "# a", "`a`"])

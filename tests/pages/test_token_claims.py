@@ -9,9 +9,9 @@ import pytest
 from dpcl_core.attacks.token_noise_games import ATTACKS
 from dpcl_core.events import CellFinished, Event
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy import token_noise
+from dpcl_core.privacy import text_mechanisms
 from dpcl_core.runs.store import Store
-from pages.parts.claims import l2dp_ml, pecl
+from pages.parts import lifelong_claims, pecl_claim
 from tests.pages.conftest import Open, words
 from tests.support import replay
 
@@ -91,9 +91,9 @@ def test_broken_numbers_of_a_link_are_refused_one_by_one(open_page: Open) -> Non
 
 
 def test_no_two_fields_share_a_key() -> None:
-    keys = [field.key for field in (*pecl.FIELDS, *l2dp_ml.FIELDS)]
+    keys = [field.key for field in (*pecl_claim.FIELDS, *lifelong_claims.FIELDS)]
     assert len(set(keys)) == len(keys)
-    assert all(field.key.startswith("t") for field in pecl.FIELDS)
+    assert all(field.key.startswith("t") for field in pecl_claim.FIELDS)
 
 
 def test_a_runs_own_claim_stands_beside_its_ledger_and_its_audit(
@@ -105,7 +105,7 @@ def test_a_runs_own_claim_stands_beside_its_ledger_and_its_audit(
     def of_tokens(event: Event) -> Event:
         if not isinstance(event, CellFinished):
             return event
-        claim = token_noise.nominal_claim(1.0, 10.0, 1e-6, 64, 3)
+        claim = text_mechanisms.nominal_claim(1.0, 10.0, 1e-6, 64, 3)
         return replace(event, guarantee=replace(event.guarantee, claim=claim))
 
     events = [of_tokens(event) for event in replay.claimed(replay.recorded(spec))]

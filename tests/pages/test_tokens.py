@@ -14,12 +14,12 @@ from streamlit.testing.v1 import AppTest
 
 from dpcl_core.data.texts import Texts
 from dpcl_core.events import ScoredText
-from dpcl_core.explorers import scored_texts, token_layers
-from dpcl_core.explorers.token_layers import Dials
+from dpcl_core.explorers import tokens
+from dpcl_core.explorers.tokens import Dials
 from dpcl_core.runs.run import Status
 from dpcl_core.runs.store import Store
-from pages.parts.tokens import text_source
-from pages.parts.tokens.text_source import MAX_CHARACTERS, PART_CHARACTERS, in_parts
+from pages.parts import token_text
+from pages.parts.token_text import MAX_CHARACTERS, PART_CHARACTERS, in_parts
 from pages.tokens import CODEC
 from tests.pages.conftest import Open, words
 from tests.support import replay
@@ -43,18 +43,18 @@ def text_of(told: Any) -> str:
 @pytest.fixture
 def read_by_big(monkeypatch: pytest.MonkeyPatch) -> None:
     """Own texts that the server scores, as with the big model, which the bundled one stands in for."""
-    corpus = text_source.corpus()
+    corpus = token_text.corpus()
 
     class Stand:
         def scored(self, texts: Texts, labels: object, tasks: object) -> list[ScoredText]:
-            return scored_texts.scored(texts, corpus.score2)
+            return tokens.scored(texts, corpus.score2)
 
         def read(self, text: str, ratios: list[float], n_releases: int) -> None:
             return None
 
-    monkeypatch.setattr(text_source, "_reader", lambda view: text_source.BIG)
-    monkeypatch.setattr(text_source, "big", Stand)
-    monkeypatch.setattr(text_source, "everything", lambda reader: (corpus.text(1, 0),))
+    monkeypatch.setattr(token_text, "_reader", lambda view: token_text.BIG)
+    monkeypatch.setattr(token_text, "big", Stand)
+    monkeypatch.setattr(token_text, "everything", lambda reader: (corpus.text(1, 0),))
 
 
 def write(page: AppTest, text: str, *, is_public: bool) -> AppTest:
@@ -66,7 +66,7 @@ def write(page: AppTest, text: str, *, is_public: bool) -> AppTest:
     return page
 
 
-@pytest.mark.parametrize("layer", token_layers.SHOWN)
+@pytest.mark.parametrize("layer", tokens.SHOWN)
 def test_every_layer_has_its_edges_and_words_and_is_in_the_link(open_page: Open, layer: str) -> None:
     page = open_page("tokens", l=layer)
     assert not page.exception
@@ -74,7 +74,7 @@ def test_every_layer_has_its_edges_and_words_and_is_in_the_link(open_page: Open,
     drawn = heatmap(page)
     assert len(text_of(drawn)) > 20
     assert drawn["layer"] == layer
-    assert [each["name"] for each in drawn["layers"]] == list(token_layers.SHOWN)
+    assert [each["name"] for each in drawn["layers"]] == list(tokens.SHOWN)
     for each in drawn["layers"]:
         assert (len(each["edges"]), len(each["ranges"])) == (4, 5)
         assert each["title"]
@@ -117,7 +117,7 @@ def test_no_epsilon_stands_there_without_nominal_and_no_guarantee(open_page: Ope
 
 
 def test_a_budget_above_its_range_is_explained_where_the_range_is_printed(open_page: Open) -> None:
-    budgets = token_layers.values(text_source.corpus().text(1, 0), "nominal", Dials())
+    budgets = tokens.values(token_text.corpus().text(1, 0), "nominal", Dials())
     most = np.nanmax(budgets)
     assert most > Dials().upper
     said = words(open_page("tokens"))

@@ -15,13 +15,13 @@ from streamlit.testing.v1 import AppTest
 from dpcl_core import presets
 from dpcl_core.data import catalog as datasets
 from dpcl_core.events import CellFinished, Progress, TaskLearned
-from dpcl_core.papers import ceilings, measured
+from dpcl_core.papers import measured
 from dpcl_core.results import Result
 from dpcl_core.runs import database, tables
 from dpcl_core.runs.journal import Journal
 from dpcl_core.runs.run import Status
 from dpcl_core.runs.store import Store
-from pages.parts.training import run_panel
+from pages.parts import run_panel
 from tests.pages.conftest import Open, button, words
 from tests.papers import making
 from tests.support import replay
@@ -75,7 +75,7 @@ def test_beside_a_question_stands_a_run_of_its_settings_or_the_example(open_page
 
 
 def test_a_first_look_is_at_a_run_and_not_at_its_ceiling(open_page: Open, store: Store) -> None:
-    run_id, wanted = replay.fill(store, SPEC, ALL), ceilings.settings(SPEC)
+    run_id, wanted = replay.fill(store, SPEC, ALL), measured.settings(SPEC)
     ceiling_id = replay.fill(store, wanted, replay.recorded(wanted))
     assert open_page("train").query_params["run"] in (run_id, [run_id])
     page = open_page("train", run=ceiling_id)
@@ -232,13 +232,13 @@ def test_one_sentence_says_where_the_run_ended_and_the_ceiling_is_a_press_away(o
     page.button(key="ceiling").click().run()
     assert not page.exception
     (queued,) = [run for run in store.list_runs() if run.id != run_id]
-    assert queued.spec == ceilings.settings(spec)
+    assert queued.spec == measured.settings(spec)
     assert not [button for button in page.button if button.key == "ceiling"], "one is enough"
 
 
 def test_a_ceiling_of_the_store_is_drawn_and_not_offered_again(open_page: Open, store: Store) -> None:
     spec = replay.a_spec()
-    wanted = ceilings.settings(spec)
+    wanted = measured.settings(spec)
     replay.fill(store, wanted, replay.recorded(wanted))
     page = open_page("train", v="1", run=replay.fill(store, spec, replay.recorded(spec)))
     assert "all at once without noise" in words(page)
@@ -250,7 +250,7 @@ def test_a_ceiling_that_has_ended_since_the_last_look_is_not_trained_again(open_
     spec = replay.a_spec()
     run_id = replay.fill(store, spec, replay.recorded(spec))
     page = open_page("train", v="1", run=run_id)
-    wanted = ceilings.settings(spec)
+    wanted = measured.settings(spec)
     replay.fill(store, wanted, replay.recorded(wanted))
     page.run()
     assert "No ceiling" not in words(page)
@@ -264,7 +264,7 @@ def test_a_run_of_all_tasks_at_once_that_failed_is_no_ceiling_and_not_offered_ag
     open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = replay.a_spec()
-    wanted = ceilings.settings(spec)
+    wanted = measured.settings(spec)
     replay.fill(store, wanted, replay.recorded(wanted))
     better = making.run(lambda epsilon, seed: 0.999, spec=spec, epsilons=(math.inf,))
     monkeypatch.setattr(measured, "all_recorded", lambda: (better,))

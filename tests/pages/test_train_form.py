@@ -13,12 +13,12 @@ from dpcl_core import checks, presets
 from dpcl_core.errors import DataMissing
 from dpcl_core.figures.picture import span
 from dpcl_core.papers import questions
-from dpcl_core.runs import devices, machines
+from dpcl_core.runs import executor, process
 from dpcl_core.runs.run import Split
 from dpcl_core.runs.store import Store
 from dpcl_core.scenarios.catalog import Blurry
 from dpcl_core.spec import RunSpec
-from pages.parts.training import question_picker, train_form
+from pages.parts import start_box, train_form
 from tests.data.making import write_pair
 from tests.pages.conftest import Open, button, unfolded, words
 from tests.support import replay
@@ -76,8 +76,8 @@ def test_a_computer_with_a_card_offers_a_choice_of_device_and_starts_the_run_the
     open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "Device" not in [box.label for box in open_page("train").selectbox]
-    cards = (devices.Device("cpu", "Processor"), devices.Device("cuda:0", "A card (8 GB)"))
-    monkeypatch.setattr(devices, "found", lambda: cards)
+    cards = (process.Device("cpu", "Processor"), process.Device("cuda:0", "A card (8 GB)"))
+    monkeypatch.setattr(process, "found", lambda: cards)
     monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.submit", lambda self, run_id: None)
     page = open_page("train", v="1", e="0.5", sd="0")
     (box,) = (box for box in page.selectbox if box.label == "Device")
@@ -96,8 +96,8 @@ def test_where_a_run_goes_is_asked_only_where_there_are_several_machines(
     open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "Where" not in [box.label for box in open_page("train").selectbox]
-    monkeypatch.setattr(machines, "can_share", lambda store: True)
-    monkeypatch.setattr(machines, "present", lambda store: {"lab1": ["cpu"], "lab2": ["cpu"]})
+    monkeypatch.setattr(executor, "can_share", lambda store: True)
+    monkeypatch.setattr(executor, "present_machines", lambda store: {"lab1": ["cpu"], "lab2": ["cpu"]})
     monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.submit", lambda self, run_id: None)
     page = open_page("train", v="1", e="0.5", sd="0")
     (box,) = (box for box in page.selectbox if box.label == "Where")
@@ -107,7 +107,7 @@ def test_where_a_run_goes_is_asked_only_where_there_are_several_machines(
     page.run()
     (run,) = store.list_runs()
     assert store.split_of(run.id) == Split(2, "local", "cpu")
-    assert run.device == devices.here("cpu")
+    assert run.device == process.here("cpu")
 
 
 def test_a_process_gets_ready_for_the_method_of_the_form_and_for_nobody_who_only_reads(
@@ -122,7 +122,7 @@ def test_a_process_gets_ready_for_the_method_of_the_form_and_for_nobody_who_only
     open_page("train", m="naive")
     assert expected == [("dpcl_core.methods.features.naive",)]
     open_page("train", m="pecl")
-    assert expected[1:] == [("dpcl_core.methods.language.pecl", "dpcl_core.backbones.language.libraries")]
+    assert expected[1:] == [("dpcl_core.methods.language.pecl", "dpcl_core.backbones.causal")]
 
 
 def test_impossible_settings_disable_start_and_say_why(open_page: Open) -> None:
@@ -250,7 +250,7 @@ def _said(page: AppTest) -> dict[str, str]:
 @pytest.mark.parametrize("key", ["question", "preset"])
 def test_a_link_to_a_question_may_say_more(open_page: Open, key: str) -> None:
     """The question's settings, with what the link says in their place; messengers add keys that nobody means."""
-    as_asked = question_picker.link("photos-cosine")
+    as_asked = start_box.link("photos-cosine")
     page = open_page("train", **{key: "photos-cosine", "fbclid": "abc", "utm_source": "mail"})
     assert not page.warning
     assert as_asked.items() <= _said(page).items()

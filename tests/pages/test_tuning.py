@@ -10,12 +10,12 @@ from streamlit.testing.v1 import AppTest
 
 from dpcl_core import checks
 from dpcl_core.runs import process
+from dpcl_core.runs.audits import Studies
 from dpcl_core.runs.run import Failure
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.studies import Studies
 from dpcl_core.runs.tables import ACTIVE, runs
 from dpcl_core.tuning.settings import Trial, TuneSpec
-from pages.parts.training import train_form, tuning_panel
+from pages.parts import train_form, tuning_panel
 from tests.pages.conftest import Open, unfolded, words
 from tests.support import tuned
 
@@ -109,8 +109,8 @@ def test_private_data_are_tuned_on_only_with_the_sentence_that_this_is_not_accou
 
 
 def test_public_datasets_that_are_here_can_stand_in(open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pages.parts.training.tuning_form.settings.check", lambda tune: None)
-    monkeypatch.setattr("pages.parts.training.tuning_form._proxies_here", lambda dataset: ("mnist", "cifar10"))
+    monkeypatch.setattr("pages.parts.tuning_panel.settings.check", lambda tune: None)
+    monkeypatch.setattr("pages.parts.tuning_panel._proxies_here", lambda dataset: ("mnist", "cifar10"))
     monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.submit", lambda self, run_id: None)
     page = press(unfolded(open_page("train", v="1", m="peft-ensemble"), "tune"), "Start tuning")
     (study,) = Studies(store).newest()
@@ -121,7 +121,7 @@ def test_public_datasets_that_are_here_can_stand_in(open_page: Open, store: Stor
 def test_without_a_public_dataset_the_page_says_so_and_starts_nothing(
     open_page: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pages.parts.training.tuning_form._proxies_here", lambda dataset: ())
+    monkeypatch.setattr("pages.parts.tuning_panel._proxies_here", lambda dataset: ())
     page = unfolded(open_page("train", v="1", m="peft-ensemble"), "tune")
     assert "There is no other dataset on this computer" in words(page)
     assert next(button for button in page.button if button.label == "Start tuning").disabled

@@ -14,8 +14,8 @@ from dpcl_core.errors import BadInput
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.rooms import Rooms
 from dpcl_core.runs.store import Store
-from pages.parts.rooms import membership
-from pages.parts.shell import ownership, state, visitor
+from pages.parts import state, visitor
+from pages.parts.rooms import share
 from tests.pages.conftest import Open, words
 from tests.support import replay
 
@@ -28,7 +28,7 @@ PRIVATE = SPEC.model_copy(update={"data": SPEC.data.model_copy(update={"dataset"
 def as_visitor(home, monkeypatch):
     """Makes somebody the visitor of the pages of a server that others reach."""
     monkeypatch.delenv("DPCL_DATA", raising=False)
-    monkeypatch.setattr(ownership, "is_shared", lambda: True)
+    monkeypatch.setattr(visitor, "is_shared", lambda: True)
 
     def be(token: str) -> None:
         monkeypatch.setattr(visitor, "token", lambda: token)
@@ -127,18 +127,18 @@ def test_in_a_room_a_run_on_ones_own_data_stays_ones_own(
 ) -> None:
     as_visitor(HERS)
     if not is_owner_known:
-        monkeypatch.setattr(ownership, "is_shared", lambda: False)  # else the run is nobody's to put anywhere
+        monkeypatch.setattr(visitor, "is_shared", lambda: False)  # else the run is nobody's to put anywhere
         (paths.home() / "data" / "salaries" / own.OWNER).write_bytes(b"\xff")
     rooms = Rooms(store)
     code = rooms.open("Monday", "teacher")
     rooms.join(code, HERS)
     public = store.create(SPEC)
-    membership.share([run_id, public])
+    share([run_id, public])
     assert list(rooms.state(code).runs) == [public]
 
 
 def test_on_ones_own_computer_every_run_is_listed(run_id: str, monkeypatch, as_visitor) -> None:
-    monkeypatch.setattr(ownership, "is_shared", lambda: False)
+    monkeypatch.setattr(visitor, "is_shared", lambda: False)
     assert {run.name for run in state.store().list_runs()} == {"of everybody", "of my salaries"}
 
 

@@ -19,8 +19,7 @@ from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from pages import compare, playground, privacy, runs
-from pages.parts.shell import link
-from pages.parts.training import train_form
+from pages.parts import link, train_form
 from tests.pages.conftest import Open, words
 
 STORE = Path(__file__).resolve().parents[1] / "runs" / "layouts" / "first_version.sql"

@@ -10,8 +10,8 @@ def _page() -> None:
     """A page with one control, which ends before it is whole while `is_cut_off` is set, as one does that is drawn anew."""
     import streamlit as st
 
-    from pages.parts.shell import link
-    from pages.parts.shell.view import View
+    from pages.parts import link
+    from pages.parts.state import View
 
     codec = link.Codec([link.Field("size", "s", "size", link.Whole(1, 9), 1)])
     view = View("made-up", lambda _: codec)
@@ -74,7 +74,7 @@ def test_back_in_the_browser_leads_back(monkeypatch: pytest.MonkeyPatch, is_hist
     page = _whole()
     _at(page, 3, shown=None)
     _at(page, 4, shown="3")
-    monkeypatch.setattr("pages.parts.shell.view._is_history", lambda: is_history)
+    monkeypatch.setattr("pages.parts.state._is_history", lambda: is_history)
     page.query_params["s"] = "3"
     page.run()
     assert page.number_input[0].value == (3 if is_history else 4)

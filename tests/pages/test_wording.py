@@ -6,7 +6,7 @@ import pytest
 
 from dpcl_core import checks
 from dpcl_core.errors import BadInput
-from pages.parts.training.wording import in_words
+from pages.parts.train_form import in_words
 
 
 @pytest.mark.parametrize(

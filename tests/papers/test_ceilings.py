@@ -14,9 +14,9 @@ import pytest
 from dpcl_core import checks, presets
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, References, of_kind
-from dpcl_core.figures import placement
+from dpcl_core.figures import answer
 from dpcl_core.figures.statistics import interval
-from dpcl_core.papers import answers, ceilings, measured
+from dpcl_core.papers import measured, questions
 from dpcl_core.papers.measured import Measured
 from dpcl_core.results import Result, references
 from dpcl_core.runs.store import Store
@@ -46,7 +46,7 @@ def finished(store: Store, spec: RunSpec, averages: Mapping[float, float]) -> st
 
 def test_the_ceiling_of_a_run_on_features_is_one_training_on_all_of_them() -> None:
     asked = presets.load("digits-peft-head")
-    wanted = ceilings.settings(asked)
+    wanted = measured.settings(asked)
     assert (wanted.method, wanted.data, wanted.scenario) == ("non-cl", asked.data, asked.scenario)
     assert wanted.privacy.epsilons == (math.inf,)
     assert wanted.seeds == asked.seeds[:3]
@@ -59,12 +59,12 @@ def test_the_ceiling_of_a_run_on_features_is_one_training_on_all_of_them() -> No
 
 def test_the_ceiling_of_a_language_model_trains_on_all_tasks_at_once() -> None:
     asked = presets.load("pecl-synthetic")
-    wanted = ceilings.settings(asked)
+    wanted = measured.settings(asked)
     assert (wanted.method, wanted.data, wanted.scenario) == ("lm-mtl", asked.data, asked.scenario)
     for name in ("length", "epochs", "batch_size", "learning_rate", "lora_rank", "loss", "eval"):
         assert getattr(wanted.params, name) == getattr(asked.params, name)
     noisy = checks.parse({**asked.model_dump(), "method": "lm-er", "params": {"mechanism": "fn"}})
-    assert ceilings.settings(noisy).params.mechanism == "dp-sgd"  # type: ignore[attr-defined]
+    assert measured.settings(noisy).params.mechanism == "dp-sgd"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("head", ["shared", "per-task"])
@@ -74,7 +74,7 @@ def test_the_ceiling_of_a_lifelong_method_trains_its_network_on_all_tasks(method
     data = {"dataset": "digits", "backbone": "pixels", "train_per_class": 50, "test_per_class": 20}
     budget = {"epsilons": [math.inf if method == "agem" else 1.0]}
     asked = checks.parse({"method": method, "params": {"head": head}, "data": data, "labels": labels, "privacy": budget})
-    wanted = ceilings.settings(asked)
+    wanted = measured.settings(asked)
     assert (wanted.method, wanted.labels, wanted.params.model_dump()["head"]) == ("joint-network", labels, head)
     assert wanted.params.model_dump()["network"] == "lifelong"
     checks.check(wanted)
@@ -83,12 +83,12 @@ def test_the_ceiling_of_a_lifelong_method_trains_its_network_on_all_tasks(method
 @pytest.mark.parametrize("method", ["dp-coeff-memory", "independent-laplace"])
 def test_the_ceiling_of_sums_minimises_the_loss_of_all_tasks(method: str) -> None:
     asked = checks.parse({"method": method, "data": {"dataset": "mnist", "backbone": "pixels"}, "labels": "prior-const"})
-    wanted = ceilings.settings(asked)
+    wanted = measured.settings(asked)
     assert (wanted.method, wanted.params.model_dump()["solution"]) == ("dp-coeff-memory", "exact")
     one_by_one = wanted.model_copy(update={"params": wanted.params.model_copy(update={"solution": "steps"})})
     ended = list(of_kind(replay.recorded(wanted), CellFinished))
-    assert ceilings.known(wanted, ended) == pytest.approx(fmean(event.metrics["AA"] or 0.0 for event in ended))
-    assert ceilings.known(one_by_one, ended) is None, "it learns task after task"
+    assert measured.known(wanted, ended) == pytest.approx(fmean(event.metrics["AA"] or 0.0 for event in ended))
+    assert measured.known(one_by_one, ended) is None, "it learns task after task"
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_clients_examples_are_pooled_into_the_same_tasks(
     data: Mapping[str, Any], scenario: Mapping[str, Any], expected: Mapping[str, Any]
 ) -> None:
     asked = federated(data, scenario)
-    wanted = ceilings.settings(asked)
+    wanted = measured.settings(asked)
     dumped = wanted.scenario.model_dump()
     assert {name: dumped[name] for name in expected} == expected
     assert wanted.method == "non-cl"
@@ -139,9 +139,9 @@ def test_where_there_is_none_one_sentence_says_why(
     Image.new("L", (8, 8)).save(folder / "train" / "a" / "1.png")
     asked = checks.parse(spec)
     with pytest.raises(BadInput) as refused:
-        ceilings.settings(asked)
+        measured.settings(asked)
     assert str(refused.value).startswith(sentence)
-    assert ceilings.known(asked, store=store) is None
+    assert measured.known(asked, store=store) is None
 
 
 def test_records_with_the_same_data_network_and_tasks_give_the_best_of_them() -> None:
@@ -160,7 +160,7 @@ def test_records_with_the_same_data_network_and_tasks_give_the_best_of_them() ->
         noisy = [list(other.by_seed(epsilon, "AA").values()) for other in fitting for epsilon in (1.0, 8.0)]
         if any((interval(values).low or 0.0) > (expected or 1.0) for values in noisy if values):
             expected = None
-        assert ceilings.known(run.spec) == pytest.approx(expected)
+        assert measured.known(run.spec) == pytest.approx(expected)
         found += expected is not None
     assert found
 
@@ -168,14 +168,14 @@ def test_records_with_the_same_data_network_and_tasks_give_the_best_of_them() ->
 def test_a_run_that_failed_to_learn_is_no_ceiling(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
     """Below what another run reaches without noise on the same tasks, or the untrained network gives; equal will do."""
     asked = presets.load("digits-peft-head")
-    wanted = ceilings.settings(asked)
+    wanted = measured.settings(asked)
     endless = {"epsilons": (math.inf,)}
     at_once = made(lambda epsilon, seed: 0.6, spec=wanted, **endless)
     other = asked.model_copy(update={"seeds": (7,)})
 
     def known(*records: Measured) -> float | None:
         monkeypatch.setattr(measured, "all_recorded", lambda: records)
-        return ceilings.known(asked)
+        return measured.known(asked)
 
     for best, expected in ((0.59, 0.6), (0.6, 0.6), (0.61, None)):
         found = known(at_once, made(lambda epsilon, seed, best=best: best, spec=other, **endless))
@@ -184,18 +184,18 @@ def test_a_run_that_failed_to_learn_is_no_ceiling(monkeypatch: pytest.MonkeyPatc
     assert known(at_once, made(lambda epsilon, seed: 0.4 + 0.15 * seed, **noise)) == pytest.approx(0.6), "0.625 may be luck"
     assert known(at_once, made(lambda epsilon, seed: 0.9, seeds=(0, 1), **noise)) == pytest.approx(0.6), "so may two seeds"
     assert known(at_once, made(lambda epsilon, seed: 0.7 + 0.01 * seed, **noise)) is None, "even with noise more is learned"
-    assert ceilings.refused(asked) == pytest.approx((0.6, 0.715))
+    assert measured.refused(asked) == pytest.approx((0.6, 0.715))
     elsewhere = asked.model_copy(update={"data": asked.data.model_copy(update={"train_per_class": 7})})
     assert known(at_once, made(lambda epsilon, seed: 0.9, spec=elsewhere, **endless)) == pytest.approx(0.6), "other data"
     for untrained, expected in ((0.6, 0.6), (0.61, None)):
         found = known(replace(at_once, untrained=untrained))
         assert found == (None if expected is None else pytest.approx(expected))
-    assert ceilings.refused(asked) == pytest.approx((0.6, 0.61))
-    assert ceilings.is_tried(asked, store)
-    assert answers.no_ceiling(asked).startswith("No ceiling is known: the recorded run")
+    assert measured.refused(asked) == pytest.approx((0.6, 0.61))
+    assert measured.is_tried(asked, store)
+    assert questions.no_ceiling(asked).startswith("No ceiling is known: the recorded run")
     assert known(replace(at_once, untrained=0.5)) is not None
-    assert ceilings.refused(asked) is None
-    assert answers.no_ceiling(asked) == ""
+    assert measured.refused(asked) is None
+    assert questions.no_ceiling(asked) == ""
 
 
 def test_a_head_for_each_task_is_no_ceiling_of_one_head_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,9 +207,9 @@ def test_a_head_for_each_task_is_no_ceiling_of_one_head_for_all(monkeypatch: pyt
                       "privacy": {"epsilons": [math.inf]}})
         for head, labels in (("shared", "prior-const"), ("per-task", "prior"))
     )  # fmt: skip
-    records = [made(lambda epsilon, seed: 0.9, spec=ceilings.settings(per_task), epsilons=(math.inf,))]
-    assert ceilings.known(per_task) == pytest.approx(0.9)
-    assert ceilings.known(shared) is None
+    records = [made(lambda epsilon, seed: 0.9, spec=measured.settings(per_task), epsilons=(math.inf,))]
+    assert measured.known(per_task) == pytest.approx(0.9)
+    assert measured.known(shared) is None
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_of_two_records_of_all_tasks_at_once_the_one_whose_step_suits_it_is_the_
     with_noise = fmean(long.by_seed(8.0, "AA").values())
     without = [fmean(record.by_seed(math.inf, "AA").values()) for record in (long, short)]
     assert without[0] < with_noise < without[1]
-    assert all(ceilings.known(spec) == pytest.approx(without[1]) for spec in specs.values())
+    assert all(measured.known(spec) == pytest.approx(without[1]) for spec in specs.values())
 
 
 def test_a_ceiling_of_the_store_below_the_untrained_network_is_not_shown() -> None:
@@ -237,36 +237,36 @@ def test_a_ceiling_of_the_store_below_the_untrained_network_is_not_shown() -> No
 
 def test_a_finished_run_of_the_store_is_found_whatever_its_seeds_and_not_when_it_was_deleted(store: Store) -> None:
     asked = replay.a_spec()
-    assert ceilings.known(asked, store=store) is None
-    assert not ceilings.is_tried(asked, store)
-    wanted = ceilings.settings(asked)
+    assert measured.known(asked, store=store) is None
+    assert not measured.is_tried(asked, store)
+    wanted = measured.settings(asked)
     run_id = finished(store, wanted, {math.inf: 0.93})
-    assert ceilings.known(asked, store=store) == pytest.approx(0.93)
-    assert ceilings.known(replay.a_spec(tasks=2), store=store) is None, "other tasks"
+    assert measured.known(asked, store=store) == pytest.approx(0.93)
+    assert measured.known(replay.a_spec(tasks=2), store=store) is None, "other tasks"
     store.delete(run_id)
-    assert ceilings.known(asked, store=store) is None
+    assert measured.known(asked, store=store) is None
 
 
 def test_a_run_that_learns_all_at_once_is_its_own_ceiling(store: Store) -> None:
     asked = checks.parse({**replay.a_spec().model_dump(), "method": "non-cl", "params": {"epochs": 3}})
     said = [event for event in replay.recorded(asked) if isinstance(event, CellFinished)]
     values = [event.metrics["AA"] for event in said if math.isinf(event.cell.epsilon)]
-    assert ceilings.known(asked, said) == pytest.approx(fmean(value for value in values if value is not None))
-    assert ceilings.known(asked) is None
-    assert references(asked, said).ceiling == ceilings.known(asked, of_kind(said, CellFinished))
+    assert measured.known(asked, said) == pytest.approx(fmean(value for value in values if value is not None))
+    assert measured.known(asked) is None
+    assert references(asked, said).ceiling == measured.known(asked, of_kind(said, CellFinished))
 
 
 def test_a_ceiling_is_told_by_its_settings_and_not_measured_against_itself() -> None:
     asked = replay.a_spec()
-    wanted = ceilings.settings(asked)
+    wanted = measured.settings(asked)
     mixed = checks.parse({**asked.model_dump(), "method": "non-cl", "params": wanted.params.model_dump()})
-    assert [ceilings.is_one(spec) for spec in (wanted, mixed, asked)] == [True, False, False]
-    assert not ceilings.is_one(replay.a_spec(epsilons=(math.inf,))), "without noise, but task after task"
+    assert [measured.is_one(spec) for spec in (wanted, mixed, asked)] == [True, False, False]
+    assert not measured.is_one(replay.a_spec(epsilons=(math.inf,))), "without noise, but task after task"
     for spec in (wanted, mixed):
         said = Result("0" * 12, "all at once", spec, tuple(replay.recorded(spec)))
         assert said.references.ceiling is not None
         assert "ceiling" not in said.placed(math.inf)
-        assert placement.CEILING not in said.placed(math.inf)
+        assert answer.CEILING not in said.placed(math.inf)
         higher = replace(said, ceiling=0.99)  # another run without noise that learned more
-        assert f"{placement.CEILING} 99.0 %" in higher.placed(math.inf)
-    assert placement.CEILING in said.placed(1.0)
+        assert f"{answer.CEILING} 99.0 %" in higher.placed(math.inf)
+    assert answer.CEILING in said.placed(1.0)

@@ -12,10 +12,9 @@ import pytest
 from dpcl_core import metrics, paths, presets, published
 from dpcl_core.figures.statistics import interval
 from dpcl_core.methods.federated.cards.federated_params import RoundParams
-from dpcl_core.papers import comparison, cslr, effects, measured, report
+from dpcl_core.papers import catalog, comparison, effects, measured, report
 from dpcl_core.papers.catalog import PAPERS
-from dpcl_core.papers.orderings import Ordering, Side
-from dpcl_core.papers.paper import Experiment
+from dpcl_core.papers.paper import Experiment, Ordering, Side
 from dpcl_core.published import Published
 from dpcl_core.tuning.settings import proxies
 
@@ -139,7 +138,7 @@ def test_every_experiment_has_a_full_and_a_small_form_with_the_same_runs(experim
     for label, spec in full.items():
         assert spec.seeds == (13, 17, 19, 23, 29)
         assert spec.data.backbone == small[label].data.backbone == "minilm"
-        assert cslr.printed_as(spec) == cslr.printed_as(small[label])
+        assert catalog.printed_as(spec) == catalog.printed_as(small[label])
         if isinstance(spec.params, RoundParams):
             assert (spec.params.rounds, spec.params.participation) == (50, 0.3)
 
@@ -148,7 +147,7 @@ def test_every_experiment_has_a_full_and_a_small_form_with_the_same_runs(experim
 def test_every_printed_number_of_an_experiment_has_a_run_that_repeats_it(experiment: Experiment) -> None:
     """But in the sweep of anchors, whose table prints other quantities."""
     specs = presets.variants(experiment.name)
-    ours = {(*cslr.printed_as(spec), epsilon) for spec in specs.values() for epsilon in spec.privacy.epsilons}
+    ours = {(*catalog.printed_as(spec), epsilon) for spec in specs.values() for epsilon in spec.privacy.epsilons}
     rows = comparison.rows(PAPERS["cslr"], experiment, {})
     missing = {(row.method, row.variant, row.epsilon) for row in rows} - ours
     assert not missing

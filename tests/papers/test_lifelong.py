@@ -11,7 +11,7 @@ from scipy import stats
 from dpcl_core import checks, presets, published
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import comparison, lifelong, p_values
+from dpcl_core.papers import catalog, comparison
 from dpcl_core.papers.catalog import PAPERS
 from dpcl_core.papers.paper import Experiment, Size
 from tests.papers import making
@@ -70,14 +70,14 @@ def test_every_run_of_an_ordering_is_in_the_full_preset_under_a_printed_name(exp
         for side in (ordering.first, ordering.second):
             assert side.epsilon in runs[side.run].privacy.epsilons
     names = {row.name for row in comparison.rows(PAPERS["lifelong"], experiment, {})}
-    ours = {lifelong.printed_as(spec) for spec in runs.values()}
+    ours = {catalog.lifelong_printed_as(spec) for spec in runs.values()}
     ours_named = {f"{method} ({variant})" if variant else method for method, variant in ours}
     assert names <= ours_named, names - ours_named
 
 
 def test_what_the_paper_leaves_open_is_listed() -> None:
     spec = presets.variants("paper-permuted-mnist-small")["l2dp-ml"]
-    told = lifelong.departs(making.run(lambda epsilon, seed: 0.5, spec=spec))
+    told = catalog.lifelong_departs(making.run(lambda epsilon, seed: 0.5, spec=spec))
     assert any("learning rate" in sentence for sentence in told)
     assert any("Δ_R literal" in sentence for sentence in told)
 
@@ -127,7 +127,7 @@ def test_the_paper_s_p_values_stand_beside_ours_where_a_record_has_curves() -> N
     experiment = EXPERIMENTS["paper-permuted-mnist"]
     runs = presets.variants(experiment.preset("full"))
     (ordering,) = [one for one in experiment.orderings if one.test == ("L2DP-ML vs NaiveGaussian", "1 epoch")]
-    bound = p_values.printed(PAPERS["lifelong"], experiment, ordering)
+    bound = comparison.printed(PAPERS["lifelong"], experiment, ordering)
     assert bound is not None
     assert bound.printed == "6.81e-15"
     curves = {"l2dp-ml": [(0.9, 0.7, 0.6), (0.8, 0.7, 0.4)], "naive-gaussian": [(0.3, 0.2, 0.15), (0.2, 0.2, 0.15)]}
@@ -136,13 +136,13 @@ def test_the_paper_s_p_values_stand_beside_ours_where_a_record_has_curves() -> N
         run = making.run(lambda epsilon, seed: 0.5, spec=runs[label], epsilons=(0.5,), seeds=(0, 1))
         models = [replace(model, curves={"AA": curve}) for model, curve in zip(run.models, of_seeds, strict=True)]
         measured[label] = replace(run, models=tuple(models))
-    found = p_values.ours(ordering, measured)
+    found = comparison.ours(ordering, measured)
     assert found is not None
     assert found.p == pytest.approx(stats.ttest_rel([0.85, 0.7, 0.5], [0.25, 0.2, 0.15]).pvalue, rel=1e-9)
     older = [replace(run, models=tuple(replace(model, curves={}) for model in run.models)) for run in measured.values()]
     without = dict(zip(measured, older, strict=True))
-    assert p_values.ours(ordering, without) is None, "older records have no curves"
-    assert p_values.ours(experiment.orderings[0], measured) is None, "the paper tests nothing there"
+    assert comparison.ours(ordering, without) is None, "older records have no curves"
+    assert comparison.ours(experiment.orderings[0], measured) is None, "the paper tests nothing there"
 
 
 def test_every_printed_p_value_is_shown_with_one_of_the_claims() -> None:
@@ -150,7 +150,7 @@ def test_every_printed_p_value_is_shown_with_one_of_the_claims() -> None:
     found = set()
     for experiment in EXPERIMENTS.values():
         for ordering in experiment.orderings:
-            row = p_values.printed(PAPERS["lifelong"], experiment, ordering)
+            row = comparison.printed(PAPERS["lifelong"], experiment, ordering)
             assert (row is None) == (ordering.test is None)
             found |= {(row.dataset, row.method, row.variant)} if row is not None else set()
     assert found == bounds

@@ -9,7 +9,7 @@ import pytest
 
 from dpcl_core.papers import report
 from dpcl_core.papers.measured import EDITION, Measured
-from dpcl_core.papers.orderings import ALIKE_POINTS, Ordering, Side, judge
+from dpcl_core.papers.paper import ALIKE_POINTS, Ordering, Side, judge
 from tests.papers.making import run
 
 BASE = run(lambda epsilon, seed: 0.5 + 0.1 * seed)

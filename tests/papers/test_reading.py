@@ -8,13 +8,11 @@ import pytest
 
 from dpcl_core import paths, published
 from dpcl_core.errors import BadInput
-from dpcl_core.papers import reading
 from dpcl_core.papers.catalog import PAPERS
-from dpcl_core.papers.orderings import Ordering, Side
-from dpcl_core.papers.remarks import Remark
+from dpcl_core.papers.paper import Ordering, Remark, Side, parsed
 
 TEXT = """
-module = "dpcl_core.papers.tobaben"
+module = "dpcl_core.papers.catalog"
 title = "A paper"
 source = "Its tables"
 
@@ -51,11 +49,11 @@ def read(*changes: tuple[str, str]) -> object:
     for old, new in changes:
         assert old in text
         text = text.replace(old, new)
-    return reading.parsed("a", text, "assets/papers/a.toml")
+    return parsed("a", text, "assets/papers/a.toml")
 
 
 def test_a_paper_is_read_whole() -> None:
-    paper = reading.parsed("a", TEXT, "assets/papers/a.toml")
+    paper = parsed("a", TEXT, "assets/papers/a.toml")
     (experiment,) = paper.experiments
     rules = ("median", "entropy")
     assert experiment.orderings == (
@@ -84,7 +82,7 @@ def test_a_paper_is_read_whole() -> None:
         ("at = [1.0, inf]", "at = [-1.0]", "orderings.main.at"),
         ('kind = "alike"', 'kind = "equal"', "orderings.main.kind"),
         ('table = ["A3", "A4"]\nmethod', "method", "remarks.table"),
-        ('module = "dpcl_core.papers.tobaben"', 'module = "os"', "module = os: must be a module of dpcl_core.papers"),
+        ('module = "dpcl_core.papers.catalog"', 'module = "os"', "module = os: must be a module of dpcl_core.papers"),
         ('title = "A paper"', "title = A paper", "must be TOML: "),
     ],
 )

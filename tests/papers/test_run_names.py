@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dpcl_core.papers import questions
-from dpcl_core.papers.run_names import run_name
+from dpcl_core.papers.questions import run_name
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,8 @@ import pytest
 
 from dpcl_core import presets
 from dpcl_core.figures.statistics import interval
-from dpcl_core.papers import catalog, questions, report, tables, verdicts
-from dpcl_core.papers.orderings import Judged, Ordering, Side, State
-from dpcl_core.papers.paper import Paper
+from dpcl_core.papers import catalog, comparison, questions, report
+from dpcl_core.papers.paper import Judged, Ordering, Paper, Side, State
 
 LABELS = ("cosine", "naive")  # as printed; made to work
 
@@ -45,16 +44,16 @@ def _judged(*states: State, sides: tuple[str, str] = LABELS) -> list[Judged]:
     ],
 )  # fmt: skip
 def test_the_lead_counts_every_verdict_once(states: tuple[State, ...], words: str) -> None:
-    assert verdicts.lead(_judged(*states)) == words
+    assert comparison.lead(_judged(*states)) == words
 
 
 def test_comparisons_of_our_own_are_no_claims_of_the_paper() -> None:
     ours = [replace(one, ordering=replace(one.ordering, is_ours=True)) for one in _judged("found", "not found")]
-    assert verdicts.lead(ours) == "1 of our own 2 claims comes out in our runs. 1 comes out the other way."
-    assert verdicts.lead(ours[:1]) == "Our own claim comes out in our runs."
-    assert verdicts.lead([*_judged("found"), *ours]) == "The paper's claim comes out in our runs."
+    assert comparison.lead(ours) == "1 of our own 2 claims comes out in our runs. 1 comes out the other way."
+    assert comparison.lead(ours[:1]) == "Our own claim comes out in our runs."
+    assert comparison.lead([*_judged("found"), *ours]) == "The paper's claim comes out in our runs."
     specs = presets.variants("paper-split-cifar-100-small")
-    assert [one.n_claims for one in verdicts.by_layer(specs, {}, ours)] == [0]
+    assert [one.n_claims for one in comparison.by_layer(specs, {}, ours)] == [0]
 
 
 def test_claims_count_for_the_layer_that_both_of_their_runs_are_in() -> None:
@@ -66,11 +65,11 @@ def test_claims_count_for_the_layer_that_both_of_their_runs_are_in() -> None:
         *_judged("found", sides=("cosine", "naive")),  # across two layers
         *_judged("not run", sides=("cosine", "cosine")),
     ]
-    printed, worked, between = verdicts.by_layer(specs, {"cosine": 0, "naive": 0}, judged)
-    assert printed == verdicts.LayerCount("as printed", 1, 1, 0, 0)
-    assert worked == verdicts.LayerCount("made to work", 1, 3, 1, 2)
-    assert between == verdicts.LayerCount("between layers", 0, 0, 1, 1)
-    assert tables.layer(between) == (
+    printed, worked, between = comparison.by_layer(specs, {"cosine": 0, "naive": 0}, judged)
+    assert printed == comparison.LayerCount("as printed", 1, 1, 0, 0)
+    assert worked == comparison.LayerCount("made to work", 1, 3, 1, 2)
+    assert between == comparison.LayerCount("between layers", 0, 0, 1, 1)
+    assert report.layer(between) == (
         "Between layers",
         "Claims that compare runs of two layers. 1 of 1 decided claims come out.",
     )
@@ -84,9 +83,9 @@ def test_the_claims_of_the_layers_add_up_to_those_of_the_headline(paper: Paper) 
             specs = presets.variants(experiment.preset(size))
             runs = questions.recorded(specs)
             judged = report.judged(experiment, size, specs, runs)
-            assert not (experiment.is_ours and verdicts.of_the_paper(judged))
-            headline.update(one.state for one in verdicts.of_the_paper(judged))
-            for count in verdicts.by_layer(specs, runs, judged):
+            assert not (experiment.is_ours and comparison.of_the_paper(judged))
+            headline.update(one.state for one in comparison.of_the_paper(judged))
+            for count in comparison.by_layer(specs, runs, judged):
                 layers.update(found=count.n_found, decided=count.n_claims)
     assert layers["decided"] > 0
     assert layers["found"] == headline["found"]

@@ -25,10 +25,9 @@ from dpcl_core.privacy.accounting import (
     Unaccountable,
     subsampled_gaussian,
 )
-from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
+from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger, mechanism, written
 from dpcl_core.privacy.mechanisms import class_sums_std
 from dpcl_core.privacy.statement import guarantee
-from dpcl_core.privacy.written import mechanism, written
 from dpcl_core.spec import Cell
 from tests.support.planned import plan_of
 from tests.support.tiers import quick

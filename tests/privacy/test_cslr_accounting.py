@@ -10,8 +10,8 @@ import dp_accounting as dp
 import pytest
 
 from dpcl_core.errors import BadInput
+from dpcl_core.privacy import cslr_accounting
 from dpcl_core.privacy import cslr_accounting as claims
-from dpcl_core.privacy import cslr_claim, cslr_readings
 from dpcl_core.privacy.accounting import Pld, Unaccountable, noise_multiplier, subsampled_gaussian
 from dpcl_core.privacy.cslr_accounting import Costs, Reading, costs
 from dpcl_core.privacy.ledger import Ledger
@@ -47,7 +47,7 @@ def _of(reading: Reading, which: str = "pld") -> float:
 
 @pytest.mark.parametrize("name", quick(3, TABLE))
 def test_every_reading_costs_what_three_accountants_say(name: str) -> None:
-    row = cslr_readings.rows()[name]
+    row = cslr_accounting.rows()[name]
     for sigma, numbers in zip(SIGMAS, TABLE[name], strict=True):
         found = costs(row.of(sigma))
         for which, value in zip(("eq_9", "rdp", "pld"), numbers, strict=True):
@@ -59,7 +59,7 @@ def test_every_reading_costs_what_three_accountants_say(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["printed", "round-1", "task-all"])
 def test_the_divergences_are_the_librarys(name: str) -> None:
-    reading = cslr_readings.rows()[name].of(1.45)
+    reading = cslr_accounting.rows()[name].of(1.45)
     accountant = dp.rdp.RdpAccountant(claims.ORDERS)
     for event in reading.events():
         accountant.compose(event)
@@ -67,8 +67,8 @@ def test_the_divergences_are_the_librarys(name: str) -> None:
 
 
 def test_no_row_of_the_table_is_missing_and_other_benchmarks_have_their_own() -> None:
-    assert set(cslr_readings.rows()) - {"whole"} == set(TABLE)
-    other = cslr_readings.rows(n_clients=50, n_tasks=5)
+    assert set(cslr_accounting.rows()) - {"whole"} == set(TABLE)
+    other = cslr_accounting.rows(n_clients=50, n_tasks=5)
     assert other["printed"].of(1.45) == replace(Reading(1.45), n_rounds=250, n_clients=50)
     assert "rounds-200" in other
     assert "rounds-250" not in other
@@ -78,20 +78,20 @@ def test_no_row_of_the_table_is_missing_and_other_benchmarks_have_their_own() ->
 
 def test_the_printed_algorithm_whole_is_one_gaussian_of_all_that_a_client_sends() -> None:
     """Eight statistics, each of K entries clipped on its own: 1/z² adds up over them."""
-    row = cslr_readings.rows()["whole"]
+    row = cslr_accounting.rows()["whole"]
     for sigma in SIGMAS:
         alone = Reading(sigma / math.sqrt(2 * 4 * 4), n_statistics=1)
         assert _of(row.of(sigma)) == pytest.approx(_of(alone), rel=1e-6)
 
 
 def test_no_reading_with_a_whole_round_keeps_to_the_claims() -> None:
-    for claimed, sigma in cslr_claim.TABLE_5.items():
+    for claimed, sigma in cslr_accounting.TABLE_5.items():
         assert _of(Reading(sigma, n_rounds=1), "least") > claimed
 
 
 @pytest.mark.parametrize(("sigma", "by_eq_9", "by_pld"), [(3.20, 2, 5), (1.45, 5, 10), (0.95, 6, 11)])
 def test_how_many_releases_of_one_statistic_fit_under_the_claims(sigma: float, by_eq_9: int, by_pld: int) -> None:
-    claimed = {value: name for name, value in cslr_claim.TABLE_5.items()}[sigma]
+    claimed = {value: name for name, value in cslr_accounting.TABLE_5.items()}[sigma]
 
     def fits(n_rounds: int, which: str) -> bool:
         return _of(Reading(sigma, n_rounds=n_rounds, n_statistics=1), which) <= claimed
@@ -228,14 +228,14 @@ def test_what_a_clients_own_list_tells_a_server_that_sees_it(count: int, numbers
 
 
 def test_the_claim_carries_what_its_noise_really_costs_and_its_scope() -> None:
-    claim = claims.nominal_claim(4.0, Reading(cslr_claim.printed_multiplier(4.0)))
+    claim = claims.nominal_claim(4.0, Reading(cslr_accounting.printed_multiplier(4.0)))
     assert claim.epsilon == 4.0
     assert "for the replay release alone" in claim.source
     assert claim.numbers["computed ε by PLD"] == pytest.approx(62.3, rel=0.01)
     assert claim.numbers["computed ε by Eq. 9"] == pytest.approx(94.4, rel=0.01)
     assert claim.numbers["computed ε of one round alone, by PLD"] == pytest.approx(4.79, rel=0.01)
     with pytest.raises(BadInput, match=r"privacy\.epsilons = 2: must be 1, 4 or 8"):
-        cslr_claim.printed_multiplier(2.0)
+        cslr_accounting.printed_multiplier(2.0)
 
 
 def test_a_clean_channel_leaves_no_bound() -> None:

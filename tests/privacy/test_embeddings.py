@@ -9,11 +9,11 @@ import pytest
 from scipy import stats
 
 from dpcl_core.errors import BadInput
-from dpcl_core.privacy import token_noise
-from dpcl_core.privacy.embeddings import clipped, noisy_embeddings, published_embeddings
+from dpcl_core.privacy import text_mechanisms
+from dpcl_core.privacy.gaussian import grid32
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import ReleaseNoise, SeededNoise
-from dpcl_core.privacy.rounded import grid32
+from dpcl_core.privacy.text_mechanisms import clipped, noisy_embeddings, published_embeddings
 from dpcl_core.spec import Cell
 
 DELTA = 1e-6
@@ -67,7 +67,7 @@ def test_the_noise_is_the_same_on_every_token_stop_words_included(source: str) -
 def test_kept_vectors_are_one_release_and_fresh_ones_one_each() -> None:
     """A kept array is read again for nothing; E calls are E releases, and the ledger agrees with the closed form."""
     tokens, noise = np.tile(np.arange(16), (5, 4)), ReleaseNoise()
-    ratio = token_noise.ratio_for(8, DELTA, 64)
+    ratio = text_mechanisms.ratio_for(8, DELTA, 64)
     once, thrice = ledger(), ledger()
     kept = noisy_embeddings(TABLE, tokens, ratio, 1.0, noise, once, task=0)
     assert len(once.entries) == 1
@@ -75,7 +75,7 @@ def test_kept_vectors_are_one_release_and_fresh_ones_one_each() -> None:
     assert once.epsilon() <= 8
     fresh = [noisy_embeddings(TABLE, tokens, ratio, 1.0, noise, thrice, task=0) for _ in range(3)]
     assert len(thrice.entries) == 3
-    assert thrice.epsilon() == pytest.approx(token_noise.text_epsilon([ratio] * 64, DELTA, 3), rel=1e-3)
+    assert thrice.epsilon() == pytest.approx(text_mechanisms.text_epsilon([ratio] * 64, DELTA, 3), rel=1e-3)
     assert thrice.epsilon() > 1.5 * once.epsilon()
     assert kept.shape == (5, 64, 8)
     assert not any(np.array_equal(fresh[0], other) for other in fresh[1:])
@@ -83,7 +83,7 @@ def test_kept_vectors_are_one_release_and_fresh_ones_one_each() -> None:
 
 def test_the_ledger_is_doubled_for_a_replaced_text_exactly_once() -> None:
     """One token, known closed form: Gaussian noise of sigma / C at sensitivity 2, not 1 and not 4."""
-    book, ratio = ledger(), token_noise.printed_ratio(5, DELTA)
+    book, ratio = ledger(), text_mechanisms.printed_ratio(5, DELTA)
     noisy_embeddings(TABLE, np.zeros((3, 1), dtype=np.int64), ratio, 0.2, ReleaseNoise(), book, task=0)
     assert book.epsilon() == pytest.approx(10.254, abs=2e-3)
 

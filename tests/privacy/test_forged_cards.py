@@ -14,11 +14,10 @@ import pytest
 from dpcl_core import checks
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished
-from dpcl_core.privacy import accounting, card, joint_release, ledger
+from dpcl_core.privacy import accounting, card, coefficient_release, ledger
 from dpcl_core.privacy.accounting import LabelListDpEvent, LocalDpEvent, SampledGroupDpEvent, subsampled_gaussian
-from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
+from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger, written
 from dpcl_core.privacy.statement import guarantee
-from dpcl_core.privacy.written import written
 from dpcl_core.spec import Cell
 from tests.support.planned import plan_of
 from tests.support.tiers import quick
@@ -252,15 +251,15 @@ def _as_if_apart(events: list[dp.DpEvent]) -> dp.DpEvent:
 
 
 real_part, real_group, real_people = accounting.of_part, accounting.of_group, Ledger.events_by_people
-real_joint = joint_release.joint
+real_joint = coefficient_release.joint
 FAULTS: dict[str, tuple[str, object, str, object]] = {
     "of_part: everybody at the first rate": ("replays", ledger, "of_part", _first_rate),
     "of_group: one example of several": ("clients-shared", ledger, "of_group", _uncharged),
     "of_group: charged twice": ("clients-shared", ledger, "of_group", _charged_twice),
     "events_by_people: what was read again left out": ("replays", Ledger, "events_by_people", _own_people_only),
     "events_by_people: the first people twice": ("sums", Ledger, "events_by_people", _first_people_twice),
-    "joint: the first model's noise alone": ("sums", joint_release, "joint", _largest_noise),
-    "joint: shared batches twice": ("sums", joint_release, "joint", _as_if_apart),
+    "joint: the first model's noise alone": ("sums", coefficient_release, "joint", _largest_noise),
+    "joint: shared batches twice": ("sums", coefficient_release, "joint", _as_if_apart),
 }
 
 

@@ -7,7 +7,7 @@ import math
 import pytest
 from scipy.stats import beta, binom
 
-from dpcl_core.privacy.rank_audit_bound import GuessCounts, bound_of_guesses
+from dpcl_core.privacy.audit_bounds import GuessCounts, bound_of_guesses
 from tests.support.tiers import quick
 
 TEN_THOUSAND = 10_000

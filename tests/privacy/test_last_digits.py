@@ -17,14 +17,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, chi2
 
-from dpcl_core.privacy import rounded
+from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.coefficient_release import noisy_coefficients, sensitivity
-from dpcl_core.privacy.embeddings import clipped, noisy_embeddings
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
-from dpcl_core.privacy.local import Randomiser, noisy_records
-from dpcl_core.privacy.mechanisms import ClientVectors, noisy_class_sums, noisy_client_sums, noisy_client_vectors, noisy_mean
+from dpcl_core.privacy.mechanisms import (
+    ClientVectors,
+    clipped_rows,
+    finite_rows,
+    noisy_class_sums,
+    noisy_client_sums,
+    noisy_client_vectors,
+    noisy_mean,
+    unit_rows,
+)
 from dpcl_core.privacy.noise import ReleaseNoise
-from dpcl_core.privacy.sums import clipped_rows, finite_rows, unit_rows
+from dpcl_core.privacy.text_mechanisms import Randomiser, clipped, noisy_embeddings, noisy_records
 
 K, N, STD = 24, 1500, 3.7
 GENERATOR = np.random.default_rng(1)
@@ -85,13 +92,13 @@ def means(is_there: bool, n: int) -> np.ndarray:
 
 
 MECHANISMS: dict[str, tuple[Release, float]] = {
-    "class sums": (class_sums, rounded.grid(STD)),
-    "coefficients": (coefficients, rounded.grid(STD)),
-    "client sums": (client_sums, rounded.grid(STD)),
-    "client vectors": (client_vectors, rounded.grid(STD)),
-    "records": (records, rounded.grid(STD)),  # given out in single precision: of multiples, rounded once more
-    "embeddings": (embeddings, rounded.grid32(STD)),
-    "mean": (means, rounded.grid(STD / 10)),
+    "class sums": (class_sums, gaussian.grid(STD)),
+    "coefficients": (coefficients, gaussian.grid(STD)),
+    "client sums": (client_sums, gaussian.grid(STD)),
+    "client vectors": (client_vectors, gaussian.grid(STD)),
+    "records": (records, gaussian.grid(STD)),  # given out in single precision: of multiples, rounded once more
+    "embeddings": (embeddings, gaussian.grid32(STD)),
+    "mean": (means, gaussian.grid(STD / 10)),
 }
 
 

@@ -13,8 +13,8 @@ from scipy.stats import binomtest, kstest, laplace
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy.accounting import LocalDpEvent, Pld, Unaccountable
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.local import Randomiser, epsilon_of_each, noisy_labels, noisy_records
 from dpcl_core.privacy.noise import Noise, ReleaseNoise, SeededNoise
+from dpcl_core.privacy.text_mechanisms import Randomiser, epsilon_of_each, noisy_labels, noisy_records
 from dpcl_core.spec import Cell, Recurrence
 
 DELTA = 1e-5

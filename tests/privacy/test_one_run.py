@@ -11,7 +11,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
 from dpcl_core.privacy import gaussian
-from dpcl_core.privacy.one_run import Coins, counting_bound, epsilon_of, gaussian_bound, least_right
+from dpcl_core.privacy.audit_bounds import Coins, counting_bound, epsilon_of, gaussian_one_run_bound, least_right
 from tests.support.tiers import quick
 
 DELTA = 1e-5
@@ -55,14 +55,14 @@ def test_without_delta_all_right_has_a_closed_form() -> None:
 @pytest.mark.parametrize("n", [20, 400])
 def test_gaussians_are_wronged_as_rarely_as_is_said(mu: float, n: int) -> None:
     """Coins under one Gaussian each are guessed by its sign, with chance ndtr(mu / 2): exact again."""
-    least = least_right(n, n, lambda coins: gaussian_bound(coins) > mu)
+    least = least_right(n, n, lambda coins: gaussian_one_run_bound(coins) > mu)
     assert binom.sf(least - 1, n, ndtr(mu / 2)) <= 0.05
 
 
 def test_one_noise_for_all_coins_is_wronged_as_rarely_as_is_said() -> None:
     """Not independent: n coins' sum over sqrt(n) under one Gaussian, guessed all alike; still mu-Gaussian-DP for each."""
     n, mu = 100, 0.5
-    least = least_right(n, n, lambda coins: gaussian_bound(coins) > mu)
+    least = least_right(n, n, lambda coins: gaussian_one_run_bound(coins) > mu)
     rng = np.random.default_rng(1)
     coins = rng.integers(0, 2, (4000, n))
     total = (coins - 0.5).sum(axis=1) * mu + rng.standard_normal(4000)  # each coin moves it by mu
@@ -90,7 +90,7 @@ def test_the_recursion_is_the_linear_program(n: int, guessed: int, right: int, m
     found = linprog(-(j >= right).astype(float), np.array(rows), limits, np.ones((1, guessed + 1)), [1.0], bounds=(0, 1))
     optimum = -found.fun
     assert 0.005 < optimum < 0.995
-    assert gaussian_bound(Coins(n, guessed, right), 1 - optimum) == pytest.approx(mu, rel=2e-3)
+    assert gaussian_one_run_bound(Coins(n, guessed, right), 1 - optimum) == pytest.approx(mu, rel=2e-3)
 
 
 def test_power_on_ideal_gaussians() -> None:
@@ -111,7 +111,7 @@ def test_power_on_ideal_gaussians() -> None:
         return sorted(found)
 
     def proved(right: int) -> float:
-        return epsilon_of(gaussian_bound(Coins(n, guessed, right)), DELTA)
+        return epsilon_of(gaussian_one_run_bound(Coins(n, guessed, right)), DELTA)
 
     usual = right_ones(1.0)
     assert proved(usual[5]) >= 0.35
@@ -121,7 +121,7 @@ def test_power_on_ideal_gaussians() -> None:
 
 def test_more_right_ones_prove_more() -> None:
     counted = [counting_bound(Coins(500, 100, right), DELTA) for right in range(0, 101, 10)]
-    gaussians = [gaussian_bound(Coins(500, 100, right)) for right in range(0, 101, 10)]
+    gaussians = [gaussian_one_run_bound(Coins(500, 100, right)) for right in range(0, 101, 10)]
     assert counted == sorted(counted)
     assert gaussians == sorted(gaussians)
     assert counted[5] == gaussians[5] == 0.0

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest
 
-from dpcl_core.privacy import gaussian, partition
-from dpcl_core.privacy.accounting import LabelListDpEvent, Pld, of_group
-from dpcl_core.privacy.budget import list_budget, training_budget
-from dpcl_core.privacy.labels import LabelLists, people_to_be_named
+from dpcl_core.privacy import gaussian
+from dpcl_core.privacy.accounting import LabelListDpEvent, Pld, list_budget, of_group, training_budget
+from dpcl_core.privacy.labels import ONE, LabelLists, chances, people_to_be_named, released
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import ReleaseNoise, SeededNoise
 from dpcl_core.scenarios.catalog import ClassIncremental
@@ -28,7 +27,7 @@ BUDGETS = [(0.1, 5e-6), (0.8, 1e-6), (1.0, 1e-2), (3.0, 0.2), (20.0, 1e-9)]
 
 
 def exactly(epsilon: float, delta: float, largest: int = N_COUNTS - 1) -> list[Fraction]:
-    return [Fraction(chance, partition.ONE) for chance in partition.chances(epsilon, delta, largest)]
+    return [Fraction(chance, ONE) for chance in chances(epsilon, delta, largest)]
 
 
 def power_of_e(epsilon: float) -> Fraction:
@@ -82,15 +81,15 @@ def test_no_larger_chances_would_do(epsilon: float, delta: float) -> None:
 
 
 def test_a_single_person_is_named_with_chance_delta_and_nobody_never() -> None:
-    chance = partition.chances(0.5, 1e-3, 3)
+    chance = chances(0.5, 1e-3, 3)
     assert chance[0] == 0
-    assert chance[1] == int(1e-3 * partition.ONE)
-    assert chance[2] == pytest.approx((math.exp(0.5) + 1) * 1e-3 * partition.ONE, rel=1e-9)
+    assert chance[1] == int(1e-3 * ONE)
+    assert chance[2] == pytest.approx((math.exp(0.5) + 1) * 1e-3 * ONE, rel=1e-9)
 
 
 def names(labels: np.ndarray, epsilon: float, delta: float, adjacency: Adjacency = "add-remove") -> tuple[int, ...]:
     book = Ledger(DELTA, adjacency, "once")
-    return partition.released(labels, epsilon, delta, ReleaseNoise(), book, task=0, people_of=(0,))
+    return released(labels, epsilon, delta, ReleaseNoise(), book, task=0, people_of=(0,))
 
 
 def test_real_draws_follow_the_chances() -> None:
@@ -125,7 +124,7 @@ def test_replacing_is_given_half_of_the_budget_a_label() -> None:
 def test_the_entry_is_written_and_costs_what_was_asked_for() -> None:
     for adjacency in ("add-remove", "replace"):
         book = Ledger(DELTA, adjacency, "once")  # type: ignore[arg-type]
-        partition.released(np.array([3, 3]), 0.5, DELTA / 2, ReleaseNoise(), book, task=2, people_of=(1, 2))
+        released(np.array([3, 3]), 0.5, DELTA / 2, ReleaseNoise(), book, task=2, people_of=(1, 2))
         assert [(entry.task, entry.people_of) for entry in book.entries] == [(2, (1, 2))]
         assert book.epsilon() <= 0.5 + 1e-3
         at_its_own_delta = Pld().epsilon([book.entries[0].event], DELTA / 2 * (1 + 1e-9), adjacency)  # type: ignore[arg-type]
@@ -219,7 +218,7 @@ def test_list_and_weights_stay_within_what_was_asked_for(adjacency: Adjacency, e
         sensitivity = {"add-remove": 1.0, "replace": 2.0}[adjacency]
         sigma = gaussian.sigma(left, delta, sensitivity)
         for task in range(n_tasks):
-            partition.released(np.zeros(3, np.int64), spent, list_delta, ReleaseNoise(), book, task=task, people_of=(task,))
+            released(np.zeros(3, np.int64), spent, list_delta, ReleaseNoise(), book, task=task, people_of=(task,))
             book.spend(dp.GaussianDpEvent(sigma), task=task, what="sums")
         assert max(book.by_task().values()) <= epsilon
         assert math.isfinite(book.if_in_every_task())

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, laplace, norm
 
-from dpcl_core.privacy import rounded
+from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.noise import Noise, ReleaseNoise, SeededNoise, additions32
 from dpcl_core.spec import Cell
 
@@ -26,7 +26,7 @@ def _precision() -> Iterator[None]:
         yield
 
 
-def fed(words: np.ndarray, then: bytes = b"\0") -> rounded.Bits:
+def fed(words: np.ndarray, then: bytes = b"\0") -> gaussian.Bits:
     """Random bits chosen beforehand; whatever is asked for after them is `then`, over and over."""
     rest = iter([words.tobytes()])
 
@@ -72,24 +72,24 @@ def corner_words(dtype: type[np.unsignedinteger], n: int = 200) -> np.ndarray:
 @pytest.mark.parametrize("std", [1.0, 3.7, 2.0**-30 * 1.9])
 def test_double_precision_is_the_exact_sum_rounded(std: float, then: bytes) -> None:
     """Clean numbers on no grid, large, tiny; half of them put within 2^-30 of a grid step from where rounding turns."""
-    words, step = corner_words(np.uint64), rounded.grid(std)
+    words, step = corner_words(np.uint64), gaussian.grid(std)
     drawn = list(chain(*exact_pairs(words, 64, then)))
     clean = np.random.default_rng(1).standard_normal(400) * std * np.geomspace(1e-12, 1e6, 400)
     turns = [float(step * (mpmath.floor(n * std / step) + 0.5) - std * n) for n in drawn]
     clean[::2] = [value + (-1) ** place * step * 2.0**-30 for place, value in enumerate(turns)][::2]
-    found = rounded.added(clean, std, fed(words, then))
+    found = gaussian.added(clean, std, fed(words, then))
     assert found.tolist() == rounded_exactly(clean, drawn, std, step)
 
 
 @pytest.mark.parametrize("then", [b"\0", b"\xff"])
 @pytest.mark.parametrize("std", [1.0, 3.7, 1e-3])
 def test_single_precision_is_the_exact_sum_rounded(std: float, then: bytes) -> None:
-    words, step = corner_words(np.uint32), rounded.grid32(std)
+    words, step = corner_words(np.uint32), gaussian.grid32(std)
     drawn = list(chain(*exact_pairs(words, 32, then)))
     clean = (np.random.default_rng(1).standard_normal(400) * std * np.geomspace(1e-6, 1e3, 400)).astype(np.float32)
     turns = [float(step * (mpmath.floor(n * std / step) + 0.5) - std * n) for n in drawn]
     clean[::2] = np.nextafter(np.array(turns, dtype=np.float32), np.float32(0))[::2]  # a tie would be looked at for ever
-    found = rounded.added32(clean, std, fed(words, then))
+    found = gaussian.added32(clean, std, fed(words, then))
     assert found.dtype == np.float32
     assert found.tolist() == [float(np.float32(value)) for value in rounded_exactly(clean, drawn, std, step)]
 
@@ -98,7 +98,7 @@ def test_single_precision_is_the_exact_sum_rounded(std: float, then: bytes) -> N
 def test_what_of_a_number_lies_on_the_grid_is_added_as_it_is(noise: str) -> None:
     """In double precision 2^23 steps and a fraction are not rounded to whole steps before they have their noise."""
     std, rest = 3.7, np.random.default_rng(2).uniform(-1, 1, 400)
-    step, words = rounded.grid32(std), np.random.default_rng(3).integers(0, 2**32, 400, np.uint32)
+    step, words = gaussian.grid32(std), np.random.default_rng(3).integers(0, 2**32, 400, np.uint32)
 
     def added(clean: np.ndarray) -> np.ndarray:
         source = ReleaseNoise(fed(words)) if noise == "release" else SeededNoise(Cell(1.0, 0), "means")
@@ -115,39 +115,39 @@ def test_what_of_a_number_lies_on_the_grid_is_added_as_it_is(noise: str) -> None
 @pytest.mark.parametrize("then", [b"\0", b"\xff"])
 def test_laplace_is_the_exact_sum_rounded(then: bytes) -> None:
     words, scale = corner_words(np.uint64).ravel() | np.uint64(2), 5.3  # of nothing but zeros no logarithm is found
-    step = rounded.grid(scale)
+    step = gaussian.grid(scale)
     signs = [-1 if word & np.uint64(1) else 1 for word in words]
     drawn = [-sign * mpmath.log(u) for sign, u in zip(signs, uniform(words >> np.uint64(1), 63, then), strict=True)]
     clean = np.random.default_rng(1).standard_normal(400) * np.geomspace(1e-9, 1e9, 400)
     turns = [float(step * (mpmath.floor(n * scale / step) + 0.5) - scale * n) for n in drawn]
     clean[::2] = [value + step * 2.0**-30 for value in turns][::2]
-    assert rounded.laplace_added(clean, scale, fed(words, then)).tolist() == rounded_exactly(clean, drawn, scale, step)
+    assert gaussian.laplace_added(clean, scale, fed(words, then)).tolist() == rounded_exactly(clean, drawn, scale, step)
 
 
 def test_first_looks_are_far_within_their_bounds() -> None:
     """Random words and all corners: an error of a third of the bound would mean functions within some 3 units, not 8."""
     words = corner_words(np.uint64, 800)
     ratio = 2.0**25
-    found, sums = rounded._in_double(words, ratio)
-    inside = (found >= rounded._RANGE[0]) & (found <= rounded._RANGE[1])
+    found, sums = gaussian._in_double(words, ratio)
+    inside = (found >= gaussian._RANGE[0]) & (found <= gaussian._RANGE[1])
     errors = np.array([[float(n * ratio - mpmath.mpf(z)) for n, z in zip(*rows, strict=True)] for rows in
                        zip(exact_pairs(words, 64), sums.tolist(), strict=True)])  # fmt: skip
     assert inside.sum() > 700
-    assert np.abs(errors[:, inside]).max() < rounded._MARGIN / 2
+    assert np.abs(errors[:, inside]).max() < gaussian._MARGIN / 2
     words32 = corner_words(np.uint32, 800)
-    ahead = rounded.Ahead32(words32.size, [7.95 / 4], 1, fed(words32))
+    ahead = gaussian.Ahead32(words32.size, [7.95 / 4], 1, fed(words32))
     ahead._draw(ahead._blocks[0])
     first = ahead._drawn.reshape(2, -1)
     pairs = zip(exact_pairs(words32, 32), first.tolist(), strict=True)
     errors = np.array([[float(n * 7.95 - mpmath.mpf(z)) for n, z in zip(*rows, strict=True)] for rows in pairs])
     inside = np.isfinite(first).all(axis=0)
     assert inside.sum() > 700
-    assert np.abs(errors[:, inside]).max() < rounded._MARGIN32 / 2
+    assert np.abs(errors[:, inside]).max() < gaussian._MARGIN32 / 2
 
 
 def test_tails_are_not_cut_off() -> None:
     """U of 71 and of 39 zeros: beyond 9 and 7 standard deviations, where 32 digits end at 6.7; U of ones gives 0."""
-    for added, words in ((rounded.added, np.zeros(2, np.uint64)), (rounded.added32, np.zeros(2, np.uint32))):
+    for added, words in ((gaussian.added, np.zeros(2, np.uint64)), (gaussian.added32, np.zeros(2, np.uint32))):
         chunks = iter([words.tobytes()])
         high = added(np.zeros(2, np.float32), 1.0, lambda count, chunks=chunks: next(chunks, b"\1" * count))
         assert 7.3 < high[0] < 10.2
@@ -174,10 +174,10 @@ def test_rounded_numbers_follow_the_law_and_ten_percent_less_noise_does_not(nois
     small = np.concatenate([steps(np.full(101, clean, np.float32)) for _ in range(1000)]).astype(np.float64)
     wide = noise.laplace_added(np.full(n, clean), std)
     for values, step, law in (
-        (double, rounded.grid(std), norm(clean, std)),
-        (single, rounded.grid32(std), norm(clean, std)),
-        (small, rounded.grid32(std), norm(clean, std)),
-        (wide, rounded.grid(std), laplace(clean, std)),
+        (double, gaussian.grid(std), norm(clean, std)),
+        (single, gaussian.grid32(std), norm(clean, std)),
+        (small, gaussian.grid32(std), norm(clean, std)),
+        (wide, gaussian.grid(std), laplace(clean, std)),
     ):
         assert (values % step == 0).all()
         assert fits(values, step, law.cdf)
@@ -193,7 +193,7 @@ def test_rows_drawn_together_have_each_their_own_noise() -> None:
     add = additions32([ReleaseNoise() for _ in stds], stds, 20_001, 3)
     found = np.stack([add(np.repeat(clean[:, None], 20_001, axis=1)) for _ in range(3)]).astype(np.float64)
     for row, (std, mean) in enumerate(zip(stds, clean.tolist(), strict=True)):
-        values, step = found[:, row].ravel(), rounded.grid32(std)
+        values, step = found[:, row].ravel(), gaussian.grid32(std)
         assert (values % step == 0).all()
         assert fits(values, step, norm(mean, std).cdf)
         assert not fits(values, step, norm(mean, 0.9 * std).cdf)
@@ -209,13 +209,13 @@ def test_a_zero_is_never_negative(noise: Noise) -> None:
         zeros = noise.added32(np.full(20_000, clean, np.float32), 1.0)
         assert (zeros == 0).sum() > 50
         assert not np.signbit(zeros[zeros == 0]).any()
-    assert not np.signbit(rounded.added(np.full(2, -0.0), 1.0, fed(np.array([2**64 - 1, 0], np.uint64), b"\xff"))).any()
+    assert not np.signbit(gaussian.added(np.full(2, -0.0), 1.0, fed(np.array([2**64 - 1, 0], np.uint64), b"\xff"))).any()
 
 
 def test_no_number_serves_twice_and_no_more_are_given_than_asked_for() -> None:
     """40,000 numbers a step: two blocks; and small steps drawn together."""
     for size, count in ((40_000, 3), (7, 50)):
-        steps = rounded.Ahead32(size, [1.0], count, os.urandom)
+        steps = gaussian.Ahead32(size, [1.0], count, os.urandom)
         found = np.stack([steps.added(np.zeros(size, np.float32)) for _ in range(count)])
         found = found.reshape(-1, min(size, 20_000))  # the two blocks of a large step apart
         assert len({row.tobytes() for row in found}) == len(found)
@@ -225,13 +225,13 @@ def test_no_number_serves_twice_and_no_more_are_given_than_asked_for() -> None:
 
 def test_the_grid_is_a_power_of_two_of_the_scale_alone_and_no_scale_is_without_one() -> None:
     for std in (1e-20, 0.3, 1.0, 1.9999999, 2.0, 7e20):
-        for found, places in ((rounded.grid(std), 24), (rounded.grid32(std), 2)):
+        for found, places in ((gaussian.grid(std), 24), (gaussian.grid32(std), 2)):
             assert Fraction(found).numerator == 1 or Fraction(found).denominator == 1
             assert np.frexp(found)[0] == 0.5
             assert 2**places <= Fraction(std) / Fraction(found) < 2 ** (places + 1)
     for std in (0.0, -1.0, np.nan, np.inf, 1e-300):
         with pytest.raises(ValueError, match="no grid"):
-            rounded.added(np.zeros(1), std, os.urandom)
+            gaussian.added(np.zeros(1), std, os.urandom)
 
 
 def test_shapes_are_kept_and_empty_arrays_stay_empty() -> None:

@@ -11,10 +11,10 @@ import pytest
 from dpcl_core import checks
 from dpcl_core.events import AuditNote, Claim, Guarantee
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy import gaussian, token_noise
+from dpcl_core.privacy import gaussian, text_mechanisms
 from dpcl_core.privacy.accounting import LabelListDpEvent
+from dpcl_core.privacy.coefficient_release import who
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
-from dpcl_core.privacy.protected import who
 from dpcl_core.privacy.statement import (
     by_channel,
     guarantee,
@@ -254,7 +254,7 @@ def test_forbidden_words_never_appear(labels: str, epsilon: float, noise: str) -
 
 def test_a_nominal_budget_of_tokens_never_goes_without_its_words() -> None:
     spec = checks.parse({"privacy": {"epsilons": [10.0]}, "seeds": [0]})
-    ledger = Ledger(1e-6, "add-remove", "once", claimed=token_noise.nominal_claim(1.0, 10.0, 1e-6, 64, 3))
+    ledger = Ledger(1e-6, "add-remove", "once", claimed=text_mechanisms.nominal_claim(1.0, 10.0, 1e-6, 64, 3))
     ledger.spend(dp.NonPrivateDpEvent(), task=0, what="embeddings with noise that depends on the text")
     given = guarantee(ledger, spec, Cell(10.0, 0), unit="text", n_people=1500, n_tasks=6)
     said = words(given)

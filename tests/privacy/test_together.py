@@ -11,7 +11,7 @@ import pytest
 
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.accounting import LabelListDpEvent, Pld, Unaccountable, subsampled_gaussian
-from dpcl_core.privacy.joint_release import joint, joint_release
+from dpcl_core.privacy.coefficient_release import joint, joint_release
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.spec import Cell
 

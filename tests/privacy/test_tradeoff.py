@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
-from dpcl_core.privacy import gaussian, partition, statement, tradeoff
+from dpcl_core.privacy import gaussian, labels, statement, tradeoff
 from dpcl_core.privacy.accounting import LabelListDpEvent, subsampled_gaussian
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.spec import Adjacency
@@ -50,7 +50,7 @@ def test_one_choice_is_as_good_as_the_worst_case() -> None:
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
 def test_of_a_learned_list_the_best_possible_guess_stays_below_what_is_said(epsilon: float) -> None:
     """The best guess by one label's count, at whatever count it is best, against the ledger's bound."""
-    chances = np.array(partition.chances(epsilon, 1e-3, 400)) / partition.ONE
+    chances = np.array(labels.chances(epsilon, 1e-3, 400)) / labels.ONE
     assert chances[-1] == 1
     bound = tradeoff.of_events([LabelListDpEvent(epsilon, 1e-3)], DELTA, "add-remove").advantage
     assert 0.8 * bound < np.diff(chances).max() < 0.99 * bound

@@ -12,11 +12,11 @@ from sqlalchemy import update
 
 from dpcl_core import checks, export
 from dpcl_core.errors import BadInput, StoreTrouble
-from dpcl_core.privacy.lower_bound import Audited
-from dpcl_core.runs import auditor, process, purge, same_rows, tables, worker
+from dpcl_core.privacy.audit_bounds import Audited
+from dpcl_core.runs import administration, audits, process, tables, worker
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.executor import LocalExecutor
-from dpcl_core.runs.sets import Sets
+from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from tests.support import audited, replay
@@ -50,7 +50,7 @@ def test_an_audit_is_queued_like_a_run_and_listed_apart_from_runs(store: Store, 
 def test_a_worker_keeps_each_budgets_result_with_the_run(store: Store, run_id: str) -> None:
     audit_id = Audits(store).create(run_id)
     assert store.claim(audit_id, process.me())
-    assert worker.carry_out(store, audit_id, engine=auditor.engine_of(store, audit_id, play=played)) == "finished"
+    assert worker.carry_out(store, audit_id, engine=audits.auditor_engine_of(store, audit_id, play=played)) == "finished"
     (found,) = Audits(Store()).of_run(run_id)
     assert found.results == (audited.result(1.0), audited.result(math.inf))
     assert store.estimate_seconds(SPEC) is not None  # of the run alone, as below
@@ -69,7 +69,7 @@ def test_what_goes_wrong_is_one_sentence_and_keeps_what_was_found(store: Store, 
 
     audit_id = Audits(store).create(run_id)
     assert store.claim(audit_id, process.me())
-    assert worker.carry_out(store, audit_id, engine=auditor.engine_of(store, audit_id, play=broken)) == "failed"
+    assert worker.carry_out(store, audit_id, engine=audits.auditor_engine_of(store, audit_id, play=broken)) == "failed"
     found = Audits(store).get(audit_id)
     assert found.turn.error == "params = x: must be something else"
     assert found.results == (audited.result(1.0),)
@@ -111,7 +111,7 @@ def test_a_run_whose_data_were_written_since_is_not_audited(store: Store, home: 
     with pytest.raises(BadInput, match=f"own:mine: must be as run {run_id} read it, but was written again since"):
         Audits(store).create(run_id)
     assert store.claim(audit_id, process.me())
-    assert worker.carry_out(store, audit_id, engine=auditor.engine_of(store, audit_id, play=played)) == "failed"
+    assert worker.carry_out(store, audit_id, engine=audits.auditor_engine_of(store, audit_id, play=played)) == "failed"
     assert "written again since" in str(store.get(audit_id).error), "also where they were written while it waited"
 
 
@@ -120,7 +120,7 @@ def test_a_resumed_run_is_compared_with_when_it_first_began(store: Store, home: 
     monkeypatch.delenv("DPCL_DATA", raising=False)
     spec = own_data(home)
     run_id = replay.fill(store, spec, replay.recorded(spec))
-    same_rows.check(store, store.get(run_id))
+    administration.check(store, store.get(run_id))
     created = store.get(run_id).created
     os.utime(home / "data" / "mine" / "train.csv", (created + 60, created + 60))
     with store.writing() as connection:
@@ -133,16 +133,16 @@ def test_a_resumed_run_is_compared_with_when_it_first_began(store: Store, home: 
 def test_an_audit_outlasts_a_store_that_is_away_for_a_moment(store: Store, run_id: str, monkeypatch) -> None:
     audit_id = Audits(store).create(run_id)
     assert store.claim(audit_id, process.me())
-    engine = auditor.engine_of(store, audit_id, play=played)
+    engine = audits.auditor_engine_of(store, audit_id, play=played)
     looks = iter([StoreTrouble("away"), None])
-    true_check = same_rows.check
+    true_check = administration.check
 
     def check(*of: object) -> None:
         if (trouble := next(looks)) is not None:
             raise trouble
         true_check(*of)
 
-    monkeypatch.setattr(same_rows, "check", check)
+    monkeypatch.setattr(administration, "check", check)
     assert worker.carry_out(store, audit_id, engine=engine) == "finished"
 
 
@@ -152,12 +152,12 @@ def test_a_set_goes_no_further_on_data_that_were_written_since(store: Store, hom
     other = spec.model_copy(update={"seeds": (1,)})
     set_id = Sets(store).create("a question", {"a": spec, "b": other})
     first, second = (run.id for run in Sets(store).get(set_id).runs.values())
-    same_rows.check_set(store, first)
+    administration.check_set(store, first)
     assert store.claim(first, process.me())
     store.end(first, "finished")
-    same_rows.check_set(store, second)
+    administration.check_set(store, second)
     os.utime(home / "data" / "mine" / "train.csv", (1e10, 1e10))
-    same_rows.check_set(store, first)
+    administration.check_set(store, first)
     assert store.claim(second, process.me())
     assert worker.carry_out(store, second) == "failed"
     assert f"must be as run {first} read it" in str(store.get(second).error)
@@ -174,7 +174,7 @@ def test_an_audit_that_is_deleted_for_good_is_not_listed(store: Store, run_id: s
     gone, stays = (Audits(store).create(run_id) for _ in range(2))
     store.request_stop(gone)
     store.delete(gone)
-    purge.empty_trash(store)
+    administration.empty_trash(store)
     assert [audit.turn.id for audit in Audits(store).of_run(run_id)] == [stays]
 
 
@@ -186,7 +186,7 @@ def test_an_audit_under_way_adds_nothing_to_a_run_that_is_deleted_for_good(store
     store.delete(run_id)
     audits.add(audit_id, audited.result(2.0))  # from the trash it may be restored
     assert len(audits.get(audit_id).results) == 2
-    purge.empty_trash(store)
+    administration.empty_trash(store)
     with pytest.raises(BadInput, match="it or its run was deleted for good"):
         audits.add(audit_id, audited.result(math.inf))
     assert audits.get(audit_id).results == ()

@@ -15,14 +15,13 @@ from dpcl_core.data.schema import Columns
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Mechanism, Planned, Spending, Written
 from dpcl_core.privacy import gaussian
-from dpcl_core.runs import budgets, charges, process, purge, resumption, tables
-from dpcl_core.runs.audits import Audits
+from dpcl_core.runs import administration, budgets, charges, process, resumption, tables
+from dpcl_core.runs.audits import Audits, Studies
 from dpcl_core.runs.budgets import declare
+from dpcl_core.runs.queue import Limits, Visitor
 from dpcl_core.runs.run import Split
-from dpcl_core.runs.sets import Sets
+from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.studies import Studies
-from dpcl_core.runs.visitors import Limits, Visitor
 from dpcl_core.spec import RunSpec
 from dpcl_core.tuning import settings
 from tests.support import replay
@@ -139,7 +138,7 @@ def test_models_on_the_same_batches_have_a_bound_from_their_plan_on(data: str, s
     error = refused(store, several)
     assert "no bound is known for all 2 models" in error.allowed
     assert error.fix == {"privacy.epsilons": (1.0,)}
-    purge.purge(store, data)
+    administration.purge(store, data)
     assert store.present([run_id]) == {}
 
 
@@ -322,9 +321,9 @@ def test_deleted_runs_stay_counted_and_so_do_runs_on_deleted_data(data: str, hom
     whole = spent(store, data)[0]
     store.delete(run_id)
     assert spent(store, data)[0] == whole
-    purge.empty_trash(store)
+    administration.empty_trash(store)
     assert spent(store, data) == (3.0, pytest.approx(2 * DELTA)), "without its plan, by what it asked for"
-    purge.purge(store, data)
+    administration.purge(store, data)
     again = taken_in(home / "again.csv")
     assert spent(store, again) == (3.0, pytest.approx(2 * DELTA))
     assert refused(store, asking(again, [1.1])).fix == {"privacy.epsilons": (1.0,)}

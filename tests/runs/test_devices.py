@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dpcl_core.cli import training
-from dpcl_core.runs import cuda_driver, devices, subprocess_start
+from dpcl_core.runs import cuda_driver, process
 
 CARDS, BEFORE = "CUDA_VISIBLE_DEVICES", "DPCL_VISIBLE_DEVICES"
 
@@ -47,10 +47,10 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No variable is set, nothing is remembered, and torch counts as built with CUDA."""
     for name in (CARDS, BEFORE):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(devices, "_torch_uses_cuda", lambda: True)
-    devices._cards.cache_clear()
+    monkeypatch.setattr(process, "_torch_uses_cuda", lambda: True)
+    process._cards.cache_clear()
     yield
-    devices._cards.cache_clear()
+    process._cards.cache_clear()
 
 
 def answers(monkeypatch: pytest.MonkeyPatch, text: str) -> list[dict[str, str]]:
@@ -74,29 +74,29 @@ def test_the_drivers_cards_have_names_and_sizes() -> None:
 def test_a_computer_without_a_driver_has_the_processor_only() -> None:
     """For real: the process that asks finds no library here, or cards that it can count."""
     asked = subprocess.run([sys.executable, "-I", "-S", cuda_driver.__file__], capture_output=True, text=True, check=True)
-    assert len(devices.found()) == 1 + len(json.loads(asked.stdout))
+    assert len(process.found()) == 1 + len(json.loads(asked.stdout))
 
 
 def test_cards_need_no_device_file_and_are_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = answers(monkeypatch, '[["NVIDIA Y", 17179869184], ["NVIDIA Z", 8589934592]]')
     wanted = [("cpu", "Processor"), ("cuda:0", "NVIDIA Y (16 GB)"), ("cuda:1", "NVIDIA Z (8 GB)")]
     for _ in range(2):
-        assert [(device.name, device.title) for device in devices.found()] == wanted
-    assert devices.default() == "cuda:0"
+        assert [(device.name, device.title) for device in process.found()] == wanted
+    assert process.default() == "cuda:0"
     assert len(asked) == 1
 
 
 @pytest.mark.parametrize("text", ["", "[]", "no driver"])
 def test_without_an_answer_the_device_is_the_processor(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     answers(monkeypatch, text)
-    assert devices.default() == "cpu"
+    assert process.default() == "cpu"
 
 
 @pytest.mark.parametrize("hidden", ["", "-1"])
 def test_hidden_cards_are_not_asked_for(hidden: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CARDS, hidden)
     asked = answers(monkeypatch, '[["NVIDIA Y", 1]]')
-    assert (devices.default(), asked) == ("cpu", [])
+    assert (process.default(), asked) == ("cpu", [])
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,8 @@ def test_torch_without_cuda_uses_no_card(line: str, uses: bool, tmp_path: Path, 
     monkeypatch.undo()
     (tmp_path / "version.py").write_text(f"__all__ = ['cuda']\n{line}\nhip: Optional[str] = 'x'\n", encoding="utf-8")
     spec = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
-    monkeypatch.setattr(devices, "find_spec", lambda name: spec)
-    assert devices._torch_uses_cuda() is uses
+    monkeypatch.setattr(process, "find_spec", lambda name: spec)
+    assert process._torch_uses_cuda() is uses
 
 
 @pytest.mark.parametrize("visible", [None, "0", "1,0", ""])
@@ -117,19 +117,19 @@ def test_a_run_on_the_processor_sees_no_card_and_what_it_starts_sees_them_again(
 ) -> None:
     if visible is not None:
         monkeypatch.setenv(CARDS, visible)
-    assert subprocess_start.environment("sqlite://", "cuda:0").get(CARDS) == visible
-    of_processor = subprocess_start.environment("sqlite://", "cpu")
+    assert process.worker_environment("sqlite://", "cuda:0").get(CARDS) == visible
+    of_processor = process.worker_environment("sqlite://", "cpu")
     assert of_processor[CARDS] == ""
     monkeypatch.setattr(os, "environ", dict(of_processor))  # in that run's process
-    assert subprocess_start.environment("sqlite://", "cuda:1").get(CARDS) == visible
-    assert devices.environment("cpu") == {**of_processor, CARDS: ""}
+    assert process.worker_environment("sqlite://", "cuda:1").get(CARDS) == visible
+    assert process.environment("cpu") == {**of_processor, CARDS: ""}
 
 
 def test_hiding_cards_changes_this_process_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {CARDS: "3"})
-    devices.hide_cards()
+    process.hide_cards()
     assert os.environ[CARDS] == ""
-    assert devices.environment("cuda:0") == {CARDS: "3"}
+    assert process.environment("cuda:0") == {CARDS: "3"}
 
 
 def test_the_command_line_hides_cards_from_what_runs_on_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:

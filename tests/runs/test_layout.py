@@ -13,7 +13,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Engine, create_engine, text
 
 from dpcl_core.errors import StoreTrouble
-from dpcl_core.runs import layout, tables
+from dpcl_core.runs import database, tables
 from dpcl_core.runs.store import Store
 from tests.support import replay
 from tests.support.postgres import both
@@ -118,6 +118,6 @@ def _differences(home: Path) -> list[object]:
     """What Alembic would still change, the newest revision being recorded."""
     engine = _opened(home)
     with engine.connect() as connection:
-        assert connection.scalar(layout.version.select()) == layout.NEWEST
+        assert connection.scalar(database.version.select()) == database.NEWEST
         context = MigrationContext.configure(connection, opts={"compare_server_default": True})
         return list(compare_metadata(context, tables.metadata))

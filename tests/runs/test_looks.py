@@ -13,10 +13,9 @@ from dpcl_core.data import catalog, files, intake, marks, outline
 from dpcl_core.data.intake import Asked
 from dpcl_core.data.schema import Columns
 from dpcl_core.privacy import statement
-from dpcl_core.runs import looks, purge, resumption, tables
-from dpcl_core.runs.audits import Audits
+from dpcl_core.runs import administration, resumption, tables
+from dpcl_core.runs.audits import Audits, Studies
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.studies import Studies
 from dpcl_core.spec import RunSpec
 from dpcl_core.tuning import settings
 from dpcl_core.tuning.settings import Trial
@@ -48,7 +47,7 @@ def test_a_launched_run_stays_a_look_that_is_resumed_and_then_not_started(store:
     run_id = store.create(own())
     assert store.claim(run_id)
     store.end(run_id, "cancelled")
-    looked = looks.of(store, "own:mine")
+    looked = administration.of(store, "own:mine")
     never = store.create(own())
     for _ in range(2):
         resumption.resume(store, run_id)
@@ -57,7 +56,7 @@ def test_a_launched_run_stays_a_look_that_is_resumed_and_then_not_started(store:
         store.request_stop(run_id)
     assert store.claim(never)
     assert store.requeue(store.get(never))
-    assert looks.of(store, "own:mine") == looked
+    assert administration.of(store, "own:mine") == looked
     assert looked is not None
     assert looked.runs == 1
 
@@ -72,13 +71,14 @@ def test_every_launched_run_is_one_more_look_and_budgets_add_up(store: Store) ->
     launched(store, own("own:m_ne"))
     waiting = store.create(own())
     store.request_stop(waiting)
-    found = looks.of(store, "own:mine")
+    found = administration.of(store, "own:mine")
     assert found is not None
     assert (found.runs, found.models, found.tuned, found.audits) == (2, 8, 0, 0)
     assert found.epsilon == pytest.approx(2 * 2 * (1.0 + 2.0))
     assert found.delta == pytest.approx(8 * 1e-5)
     assert found.sentence.startswith("Looks at own:mine so far: 2 runs, 8 models. All of them together: at most epsilon 12,")
-    assert looks.of(store, "own:m_ne") == looks.Looks("own:m_ne", 1, 4, 0, 0, 6.0, pytest.approx(4e-5)), "_ is no wildcard"
+    found = administration.Looks("own:m_ne", 1, 4, 0, 0, 6.0, pytest.approx(4e-5))
+    assert administration.of(store, "own:m_ne") == found, "_ is no wildcard"
 
 
 def test_models_on_the_same_batches_do_not_add_up_and_count_as_their_ledgers_say(store: Store) -> None:
@@ -86,34 +86,34 @@ def test_models_on_the_same_batches_do_not_add_up_and_count_as_their_ledgers_say
     raw = own().model_dump(mode="json") | {"method": "peft-ensemble", "params": {"adapter": "head"}}
     shared = checks.parse(raw)
     run_id = launched(store, shared)
-    found = looks.of(store, "own:mine")
+    found = administration.of(store, "own:mine")
     assert found is not None
     assert found.epsilon == math.inf
     with store.writing() as connection:
         parts = {statement.all_models(4, 1e-5, 1e-5): 7.5}
         of_cell = {"metrics": {}, "guarantee": {"parts": parts}, "seconds": 1.0}
         connection.execute(insert(tables.cells).values(run_id=run_id, epsilon=1.0, seed=0, **of_cell))
-    found = looks.of(store, "own:mine")
+    found = administration.of(store, "own:mine")
     assert found is not None
     assert (found.models, found.epsilon, found.delta) == (4, 7.5, 1e-5)
     launched(store, checks.parse(raw | {"params": {"adapter": "film"}, "seeds": [0]}))
-    found = looks.of(store, "own:mine")
+    found = administration.of(store, "own:mine")
     assert found is not None
     assert (found.models, found.epsilon, found.delta) == (6, 7.5 + 3.0, pytest.approx(3e-5))
 
 
 def test_new_data_start_at_none_and_public_data_are_not_counted(store: Store) -> None:
     launched(store, own())
-    assert looks.sentence(store, "own:new") == "Nobody has looked at own:new yet: the first run is the first look."
-    assert looks.of(store, "digits") is None
-    assert looks.sentence(store, "digits") == ""
+    assert administration.sentence(store, "own:new") == "Nobody has looked at own:new yet: the first run is the first look."
+    assert administration.of(store, "digits") is None
+    assert administration.sentence(store, "digits") == ""
 
 
 @pytest.mark.parametrize("changes", [{"epsilons": [1.0, math.inf]}, {"noise": "seeded"}])
 def test_one_look_without_a_bound_leaves_none_for_all(changes: dict[str, object], store: Store) -> None:
     launched(store, own())
     launched(store, own(**changes))
-    found = looks.of(store, "own:mine")
+    found = administration.of(store, "own:mine")
     assert found is not None
     assert (found.epsilon, found.document()["epsilon"]) == (math.inf, "inf")
     assert "no bound is known, as one of them has none" in found.sentence
@@ -133,13 +133,13 @@ def test_settings_tried_on_the_data_and_audits_are_counted(store: Store) -> None
             studies.add_trial(study_id, Trial(number, 0.1, 8, 1.0, 0.5, None, 1.0))
         assert store.claim(study_id)
         store.end(study_id, "cancelled")
-    found = looks.of(store, "own:mine")
+    found = administration.of(store, "own:mine")
     assert found is not None
     assert (found.runs, found.tuned, found.audits, found.epsilon) == (0, 2, 0, math.inf)
     run_id = launched(store, base)
     audit_id = Audits(store).create(run_id)
     assert store.claim(audit_id)
-    found = looks.of(store, "own:mine")
+    found = administration.of(store, "own:mine")
     assert found is not None
     assert (found.runs, found.models, found.tuned, found.audits) == (1, 1, 2, 1)
     assert found.sentence.startswith("Looks at own:mine so far: 1 run, 1 model, 2 settings tried by tunings, 1 audit.")
@@ -178,7 +178,7 @@ def taken_in(path: Path, rows: list[str] = ROWS, target: str = "one", owner: str
 
 
 def n_runs(store: Store, name: str) -> int:
-    found = looks.of(store, name)
+    found = administration.of(store, name)
     assert found is not None
     return found.runs
 
@@ -203,10 +203,10 @@ def test_deleting_and_bringing_the_same_rows_again_does_not_start_the_count_agai
     name = taken_in(home / "visits.csv")
     for _ in range(2):
         launched(store, own(name))
-    before = looks.of(store, name)
-    purge.purge(store, name)
+    before = administration.of(store, name)
+    administration.purge(store, name)
     again = taken_in(home / "other.csv")
-    found = looks.of(store, again)
+    found = administration.of(store, again)
     assert before is not None
     assert found is not None
     assert (found.runs, found.models, found.epsilon) == (before.runs, before.models, before.epsilon)
@@ -235,7 +235,7 @@ def test_nobody_learns_what_another_visitor_has_brought(home: Path, store: Store
     assert (hers, his) == ("own:visits-aaaaaa", "own:visits-bbbbbb")
     assert (n_runs(store, hers), n_runs(store, his)) == (1, 0)
     assert not marks.kept(hers) & marks.kept(his)
-    purge.purge(store, hers)
+    administration.purge(store, hers)
     assert n_runs(store, his) == 0
     assert n_runs(store, taken_in(home / "a" / "again.csv", owner="a" * 64)) == 1
 
@@ -243,7 +243,7 @@ def test_nobody_learns_what_another_visitor_has_brought(home: Path, store: Store
 def test_what_was_never_looked_at_leaves_nothing(home: Path, store: Store) -> None:
     name = taken_in(home / "visits.csv")
     store.create(own(name))
-    purge.purge(store, name)
+    administration.purge(store, name)
     with store.reading() as connection:
         assert connection.execute(tables.kept_looks.select()).all() == []
 

@@ -6,29 +6,29 @@ import pytest
 from sqlalchemy import update
 
 from dpcl_core.errors import BadInput
-from dpcl_core.runs import devices, executors, machines, worker
+from dpcl_core.runs import executor, process, worker
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.tables import machines as table
 from tests.support import replay
 
 
 def test_machines_that_look_after_the_queue_are_present_until_they_fall_silent(store, monkeypatch):
-    cards = (devices.Device("cpu", "Processor"), devices.Device("cuda:0", "A card"))
+    cards = (process.Device("cpu", "Processor"), process.Device("cuda:0", "A card"))
     for name, found in (("lab1", cards[:1]), ("lab2", cards), ("lab2", cards)):
         monkeypatch.setenv("DPCL_MACHINE", name)
-        monkeypatch.setattr(devices, "found", lambda found=found: found)
-        machines.announce(store)
-    assert machines.present(store) == {"lab1": ["cpu"], "lab2": ["cpu", "cuda:0"]}
-    assert [executors.n_devices("local", device, store) for device in ("cpu", "cuda")] == [2, 1]
+        monkeypatch.setattr(process, "found", lambda found=found: found)
+        executor.announce(store)
+    assert executor.present_machines(store) == {"lab1": ["cpu"], "lab2": ["cpu", "cuda:0"]}
+    assert [executor.n_devices("local", device, store) for device in ("cpu", "cuda")] == [2, 1]
     with store.writing() as connection:
         connection.execute(update(table).where(table.c.name == "lab1").values(seen=table.c.seen - 61))
-    assert list(machines.present(store)) == ["lab2"]
+    assert list(executor.present_machines(store)) == ["lab2"]
 
 
 def test_a_store_in_a_file_is_not_written_to_for_machines_that_cannot_reach_it(store):
     LocalExecutor(store).schedule()
-    assert not machines.can_share(store)
-    assert machines.present(store) == {}
+    assert not executor.can_share(store)
+    assert executor.present_machines(store) == {}
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_store_in_a_file_is_not_written_to_for_machines_that_cannot_reach_it(s
     ],
 )  # fmt: skip
 def test_a_run_gets_a_device_that_it_asked_for(asked, device, fits):
-    assert devices.fits(asked, device) is fits
+    assert process.fits(asked, device) is fits
 
 
 @pytest.mark.parametrize("wrong", ["", "gpu", "/cpu", "a b/cpu", "lab/cpu/1", "cuda:", "cuda:1000", "x" * 49 + "/cpu"])
@@ -53,7 +53,7 @@ def test_a_free_machine_takes_the_next_run_that_it_can_serve(store, monkeypatch)
     """One run for each device of a machine, in the order of the queue; none for a card that the machine has not."""
     started = list[str]()
     monkeypatch.setattr(LocalExecutor, "_start", lambda self, run: started.append(run.id))
-    monkeypatch.setattr(devices, "found", lambda: (devices.Device("cpu", "Processor"),))
+    monkeypatch.setattr(process, "found", lambda: (process.Device("cpu", "Processor"),))
     ids = [store.create(replay.a_spec(), device=device) for device in ("cuda", "lab2/cpu", "cpu", "cpu", "cpu")]
     for name, wanted in (("lab1", [ids[2]]), ("lab2", [ids[1]]), ("lab3", [ids[3]]), ("lab1", [])):
         monkeypatch.setenv("DPCL_MACHINE", name)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from dpcl_core.runs import matching
+from dpcl_core.runs import frames
 from tests.support import replay
 from tests.support.signatures import ENTRIES, PROTOTYPES, SCORES, TOLD, with_lists
 
@@ -15,7 +15,7 @@ SAID = with_lists(replay.recorded(replay.a_spec(epsilons=(1.0,), seeds=(0, 7)), 
 
 
 def test_every_entry_has_one_row() -> None:
-    table = matching.entries(SAID)
+    table = frames.entries(SAID)
     assert len(table) == 2 * 2 * len(ENTRIES.client)
     one = table.query("seed == 7 and task == 1")
     for column in ("client", "weight", "group", "margin", "regret", "mode"):
@@ -26,27 +26,27 @@ def test_every_entry_has_one_row() -> None:
 
 
 def test_every_group_matcher_anchor_count_and_statistic_has_one_row() -> None:
-    groups = matching.prototypes([TOLD])
+    groups = frames.prototypes([TOLD])
     assert list(groups["name"]) == list(PROTOTYPES.name)
     assert list(groups["signature_xy"]) == [0.01, 0.0]
-    agreement = matching.agreement([TOLD])
+    agreement = frames.agreement([TOLD])
     assert agreement[agreement["noise"].isna()].set_index("matcher")["agreement"].to_dict() == dict(TOLD.agreement)
     assert agreement.query("matcher == 'Hungarian'")[["noise", "agreement"]].to_numpy().tolist() == [[0.0, 1.0], [0.1, 0.2]]
     assert set(agreement.loc[agreement["is_own"], "matcher"]) == {TOLD.matcher}
-    anchors = matching.anchors([TOLD])
+    anchors = frames.anchors([TOLD])
     assert tuple(anchors["m"]) == SCORES.m
     assert set(agreement["n_entries"]) == set(anchors["n_entries"]) == {len(ENTRIES.mode)}
-    assert set(matching.agreement([replace(TOLD, n_compared=3)])["n_entries"]) == {3}
+    assert set(frames.agreement([replace(TOLD, n_compared=3)])["n_entries"]) == {3}
     for column in ("mean_rate", "least_rate", "least_gap", "needed", "agreement"):
         assert tuple(anchors[column]) == getattr(SCORES, column)
-    statistics = matching.statistics([TOLD])
+    statistics = frames.statistics([TOLD])
     assert statistics[["statistic", "signal", "noise"]].to_numpy().tolist() == [
         ["mean", 0.4, 0.15], ["second moment", 0.8, 40.0]
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "table", [matching.entries, matching.prototypes, matching.agreement, matching.anchors, matching.statistics]
+    "table", [frames.entries, frames.prototypes, frames.agreement, frames.anchors, frames.statistics]
 )
 def test_an_empty_table_has_the_same_columns(table) -> None:  # type: ignore[no-untyped-def]
     empty: pd.DataFrame = table([])

@@ -12,11 +12,11 @@ from sqlalchemy.exc import OperationalError
 
 from dpcl_core import cli
 from dpcl_core.errors import StoreTrouble, StoreUnusable
-from dpcl_core.runs import database, devices, mover, patience, purge
+from dpcl_core.runs import administration, database, executor, process
 from dpcl_core.runs.executor import LocalExecutor
-from dpcl_core.runs.patience import Patience
+from dpcl_core.runs.process import Patience
 from dpcl_core.runs.store import Store
-from pages.parts.shell import queue, state
+from pages.parts import state
 from tests.support import replay, stand_in
 from tests.support.waiting import until
 
@@ -46,7 +46,7 @@ class Troubled:
 
 
 def test_a_store_that_is_away_and_an_unexpected_error_do_not_end_it(monkeypatch, capsys):
-    monkeypatch.setattr(mover, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(executor, "PAUSE_SECONDS", 0.001)
     over, heard, done = threading.Event(), [], []
     away = StoreTrouble("store x: locked")
     troubled = Troubled(over, [None, away, away, KeyError("no such part"), away, None, away])
@@ -57,7 +57,7 @@ def test_a_store_that_is_away_and_an_unexpected_error_do_not_end_it(monkeypatch,
             raise error
         return troubled
 
-    mover.move(
+    executor.move(
         opens, over, after_each=lambda: done.append(troubled.looks), on_trouble=heard.append, patience=Patience(0.001, 0.002)
     )
     assert troubled.looks == 7
@@ -67,12 +67,12 @@ def test_a_store_that_is_away_and_an_unexpected_error_do_not_end_it(monkeypatch,
 
 
 def test_a_server_moves_the_queue_without_a_page_and_stops_with_it(store, monkeypatch):
-    monkeypatch.setattr(queue, "_FIRST_PAGE_SECONDS", 0.0)
+    monkeypatch.setattr(state, "_FIRST_PAGE_SECONDS", 0.0)
     monkeypatch.setattr(state, "executor", lambda: LocalExecutor(store, stand_in.command("replay:0.1")))
     run_id = store.create(replay.a_spec())
 
     async def served() -> None:
-        async with queue.moving(None):
+        async with state.moving(None):
             names = [thread.name for thread in threading.enumerate()]
             assert names.count("queue") == 1
             await asyncio.to_thread(until, lambda: store.status(run_id) == "finished")
@@ -89,7 +89,7 @@ def test_work_carries_out_what_waits(store, monkeypatch, capsys, behaviour, stat
     out, err = capsys.readouterr()
     assert json.loads(out) == [{"run_id": run_id, "status": end} for run_id in run_ids]
     lines = [line for line in err.splitlines() if "number 1" in line]
-    assert lines[0] == f"run {run_ids[0]} (number 1): started on {devices.here('cpu')}"
+    assert lines[0] == f"run {run_ids[0]} (number 1): started on {process.here('cpu')}"
     assert lines[1].startswith(f"run {run_ids[0]} (number 1): {end}")
 
 
@@ -116,11 +116,11 @@ def test_a_waiting_run_that_is_deleted_with_its_data_is_reported_once_and_work_g
     def looked(_executor: LocalExecutor) -> None:
         looks.append("look")
         if len(looks) == 2:
-            purge.purge(store, "own:visits")
+            administration.purge(store, "own:visits")
         if len(looks) > 4:
             pytest.fail("it looks on for ever")
 
-    monkeypatch.setattr(mover, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(executor, "PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(LocalExecutor, "schedule", looked)
     assert cli.main(["work", "--once", "--json"]) == 0
     out, err = capsys.readouterr()
@@ -129,7 +129,7 @@ def test_a_waiting_run_that_is_deleted_with_its_data_is_reported_once_and_work_g
 
 
 def test_work_says_at_once_what_no_waiting_mends(home, monkeypatch, capsys):
-    monkeypatch.setattr(patience.time, "sleep", lambda _: pytest.fail("it waited"))
+    monkeypatch.setattr(process.time, "sleep", lambda _: pytest.fail("it waited"))
     (home / "store.sqlite").write_bytes(b"no database at all" * 100)
     assert cli.main(["work"]) == 1
     said = capsys.readouterr().err
@@ -163,6 +163,6 @@ def test_work_says_once_that_it_waits_for_the_store(home, monkeypatch, capsys):
         opened(self, url)
 
     monkeypatch.setattr(Store, "__init__", init)
-    monkeypatch.setattr(patience.time, "sleep", lambda _: None)
+    monkeypatch.setattr(process.time, "sleep", lambda _: None)
     assert cli.main(["work", "--once"]) == 0
     assert capsys.readouterr().err == "waiting for the store: store x: another program has kept it locked\n"

@@ -19,13 +19,12 @@ from sqlalchemy.dialects import postgresql
 from dpcl_core.errors import StoreGone, StoreTrouble, StoreUnknown
 from dpcl_core.events import Classifier, Event, Progress
 from dpcl_core.runs import database, journal, process, recorder, worker
+from dpcl_core.runs.administration import empty_trash, purge
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.journal import Journal
-from dpcl_core.runs.patience import Patience
-from dpcl_core.runs.purge import empty_trash, purge
+from dpcl_core.runs.process import Patience, log_file
 from dpcl_core.runs.run import Failure
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.subprocess_start import log_file
 from dpcl_core.runs.tables import runs
 from dpcl_core.spec import Cell, RunSpec
 from tests.support import replay

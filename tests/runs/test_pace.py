@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dpcl_core.events import Event, Progress, Started, TaskLearned
 from dpcl_core.methods import catalog
-from dpcl_core.runs.progress_estimate import fraction_done, n_trained_together, seconds_left, stage, steady
+from dpcl_core.runs.run import fraction_done, n_trained_together, seconds_left, stage, steady
 from dpcl_core.spec import Cell
 from tests.support import replay
 

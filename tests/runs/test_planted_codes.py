@@ -11,7 +11,7 @@ from dpcl_core import checks
 from dpcl_core.cli import main
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Guarantee, Leaks
-from dpcl_core.runs import planted_codes
+from dpcl_core.runs import audits
 from dpcl_core.spec import Cell, RunSpec
 
 CELLS = (Cell(2.0, 0), Cell(2.0, 1))
@@ -49,7 +49,7 @@ def events() -> Iterator[Event]:
 
 
 def test_the_last_word_on_every_model_counts() -> None:
-    first, second = planted_codes.results(spec(), events())
+    first, second = audits.results(spec(), events())
     assert (first.claimed, first.accounted, first.lower_bound, first.trials) == (2.0, 1.9, 0.4, 59)
     assert (second.accounted, second.lower_bound) == (math.inf, 0)
     assert first.sentence().startswith(
@@ -61,11 +61,11 @@ def test_the_last_word_on_every_model_counts() -> None:
 
 def test_texts_without_codes_are_refused() -> None:
     with pytest.raises(BadInput, match=r"no codes are planted: try data\.dataset = pii-synthetic"):
-        list(planted_codes.results(spec(), iter([finished(CELLS[0], 1.0)])))
+        list(audits.results(spec(), iter([finished(CELLS[0], 1.0)])))
 
 
 def test_a_method_without_a_language_model_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["audit", "--preset", "digits-cosine", "--attack", planted_codes.NAME]
+    command = ["audit", "--preset", "digits-cosine", "--attack", audits.NAME]
     assert main(command) != 0
     assert "--attack = planted-codes: must be left out: cosine trains no language model" in capsys.readouterr().err
 
@@ -74,5 +74,5 @@ def test_only_codes_asked_for_by_name_need_a_training() -> None:
     """The attack that runs are audited with stays the one on the mechanism."""
     from dpcl_core.attacks import catalog
 
-    assert planted_codes.is_offered(spec())
-    assert planted_codes.NAME not in catalog.names("pecl-published")
+    assert audits.is_offered(spec())
+    assert audits.NAME not in catalog.names("pecl-published")

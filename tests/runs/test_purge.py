@@ -9,13 +9,12 @@ from sqlalchemy.dialects import postgresql
 from dpcl_core import unforeseen
 from dpcl_core.data import own
 from dpcl_core.errors import BadInput
-from dpcl_core.runs import purge, tables
+from dpcl_core.runs import administration, tables
 from dpcl_core.runs.audits import Audits
-from dpcl_core.runs.process import me
+from dpcl_core.runs.process import log_file, me
+from dpcl_core.runs.queue import Limits, Visitor
 from dpcl_core.runs.rooms import Rooms
-from dpcl_core.runs.sets import Sets
-from dpcl_core.runs.subprocess_start import log_file
-from dpcl_core.runs.visitors import Limits, Visitor
+from dpcl_core.runs.shards import Sets
 from tests.support import replay
 from tests.support.postgres import both, both_if_slow
 
@@ -45,8 +44,8 @@ def test_all_of_its_runs_go_and_all_others_stay(store):
     code = rooms.open("Monday", "token")
     rooms.join(code, "Ann")
     rooms.add_run(code, "Ann", run_id)
-    assert len(purge.runs_on(store, "own:visits")) == 4, "a run, its audit and two of a set"
-    assert purge.purge(store, "own:visits") == 4
+    assert len(administration.runs_on(store, "own:visits")) == 4, "a run, its audit and two of a set"
+    assert administration.purge(store, "own:visits") == 4
     rooms.close(code, "token")
     assert _counts(store) == before | {"kept_turns": 1}, "of the one that was started"
     assert store.events(other) == words
@@ -55,10 +54,10 @@ def test_all_of_its_runs_go_and_all_others_stay(store):
 def test_a_run_under_way_keeps_all_of_them(store):
     for _ in range(2):
         run_id = store.create(_on("own:visits"))
-    first = purge.runs_on(store, "own:visits")[0]
+    first = administration.runs_on(store, "own:visits")[0]
     assert store.claim(first, me())
     with pytest.raises(BadInput, match="stop it first"):
-        purge.purge(store, "own:visits")
+        administration.purge(store, "own:visits")
     assert [run.id for run in store.unfinished()] == [first, run_id]
 
 
@@ -72,9 +71,9 @@ def test_a_visitor_deletes_no_data_of_the_computer_or_of_another_visitor(store, 
         store.create(_on(f"own:{name}"))
     for name in ("own:visits", "own:his", "own:nobodys"):
         with pytest.raises(BadInput, match=f"data = {name}: was not brought by you: only who did can delete it"):
-            purge.purge(anna, name)
-    assert purge.purge(anna, "own:hers") == 1
-    assert [purge.purge(store, name) for name in ("own:visits", "own:his")] == [1, 1]
+            administration.purge(anna, name)
+    assert administration.purge(anna, "own:hers") == 1
+    assert [administration.purge(store, name) for name in ("own:visits", "own:his")] == [1, 1]
 
 
 def test_logs_of_another_user_hold_up_neither_data_nor_trash(store, tmp_path, monkeypatch):
@@ -87,9 +86,9 @@ def test_logs_of_another_user_hold_up_neither_data_nor_trash(store, tmp_path, mo
     store.delete(other)
     for path in (*map(log_file, (run_id, other)), unforeseen.log_file()):
         path.mkdir(parents=True)  # which no more than another user's file can be unlinked
-    assert purge.purge(store, "own:visits") == 1
+    assert administration.purge(store, "own:visits") == 1
     assert not folder.exists()
-    assert purge.empty_trash(store) == 1
+    assert administration.empty_trash(store) == 1
 
 
 def test_logs_go_also_where_the_data_cannot_be_deleted(store, tmp_path, monkeypatch):
@@ -100,7 +99,7 @@ def test_logs_go_also_where_the_data_cannot_be_deleted(store, tmp_path, monkeypa
         path.touch()
     monkeypatch.setattr(own, "delete", lambda _: False)
     with pytest.raises(BadInput, match="some of its files could not be deleted"):
-        purge.purge(store, "own:visits")
+        administration.purge(store, "own:visits")
     assert list((tmp_path / "logs").iterdir()) == []
 
 
@@ -112,10 +111,10 @@ def test_postgresql_reads_the_settings_as_json():
 
 def test_a_name_in_any_letters_is_found(store):
     run_id = store.create(_on("own:Прийом"))
-    assert purge.runs_on(store, "own:Прийом") == [run_id]
+    assert administration.runs_on(store, "own:Прийом") == [run_id]
 
 
 @pytest.mark.parametrize("name", ["own:%", "own:_isits", "own:visit", 'own:"visits', "visits", "own:VISITS"])
 def test_no_pattern_finds_more_than_its_own_name(store, name):
     store.create(_on("own:visits"))
-    assert purge.purge(store, name) == 0
+    assert administration.purge(store, name) == 0

@@ -16,7 +16,7 @@ from dpcl_core.checkpoints import Checkpoint
 from dpcl_core.cli import main
 from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.events import CellFinished, Classifier, Event, Progress, to_json
-from dpcl_core.runs import patience, process, resumption, worker
+from dpcl_core.runs import process, resumption, worker
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.run import Failure
@@ -296,7 +296,7 @@ def test_a_store_that_is_away_for_a_while_costs_no_checkpoint(store, monkeypatch
         real(self, checkpoint)
 
     monkeypatch.setattr(resumption.Stored, "_save", failing)
-    monkeypatch.setattr(patience.time, "sleep", slept.append)
+    monkeypatch.setattr(process.time, "sleep", slept.append)
     run_id = lost_after(store, seeded(), 1)
     assert slept == [0.25, 0.5, 1.0]
     assert n_saved(store, run_id) == 1

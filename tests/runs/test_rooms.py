@@ -13,7 +13,7 @@ from dpcl_core.events import CellFinished, TaskLearned, of_kind
 from dpcl_core.lessons import text
 from dpcl_core.runs import rooms as module
 from dpcl_core.runs import tables
-from dpcl_core.runs.purge import empty_trash
+from dpcl_core.runs.administration import empty_trash
 from dpcl_core.runs.rooms import Rooms, digest
 from tests.support import replay
 from tests.support.postgres import both, file_alone

@@ -8,9 +8,9 @@ import pytest
 
 from dpcl_core.errors import StoreTrouble
 from dpcl_core.events import Event, TaskLearned, to_json
-from dpcl_core.runs import database, journal, mover, process, recorder, worker
+from dpcl_core.runs import database, executor, journal, process, recorder, worker
 from dpcl_core.runs.executor import LocalExecutor
-from dpcl_core.runs.patience import Patience
+from dpcl_core.runs.process import Patience
 from dpcl_core.runs.store import Store
 from tests.runs.test_resumption import said_by, seeded
 from tests.support import replay, stand_in
@@ -61,7 +61,7 @@ def test_a_queue_goes_on_after_the_server_was_away(store, server):
     over, heard = threading.Event(), list[StoreTrouble]()
     app = LocalExecutor(store, stand_in.command("replay:0.0"))
     moving = threading.Thread(
-        target=mover.move, args=(lambda: app, over), kwargs={"on_trouble": heard.append, "patience": QUICK}
+        target=executor.move, args=(lambda: app, over), kwargs={"on_trouble": heard.append, "patience": QUICK}
     )
     moving.start()
     server.stop()

@@ -8,10 +8,10 @@ from itertools import pairwise
 import pytest
 
 from dpcl_core.errors import BadInput
-from dpcl_core.runs import purge
-from dpcl_core.runs import sets as sets_module
+from dpcl_core.runs import administration
+from dpcl_core.runs import shards as sets_module
 from dpcl_core.runs.executor import LocalExecutor
-from dpcl_core.runs.sets import Sets
+from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from tests.support import replay, stand_in
 from tests.support.postgres import both, both_if_slow
@@ -205,12 +205,12 @@ def test_a_set_is_shown_without_the_runs_that_are_deleted_for_good(store):
     sets.request_stop(whole.id)
     first, *others = (run.id for run in whole.runs.values())  # the set has the id of the first
     store.delete(first)
-    purge.empty_trash(store)
+    administration.empty_trash(store)
     assert list(sets.get(whole.id).runs) == ["second", "third"]
     assert sets.newest("a question").line() == "0 of 2 runs finished, 2 cancelled"
     for run_id in others:
         store.delete(run_id)
-    purge.empty_trash(store)
+    administration.empty_trash(store)
     assert sets.newest("a question").id == earlier, "a set whose runs are all gone is as if it had never been"
     with pytest.raises(BadInput, match="no such set"):
         sets.get(whole.id)

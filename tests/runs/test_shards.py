@@ -14,11 +14,11 @@ from dpcl_core.checkpoints import Checkpoint, Memory
 from dpcl_core.errors import BadInput, Diverged
 from dpcl_core.events import Event, to_json
 from dpcl_core.methods import catalog as methods
-from dpcl_core.runs import executors, process, resumption, shards, tables, worker
+from dpcl_core.runs import executor, process, resumption, shards, tables, worker
 from dpcl_core.runs.executor import LocalExecutor, Supervisor
-from dpcl_core.runs.patience import Patience
+from dpcl_core.runs.process import Patience
 from dpcl_core.runs.run import Failure, Split
-from dpcl_core.runs.sets import Sets
+from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from tests.support import replay
@@ -305,9 +305,9 @@ def test_a_run_passes_on_no_task_of_a_part_before_the_one_that_is_missing(store,
 
 
 def test_an_executor_that_is_not_to_be_had_is_one_sentence(store, monkeypatch):
-    assert isinstance(executors.opened("local", store), LocalExecutor)
+    assert isinstance(executor.opened("local", store), LocalExecutor)
     with pytest.raises(BadInput, match="did you mean ray"):
-        executors.checked("rays")
-    monkeypatch.setattr("dpcl_core.packages.find_spec", lambda name: None)
+        executor.checked("rays")
+    monkeypatch.setattr("dpcl_core.machine.find_spec", lambda name: None)
     with pytest.raises(BadInput, match=r"pip install 'dpcl\[ray\]'"):
-        executors.opened("ray", store)
+        executor.opened("ray", store)

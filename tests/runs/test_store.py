@@ -14,11 +14,11 @@ from sqlalchemy import event, update
 
 from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.events import CellFinished, Note
-from dpcl_core.runs import durations, process, tables
+from dpcl_core.runs import process, run, tables
+from dpcl_core.runs.process import log_file
+from dpcl_core.runs.queue import Limits, Visitor
 from dpcl_core.runs.run import Failure
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.subprocess_start import log_file
-from dpcl_core.runs.visitors import Limits, Visitor
 from tests.support import replay
 from tests.support.postgres import both, both_if_slow, file_alone
 from tests.support.tiers import quick
@@ -391,4 +391,4 @@ def test_a_duration_is_known_however_many_others_are_newer(store: Store) -> None
     replay.fill(store, spec, [])
     for _ in range(200):
         replay.fill(store, other, [])
-    assert None not in store.estimates([durations.work_of(spec), durations.work_of(other)])
+    assert None not in store.estimates([run.work_of(spec), run.work_of(other)])

@@ -19,7 +19,7 @@ from dpcl_core import cli
 from dpcl_core.checkpoints import Checkpoint
 from dpcl_core.errors import StoreTrouble, StoreUnknown
 from dpcl_core.events import Note, Progress
-from dpcl_core.runs import database, layout, process, resumption
+from dpcl_core.runs import database, process, resumption
 from dpcl_core.runs.store import Store
 from tests.support import replay
 from tests.support.full_disk import no_room
@@ -105,13 +105,13 @@ def test_a_database_without_an_encoding_keeps_every_letter(server, home):
         server.drop("no_encoding")
 
 
-@pytest.mark.parametrize("version", ["0", str(int(layout.NEWEST) + 1), "4a"])
+@pytest.mark.parametrize("version", ["0", str(int(database.NEWEST) + 1), "4a"])
 def test_a_store_of_another_layout_is_refused_and_left_alone(store, home, version):
     run_id = store.create(replay.a_spec())
     _set_version(home, version)
-    with pytest.raises(StoreTrouble, match=f"layout {version}, but this program reads layout {layout.NEWEST}"):
+    with pytest.raises(StoreTrouble, match=f"layout {version}, but this program reads layout {database.NEWEST}"):
         Store()
-    _set_version(home, layout.NEWEST)
+    _set_version(home, database.NEWEST)
     assert Store().status(run_id) == "queued"
 
 

@@ -8,7 +8,7 @@ from dpcl_core import engine
 from dpcl_core.events import CellFinished, Progress, Started, TaskLearned
 from dpcl_core.runs import frames, warm_worker
 from dpcl_core.runs.executor import WORKER, LocalExecutor
-from dpcl_core.runs.subprocess_start import log_file
+from dpcl_core.runs.process import log_file
 from dpcl_core.runs.warm_worker import WarmWorker
 from tests.support import replay
 from tests.support.waiting import until

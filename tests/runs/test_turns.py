@@ -13,11 +13,11 @@ from sqlalchemy import select, update
 from dpcl_core import paths
 from dpcl_core.data import own
 from dpcl_core.errors import BadInput
-from dpcl_core.runs import process, queue, rooms, shards, tables, visitors
-from dpcl_core.runs.purge import purge
+from dpcl_core.runs import process, queue, rooms, shards, tables
+from dpcl_core.runs.administration import purge
+from dpcl_core.runs.queue import Limits, Visitor
 from dpcl_core.runs.run import Run, Split
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.visitors import Limits, Visitor
 from tests.support import replay
 from tests.support.postgres import both, both_if_slow, file_alone
 
@@ -236,9 +236,9 @@ def test_rooms_are_limited_by_address_and_in_all(store):
 
 @file_alone
 def test_of_an_address_a_keyed_digest_is_kept_for_a_day(store, home):
-    one, same, other = map(visitors.address_of, ("2001:db8::1", "2001:db8::ffff:2", "2001:db8:0:1::1"))
+    one, same, other = map(queue.address_of, ("2001:db8::1", "2001:db8::ffff:2", "2001:db8:0:1::1"))
     assert one == same != other
-    assert visitors.address_of("::ffff:192.0.2.7") == visitors.address_of("192.0.2.7") != visitors.address_of("192.0.2.8")
+    assert queue.address_of("::ffff:192.0.2.7") == queue.address_of("192.0.2.7") != queue.address_of("192.0.2.8")
     assert (home / "addresses.key").stat().st_mode & 0o777 == 0o600
     stranger(store, 1, one).check_kept(1)
     open_run = stranger(store, 2, other).create(SPEC)

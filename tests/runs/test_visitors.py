@@ -10,15 +10,14 @@ from sqlalchemy import func, select, update
 from dpcl_core import cli, paths
 from dpcl_core.data import own
 from dpcl_core.errors import BadInput
-from dpcl_core.runs import looks, process, resumption, tables, visitors
-from dpcl_core.runs.audits import Audits
+from dpcl_core.runs import administration, process, queue, resumption, tables
+from dpcl_core.runs.administration import empty_trash
+from dpcl_core.runs.audits import Audits, Studies
 from dpcl_core.runs.executor import Supervisor
-from dpcl_core.runs.purge import empty_trash
+from dpcl_core.runs.queue import Limits, Visitor
 from dpcl_core.runs.run import Failure
-from dpcl_core.runs.sets import Sets
+from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.studies import Studies
-from dpcl_core.runs.visitors import Limits, Visitor
 from tests.support import replay, tuned
 from tests.support.postgres import both, both_if_slow, file_alone
 
@@ -121,7 +120,7 @@ def test_a_resumed_run_needs_a_place(store):
 
 @pytest.mark.parametrize("ends_by_itself", [True, False])
 def test_a_run_that_takes_longer_than_allowed_is_stopped_and_says_why(store, monkeypatch, ends_by_itself):
-    monkeypatch.setenv(visitors.VARIABLE, "seconds=20")
+    monkeypatch.setenv(queue.VARIABLE, "seconds=20")
     ids = {name: visiting(store, name).create(SPEC) for name in ("anna", "bert")} | {"": store.create(SPEC)}
     with store.writing() as connection:
         for name, run_id in ids.items():
@@ -146,18 +145,18 @@ def test_a_run_that_takes_longer_than_allowed_is_stopped_and_says_why(store, mon
 
 
 def test_a_run_that_is_stopped_and_resumed_keeps_the_seconds_that_it_has_taken(store, monkeypatch):
-    monkeypatch.setenv(visitors.VARIABLE, "seconds=25000")
+    monkeypatch.setenv(queue.VARIABLE, "seconds=25000")
     anna = visiting(store, "anna", seconds=25_000)
     run_id = anna.create(SPEC)
     for _ in range(2):
         _began(store, run_id, 9000)
-        assert visitors.overrun(store.get(run_id), store.seconds_before) is None
+        assert queue.overrun(store.get(run_id), store.seconds_before) is None
         assert store.end(run_id, "cancelled")
         resumption.resume(anna, run_id)
         anna.request_stop(run_id)  # waiting takes nothing
         resumption.resume(anna, run_id)
     _began(store, run_id, 9000)
-    assert visitors.overrun(store.get(run_id), store.seconds_before) is not None
+    assert queue.overrun(store.get(run_id), store.seconds_before) is not None
     store.end(run_id, "finished")
     assert store.get(run_id).seconds_taken == pytest.approx(27_000, abs=1000)
     assert store.estimate_seconds(SPEC) == pytest.approx(27_000, abs=1000)
@@ -166,7 +165,7 @@ def test_a_run_that_is_stopped_and_resumed_keeps_the_seconds_that_it_has_taken(s
 
 
 def test_all_turns_of_a_tuning_count_and_one_that_took_too_long_is_not_resumed(store, monkeypatch):
-    monkeypatch.setenv(visitors.VARIABLE, "seconds=25000")
+    monkeypatch.setenv(queue.VARIABLE, "seconds=25000")
     studies = Studies(visiting(store, "anna", seconds=25_000))
     turn = study_id = studies.create(tuned.a_tuning())
     for _ in range(2):
@@ -207,12 +206,12 @@ def test_a_run_takes_no_time_while_its_computer_is_off(store):
 
 @pytest.mark.parametrize("step", [3600.0, -3600.0])
 def test_a_clock_that_is_set_and_a_computer_that_sleeps_cost_a_run_a_minute_at_most(store, monkeypatch, step):
-    monkeypatch.setenv(visitors.VARIABLE, "seconds=200")
+    monkeypatch.setenv(queue.VARIABLE, "seconds=200")
     run_id = visiting(store, "anna").create(SPEC)
     _began(store, run_id, 120)
     _is_silent(store, run_id, step)
     assert 110 < (store.get(run_id).seconds_taken or 0.0) < 190
-    assert visitors.overrun(store.get(run_id), store.seconds_before) is None
+    assert queue.overrun(store.get(run_id), store.seconds_before) is None
     store.heartbeat(run_id, process.me())
     assert 110 < (store.get(run_id).seconds_taken or 0.0) < 190
     store.end(run_id, "finished")
@@ -273,21 +272,21 @@ def test_a_run_restored_while_the_trash_is_emptied_keeps_its_results(store, monk
 def test_an_emptied_run_on_own_data_stays_a_look(store):
     spec = SPEC.model_copy(update={"data": SPEC.data.model_copy(update={"dataset": "own:mine"})})
     run_id = _finished(store, spec)
-    before = looks.of(store, "own:mine")
+    before = administration.of(store, "own:mine")
     store.delete(run_id)
     empty_trash(store)
     assert before is not None
     assert before.runs == 1
-    assert looks.of(store, "own:mine") == before
+    assert administration.of(store, "own:mine") == before
 
 
 def test_limits_are_read_from_one_line(monkeypatch):
-    monkeypatch.delenv(visitors.VARIABLE, raising=False)
-    assert visitors.limits() is None
-    monkeypatch.setenv(visitors.VARIABLE, "usual")
-    assert visitors.limits() == Limits()
-    monkeypatch.setenv(visitors.VARIABLE, "cells=60, megabytes=7")
-    assert visitors.limits() == Limits(cells=60, megabytes=7)
+    monkeypatch.delenv(queue.VARIABLE, raising=False)
+    assert queue.limits() is None
+    monkeypatch.setenv(queue.VARIABLE, "usual")
+    assert queue.limits() == Limits()
+    monkeypatch.setenv(queue.VARIABLE, "cells=60, megabytes=7")
+    assert queue.limits() == Limits(cells=60, megabytes=7)
 
 
 @pytest.mark.parametrize(
@@ -306,7 +305,7 @@ def test_limits_are_read_from_one_line(monkeypatch):
 def test_wrong_limits_are_refused_before_the_server_starts(home, capsys, monkeypatch, text, says, said):
     monkeypatch.setattr("os.execve", lambda *_, **__: pytest.fail("it started"))
     if said == "environment":
-        monkeypatch.setenv(visitors.VARIABLE, text)
+        monkeypatch.setenv(queue.VARIABLE, text)
     assert cli.main(["app", *([f"--shared={text}"] if said == "option" else [])]) == 2
     told = capsys.readouterr().err
     assert says in told

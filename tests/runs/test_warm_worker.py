@@ -14,8 +14,8 @@ import pytest
 
 from dpcl_core.runs import process, warm_worker
 from dpcl_core.runs.executor import LocalExecutor
+from dpcl_core.runs.process import log_file
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.subprocess_start import log_file
 from dpcl_core.runs.warm_worker import WarmWorker
 from tests.support import replay, stand_in
 from tests.support.tiers import quick

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from dpcl_core.scenarios import class_incremental, permuted, source_incremental
-from dpcl_core.scenarios.catalog import ClassIncremental, Permuted, SourceIncremental
-from dpcl_core.scenarios.chance import chance, n_tested
+from dpcl_core.scenarios.catalog import ClassIncremental, Permuted, SourceIncremental, chance, n_tested
 from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream
 from tests.scenarios.making import examples, five, table
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dpcl_core.data.dataset import Source
 from dpcl_core.methods.federated.client_release import WeightedSlots, by_label
-from dpcl_core.methods.federated.public_view import PublicView
+from dpcl_core.methods.federated.matchers import PublicView
 from dpcl_core.scenarios import catalog
 from dpcl_core.scenarios.catalog import Federated
 from dpcl_core.scenarios.federated import _against_rest, _dealt_out, _order

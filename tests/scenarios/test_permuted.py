@@ -11,7 +11,7 @@ from dpcl_core import checks, engine
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, TaskLearned
-from dpcl_core.privacy import composition
+from dpcl_core.privacy import accounting
 from dpcl_core.scenarios import catalog
 from dpcl_core.scenarios.catalog import Permuted
 from dpcl_core.scenarios.permuted import BY_COIN, open_stream
@@ -201,7 +201,7 @@ def test_a_person_in_every_task_is_accounted_for_all_of_them(method: str, labels
     assert same[0] == pytest.approx(disjoint[0])
     assert same[0] < same[1] < same[2]
     if method == "cosine" and labels != "dp-learned":
-        assert same == pytest.approx(composition.in_every_task([1.0] * 3, 1e-4), rel=1e-3)
+        assert same == pytest.approx(accounting.in_every_task([1.0] * 3, 1e-4), rel=1e-3)
     if method != "non-cl":
         assert disjoint == pytest.approx([disjoint[0]] * 3)
         assert max(disjoint) <= 1 + 1e-6

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from dpcl_core import checks
-from dpcl_core.data import labels
-from dpcl_core.data.load import load
+from dpcl_core.data.load import load, read
 from dpcl_core.errors import BadInput
 from dpcl_core.scenarios import blurry, source_incremental
-from dpcl_core.scenarios import preview as previews
-from dpcl_core.scenarios.preview import Preview
+from dpcl_core.scenarios import catalog as previews
+from dpcl_core.scenarios.catalog import Preview
 from dpcl_core.scenarios.stream import Examples, Table
 from tests.data.making import write_pair
 
@@ -65,7 +64,7 @@ def test_sources_are_tasks_and_their_labels_are_numbered_as_loading_does(data_di
     for name in ("mnist", "notmnist", "fashion_mnist", "cifar10", "mnist_m"):
         write_pair(data_dir / name, [*range(10), 3], list(range(10)))
     spec = checks.parse({"data": {"dataset": "5-datasets-mnist-m"}, "scenario": {"kind": "source-incremental"}})
-    whole, column = load(spec.data), labels.read(spec.data, keyed=False)
+    whole, column = load(spec.data), read(spec.data, keyed=False)
     assert column is not None
     assert (column.classes, column.sources) == (whole.classes, whole.sources)
     for split, own in ((whole.train, column.train), (whole.test, column.test)):

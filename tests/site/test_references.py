@@ -10,7 +10,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import DataMissing
 from dpcl_core.events import References
 from dpcl_core.methods.references import of_labels
-from dpcl_core.papers import answers, ceilings, questions
+from dpcl_core.papers import measured, questions
 from dpcl_core.spec import RunSpec
 from scripts import record_references
 from tests.support.tiers import quick
@@ -32,8 +32,8 @@ def reads_texts(spec: RunSpec) -> bool:
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_recorded_question_has_the_recorded_ceiling_and_no_number_of_test_examples(name: str) -> None:
     spec = next(iter(presets.variants(name).values()))
-    recorded = answers.recorded_references(name, spec, {})
-    assert recorded.ceiling == ceilings.known(spec)
+    recorded = questions.recorded_references(name, spec, {})
+    assert recorded.ceiling == measured.known(spec)
     assert recorded.n_tested is None, "the record does not say how many examples were tested"
 
 
@@ -43,19 +43,19 @@ def test_the_figures_of_a_recorded_question_draw_its_ceiling() -> None:
     specs = presets.variants(name)
     found = questions.recorded(specs)
     first = next(iter(specs.values()))
-    known = answers.recorded_references(name, first, found)
+    known = questions.recorded_references(name, first, found)
     assert known.ceiling is not None
-    drawn = answers.picture(first, found, questions.named(specs), known).figure
+    drawn = questions.picture(first, found, questions.named(specs), known).figure
     texts = [note.text for note in drawn.layout.annotations]
     assert f"at once, no noise {100 * known.ceiling:.0f} %" in texts
-    assert answers.references_beside(name, specs, found, "AA") == known
+    assert questions.references_beside(name, specs, found, "AA") == known
 
 
 @pytest.mark.parametrize("name", quick(12, RECORDED))
 def test_a_recorded_question_has_references_and_they_follow_from_the_labels(name: str) -> None:
     """`python -m scripts.record_references` writes them, with five decimals."""
     spec = next(iter(presets.variants(name).values()))
-    recorded = answers.recorded_references(name, spec, {})
+    recorded = questions.recorded_references(name, spec, {})
     try:
         checks.check(spec)
     except DataMissing as error:
@@ -70,7 +70,7 @@ def test_a_recorded_question_has_references_and_they_follow_from_the_labels(name
 def test_an_encoder_of_texts_has_a_recorded_score(name: str) -> None:
     specs = presets.variants(name)
     first = next(iter(specs.values()))
-    known = answers.recorded_references(name, first, questions.recorded(specs))
+    known = questions.recorded_references(name, first, questions.recorded(specs))
     assert known.untrained is not None or not reads_texts(first)
 
 
@@ -93,14 +93,14 @@ def test_what_is_recorded_of_texts_is_what_a_run_begins_with(protocol: str) -> N
 def test_chance_is_of_the_runs_that_are_tested_as_the_first_one_is() -> None:
     """Whatever the order of tasks and the texts trained on; not with another head, or on another stream."""
     orders = presets.variants("paper-pecl-orders-small")
-    assert answers.recorded_chances("paper-pecl-orders-small", orders).keys() == orders.keys()
+    assert questions.recorded_chances("paper-pecl-orders-small", orders).keys() == orders.keys()
     mains = presets.variants("paper-pecl-main-small")  # "as printed" trains on other texts
-    assert answers.recorded_chances("paper-pecl-main-small", mains).keys() == mains.keys()
+    assert questions.recorded_chances("paper-pecl-main-small", mains).keys() == mains.keys()
     heads = presets.variants("paper-split-mnist-small")
-    assert heads.keys() - answers.recorded_chances("paper-split-mnist-small", heads).keys() == {"l2dp-ml-shared-head"}
-    streams = answers.recorded_chances("paper-blurry-small", presets.variants("paper-blurry-small"))
+    assert heads.keys() - questions.recorded_chances("paper-split-mnist-small", heads).keys() == {"l2dp-ml-shared-head"}
+    streams = questions.recorded_chances("paper-blurry-small", presets.variants("paper-blurry-small"))
     assert streams.keys() == {"ensemble", "cosine"}
     first = next(iter(orders.values()))
     fewer = first.model_copy(update={"data": first.data.model_copy(update={"test_per_class": 2})})
-    assert answers.recorded_chances("paper-pecl-orders-small", {"changed": fewer}) == {}
-    assert answers.recorded_chances("of-nobody", orders) == {}
+    assert questions.recorded_chances("paper-pecl-orders-small", {"changed": fewer}) == {}
+    assert questions.recorded_chances("of-nobody", orders) == {}

@@ -13,23 +13,25 @@ from pathlib import Path
 import pytest
 
 from dpcl_core import cli, presets
-from dpcl_core.elements import anchors, budget_source, calculator, doors, drag, hero, tokens
+from dpcl_core.elements import calculator, element
 from dpcl_core.elements.element import ANCHORS, CALCULATOR, DOOR, DRAG, HERO, LESSON, TOKENS, Element, theme
 from dpcl_core.errors import BadInput
-from dpcl_core.explorers.token_layers import Dials
+from dpcl_core.explorers.tokens import Dials
 from dpcl_core.figures.picture import span
 from dpcl_core.lessons import in_browser
-from dpcl_core.papers import answers, catalog, ceilings, questions, report
-from dpcl_core.site import build, page, published, runs
+from dpcl_core.papers import catalog, measured, questions, report
+from dpcl_core.site import build, runs
 from tests.support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_BYTES = 1_500_000
 EXPLORABLES: dict[str, list[tuple[Element, object]]] = {
-    "index.html": [(HERO, hero.document()), *((DOOR, doors.document(door)) for door in hero.DOORS)],
-    "budget.html": [(DRAG, drag.document(budget_source.digits("prior-const", 5), 1.0, ("accuracy", "matrix", "classes")))],
-    "words.html": [(TOKENS, tokens.document(None, Dials(), tokens.FIRST, "your sentence", tokens.BUDGETS, None))],
-    "clients.html": [(ANCHORS, anchors.document(384, 50, 0.1, "centred"))],
+    "index.html": [(HERO, element.hero_document()), *((DOOR, element.doors_document(door)) for door in element.DOORS)],
+    "budget.html": [
+        (DRAG, element.drag_document(calculator.digits("prior-const", 5), 1.0, ("accuracy", "matrix", "classes")))
+    ],
+    "words.html": [(TOKENS, element.document(None, Dials(), element.FIRST, "your sentence", element.BUDGETS, None))],
+    "clients.html": [(ANCHORS, element.anchors_document(384, 50, 0.1, "centred"))],
     "calculators.html": [(CALCULATOR, calculator.document())],
     "lesson-1.html": [(LESSON, in_browser.document("label"))],
     "lesson-2.html": [(LESSON, in_browser.document("noise"))],
@@ -90,7 +92,7 @@ def texts(built: Path) -> dict[str, str]:
 @pytest.mark.slow
 def test_it_is_the_same_each_time_with_data_and_without(texts: dict[str, str]) -> None:
     every = build.pages()
-    assert {one.file: page.written(one, every) for one in every} == texts
+    assert {one.file: runs.written(one, every) for one in every} == texts
 
 
 def test_every_link_leads_to_a_page_and_every_page_is_reached_from_the_index(texts: dict[str, str]) -> None:
@@ -114,8 +116,8 @@ def test_nothing_is_loaded_and_no_page_is_large(built: Path, texts: dict[str, st
         assert set(Reader(text).loads) == {"data:,"}, name
         style = "".join(re.findall(r"<style>(.*?)</style>", text, re.DOTALL))
         assert not re.search(r"@import|@font-face|url\(\s*['\"]?(?!#|data:)", style), name
-        assert f'content="{page.POLICY}"' in text
-    assert page.POLICY.startswith("default-src 'none'")
+        assert f'content="{runs.POLICY}"' in text
+    assert runs.POLICY.startswith("default-src 'none'")
 
 
 def test_every_page_has_its_parts(texts: dict[str, str]) -> None:
@@ -141,12 +143,12 @@ def test_elements_and_their_data_are_the_apps_own(texts: dict[str, str], name: s
 def test_the_slider_has_every_list_and_number_of_tasks(texts: dict[str, str]) -> None:
     (call,) = re.findall(r"^\}\)\((\{.*)\);$", texts["budget.html"].replace("<\\/", "</"), re.MULTILINE)
     documents, replays = json.loads(f"[{call}]")
-    for labels in budget_source.SETTINGS:
-        for n_tasks in budget_source.TASKS:
+    for labels in calculator.SETTINGS:
+        for n_tasks in calculator.TASKS:
             one = documents[f"{labels}-{n_tasks}"]
-            source = budget_source.digits(labels, n_tasks)
+            source = calculator.digits(labels, n_tasks)
             given = {**one["data"], "replay": replays[one["replay"]]}
-            assert given == json.loads(json.dumps(drag.document(source, 1.0, ("accuracy", "matrix", "classes"))))
+            assert given == json.loads(json.dumps(element.drag_document(source, 1.0, ("accuracy", "matrix", "classes"))))
     assert len(documents) == 9
 
 
@@ -158,15 +160,15 @@ def test_every_recorded_question_has_its_finding_picture_and_numbers(texts: dict
             if found := questions.recorded(specs):
                 answered += 1
                 text, titles = texts[runs._file(question)], questions.named(specs)
-                scores = answers.scores(found, titles)
+                scores = questions.scores(found, titles)
                 asked = form.asks_about_forgetting
-                finding = answers.finding(next(iter(specs.values())), found, titles, with_forgetting=asked)
+                finding = questions.finding(next(iter(specs.values())), found, titles, with_forgetting=asked)
                 assert ("Forgotten of the earlier tasks" in finding) == asked
-                assert page.paragraph(finding, "finding") in text
-                assert text.count(f'aria-label="{page.escape(finding)}"') >= 4  # two themes, two widths
+                assert runs.paragraph(finding, "finding") in text
+                assert text.count(f'aria-label="{runs.escape(finding)}"') >= 4  # two themes, two widths
                 for run in scores["run"].unique():
-                    assert f'<th scope="row">{page.escape(run)}</th>' in text
-    assert answered == len(json.loads((ROOT / "assets" / "reproduction" / answers.RECORD).read_text())) > 30
+                    assert f'<th scope="row">{runs.escape(run)}</th>' in text
+    assert answered == len(json.loads((ROOT / "assets" / "reproduction" / questions.RECORD).read_text())) > 30
 
 
 def test_a_size_is_headed_by_how_long_its_runs_took_where_that_is_known(texts: dict[str, str]) -> None:
@@ -188,7 +190,7 @@ def test_claims_are_counted_as_the_records_say(texts: dict[str, str]) -> None:
         for verdict in report.judged(experiment, size, specs, questions.recorded(specs))
         if verdict.state != "not run" and not experiment.is_ours and not verdict.ordering.is_ours
     ]
-    text = texts[published.FILE]
+    text = texts[runs.PUBLISHED_FILE]
     lead = f"{states.count('found')} of {len(states)} claims come out"
     undecided = {"both guess": "compare two runs that only guess", "two editions": "compare two editions of the code"}
     for state, words in undecided.items():
@@ -205,7 +207,7 @@ def test_claims_are_counted_as_the_records_say(texts: dict[str, str]) -> None:
 
 
 def test_a_ceiling_is_named_below_its_picture(texts: dict[str, str]) -> None:
-    known = ceilings.known(presets.load("paper-split-cifar-100-small"))
+    known = measured.known(presets.load("paper-split-cifar-100-small"))
     assert known is not None
     assert f"all tasks at once without noise {100 * known:.1f} %" in texts["run-split-cifar-100.html"]
 
@@ -222,8 +224,8 @@ def test_a_folder_of_other_things_is_refused_and_left_alone(tmp_path: Path, caps
 
 
 def test_an_earlier_site_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def only(name: str) -> page.Page:
-        return page.Page(name, "A", "B?", "<p>C</p>", "A")
+    def only(name: str) -> runs.Page:
+        return runs.Page(name, "A", "B?", "<p>C</p>", "A")
 
     for names in (["index.html", "old.html"], ["index.html", "new.html"]):
         monkeypatch.setattr(build, "PAGES", tuple(lambda name=name: only(name) for name in names))

@@ -10,8 +10,8 @@ import time
 
 from sqlalchemy import update
 
-from dpcl_core.privacy.lower_bound import Audited
-from dpcl_core.runs import auditor, process, worker
+from dpcl_core.privacy.audit_bounds import Audited
+from dpcl_core.runs import audits, process, worker
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.run import Failure
 from dpcl_core.runs.store import Store
@@ -56,5 +56,5 @@ def endless(spec: RunSpec, epsilon: float) -> Audited:
 
 
 if __name__ == "__main__":
-    turn = auditor.engine_of(Store(), sys.argv[1], play=endless)
+    turn = audits.auditor_engine_of(Store(), sys.argv[1], play=endless)
     sys.exit(worker.main(sys.argv[1:], engine=turn, worker=COMMAND))

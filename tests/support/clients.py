@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpcl_core import checks
 from dpcl_core.events import Event
-from dpcl_core.explorers.catalog import Observer
+from dpcl_core.explorers.matching_log import Observer
 from dpcl_core.methods import catalog
 from dpcl_core.methods.common.learner import Learner, PublicContext
 from dpcl_core.privacy.ledger import Ledger

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from dpcl_core.events import Planned
-from dpcl_core.privacy.joint_release import joint_release
-from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.written import written
+from dpcl_core.privacy.coefficient_release import joint_release
+from dpcl_core.privacy.ledger import Ledger, written
 from dpcl_core.spec import Cell
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import update
 from dpcl_core import checks, metrics
 from dpcl_core.errors import FailureKind
 from dpcl_core.events import AuditNote, CellFinished, Claim, Event, Guarantee, Note, Progress, Started, TaskLearned
-from dpcl_core.runs import devices, process
+from dpcl_core.runs import process
 from dpcl_core.runs.run import Failure, Status
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import ACTIVE, runs
@@ -94,7 +94,7 @@ def fill(
         values |= {"started": now - 10, "heartbeat": now, "seconds": 10.0}
     if status in ACTIVE:
         mine = process.me()
-        values |= {"machine": mine.machine, "pid": mine.pid, "ticks": mine.ticks, "runs_on": devices.here(device)}
+        values |= {"machine": mine.machine, "pid": mine.pid, "ticks": mine.ticks, "runs_on": process.here(device)}
     elif status != "queued":
         values |= {"finished": now}
     if status in ("failed", "lost"):

@@ -16,7 +16,7 @@ from dpcl_core.events import Progress
 from dpcl_core.layers import ADDED
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.privacy.budget import training_budget
+from dpcl_core.privacy.accounting import training_budget
 from dpcl_core.privacy.labels import in_label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums

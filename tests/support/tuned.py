@@ -13,7 +13,7 @@ from collections.abc import Generator
 from dpcl_core import checks
 from dpcl_core.errors import Diverged
 from dpcl_core.events import Event, Progress
-from dpcl_core.runs import tuner, worker
+from dpcl_core.runs import audits, worker
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import Params
 from dpcl_core.tuning.search import Prepare, Prepared
@@ -60,5 +60,5 @@ def command(seconds: float) -> tuple[str, ...]:
 
 
 if __name__ == "__main__":
-    turn = tuner.engine_of(Store(), sys.argv[2], prepare=preparing(float(sys.argv[1])))
+    turn = audits.engine_of(Store(), sys.argv[2], prepare=preparing(float(sys.argv[1])))
     sys.exit(worker.main(sys.argv[2:], engine=turn, worker=command(float(sys.argv[1]))))

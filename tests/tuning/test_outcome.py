@@ -8,7 +8,7 @@ import math
 import pytest
 
 from dpcl_core import checks
-from dpcl_core.tuning import outcome
+from dpcl_core.tuning import search
 from dpcl_core.tuning.settings import Sizes, Trial, TuneSpec
 
 BASE = checks.parse({"method": "peft-ensemble", "privacy": {"epsilons": [1.0]}, "seeds": [0]})
@@ -22,7 +22,7 @@ def a_trial(number: int, accuracy: float | None, **more: float) -> Trial:
 
 
 def test_settings_are_carried_over_as_the_papers_do() -> None:
-    found = outcome.transferred(a_trial(0, 0.5), SIZES)
+    found = search.transferred(a_trial(0, 0.5), SIZES)
     assert found.ratio == pytest.approx(1.429, abs=5e-4)
     assert found.learning_rate_factor == pytest.approx(1.195, abs=5e-4)
     assert found.learning_rate == pytest.approx(1e-3 * math.sqrt(10 / 7))
@@ -32,14 +32,14 @@ def test_settings_are_carried_over_as_the_papers_do() -> None:
 
 
 def test_the_best_trial_is_the_first_of_the_most_accurate_and_never_a_failed_one() -> None:
-    assert outcome.best([a_trial(0, None), a_trial(1, 0.0), a_trial(2, 0.7), a_trial(3, 0.7)]).number == 2  # type: ignore[union-attr]
-    assert outcome.best([a_trial(0, None)]) is None
-    assert outcome.best([]) is None
+    assert search.best([a_trial(0, None), a_trial(1, 0.0), a_trial(2, 0.7), a_trial(3, 0.7)]).number == 2  # type: ignore[union-attr]
+    assert search.best([a_trial(0, None)]) is None
+    assert search.best([]) is None
 
 
 @pytest.mark.parametrize("tune", [PRIVATE, PUBLIC])
 def test_the_run_that_follows_says_on_what_it_was_tuned_and_keeps_the_epochs(tune: TuneSpec) -> None:
-    final = outcome.tuned_spec(tune, outcome.transferred(a_trial(0, 0.5), SIZES))
+    final = search.tuned_spec(tune, search.transferred(a_trial(0, 0.5), SIZES))
     assert final.tuned == tune.on
     before, after = BASE.params.model_dump(), final.params.model_dump()
     changed = {name for name in before if before[name] != after[name]}
@@ -49,16 +49,16 @@ def test_the_run_that_follows_says_on_what_it_was_tuned_and_keeps_the_epochs(tun
 
 def test_another_grid_of_the_same_method_takes_the_settings_too() -> None:
     grid = BASE.model_copy(update={"seeds": (1, 2, 3)})
-    final = outcome.tuned_spec(PRIVATE, outcome.transferred(a_trial(0, 0.5), SIZES), base=grid)
+    final = search.tuned_spec(PRIVATE, search.transferred(a_trial(0, 0.5), SIZES), base=grid)
     assert final.seeds == (1, 2, 3)
     assert final.params.model_dump()["clip_norm"] == 2.0
 
 
 def test_the_sentence_counts_every_use_of_private_data_and_none_of_public_ones() -> None:
-    said = outcome.privacy_sentence(PRIVATE)
+    said = search.privacy_sentence(PRIVATE)
     assert "not accounted" in said
     assert "21 uses of the same data" in said
-    said = outcome.privacy_sentence(PUBLIC)
+    said = search.privacy_sentence(PUBLIC)
     assert "mnist" in said
     assert "private data were not touched" in said
     assert "uses" not in said
@@ -66,19 +66,19 @@ def test_the_sentence_counts_every_use_of_private_data_and_none_of_public_ones()
 
 def test_the_document_is_strict_json_with_or_without_trials() -> None:
     trials = [a_trial(0, 0.5), a_trial(1, None)]
-    document = json.loads(json.dumps(outcome.document("ab", "finished", PRIVATE, SIZES, trials), allow_nan=False))
+    document = json.loads(json.dumps(search.document("ab", "finished", PRIVATE, SIZES, trials), allow_nan=False))
     assert document["best"]["number"] == 0
     assert document["trials"][1]["trouble"] == "lost it"
     assert document["transferred"]["sample_rate"] == 0.1
     words = document["command"].split()
     assert "'tuned=\"private\"'" in words
-    empty = outcome.document("ab", "cancelled", PUBLIC, None, [])
+    empty = search.document("ab", "cancelled", PUBLIC, None, [])
     assert empty["best"] is empty["transferred"] is empty["command"] is None
 
 
 def test_the_terminal_text_names_failed_trials_and_what_to_run_next() -> None:
-    text = outcome.text(PRIVATE, SIZES, [a_trial(0, 0.5), a_trial(1, None)])
+    text = search.text(PRIVATE, SIZES, [a_trial(0, 0.5), a_trial(1, None)])
     assert "lost it" in text
     assert "best: trial 1, measured on 1500 held-out examples" in text
     assert "python -m dpcl_core run" in text
-    assert text.rstrip().endswith(outcome.privacy_sentence(PRIVATE))
+    assert text.rstrip().endswith(search.privacy_sentence(PRIVATE))

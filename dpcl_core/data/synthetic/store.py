@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from dpcl_core import paths
-from dpcl_core.data.atomic import replacing
+from dpcl_core.data.held import replacing
 
 _FORM = 1  # counts changes of the code that makes the corpus
 _RECORD = "made.json"

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dpcl_core.backbones.gpu import at_once, room
+from dpcl_core.privacy.noise import Noise
 
 # Examples computed at once: a public number, smaller on a card without the room. 64 pictures of 32x32 take about 0.4 GB.
 AT_ONCE = {"cpu": 16, "cuda": 64}
@@ -212,3 +213,24 @@ def _patches(layer: nn.Conv2d, read: Tensor, delta: Tensor) -> Tensor:
     below, beside = needed[0] - read.shape[2] - above, needed[1] - read.shape[3] - left
     padded = functional.pad(read, (left, beside, above, below)).permute(0, 2, 3, 1)
     return padded.unfold(1, height, down).unfold(2, width, right).reshape(len(read), delta.shape[2] * delta.shape[3], -1)
+
+
+# Noisy mean gradients of a DP-SGD step.
+
+
+def noisy_means(
+    sums: Sequence[Tensor], expected_batch: float, std: float, noise: Noise, *, dtype: torch.dtype = torch.float32
+) -> list[Tensor]:
+    """Sums divided by the expected batch size, with noise of standard deviation `std` on every coordinate, in one draw.
+
+    Means and noise are rounded together (`privacy.rounded`), so that the last digits reveal nothing about the sums. Means
+    stay in double precision until they have their noise: in single precision a sum over tens of thousands of examples is
+    rounded by more than `ROUNDING` of what one of them adds. `dtype`: of the results, single or double precision.
+    """
+    flat = torch.cat([part.flatten() for part in sums]).double() / expected_batch
+    if std > 0:
+        clean = flat.cpu().numpy()
+        noisy = noise.added(clean, std) if dtype == torch.float64 else noise.added32(clean, std)
+        flat = torch.from_numpy(noisy).to(flat.device)
+    pieces = torch.split(flat.to(dtype), [part.numel() for part in sums])
+    return [piece.reshape(part.shape) for piece, part in zip(pieces, sums, strict=True)]

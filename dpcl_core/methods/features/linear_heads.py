@@ -9,11 +9,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.methods.common.adam import Adam
-from dpcl_core.methods.common.dpsgd_plan import LARGEST_WEIGHT, Schedule, diverged
+from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT, Adam, Schedule, diverged
 from dpcl_core.methods.features.head_gradients import Floats, Prepared, TakeOnCard, clipped_sums, with_bias
+from dpcl_core.privacy.gaussian import grid32
 from dpcl_core.privacy.noise import Batches, Noise, additions32
-from dpcl_core.privacy.rounded import grid32
 
 Spaces = Sequence[Sequence[int]]
 OnStep = Callable[[int], None]
@@ -123,7 +122,7 @@ def _on_card(directions: Floats, device: str) -> TakeOnCard | None:
     """The directions on a graphics card; None for double precision, and where they do not fit."""
     if directions.dtype != np.float32:
         return None
-    from dpcl_core.methods.features.card_products import Directions  # loads torch, which other heads do not need
+    from dpcl_core.methods.features.adapters import Directions  # loads torch, which other heads do not need
 
     there = Directions.of(directions, device)
     return None if there is None else there.take

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from dpcl_core.events import Progress
+from dpcl_core.methods.common.dpsgd import PublicSizes
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.features.cards.non_cl import NonClParams
 from dpcl_core.methods.features.trainer import ModelOfSeed, Work, planned_on
 from dpcl_core.privacy.ledger import Ledger

@@ -11,9 +11,9 @@ from dpcl_core.events import Progress
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.state import Records
+from dpcl_core.methods.features.adapted_network import VoteAccumulator
 from dpcl_core.methods.features.cards.adaptation_params import MEMBER
 from dpcl_core.methods.features.cards.peft_ensemble import EnsembleParams
-from dpcl_core.methods.features.prediction_rules import VoteAccumulator
 from dpcl_core.methods.features.trainer import Model, Trainer, Work
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.methods.common.classifier import PUBLIC, Step
+from dpcl_core.methods.features.adapted_network import VoteAccumulator
 from dpcl_core.methods.features.cards.adaptation_params import Rule as Vote
 from dpcl_core.methods.features.linear_heads import Heads
-from dpcl_core.methods.features.prediction_rules import VoteAccumulator
-from dpcl_core.privacy.sums import unit_rows
+from dpcl_core.privacy.mechanisms import unit_rows
 
 if TYPE_CHECKING:
     from dpcl_core.methods.features.adapted_network import Kind
@@ -49,7 +49,7 @@ def _adapted(steps: Sequence[Step], inputs: NDArray[np.generic]) -> Iterator[Sco
     import torch
 
     from dpcl_core.backbones import adaptable
-    from dpcl_core.backbones.axes import Axes
+    from dpcl_core.backbones.bundled import Axes
     from dpcl_core.methods.features.adapters import Adapter
 
     facts = steps[0].facts

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.backbones import axes as public_axes
+from dpcl_core.backbones import bundled as public_axes
 from dpcl_core.backbones import catalog as backbones
-from dpcl_core.backbones.axes import Axes
+from dpcl_core.backbones.bundled import Axes
 from dpcl_core.events import Fact, Progress
 from dpcl_core.methods.common.classifier import Rule
-from dpcl_core.methods.common.dpsgd_cost import noise_multiplier
-from dpcl_core.methods.common.dpsgd_plan import Schedule
+from dpcl_core.methods.common.dpsgd import PublicSizes, Schedule, learned_list, noise_multiplier
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.planned import learned_list
-from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.common.state import Records
 from dpcl_core.methods.features import linear_heads
 from dpcl_core.methods.features.cards.adaptation_params import PeftParams
 from dpcl_core.methods.features.process_pool import Job, ProcessPool, Running, estimate, is_wide
+from dpcl_core.privacy import gaussian
+from dpcl_core.privacy.accounting import training_budget
+from dpcl_core.privacy.calculator import COSTLY, NoiseForecast, noise_to_signal
 from dpcl_core.privacy.labels import LabelLists, listed_labels
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, Noise, Steps, noise_of
@@ -239,9 +239,7 @@ class Trainer:
         if self._network is None:
             from dpcl_core.backbones import adaptable  # loads torch, which heads do not need
 
-            self._network = adaptable.load(
-                self._spec.data.backbone, self._context.device, self._spec.data.resolution
-            )
+            self._network = adaptable.load(self._spec.data.backbone, self._context.device, self._spec.data.resolution)
         return self._network
 
     def _adapters(
@@ -343,9 +341,7 @@ def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -
     planned_on([(task,) for task in range(facts.n_tasks)], spec, facts, epsilon, ledger)
 
 
-def planned_on(
-    reads: Sequence[tuple[int, ...]], spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger
-) -> None:
+def planned_on(reads: Sequence[tuple[int, ...]], spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
     """The plan of trainings that read these tasks each, the last one the task being learned."""
     params = spec.params
     assert isinstance(params, PeftParams)
@@ -354,3 +350,56 @@ def planned_on(
     for tasks in reads:
         learned_list(spec, facts, epsilon, ledger, tasks)
         ledger.spend(training, task=tasks[-1], what="planned training", people_of=tasks, shares_batches=shared)
+
+
+# Pre-run noise-to-signal forecast for class sums and for last layers trained by DP-SGD, from public numbers only.
+
+
+# DP-SGD with sampled batches needs up to this many times the noise of full-batch training, if the ratio is near 1.
+_MOST_BY_SAMPLING = 3.0
+
+
+def of_class_sums(
+    spec: RunSpec, epsilon: float, *, n_features: int, classes_per_task: float, facts: PublicSizes
+) -> NoiseForecast:
+    """Forecast for the cosine classifier: noise on a class's sum, in each task whose release has a sum for it."""
+    class_size = facts.n_people / facts.n_classes
+    uses = facts.n_tasks if spec.labels == "prior-const" else 1
+    ratio = noise_to_signal(_sigma(spec, epsilon), n_features, class_size, uses=uses)
+    return NoiseForecast(epsilon, ratio, class_size, uses > 1, None)
+
+
+def of_task_heads(
+    spec: RunSpec, epsilon: float, *, n_features: int, classes_per_task: float, facts: PublicSizes
+) -> NoiseForecast | None:
+    """Forecast for a last layer trained on one task at a time; None for FiLM and LoRA, for which it was not measured."""
+    return _of_heads(spec, epsilon, n_features, facts.task_size / classes_per_task)
+
+
+def of_heads_on_all(
+    spec: RunSpec, epsilon: float, *, n_features: int, classes_per_task: float, facts: PublicSizes
+) -> NoiseForecast | None:
+    """Forecast for a last layer trained on all tasks together; None for FiLM and LoRA, for which it was not measured."""
+    return _of_heads(spec, epsilon, n_features, facts.n_people / facts.n_classes)
+
+
+def _of_heads(spec: RunSpec, epsilon: float, n_features: int, class_size: float) -> NoiseForecast | None:
+    params = spec.params
+    assert isinstance(params, PeftParams)
+    if params.adapter != "head":
+        return None
+    full_batch = noise_to_signal(_sigma(spec, epsilon), n_features, class_size)
+    if full_batch * _MOST_BY_SAMPLING < COSTLY:
+        return None
+    from dpcl_core.methods.common.dpsgd import noise_multiplier  # loads the accountant, which takes a second
+
+    rate, steps = params.sample_rate, params.n_steps
+    multiplier = noise_multiplier(spec, rate, steps, epsilon)
+    ratio = noise_to_signal(multiplier, n_features, class_size, sample_rate=rate, n_steps=steps)
+    return NoiseForecast(epsilon, ratio, class_size, False, full_batch if rate < 1 else None)
+
+
+def _sigma(spec: RunSpec, epsilon: float) -> float:
+    """Noise multiplier of one Gaussian release under the budget that is left after the label list."""
+    left, delta = training_budget(spec.privacy, spec.labels, epsilon)
+    return gaussian.sigma(left, delta, gaussian.SENSITIVITY[spec.privacy.adjacency])

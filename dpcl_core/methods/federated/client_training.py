@@ -2,33 +2,267 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
 import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, Diverged
+from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT, Adam
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated.cards.federated_params import ClippedParams, RehearsalParams, RoundParams
-from dpcl_core.methods.federated.head import Head, stop_if_diverged
-from dpcl_core.methods.federated.questions import Collect, Question
-from dpcl_core.methods.federated.replay import Replay, sampled
-from dpcl_core.methods.federated.rounds import (
-    Clients,
-    LocalPlan,
-    averaged,
-    client_draws,
-    local_updates,
-    moved,
-)
-from dpcl_core.methods.federated.slot_assignment import TaskRows
-from dpcl_core.methods.federated.task_rows import clients_of_this_task, clients_per_task
+from dpcl_core.methods.federated.client_release import Collect, Question, clients_of_this_task, clients_per_task
+from dpcl_core.methods.federated.slot_assignment import Replay, TaskRows, sampled
 from dpcl_core.privacy.ledger import HEAD, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums
 from dpcl_core.privacy.noise import Batches, noise_of
 from dpcl_core.scenarios.stream import generator
 from dpcl_core.spec import Cell, RunSpec
+
+# Linear layers and two-layer ReLU networks, trained as a batch of copies in NumPy.
+
+
+Params = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Linear(d, C), or Linear(d, hidden)-ReLU-Linear(hidden, C) where `n_hidden` > 0; parameters are flat vectors [P]."""
+
+    n_inputs: int
+    n_classes: int
+    n_hidden: int = 128
+
+    @property
+    def _shapes(self) -> tuple[tuple[int, int], ...]:
+        widths = (self.n_inputs, *([self.n_hidden] if self.n_hidden else []), self.n_classes)
+        return tuple(pairwise(widths))
+
+    def initial(self, generator: np.random.Generator) -> Params:
+        """Initial parameters [P]: uniform within 1/sqrt(fan-in), as torch's Linear."""
+        layers = [generator.uniform(-1, 1, (n_in + 1) * n_out) / np.sqrt(n_in) for n_in, n_out in self._shapes]
+        return np.concatenate(layers).astype(np.float32)
+
+    def logits(self, params: Params, z: NDArray[np.floating]) -> NDArray[np.float32]:
+        """Logits [..., n, C] of embeddings [n, d] or [..., n, d] under parameters [..., P]."""
+        return self.forward(params, z.astype(np.float32, copy=False))[-1]
+
+    def gradients(
+        self, params: Params, z: NDArray[np.float32], targets: NDArray[np.float32], weights: NDArray[np.float32]
+    ) -> Params:
+        """Gradients [..., P] of each copy's weighted sum of cross-entropies, in the precision of the parameters [..., P].
+
+        Args: z [..., b, d], soft targets [..., b, C], weights [..., b]; leading axes may be 1 where copies share rows.
+        """
+        *inputs, logits = self.forward(params, z)
+        residuals = _residuals(logits, targets)
+        residuals *= weights[..., None]
+        return self.backward(params, inputs, residuals)
+
+    def forward(self, params: Params, z: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+        """z [..., b, d], the hidden values [..., b, hidden] if there are any, and the outputs [..., b, C]."""
+        values = [z]
+        for matrix, bias in self._layers(params):
+            if len(values) > 1:
+                np.maximum(values[-1], 0, out=values[-1])
+            out = values[-1] @ matrix
+            out += bias[..., None, :]
+            values.append(out)
+        return values
+
+    def backward(self, params: Params, inputs: Sequence[NDArray[np.float32]], back: NDArray[np.float32]) -> Params:
+        """A loss's gradients in the parameters [..., P], from its gradient `back` [..., b, C] in the outputs.
+
+        Args: each layer's inputs, from `forward`.
+        """
+        gradients = np.empty_like(params)
+        layers, views = self._layers(params), self._layers(gradients)
+        for place in range(len(layers) - 1, -1, -1):
+            np.matmul(np.swapaxes(inputs[place], -1, -2), back, out=views[place][0])
+            np.sum(back, axis=-2, out=views[place][1])
+            if place:
+                back = back @ np.swapaxes(layers[place][0], -1, -2)
+                back *= inputs[place] > 0
+        return gradients
+
+    def input_gradient(
+        self, params: Params, inputs: Sequence[NDArray[np.float32]], back: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """The same loss's gradient in z [..., b, d]."""
+        for place, (matrix, _) in reversed(list(enumerate(self._layers(params)))):
+            back = back @ np.swapaxes(matrix, -1, -2)
+            if place:
+                back *= inputs[place] > 0
+        return back
+
+    def _layers(self, params: Params) -> list[tuple[Params, Params]]:
+        """Views of each layer's weights [..., in, out] and bias [..., out]."""
+        views, start = [], 0
+        for n_in, n_out in self._shapes:
+            middle, end = start + n_in * n_out, start + (n_in + 1) * n_out
+            views.append((params[..., start:middle].reshape(*params.shape[:-1], n_in, n_out), params[..., middle:end]))
+            start = end
+        return views
+
+
+def _residuals(logits: NDArray[np.float32], targets: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Gradient of the loss in the logits, computed in place; targets sum to 1, or to 0 for a row without a loss."""
+    logits -= logits.max(axis=-1, keepdims=True)
+    np.exp(logits, out=logits)
+    logits *= targets.sum(axis=-1, keepdims=True) / logits.sum(axis=-1, keepdims=True)
+    logits -= targets
+    return logits
+
+
+def trained(
+    head: Head,
+    start: Params,
+    z: NDArray[np.float32],
+    targets: NDArray[np.float32],
+    n_steps: int,
+    batch_size: int,
+    learning_rate: float,
+    generator: np.random.Generator,
+) -> Params:
+    """J copies [J, P] after `n_steps` of Adam from `start` [J, P], copy j on its own rows z [J, n, d], targets [J, n, C].
+
+    All copies use one order of rows, in which every row comes once before any repeats; a batch is at most n rows, n >= 1.
+    Raises Diverged where a weight exceeds every plausible size or is not finite.
+    """
+    params, size = start.copy(), min(batch_size, z.shape[1])
+    adam = Adam(params, learning_rate)
+    order = cycled(z.shape[1], n_steps * size, generator).reshape(n_steps, size)
+    shares = np.full((1, size), 1 / size, dtype=np.float32)
+    for step, rows in enumerate(order):
+        adam.step(params, head.gradients(params, z[:, rows], targets[:, rows], shares))
+        stop_if_diverged(params, step, n_steps, learning_rate)
+    return params
+
+
+def cycled(n_rows: int, count: int, generator: np.random.Generator) -> NDArray[np.int64]:
+    """`count` row indices from successive random permutations: every row comes once before any repeats."""
+    orders = [generator.permutation(n_rows) for _ in range(-(-count // n_rows))]
+    return np.concatenate(orders)[:count]
+
+
+def stop_if_diverged(params: Params, step: int, n_steps: int, learning_rate: float, turn: str = "step") -> None:
+    """Raises Diverged where a weight is larger than any head needs, or not finite. `step` counts from 0."""
+    if not max(params.max(initial=0), -params.min(initial=0)) <= LARGEST_WEIGHT:
+        raise Diverged(
+            f"training diverged at {turn} {step + 1} of {n_steps} with params.learning_rate = {learning_rate:g}: "
+            "a smaller learning rate or more clients may help"
+        )
+
+
+# Rounds of federated training: local updates and averaging.
+
+
+def client_draws(chosen: Iterable[int], seed: int | None, purpose: str) -> list[np.random.Generator]:
+    """An independent generator for each chosen client: removing another client changes none of them.
+
+    `seed` None: seeded by the operating system, as a release needs, so that draws cannot be predicted. Otherwise derived
+    from seed, purpose and client number.
+    """
+    return [np.random.default_rng() if seed is None else generator(seed, f"{purpose}, client {client}") for client in chosen]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPlan:
+    """A client's training in a round: `n_steps` of Adam, each on `batch_size` local rows and as many replayed ones.
+
+    The replayed rows' mean loss has weight `replay_weight` (lambda of Eq 3). All of this is public; a client's number of
+    rows is not, and a client with too few uses them repeatedly.
+    """
+
+    n_steps: int
+    batch_size: int = 32
+    learning_rate: float = 3e-4
+    replay_weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clients:
+    """Private rows of a task's clients: inputs float32 [n, d], targets float32 [n, C], and each client's row indices."""
+
+    z: NDArray[np.float32]
+    targets: NDArray[np.float32]
+    places: tuple[NDArray[np.int64], ...]
+
+    @classmethod
+    def of(cls, z: NDArray[np.floating], targets: NDArray[np.floating], users: NDArray[np.int64], n_users: int) -> Clients:
+        """From a task's rows and their clients, users int64 [n] in 0 ... n_users - 1."""
+        if not len(z):  # one dummy row, for clients without rows to index
+            z, targets = np.zeros((1, z.shape[1])), np.zeros((1, targets.shape[1]))
+            return cls(z.astype(np.float32), targets.astype(np.float32), (users,) * n_users)
+        order = np.argsort(users, kind="stable")
+        ends = np.cumsum(np.bincount(users, minlength=n_users))[:-1]
+        return cls(z.astype(np.float32, copy=False), targets.astype(np.float32), tuple(np.split(order, ends)))
+
+
+def local_updates(
+    head: Head,
+    start: Params,
+    clients: Clients,
+    chosen: NDArray[np.int64],
+    plan: LocalPlan,
+    draws: Sequence[np.random.Generator],
+    replayed: tuple[NDArray[np.float32], NDArray[np.float32]] | None = None,
+) -> Params:
+    """Weight updates [n, P] of the chosen clients, trained from the model `start` [P].
+
+    `draws`: a generator for each chosen client, which orders its local rows first and the replayed rows next. `replayed`:
+    the server's sampled embeddings [r, d] and targets [r, C]. A client without rows trains on replay alone, or returns zero.
+    No noise is added here. A client's update depends only on its own rows and draws. Private: only a mechanism, or a mode
+    that says "not private", may pass it on. A client whose training diverges, which one huge value can cause, raises no
+    error and changes no other client: its update is clipped, or counts as zero where it is not finite.
+    """
+    n = len(chosen)
+    if n == 0:
+        return np.zeros((0, len(start)), dtype=np.float32)
+    batch, n_rows = plan.batch_size, plan.n_steps * plan.batch_size
+    rows, shares = _rows(clients, chosen, n_rows, batch, draws)
+    orders = None if replayed is None else np.stack([cycled(len(replayed[0]), n_rows, draw) for draw in draws])
+    if orders is not None:
+        shares = np.concatenate([shares, np.full((n, batch), plan.replay_weight / batch, dtype=np.float32)], axis=1)
+    params = np.repeat(start[None], n, axis=0)
+    adam = Adam(params, plan.learning_rate)
+    for step in range(plan.n_steps):
+        now = slice(step * batch, (step + 1) * batch)
+        z, targets = clients.z[rows[:, now]], clients.targets[rows[:, now]]
+        if replayed is not None and orders is not None:
+            z = np.concatenate([z, replayed[0][orders[:, now]]], axis=1)
+            targets = np.concatenate([targets, replayed[1][orders[:, now]]], axis=1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            adam.step(params, head.gradients(params, z, targets, shares))
+    return params - start
+
+
+def _rows(
+    clients: Clients, chosen: NDArray[np.int64], count: int, batch: int, draws: Sequence[np.random.Generator]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """`count` local rows of every chosen client [n, count], and their weights in a step [n, batch]: zero without rows."""
+    rows = np.zeros((len(chosen), count), dtype=np.int64)
+    shares = np.zeros((len(chosen), batch), dtype=np.float32)
+    for place, client in enumerate(chosen):
+        places = clients.places[client]
+        if len(places):
+            rows[place] = places[cycled(len(places), count, draws[place])]
+            shares[place] = 1 / batch
+    return rows, shares
+
+
+def averaged(start: Params, updates: Params) -> Params:
+    """FedAvg without privacy: `start` [P] plus the mean of `updates` [n, P]; unchanged in an empty round."""
+    return start + updates.mean(axis=0) if len(updates) else start
+
+
+def moved(start: Params, noisy_sum: NDArray[np.floating], expected_clients: float) -> Params:
+    """DP-FedAvg's step: `start` [P] plus a noisy sum [P] divided by the expected number of clients, a constant."""
+    return (start + noisy_sum / expected_clients).astype(np.float32)
+
 
 Chosen = NDArray[np.int64]
 Rows = tuple[NDArray[np.float32], NDArray[np.float32]]  # embeddings [n, d] and their targets [n, C]
@@ -160,9 +394,7 @@ class RoundHead:
         what = f"a round of {' and '.join(dict.fromkeys(part.channel for part in parts))}, sampling rate {self.coins.rate:g}"
         return noisy_client_sums(parts, [self._noise], [ledger], task=index, what=what, batches=self.coins)
 
-    def _replayed(
-        self, mixtures: Sequence[Replay], random: np.random.Generator
-    ) -> Rows | None:
+    def _replayed(self, mixtures: Sequence[Replay], random: np.random.Generator) -> Rows | None:
         if not mixtures or not isinstance(self._params, RehearsalParams) or self._params.replay_weight == 0:
             return None
         return sampled(mixtures, self._params.samples, random, unit_length=self._params.unit_length)

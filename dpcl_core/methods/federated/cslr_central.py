@@ -16,19 +16,15 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.classifier import Rule
+from dpcl_core.methods.common.dpsgd import PublicSizes, each_task
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.planned import each_task
-from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.federated import client_release
-from dpcl_core.methods.federated.budget import Horizon, Noises
 from dpcl_core.methods.federated.cards.cslr_central import CslrCentralParams
+from dpcl_core.methods.federated.client_release import SeenLabels, clients_per_task, features
 from dpcl_core.methods.federated.client_training import Chosen, RoundHead
 from dpcl_core.methods.federated.lists import Lists
-from dpcl_core.methods.federated.observations import ListsObserved
-from dpcl_core.methods.federated.release_schedule import ReleaseSchedule
-from dpcl_core.methods.federated.replay import Replay
-from dpcl_core.methods.federated.slot_assignment import TaskRows
-from dpcl_core.methods.federated.task_rows import SeenLabels, clients_per_task, features
+from dpcl_core.methods.federated.release_schedule import Horizon, Noises, ReleaseSchedule
+from dpcl_core.methods.federated.slot_assignment import ListsObserved, Replay, TaskRows
 from dpcl_core.privacy.accounting import subsampled_gaussian
 from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors

@@ -28,17 +28,14 @@ from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated import matchers, published_release
 from dpcl_core.methods.federated.cards.cslr_published import CslrPublishedParams
+from dpcl_core.methods.federated.client_release import SeenLabels, clients_per_task, features
 from dpcl_core.methods.federated.client_training import Chosen, RoundHead
 from dpcl_core.methods.federated.lists import ListLearner, Lists
-from dpcl_core.methods.federated.observations import ListsObserved, NoiseStd
+from dpcl_core.methods.federated.matchers import EntryMatcher, PublicEmbeddings, PublicView
 from dpcl_core.methods.federated.pooling import pooled
-from dpcl_core.methods.federated.public_context import EntryMatcher, PublicEmbeddings
-from dpcl_core.methods.federated.public_view import PublicView
 from dpcl_core.methods.federated.published_release import Aggregation, SlotSums
-from dpcl_core.methods.federated.replay import Replay
-from dpcl_core.methods.federated.slot_assignment import TaskRows, listed
-from dpcl_core.methods.federated.task_rows import SeenLabels, clients_per_task, features
-from dpcl_core.privacy import cslr_accounting, cslr_claim
+from dpcl_core.methods.federated.slot_assignment import ListsObserved, NoiseStd, Replay, TaskRows, listed
+from dpcl_core.privacy import cslr_accounting
 from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.noise import noise_of
 from dpcl_core.scenarios.stream import Task, generator
@@ -84,7 +81,7 @@ class CslrPublished:
             self._axes, self._public = self._public.view, _on_axes(self._public)
             context = replace(context, n_inputs=params.dimensions)
         self._matcher = EntryMatcher.of(params, self._public)
-        self._sigma = cslr_claim.printed_multiplier(self._cell.epsilon) if math.isfinite(self._cell.epsilon) else 0.0
+        self._sigma = cslr_accounting.printed_multiplier(self._cell.epsilon) if math.isfinite(self._cell.epsilon) else 0.0
         self._noise = noise_of(spec.privacy.noise, self._cell, "replay")
         self._head = RoundHead(spec, self._cell, context, 0.0)
         self._parts: list[Replay] = []

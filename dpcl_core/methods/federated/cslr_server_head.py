@@ -11,10 +11,9 @@ from functools import cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.methods.federated.observations import ListsObserved
-from dpcl_core.methods.federated.questions import Question
-from dpcl_core.methods.federated.server_head import ServerHeadLearner
-from dpcl_core.methods.federated.slot_assignment import TaskRows
+from dpcl_core.methods.federated.client_release import Question
+from dpcl_core.methods.federated.pooling import ServerHeadLearner
+from dpcl_core.methods.federated.slot_assignment import ListsObserved, TaskRows
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell

@@ -29,15 +29,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
-from dpcl_core.methods.common.adam import Adam
 from dpcl_core.methods.common.classifier import Rule
+from dpcl_core.methods.common.dpsgd import Adam
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.federated.budget import Horizon
 from dpcl_core.methods.federated.cards.fedcil_dp import FedCilDpParams
-from dpcl_core.methods.federated.client_training import participation
-from dpcl_core.methods.federated.head import Head, stop_if_diverged
-from dpcl_core.methods.federated.rounds import Clients, averaged, client_draws, moved
-from dpcl_core.methods.federated.task_rows import SeenLabels, clients_per_task, features
+from dpcl_core.methods.federated.client_release import SeenLabels, clients_per_task, features
+from dpcl_core.methods.federated.client_training import (
+    Clients,
+    Head,
+    averaged,
+    client_draws,
+    moved,
+    participation,
+    stop_if_diverged,
+)
+from dpcl_core.methods.federated.release_schedule import Horizon
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums
 from dpcl_core.privacy.noise import noise_of

@@ -17,12 +17,11 @@ from dpcl_core.events import Progress
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated.cards.fedta_lite import FedTaLiteParams
-from dpcl_core.methods.federated.client_release import by_label
+from dpcl_core.methods.federated.client_release import SeenLabels, by_label, features
 from dpcl_core.methods.federated.client_training import participation
 from dpcl_core.methods.federated.slot_assignment import TaskRows
-from dpcl_core.methods.federated.task_rows import SeenLabels, features
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
-from dpcl_core.privacy.sums import unit_rows
+from dpcl_core.privacy.mechanisms import unit_rows
 from dpcl_core.scenarios.stream import Task, generator
 from dpcl_core.spec import Cell, RunSpec
 

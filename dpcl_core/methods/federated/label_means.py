@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.federated.questions import Collect, Question
+from dpcl_core.methods.federated.client_release import Collect, Question, SeenLabels, features
 from dpcl_core.methods.federated.release_schedule import ReleaseSchedule
-from dpcl_core.methods.federated.replay import Replay
-from dpcl_core.methods.federated.task_rows import SeenLabels, features
+from dpcl_core.methods.federated.slot_assignment import Replay
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec

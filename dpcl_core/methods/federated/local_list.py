@@ -14,15 +14,11 @@ from numpy.typing import NDArray
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated.cards.local_list import LocalListParams
-from dpcl_core.methods.federated.lists import Lists
-from dpcl_core.methods.federated.observations import ListsObserved, NoiseStd
-from dpcl_core.methods.federated.pooling import pooled
-from dpcl_core.methods.federated.projections import simplex
-from dpcl_core.methods.federated.public_context import EntryMatcher
+from dpcl_core.methods.federated.lists import Lists, simplex
+from dpcl_core.methods.federated.matchers import EntryMatcher
+from dpcl_core.methods.federated.pooling import ServerHeadLearner, pooled
 from dpcl_core.methods.federated.published_release import noisy_lists
-from dpcl_core.methods.federated.replay import Replay
-from dpcl_core.methods.federated.server_head import ServerHeadLearner
-from dpcl_core.methods.federated.slot_assignment import TaskRows
+from dpcl_core.methods.federated.slot_assignment import ListsObserved, NoiseStd, Replay, TaskRows
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import noise_of
 from dpcl_core.scenarios.stream import generator

@@ -10,7 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from dpcl_core.methods.federated.lists import Element, Lists
+from dpcl_core.errors import BadInput
+from dpcl_core.methods.federated.cards.federated_params import ListParams
+from dpcl_core.methods.federated.lists import Element, Lists, Signature
+from dpcl_core.privacy.mechanisms import unit_rows
+from dpcl_core.scenarios.stream import generator
 
 Rule = Literal["random", "nearest", "hungarian", "ot"]
 FeatureMap = Callable[[Sequence[Element]], NDArray[np.float64]]  # elements -> [L, f]; `signatures.Signature` is another
@@ -183,3 +187,163 @@ def regrets(features: NDArray[np.float64], prototypes: NDArray[np.float64]) -> N
     around = (step + chain.swapaxes(1, 2)).min(axis=2)
     extra: NDArray[np.float64] = np.minimum(around, away + chain.min(axis=1))
     return np.maximum(extra, 0).reshape(features.shape[:-1])
+
+
+# Centre, axes, covariance and clipping radius, computed from public sentences before any private text is read.
+
+
+AxesOf = Literal["sentences", "topics"]
+_ROWS_OF_A_TOPIC, _MOST_TOPICS = 20, 50
+_REST = 1e-6  # what sentences count beside topics: they decide about axes on which no topics differ
+_SHRINK = 1e-3  # share of a spherical covariance, so that few sentences in many dimensions still give an invertible one
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PublicView:
+    """Centre m0 [d], axes U [d, d'] (orthonormal columns), covariance S_pub [d, d] of public embeddings, clipping radius B.
+
+    Residual means U^T(mu - m0) longer than `radius` are clipped.
+    """
+
+    centre: NDArray[np.float64]
+    axes: NDArray[np.float64]
+    covariance: NDArray[np.float64]
+    radius: float
+
+    @classmethod
+    def of(
+        cls, features: NDArray[np.floating], n_axes: int, radius: float | None = None, axes_of: AxesOf = "sentences"
+    ) -> PublicView:
+        """From public features [p, d]; `radius` None: the 0.9 quantile of public topic means' residual lengths.
+
+        Topics are clusters of the public sentences (k-means, about 20 sentences each). Axes are principal axes of the
+        sentences, or of the topics' means, each with a positive sign on its largest entry. What tells labels apart is more
+        like what tells topics apart: fewer axes then hold it, and each axis takes noise.
+        Raises BadInput unless there are more public sentences than axes and at least as many dimensions as axes.
+        """
+        rows = np.asarray(features, dtype=np.float64)
+        most = min(len(rows) - 1, rows.shape[1])
+        if not 1 <= n_axes <= most:
+            raise BadInput("axes", n_axes, f"must lie between 1 and {most}, with {len(rows)} public sentences")
+        centre = rows.mean(axis=0)
+        covariance = np.cov(rows, rowvar=False).reshape(rows.shape[1], rows.shape[1])
+        topics = rows
+        if radius is None or axes_of == "topics":
+            topics = public_modes(rows, min(_MOST_TOPICS, max(2, len(rows) // _ROWS_OF_A_TOPIC)))
+        spread = covariance if axes_of == "sentences" else np.cov(topics, rowvar=False) + _REST * covariance
+        axes = np.linalg.eigh(spread)[1][:, ::-1][:, :n_axes]
+        axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(n_axes)])
+        if radius is None:
+            radius = float(np.quantile(np.linalg.norm((topics - centre) @ axes, axis=1), 0.9))
+        spherical = np.trace(covariance) / len(covariance) * np.eye(len(covariance))
+        return cls(centre, axes, (1 - _SHRINK) * covariance + _SHRINK * spherical, radius)
+
+    def residuals(self, means: NDArray[np.floating]) -> NDArray[np.float64]:
+        """U^T(mu - m0), [..., d'] of means [..., d]; not clipped."""
+        residuals: NDArray[np.float64] = (means - self.centre) @ self.axes
+        return residuals
+
+    def restored(self, residuals: NDArray[np.floating]) -> NDArray[np.float64]:
+        """m0 + U r, [..., d] of residuals [..., d']."""
+        means: NDArray[np.float64] = self.centre + residuals @ self.axes.T
+        return means
+
+
+def public_modes(features: NDArray[np.floating], n_modes: int) -> NDArray[np.float64]:
+    """Initial prototypes: k-means centres [K, d] of public features [p, d], ordered along the first principal axis.
+
+    Deterministic: the starts come from a fixed seed. Raises BadInput where there are fewer public sentences than modes.
+    """
+    if not 1 <= n_modes <= len(features):
+        raise BadInput("modes", n_modes, f"must lie between 1 and the number of public sentences, {len(features)}")
+    from sklearn.cluster import KMeans  # takes more than a second: pages that do not cluster should not wait for it
+
+    rows = np.asarray(features, dtype=np.float64)
+    centres = KMeans(n_modes, n_init=3, random_state=0).fit(rows).cluster_centers_
+    axis = np.linalg.eigh(np.cov(rows, rowvar=False).reshape(rows.shape[1], -1))[1][:, -1]
+    ordered: NDArray[np.float64] = centres[np.argsort(centres @ axis * np.sign(axis[np.abs(axis).argmax()]))]
+    return ordered
+
+
+# Public inputs of CSLR, fixed before any private text is read: anchors, the public view, and the entry matcher.
+
+
+_LEAST = 4  # public sentences that must remain for the view
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PublicEmbeddings:
+    """Public embeddings of one seed, unit length: anchors [m, d] drawn from them, the others [p - m, d], and their view."""
+
+    anchors: NDArray[np.float64]
+    others: NDArray[np.float64]
+    view: PublicView
+
+    @classmethod
+    def of(
+        cls,
+        features: NDArray[np.generic] | None,
+        seed: int,
+        n_axes: int,
+        radius: float | None = None,
+        n_anchors: int = 0,
+        axes_of: AxesOf = "sentences",
+    ) -> PublicEmbeddings:
+        """From all public features [p, d]: the anchors' order depends on the seed alone; the other sentences make the view.
+
+        Raises BadInput for more anchors or axes than there are public sentences, or more axes than an embedding has.
+        """
+        rows = unit_rows(features if features is not None else np.zeros((0, 1)))
+        if n_anchors > len(rows) - _LEAST:
+            allowed = f"must be at most {max(0, len(rows) - _LEAST)}: there are {len(rows)} public sentences"
+            raise BadInput("params.anchors", n_anchors, allowed)
+        if n_axes > (most := min(rows.shape[1], len(rows) - n_anchors - 1)):
+            raise BadInput("params.dimensions", n_axes, f"must be at most {most}: public sentences span no more axes")
+        order = generator(seed, "anchors").permutation(len(rows))
+        others = rows[np.sort(order[n_anchors:])]
+        return cls(rows[order[:n_anchors]], others, PublicView.of(others, n_axes, radius, axes_of))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EntryMatcher:
+    """A matcher's feature map and assignment rule."""
+
+    features: FeatureMap
+    rule: Rule
+    name: str
+
+    @classmethod
+    def of(cls, params: ListParams, public: PublicEmbeddings) -> EntryMatcher:
+        """The matcher that the settings choose."""
+        name = f"{params.matcher}, {params.rule}"
+        match params.matcher:
+            case "random":
+                return cls(mean_features, "random", "random")
+            case "target":
+                return cls(target_features, params.rule, name)
+            case "pca-mean":
+                return cls(PcaMean(public.view.centre, public.view.axes), params.rule, name)
+            case "mean":  # Eq 22 also compares covariances
+                features = Moments() if params.rule == "ot" else mean_features
+                return cls(features, params.rule, name)
+            case "signature":
+                kind, norm = params.signature_covariance, params.signature_norm
+                return cls(Signature(public.anchors, kind, norm, public.view.covariance), params.rule, name)
+
+    def assigned(
+        self, features: NDArray[np.float64], weights: NDArray[np.float64], groups: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
+        """Groups int64 [n, L] of lists' features [n, L, f] among prototypes [K, f]; -1 for entries of weight [n, L] zero."""
+        ids = np.full(weights.shape, -1, dtype=np.int64)
+        random = np.random.default_rng(0)  # only rule "random" uses it, and no figure depends on its draw
+        for client in range(len(weights)):
+            exist = np.flatnonzero(weights[client] > 0)
+            ids[client, exist] = assign(self.rule, features[client, exist], groups, generator=random)
+        return ids
+
+    def of_means(
+        self, means: NDArray[np.float64], variances: NDArray[np.float64], targets: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Features [K, f] of prototypes with these means [K, d], diagonal covariance [d] and targets [K, C]."""
+        share = 1 / max(1, len(means))
+        return self.features([Element(share, mean, variances, target) for mean, target in zip(means, targets, strict=True)])

@@ -11,14 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.methods.federated.client_release import expected_clients, side_by_side
-from dpcl_core.methods.federated.lists import Lists
-from dpcl_core.methods.federated.projections import psd, simplex
-from dpcl_core.methods.federated.public_view import PublicView
-from dpcl_core.methods.federated.replay import Replay
+from dpcl_core.methods.federated.lists import Lists, psd, simplex
+from dpcl_core.methods.federated.matchers import PublicView
+from dpcl_core.methods.federated.slot_assignment import Replay
 from dpcl_core.privacy.ledger import REPLAY, Ledger
-from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums, noisy_client_vectors
+from dpcl_core.privacy.mechanisms import ClientVectors, clipped_rows, noisy_client_sums, noisy_client_vectors
 from dpcl_core.privacy.noise import Batches, Noise
-from dpcl_core.privacy.sums import clipped_rows
 
 _SHARE_SCALE = 0.5  # scale of shares and targets beside the means in a noisy list
 

@@ -2,30 +2,128 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import lru_cache, partial
 
+import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.errors import BadInput
+from dpcl_core.methods.common.dpsgd import PublicSizes, each_task
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated import client_release
-from dpcl_core.methods.federated.budget import Horizon
-from dpcl_core.methods.federated.cards.federated_params import ListParams, ReleaseParams
-from dpcl_core.methods.federated.client_release import EvenSlots, Layout, Slotted, WeightedSlots
+from dpcl_core.methods.federated.cards.federated_params import ListParams, ReleaseParams, RoundParams
+from dpcl_core.methods.federated.client_release import (
+    Collect,
+    EvenSlots,
+    Layout,
+    Question,
+    Slotted,
+    WeightedSlots,
+    clients_per_task,
+)
 from dpcl_core.methods.federated.lists import ListLearner, Lists
-from dpcl_core.methods.federated.observations import ListsObserved, NoiseStd
-from dpcl_core.methods.federated.public_context import EntryMatcher, PublicEmbeddings
-from dpcl_core.methods.federated.public_view import public_modes
-from dpcl_core.methods.federated.questions import Collect, Question
-from dpcl_core.methods.federated.replay import Replay
-from dpcl_core.methods.federated.slot_assignment import Draws, TaskRows, listed, matched
-from dpcl_core.methods.federated.task_rows import clients_per_task
+from dpcl_core.methods.federated.matchers import EntryMatcher, PublicEmbeddings, public_modes
+from dpcl_core.methods.federated.slot_assignment import Draws, ListsObserved, NoiseStd, Replay, TaskRows, listed, matched
+from dpcl_core.privacy import accounting
+from dpcl_core.privacy.accounting import noise_multiplier, subsampled_gaussian
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import noise_of
 from dpcl_core.scenarios.stream import generator
-from dpcl_core.spec import Cell, RunSpec
+from dpcl_core.spec import Adjacency, Cell, PrivacySpec, Recurrence, RunSpec
+
+# Noise calibration for replay and head under one budget: privacy losses are composed, epsilons never added.
+
+
+@dataclass(frozen=True, slots=True)
+class Noises:
+    """Noise over sensitivity of one replay release and of one round of the head; 0: none. Each is one Gaussian on a joint
+    vector."""
+
+    release: float = 0.0
+    head: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """The number of uses of a client's data over the whole run: fixed before the first task, and charged in full.
+
+    `n_tasks`: tasks that a client may be in; `rounds`: rounds of the head per task; `rate`: chance to be in a round. All
+    noise multipliers are 0 for epsilon = inf.
+    """
+
+    n_tasks: int
+    rounds: int
+    rate: float
+    delta: float
+    adjacency: Adjacency
+
+    @classmethod
+    def of(cls, privacy: PrivacySpec, n_tasks: int, recurrence: Recurrence, rounds: int = 1, rate: float = 1.0) -> Horizon:
+        """Horizon of a stream: one task where each client belongs to one task only, else all `n_tasks`."""
+        return cls(n_tasks if recurrence == "every" else 1, rounds, rate, privacy.delta, privacy.adjacency)
+
+    @classmethod
+    def of_run(cls, spec: RunSpec, facts: PublicSizes) -> Horizon:
+        """Horizon of a run whose clients answer in rounds."""
+        assert isinstance(spec.params, RoundParams)
+        return cls.of(spec.privacy, facts.n_tasks, facts.recurrence, spec.params.rounds, spec.params.participation)
+
+    def rounds_of(self, *multipliers: float) -> dp.DpEvent:
+        """The event of a task's rounds, in which the same clients answer with as many vectors as there are multipliers."""
+        return subsampled_gaussian(1 / math.hypot(*(1 / one for one in multipliers)), self.rate, self.rounds)
+
+    def releases(self, epsilon: float) -> float:
+        """Noise multiplier at which one release per task, over all clients, spends epsilon."""
+        return self._multiplier(epsilon, 1.0, self.n_tasks)
+
+    def one_per_round(self, epsilon: float) -> float:
+        """Noise multiplier at which one release per round, over the round's clients, spends epsilon."""
+        return self._multiplier(epsilon, self.rate, self.n_tasks * self.rounds)
+
+    def beside_releases(self, epsilon: float, share: float) -> Noises:
+        """Noise for one release per task, calibrated alone to `share` * epsilon, and for head rounds that spend the rest."""
+        release = self.releases(share * epsilon)
+        return Noises(release, _head_beside(self, epsilon, release) if math.isfinite(epsilon) else 0.0)
+
+    def in_rounds(self, epsilon: float, share: float) -> Noises:
+        """Noise where every round sends the replay's vector and the head's update of the same clients: one event.
+
+        `share`: the replay's part of 1/z² = 1/z_release² + 1/z_head², which determines a round's privacy loss.
+        """
+        both = self.one_per_round(epsilon)
+        return Noises(both / math.sqrt(share), both / math.sqrt(1 - share))
+
+    def _multiplier(self, epsilon: float, rate: float, n_uses: int) -> float:
+        if math.isinf(epsilon):
+            return 0.0
+        return noise_multiplier(epsilon, self.delta, rate, n_uses, self.adjacency)
+
+
+@lru_cache(maxsize=256)
+def _head_beside(horizon: Horizon, epsilon: float, release: float) -> float:
+    releases = subsampled_gaussian(release, 1.0, horizon.n_tasks)
+    n_rounds = horizon.n_tasks * horizon.rounds
+
+    def events(head: float) -> list[dp.DpEvent]:
+        return [releases, subsampled_gaussian(head, horizon.rate, n_rounds)]
+
+    return accounting.calibrated(events, epsilon, horizon.delta, horizon.adjacency)
+
+
+def releases(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
+    """A plan (`methods.planned`): one vector of every client a task."""
+    multiplier = Horizon.of(spec.privacy, facts.n_tasks, facts.recurrence).releases(epsilon)
+    each_task(ledger, facts, subsampled_gaussian(multiplier, 1.0, 1))
+
+
+def rounds(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
+    """A plan (`methods.planned`): one update of every sampled client a round, of one network or of two as one event."""
+    horizon = Horizon.of_run(spec, facts)
+    each_task(ledger, facts, horizon.rounds_of(horizon.one_per_round(epsilon)))
 
 
 class ReleaseSchedule:
@@ -121,9 +219,7 @@ class ReleaseSchedule:
         learner = ListLearner(self._lists.list_size, self._lists.restarts)
         return listed(rows, range(self._n_users), learner, self._draws(f"list of task {index}"))
 
-    def answers(
-        self, rows: TaskRows, question: Question, lists: Callable[[], Lists] | None = None
-    ) -> NDArray[np.float64]:
+    def answers(self, rows: TaskRows, question: Question, lists: Callable[[], Lists] | None = None) -> NDArray[np.float64]:
         """Every client's vector [n, D] for the task's sum. Private. `lists`: as in `of_task`; None: fitted here.
 
         Raises BadInput for a second round, which no budget is for, and for groups that are not the task's.
@@ -136,9 +232,7 @@ class ReleaseSchedule:
         fitted = (lists or partial(self.lists, rows, question.task))() if self.n_groups > 1 else None
         return self.layout(rows).vectors(self.slotted(rows, fitted, question.state, question.task))
 
-    def slotted(
-        self, rows: TaskRows, lists: Lists | None, prototypes: NDArray[np.floating], index: int
-    ) -> Slotted:
+    def slotted(self, rows: TaskRows, lists: Lists | None, prototypes: NDArray[np.floating], index: int) -> Slotted:
         """Every client's shares and means of the task's slots, matched to `prototypes` [S, M, d]. Private."""
         if self.n_groups == 1 or lists is None:
             return client_release.by_label(rows.z, rows.labels, rows.users, self._n_users, rows.space)

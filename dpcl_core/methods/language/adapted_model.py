@@ -2,33 +2,229 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
-from dpcl_core.backbones.language import causal, tokenizer
+from dpcl_core.backbones import causal, plain_language
+from dpcl_core.backbones.causal import Adapted
 from dpcl_core.data.texts import TOKEN
 from dpcl_core.errors import BadInput
+from dpcl_core.events import Progress
+from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT, Schedule, diverged
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.language import evaluation, public_log_likelihoods, public_text, token_log_likelihoods
+from dpcl_core.methods.common.per_example_gradients import noisy_means
+from dpcl_core.methods.language import evaluation, lazy_learner, losses, public_text
 from dpcl_core.methods.language.cards.network_params import SHORTEST, LanguageParams
 from dpcl_core.methods.language.forks import Forks
-from dpcl_core.methods.language.gradients import TextLoss
+from dpcl_core.methods.language.gradients import Batch, Fixed, Gradients, Reading, TextLoss, batch_of, clean
 from dpcl_core.methods.language.losses import task_loss
-from dpcl_core.methods.language.prompts import FIRST, Answer, Prompted, answer_ids, prompted, template
-from dpcl_core.methods.language.scoring import Planes, planes
-from dpcl_core.methods.language.training_inputs import TrainingInputs, without_tokens
-from dpcl_core.privacy.embeddings import noisy_embeddings
+from dpcl_core.methods.language.public_text import (
+    FIRST,
+    TEXT,
+    Answer,
+    Planes,
+    Prompted,
+    answer_ids,
+    planes,
+    prompted,
+    template,
+)
 from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.local import noisy_labels
 from dpcl_core.privacy.noise import Batches, Noise, Steps, noise_of
+from dpcl_core.privacy.text_mechanisms import noisy_embeddings, noisy_labels
 from dpcl_core.scenarios.stream import Examples, Task, generator
 from dpcl_core.spec import Cell, RunSpec
+
+# Training loops for a language model's low-rank adapters, with DP-SGD or without privacy.
+#
+# Built from parts that other methods combine differently: `gradients.Gradients` sums a batch's clipped gradients,
+# `noisy_means` makes a sum private, `Descent` takes steps. `private_steps` and `plain_steps` are the two standard loops.
+
+
+STEPS_PER_PROGRESS = 5
+Penalty = Callable[[], Tensor]  # a function of the parameters alone; its gradient is added to a step after the noise
+Change = Callable[[list[Tensor]], list[Tensor]]  # maps a step's mean gradients to those it takes
+
+
+class Descent:
+    """AdamW with cosine decay: at step t = 0, 1, ... of T the rate is plan.learning_rate (1 + cos(pi t / T)) / 2."""
+
+    def __init__(self, parameters: Sequence[nn.Parameter], plan: Schedule) -> None:
+        self._parameters, self._plan, self._step = list(parameters), plan, 0
+        self._adam = torch.optim.AdamW(self._parameters, lr=plan.learning_rate)
+
+    def step(self, means: Sequence[Tensor], penalty: Penalty | None = None) -> None:
+        """One step along mean gradients that already have their noise. Adds the penalty's gradient to them.
+
+        Raises Diverged if a weight is not finite or exceeds `LARGEST_WEIGHT`.
+        """
+        for parameter, mean in zip(self._parameters, means, strict=True):
+            parameter.grad = mean
+        if penalty is not None:
+            value = penalty()
+            if value.requires_grad:  # a constant during the first task
+                for parameter, more in zip(self._parameters, _gradients(value, self._parameters), strict=True):
+                    if more is not None:
+                        parameter.grad = more if parameter.grad is None else parameter.grad + more
+        for group in self._adam.param_groups:
+            group["lr"] = self._plan.learning_rate * (1 + math.cos(math.pi * self._step / self._plan.n_steps)) / 2
+        self._adam.step()
+        if not torch.stack([(parameter.abs() <= LARGEST_WEIGHT).all() for parameter in self._parameters]).all():
+            raise diverged(self._step, self._plan)
+        self._step += 1
+
+
+def _gradients(value: Tensor, parameters: Sequence[nn.Parameter]) -> Sequence[Tensor | None]:
+    grads: Sequence[Tensor | None] = torch.autograd.grad(value, parameters, allow_unused=True)
+    return grads
+
+
+def private_steps(
+    net: Adapted,
+    texts: Prompted,
+    plan: Schedule,
+    noise_multiplier: float,
+    batches: Batches,
+    noise: Noise,
+    loss: TextLoss,
+    *,
+    device: str,
+    penalty: Penalty | None = None,
+) -> Iterator[int]:
+    """DP-SGD: yields the number of steps taken so far. The caller must have written the training to the ledger.
+
+    Each step sums the clipped gradients of a Poisson batch, adds noise and divides by the expected batch size; the
+    penalty and the optimiser come after and read no text. An empty batch takes the same noisy step. A noise multiplier of
+    0 trains without noise and without clipping. Raises Diverged.
+    """
+    gradients = Gradients(net, plan.clip_norm if noise_multiplier > 0 else math.inf)
+    descent, std = Descent(gradients.parameters, plan), plan.noise_std(noise_multiplier)
+    for step in range(plan.n_steps):
+        sums = gradients.of(batch_of(texts, batches.draw(len(texts)), device), loss)
+        means = noisy_means(sums, plan.expected_batch, std, noise, dtype=gradients.parameters[0].dtype)
+        descent.step(means, penalty)
+        yield step + 1
+
+
+def plain_steps(
+    net: Adapted,
+    texts: Prompted,
+    plan: Schedule,
+    batch_size: int,
+    order: np.random.Generator,
+    loss: TextLoss,
+    *,
+    device: str,
+    reading: Reading = clean,
+    penalty: Penalty | None = None,
+    change: Change | None = None,
+) -> Iterator[int]:
+    """Training on shuffled passes without clipping or noise: yields the number of steps taken so far.
+
+    The last batch of a pass may be smaller. Without texts there are no steps. Raises Diverged.
+    """
+    gradients = Gradients(net, math.inf)
+    descent = Descent(gradients.parameters, plan)
+    step = epoch = 0
+    while len(texts) and step < plan.n_steps:
+        shuffled = order.permutation(len(texts))
+        for start in range(0, len(shuffled), batch_size):
+            rows = shuffled[start : start + batch_size]
+            sums = gradients.of(batch_of(texts, rows, device), loss, reading, epoch)
+            means = [part / len(rows) for part in sums]
+            descent.step(means if change is None else change(means), penalty)
+            step += 1
+            yield step
+            if step == plan.n_steps:
+                return
+        epoch += 1
+
+
+def progress_of(steps: Iterator[int], total: int, task: Task, what: str) -> Iterator[Progress]:
+    """Progress events every `STEPS_PER_PROGRESS` steps and at the last one."""
+    for step in steps:
+        if step % STEPS_PER_PROGRESS == 0 or step == total:
+            yield Progress("training", step, total, task.index, f"{what} on {task.name}")
+
+
+# Training inputs of a baseline: prompted texts and, under mechanism = fn, their noisy embeddings.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingInputs:
+    """Prompted texts of one or several tasks.
+
+    `copies` float32 [n, length, d]: noisy embeddings that the network reads in place of the tokens; None: it reads tokens.
+    """
+
+    texts: Prompted
+    copies: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def reading(self) -> Reading:
+        """How the network reads a batch of these texts."""
+        stored = self.copies
+        if stored is None:
+            return clean
+
+        def read(embeddings: Tensor, batch: Batch, epoch: int) -> Tensor:
+            return replace_text_embeddings(embeddings, stored, batch)
+
+        return Fixed(read)
+
+    def take(self, places: NDArray[np.int64]) -> TrainingInputs:
+        """The texts at these indices, in this order."""
+        texts = self.texts
+        chosen = Prompted(texts.ids[places], texts.role[places], texts.stop[places], texts.fork[places])
+        return TrainingInputs(chosen, None if self.copies is None else self.copies[torch.from_numpy(places)])
+
+
+def joined(parts: Sequence[TrainingInputs]) -> TrainingInputs:
+    """The texts of several tasks, concatenated and padded to the longest."""
+    width = max(part.texts.ids.shape[1] for part in parts)
+
+    def widened(planes: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:
+        return np.concatenate([np.pad(plane, ((0, 0), (0, width - plane.shape[1]))) for plane in planes])
+
+    texts = [part.texts for part in parts]
+    prompted = Prompted(
+        *(widened([getattr(one, plane) for one in texts]) for plane in ("ids", "role", "stop", "fork"))  # type: ignore[arg-type]
+    )
+    copies = [part.copies for part in parts if part.copies is not None]
+    return TrainingInputs(prompted, torch.cat(copies) if copies else None)
+
+
+def gather_batch(table: Tensor, batch: Batch) -> Tensor:
+    """The batch's rows [b, S, ...] of per-token values [n, length, ...]; 0 outside the texts."""
+    values = table[torch.from_numpy(batch.rows).to(table.device), : batch.ids.shape[1] - FIRST]
+    missing = batch.ids.shape[1] - FIRST - values.shape[1]
+    inner = [0, 0] * (values.dim() - 2)
+    values = functional.pad(values, [*inner, FIRST, missing])
+    is_text = batch.role == TEXT
+    return values * is_text.view(*is_text.shape, *([1] * (values.dim() - 2)))
+
+
+def replace_text_embeddings(embeddings: Tensor, stored: Tensor, batch: Batch) -> Tensor:
+    """Embeddings [b, S, d] in which the texts' tokens take theirs from `stored` [n, length, d]; prompts keep their own."""
+    return torch.where((batch.role == TEXT)[..., None], gather_batch(stored, batch).to(embeddings.dtype), embeddings)
+
+
+def without_tokens(texts: Prompted) -> Prompted:
+    """The same prompts with the texts' tokens set to 0, for training that must not read them."""
+    is_text = texts.role == TEXT
+    return Prompted(np.where(is_text, 0, texts.ids), texts.role, texts.stop & ~is_text, texts.fork)
 
 
 class AdaptedModel:
@@ -50,7 +246,7 @@ class AdaptedModel:
             params.n_layers(backbone),
             every=params.adapts == "all",
         )
-        self._tokenizer, self._rule = tokenizer.load(backbone), params.reading_rule(backbone)
+        self._tokenizer, self._rule = plain_language.load_tokenizer(backbone), params.reading_rule(backbone)
         self.forks = Forks() if self._rule == "choice" else None
         self.copies: Mapping[str, NDArray[np.generic]] = {}  # of the last task's texts, by name; empty if none are released
 
@@ -133,13 +329,11 @@ class AdaptedModel:
 
     def public_log_probs(self, inputs: Planes) -> NDArray[np.float32]:
         """log P of every token [n, length] under the frozen public model."""
-        return public_log_likelihoods.log_probabilities(self.spec.data.backbone, inputs[:, :, TOKEN], self.context.device)
+        return lazy_learner.log_probabilities(self.spec.data.backbone, inputs[:, :, TOKEN], self.context.device)
 
     def current_log_probs(self, inputs: Planes) -> NDArray[np.float32]:
         """log P of every token [n, length] under the current model."""
-        return token_log_likelihoods.log_probabilities(
-            self.net.model, inputs[:, :, TOKEN], self._tokenizer.bos, self.context.device
-        )
+        return losses.log_probabilities(self.net.model, inputs[:, :, TOKEN], self._tokenizer.bos, self.context.device)
 
     def table(self, per_token: NDArray[np.floating]) -> Tensor:
         """Per-token values [n, length, ...] as a float32 tensor on the device, for `gather_batch`."""

@@ -11,17 +11,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpcl_core.events import Progress
-from dpcl_core.methods.common.dpsgd_plan import Schedule, noise_std
+from dpcl_core.methods.common.dpsgd import Schedule, noise_std
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.noisy_means import noisy_means
+from dpcl_core.methods.common.per_example_gradients import noisy_means
 from dpcl_core.methods.language import baseline_costs
-from dpcl_core.methods.language.adapted_model import AdaptedModel
+from dpcl_core.methods.language.adapted_model import AdaptedModel, Descent, Penalty, TrainingInputs, progress_of
 from dpcl_core.methods.language.cards.lm_params import BaselineParams
 from dpcl_core.methods.language.gradients import Gradients, batch_of
-from dpcl_core.methods.language.prompts import Prompted
-from dpcl_core.methods.language.scoring import planes
-from dpcl_core.methods.language.training import Descent, Penalty, progress_of
-from dpcl_core.methods.language.training_inputs import TrainingInputs
+from dpcl_core.methods.language.public_text import Prompted, planes
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches
 from dpcl_core.scenarios.stream import Task

@@ -36,9 +36,9 @@ from dataclasses import dataclass
 
 import dp_accounting as dp
 
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.dpsgd import PublicSizes
 from dpcl_core.methods.language.cards.lm_params import BaselineParams, ErParams, EwcParams, GemParams, MtlParams
-from dpcl_core.privacy import accounting, token_noise
+from dpcl_core.privacy import accounting, text_mechanisms
 from dpcl_core.privacy.accounting import LocalDpEvent
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Steps
@@ -164,7 +164,7 @@ def copy_noise(params: BaselineParams, plan: Plan, epsilon: float) -> CopyNoise:
     n_texts = plan.n_tasks if plan.recurrence == "every" and params.budget == "total" else 1
     label = params.label_share * epsilon
     n_tokens = params.length * n_texts if params.budget_per == "text" else 1
-    ratio = token_noise.ratio_for(epsilon - label, plan.privacy.delta, n_tokens)
+    ratio = text_mechanisms.ratio_for(epsilon - label, plan.privacy.delta, n_tokens)
     return CopyNoise(ratio, label / n_texts if label > 0 else math.inf)
 
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from dpcl_core.events import Progress
+from dpcl_core.methods.language.adapted_model import joined
 from dpcl_core.methods.language.baseline import Baseline, Rows
 from dpcl_core.methods.language.cards.lm_params import ErParams
-from dpcl_core.methods.language.training_inputs import joined
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 

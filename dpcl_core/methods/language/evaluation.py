@@ -5,20 +5,212 @@ Test texts have no noise. All labels of a text share its prompt: the prompt is r
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
-from typing import Any, Literal
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from dpcl_core.backbones.language.causal import Adapted
-from dpcl_core.backbones.language.tokenizer import Tokenizer
+from dpcl_core.backbones.causal import Adapted
+from dpcl_core.backbones.plain_language import Tokenizer
+from dpcl_core.data.texts import Canary
 from dpcl_core.methods.language.forks import Forks
 from dpcl_core.methods.language.gradients import AT_ONCE, Batch, answer_columns, batch_of, batches_of, logits_at
-from dpcl_core.methods.language.prompts import Prompted, answer_ids, prompted
+from dpcl_core.methods.language.public_text import Prompted, Ranked, answer_ids, prompted, ranked
+
+if TYPE_CHECKING:
+    from transformers.cache_utils import Cache
+
+
+# Canary exposure and greedy extraction for a trained language model (Carlini et al. 2019).
+
+
+MOST_DIGITS = 5  # longest codes that are ranked among all codes; longer ones are ranked among references
+N_REFERENCES = 1000
+_TREE_DIGITS = 4  # digits read in one pass: in a deeper tree attention would mostly compute masked entries
+_TOKENS = 1200  # in one forward pass over such trees
+_LEAKS_ROWS = 100  # in one forward pass over whole codes
+_ROUNDING = 0.5  # largest difference in nats that rounding explains between a code in the tree and the same code alone
+
+
+@torch.no_grad()
+def ranks(network: nn.Module, tokenizer: Tokenizer, canaries: Sequence[Canary]) -> list[Ranked]:
+    """The rank of each planted code and control, under a Hugging Face causal model, adapted or not.
+
+    Codes of up to five digits, one token per digit, are ranked among all codes of that length; others among 1,000 random
+    references. A code is read after its prefix alone, as in training, where only the start-of-text token precedes it.
+    """
+    was_training = network.training
+    network.eval()
+    try:
+        return [_ranked(network, tokenizer, canary) for canary in canaries]
+    finally:
+        network.train(was_training)
+
+
+def _ranked(network: nn.Module, tokenizer: Tokenizer, canary: Canary) -> Ranked:
+    ids, start = _continued(tokenizer, canary.prefix, canary.code)
+    context, code_ids = [tokenizer.bos, *ids[:start]], ids[start:]
+    likelihood, is_printed = _single_code(network, context, code_ids)
+    n_codes, digits = 10 ** len(canary.code), _digits(tokenizer, canary)
+    if digits is not None and len(canary.code) <= MOST_DIGITS:
+        likelihoods, place = _all_codes(network, context, digits, len(canary.code)), int(canary.code)
+        # Fails for networks in which tokens also affect later ones outside attention (recurrent layers): siblings mix.
+        if not abs(likelihoods[place] - likelihood) > _ROUNDING:
+            return ranked(float(likelihoods[place]), np.delete(likelihoods, place), n_codes, canary.repetitions, is_printed)
+    rows = [[tokenizer.bos, *_continued(tokenizer, canary.prefix, code)[0]] for code in _references(canary)]
+    return ranked(likelihood, _of_rows(network, rows, len(context)), n_codes, canary.repetitions, is_printed)
+
+
+def _continued(tokenizer: Tokenizer, prefix: str, code: str) -> tuple[list[int], int]:
+    """Tokens of a prefix followed by a code, and the index of the first token that reaches into the code."""
+    ids, offsets = tokenizer.encode(prefix + code)
+    start = next(place for place, (_, end) in enumerate(offsets) if end > len(prefix))
+    return ids, start
+
+
+def _digits(tokenizer: Tokenizer, canary: Canary) -> list[int] | None:
+    """The tokens of 0 to 9 after this prefix; None unless every digit of every code is one token."""
+    digits: list[int] = []
+    length = len(canary.code)
+    for digit in "0123456789":
+        ids, start = _continued(tokenizer, canary.prefix, digit * length)
+        _, offsets = tokenizer.encode(canary.prefix + digit * length)
+        if len(ids) - start != length or len(set(ids[start:])) != 1 or offsets[start][0] < len(canary.prefix):
+            return None
+        digits.append(ids[start])
+    return digits
+
+
+def _references(canary: Canary) -> list[str]:
+    """Random codes of the canary's length other than its own; the public prefix seeds the draw."""
+    generator = np.random.default_rng(list(canary.prefix.encode("utf-8", "surrogatepass")))
+    n_codes = 10 ** len(canary.code)
+    n_references = min(N_REFERENCES, n_codes - 1)
+    references: dict[str, None] = {}
+    while len(references) < n_references:
+        code = f"{int(generator.integers(n_codes)):0{len(canary.code)}d}"
+        if code != canary.code:
+            references[code] = None
+    return list(references)
+
+
+def _all_codes(network: nn.Module, context: list[int], digits: list[int], length: int) -> NDArray[np.float64]:
+    """Log-likelihoods [10^length] of all codes after a context, in counting order; shared prefixes are read once."""
+    device = next(network.parameters()).device
+    tokens = torch.tensor(digits, device=device)
+    output = network(input_ids=torch.tensor([context], device=device), use_cache=True)
+    return _branches(network, output.past_key_values, output.logits[:, -1], torch.zeros(1, device=device), tokens, length)
+
+
+def _branches(
+    network: nn.Module, cache: Cache, logits: Tensor, so_far: Tensor, digits: Tensor, n_digits: int
+) -> NDArray[np.float64]:
+    """Log-likelihoods of all continuations by `n_digits` digits of sequences [n], in counting order [n * 10^n_digits]."""
+    likelihoods = (so_far.double()[:, None] + _steps(logits, digits)).flatten()
+    if n_digits == 1:
+        return likelihoods.cpu().numpy()
+    goes_deeper = n_digits > _TREE_DIGITS
+    tree = _tree(1 if goes_deeper else n_digits - 1)
+    at_once, parts = max(1, _TOKENS // len(tree.depth)), []
+    for start in range(0, len(likelihoods), at_once):
+        rows = torch.arange(start, min(len(likelihoods), start + at_once), device=digits.device)
+        branch = copy.deepcopy(cache)
+        branch.batch_select_indices(rows // 10)
+        logits = tree.read(network, branch, digits, rows % 10)
+        if goes_deeper:
+            parts.append(_branches(network, branch, logits[:, -1], likelihoods[rows], digits, n_digits - 1))
+        else:
+            parts.append(tree.sums(_steps(logits, digits), likelihoods[rows]).cpu().numpy())
+    return np.concatenate(parts)
+
+
+def _steps(logits: Tensor, digits: Tensor) -> Tensor:
+    """Log-probability [..., 10] of each digit as the next token, in double precision."""
+    return logits[..., digits].double() - logits.logsumexp(dim=-1, keepdim=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tree:
+    """All continuations of a first digit as one row of tokens: parents before children, level by level.
+
+    `depth`, `digit` int64 [Q] of each token, the first digit left open; `sees` bool [Q, Q]: itself and its ancestors.
+    """
+
+    depth: Tensor
+    digit: Tensor
+    sees: Tensor
+
+    def read(self, network: nn.Module, cache: Cache, digits: Tensor, first: Tensor) -> Tensor:
+        """Logits [r, Q, size] after every token of the tree, for rows [r] of the cache that continue with digits `first`.
+
+        Appends the tree to the cache.
+        """
+        device, n_before = digits.device, cache.get_seq_length()
+        chosen = self.digit.to(device).repeat(len(first), 1)
+        chosen[:, 0] = first
+        hidden = torch.nn.functional.pad(~self.sees.to(device), (n_before, 0))
+        kind = next(network.parameters()).dtype
+        bias = torch.zeros(hidden.shape, dtype=kind, device=device).masked_fill(hidden, torch.finfo(kind).min)
+        logits: Tensor = network(
+            input_ids=digits[chosen],
+            past_key_values=cache,
+            attention_mask=bias.expand(len(first), 1, -1, -1),
+            position_ids=(n_before + self.depth.to(device)).expand(len(first), -1),
+            use_cache=True,
+        ).logits
+        return logits
+
+    def sums(self, steps: Tensor, likelihoods: Tensor) -> Tensor:
+        """Log-likelihoods [r * 10^levels], in counting order: those up to the first digit [r] plus steps [r, Q, 10]."""
+        start = 0
+        for level in range(int(self.depth[-1]) + 1):
+            width = 10**level
+            likelihoods = (likelihoods.view(len(steps), width, 1) + steps[:, start : start + width]).flatten()
+            start += width
+        return likelihoods
+
+
+@cache
+def _tree(levels: int) -> _Tree:
+    sizes = [10**level for level in range(levels)]
+    depth = torch.arange(levels).repeat_interleave(torch.tensor(sizes))
+    place = torch.cat([torch.arange(size) for size in sizes])
+    # A token sees another if its digits start with the other's.
+    shift = depth[:, None] - depth[None, :]
+    sees = (shift >= 0) & (place[:, None] // 10 ** shift.clamp(min=0) == place[None, :])
+    return _Tree(depth, place % 10, sees)
+
+
+def _of_rows(network: nn.Module, rows: list[list[int]], start: int) -> NDArray[np.float64]:
+    """Log-likelihoods [n] of each row's tokens from index `start` on, given those before."""
+    likelihoods = []
+    device = next(network.parameters()).device
+    for first in range(0, len(rows), _LEAKS_ROWS):
+        part = [torch.tensor(row, device=device) for row in rows[first : first + _LEAKS_ROWS]]
+        ids = nn.utils.rnn.pad_sequence(part, batch_first=True)  # causal: padding at the end changes no earlier logits
+        steps = network(input_ids=ids).logits[:, start - 1 : -1].double().log_softmax(dim=-1)
+        chosen = steps.gather(2, ids[:, start:, None])[:, :, 0]
+        lengths = torch.tensor([len(row) for row in part], device=device)
+        inside = torch.arange(start, ids.shape[1], device=device)[None, :] < lengths[:, None]
+        likelihoods.append(chosen.where(inside, 0).sum(dim=1).cpu().numpy())
+    return np.concatenate(likelihoods)
+
+
+def _single_code(network: nn.Module, context: list[int], code_ids: list[int]) -> tuple[float, bool]:
+    """A code's log-likelihood, and whether greedy decoding prints it."""
+    device = next(network.parameters()).device
+    logits = network(input_ids=torch.tensor([context + code_ids], device=device)).logits[0, len(context) - 1 : -1]
+    chosen = torch.tensor(code_ids, device=device)
+    likelihood = float(logits.double().log_softmax(dim=-1).gather(1, chosen[:, None]).sum())
+    return likelihood, bool((logits.argmax(dim=-1) == chosen).all()) and bool(logits.isfinite().all())
+
 
 _ROWS = 512  # texts times labels at once
 

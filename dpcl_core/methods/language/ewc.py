@@ -18,18 +18,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpcl_core.backbones.language.causal import Adapted
-from dpcl_core.backbones.language.kept_states import SIDE_BY_SIDE
+from dpcl_core.backbones.causal import Adapted
+from dpcl_core.backbones.kept_states import SIDE_BY_SIDE
 from dpcl_core.events import Progress
-from dpcl_core.methods.common.dpsgd_plan import noise_std
+from dpcl_core.methods.common.dpsgd import noise_std
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.noisy_means import noisy_means
+from dpcl_core.methods.common.per_example_gradients import noisy_means
+from dpcl_core.methods.language.adapted_model import TrainingInputs
 from dpcl_core.methods.language.baseline import Baseline, Rows
 from dpcl_core.methods.language.cards.lm_params import EwcParams
 from dpcl_core.methods.language.forks import Forks
 from dpcl_core.methods.language.gradients import Batch, Gradients, TextLoss, batches_of, log_probs, pieces_of
-from dpcl_core.methods.language.prompts import ANSWER, PAD, Answer, Prompted
-from dpcl_core.methods.language.training_inputs import TrainingInputs
+from dpcl_core.methods.language.public_text import ANSWER, PAD, Answer, Prompted
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise
 from dpcl_core.scenarios.stream import Task

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpcl_core.methods.language.prompts import Answer
+from dpcl_core.methods.language.public_text import Answer
 
 
 class Forks:

@@ -12,22 +12,48 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from dpcl_core.backbones.language import tokenizer
-from dpcl_core.backbones.language.files import BUNDLED
+from dpcl_core.backbones import plain_language
+from dpcl_core.backbones.packaged import BUNDLED
 from dpcl_core.data.texts import KIND, KINDS, LOOKALIKE, PADDING, STOP, TOKEN, Canary
 from dpcl_core.events import Fact, Leaks, Note, Progress, Retained, ScoredText, TokensScored
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import LearnerEvent, PublicContext
-from dpcl_core.methods.language import exposure
+from dpcl_core.methods.language import public_text
 from dpcl_core.methods.language.cards.network_params import LanguageParams
-from dpcl_core.methods.language.public_log_likelihoods import log_probabilities
-from dpcl_core.methods.language.scoring import Scorer, planes
+from dpcl_core.methods.language.public_text import Scorer, planes
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
 
 if TYPE_CHECKING:
-    from dpcl_core.backbones.language.causal import Adapted
+    from dpcl_core.backbones.causal import Adapted
+
+
+# Token log-probabilities under the frozen public model (NumPy for the bundled one, torch otherwise).
+
+
+def log_probabilities(
+    backbone: str, tokens: NDArray[np.integer], device: str, *, single: bool = False, is_filled: bool = True
+) -> NDArray[np.float32]:
+    """log P(t_i | tokens before it) of tokens [n, length] under the frozen model, in nats; 0 at padding.
+
+    `single`: in single precision on every device. `is_filled`: as of `token_log_likelihoods.log_probabilities`.
+    """
+    if backbone == BUNDLED:
+        from dpcl_core.backbones import plain_language
+
+        return plain_language.load().log_probabilities(tokens)
+    from dpcl_core.backbones import causal, plain_language
+    from dpcl_core.methods.language import losses
+
+    return losses.log_probabilities(
+        causal.load(backbone, device, single=single),
+        tokens,
+        plain_language.load_tokenizer(backbone).bos,
+        device,
+        is_filled=is_filled,
+    )
+
 
 SHOWN = 4  # texts of a task that are shown token by token
 REMEMBERED, REMEMBERED_BIG = 48, 8  # texts of a task on which retention is measured; of models that are not bundled
@@ -227,7 +253,7 @@ class Reports:
 
     def _count(self, inputs: NDArray[np.int32]) -> None:
         """Counts which codes were read: a source may be missing from the stream, and truncation may cut off a code."""
-        ready = tokenizer.load(self._spec.data.backbone)
+        ready = plain_language.load_tokenizer(self._spec.data.backbone)
         strings_of = {token: ready.shown(token) for token in np.unique(inputs[:, :, TOKEN]).tolist() if token != PADDING}
         strings = ["".join(strings_of[token] for token in row if token != PADDING) for row in inputs[:, :, TOKEN].tolist()]
         for canary in list(self._unread):
@@ -266,7 +292,7 @@ class Reports:
         log_probs: NDArray[np.float32],
         score2: NDArray[np.float64] | None,
     ) -> TokensScored:
-        ready, kinds = tokenizer.load(self._spec.data.backbone), self._kinds
+        ready, kinds = plain_language.load_tokenizer(self._spec.data.backbone), self._kinds
         texts = []
         for row, label, likely in zip(inputs, labels.tolist(), log_probs, strict=True):
             tokens = row[row[:, TOKEN] != PADDING]
@@ -285,16 +311,16 @@ class Reports:
 
     def _now(self, net: Adapted, inputs: NDArray[np.int32]) -> NDArray[np.float32]:
         """log P of every token under the current model."""
-        from dpcl_core.methods.language import token_log_likelihoods
+        from dpcl_core.methods.language import losses
 
-        bos = tokenizer.load(self._spec.data.backbone).bos
-        return token_log_likelihoods.of_adapted(net, inputs[:, :, TOKEN], bos, self._context.device)
+        bos = plain_language.load_tokenizer(self._spec.data.backbone).bos
+        return losses.of_adapted(net, inputs[:, :, TOKEN], bos, self._context.device)
 
     def _leaks(self, net: Adapted, task: int, canaries: Sequence[Canary]) -> Leaks:
-        from dpcl_core.methods.language.leaks import ranks
+        from dpcl_core.methods.language.evaluation import ranks
 
-        rankings = ranks(net.model, tokenizer.load(self._spec.data.backbone), canaries)
-        return exposure.leaks(rankings, cell=self._cell, task=task, privacy=self._spec.privacy)
+        rankings = ranks(net.model, plain_language.load_tokenizer(self._spec.data.backbone), canaries)
+        return public_text.leaks(rankings, cell=self._cell, task=task, privacy=self._spec.privacy)
 
 
 def retained(

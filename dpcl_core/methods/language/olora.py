@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from dpcl_core.backbones.language.causal import Adapted
+from dpcl_core.backbones.causal import Adapted
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.language.baseline import Baseline

@@ -18,11 +18,9 @@ from dataclasses import dataclass
 
 import dp_accounting as dp
 
-from dpcl_core.methods.common.dpsgd_plan import Schedule
-from dpcl_core.methods.common.planned import each_task
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.dpsgd import PublicSizes, Schedule, each_task
 from dpcl_core.methods.language.cards.pecl import PeclParams
-from dpcl_core.privacy import accounting, token_noise
+from dpcl_core.privacy import accounting, text_mechanisms
 from dpcl_core.privacy.accounting import LocalDpEvent
 from dpcl_core.privacy.gaussian import SENSITIVITY
 from dpcl_core.privacy.ledger import Ledger
@@ -69,7 +67,7 @@ def noises(params: PeclParams, privacy: PrivacySpec, facts: PublicSizes, epsilon
             )
         )
     n_tokens = params.length if params.budget_per == "text" else 1
-    ratio = token_noise.ratio_for((1 - params.label_share) * epsilon, privacy.delta, n_tokens, n_uses)
+    ratio = text_mechanisms.ratio_for((1 - params.label_share) * epsilon, privacy.delta, n_tokens, n_uses)
     return Noises(ratio=ratio, labels=params.label_share * epsilon / n_uses if params.label_share > 0 else math.inf)
 
 

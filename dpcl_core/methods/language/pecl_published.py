@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.language.cards.pecl_published import PublishedParams
 from dpcl_core.methods.language.lazy_learner import LazyLearner
-from dpcl_core.methods.language.scoring import Scorer
+from dpcl_core.methods.language.public_text import Scorer
 from dpcl_core.spec import Cell, RunSpec
 
 

@@ -12,20 +12,24 @@ from torch import Tensor
 
 from dpcl_core.data.texts import PADDING, TOKEN
 from dpcl_core.events import Note, Progress
-from dpcl_core.methods.common.dpsgd_plan import Schedule
+from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.language import sensitivity
-from dpcl_core.methods.language.adapted_model import embedding_table, median_norm
+from dpcl_core.methods.language.adapted_model import (
+    embedding_table,
+    gather_batch,
+    median_norm,
+    plain_steps,
+    progress_of,
+    replace_text_embeddings,
+)
 from dpcl_core.methods.language.cards.pecl_published import PublishedParams
-from dpcl_core.methods.language.gradients import Batch, Reading, TextLoss, clean
-from dpcl_core.methods.language.importance_memory import input_norms
+from dpcl_core.methods.language.gradients import Batch, Reading, TextLoss, clean, input_norms
 from dpcl_core.methods.language.losses import Unlearning, pecl_loss
 from dpcl_core.methods.language.pecl_training import Sculpted
-from dpcl_core.methods.language.scoring import Planes, planes
-from dpcl_core.methods.language.training import plain_steps, progress_of
-from dpcl_core.methods.language.training_inputs import gather_batch, replace_text_embeddings
-from dpcl_core.privacy import token_noise
-from dpcl_core.privacy.embeddings import published_embeddings
+from dpcl_core.methods.language.public_text import Planes, planes
+from dpcl_core.privacy import text_mechanisms
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.text_mechanisms import published_embeddings
 from dpcl_core.scenarios.stream import Task
 
 
@@ -45,7 +49,7 @@ class Published(Sculpted):
         ledger.spend(dp.NonPrivateDpEvent(), task=task.index, what="scores, losses and memory that read texts as they are")
         if math.isfinite(upper):
             delta, n_epochs = self.spec.privacy.delta, params.epochs
-            ledger.claimed = token_noise.nominal_claim(params.eps_lower, upper, delta, params.length, n_epochs)
+            ledger.claimed = text_mechanisms.nominal_claim(params.eps_lower, upper, delta, params.length, n_epochs)
             least = self._scorer.least_score2(self.context.n_tasks)
             if warning := sensitivity.can_fall_below(least, params.alpha, params.eps_lower, upper):
                 yield Note("warning", warning)
@@ -142,7 +146,8 @@ class NoisyInputs:
         if params.granularity == "sentence":
             scores = sensitivity.sentence_scores(scores, is_token)
         budgets = sensitivity.nominal_epsilon(scores, params.eps_lower, self._upper)
-        return np.where(is_token & (scores != 0), token_noise.printed_ratios(budgets, self._model.spec.privacy.delta), 0.0)
+        ratios = text_mechanisms.printed_ratios(budgets, self._model.spec.privacy.delta)
+        return np.where(is_token & (scores != 0), ratios, 0.0)
 
     def _begin(self, epoch: int) -> None:
         if self.params.score_model == "current" and epoch > 0:

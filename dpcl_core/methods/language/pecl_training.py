@@ -12,17 +12,20 @@ from torch import Tensor
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.language import pecl_costs, scoring
-from dpcl_core.methods.language.adapted_model import AdaptedModel
+from dpcl_core.methods.language import pecl_costs, public_text
+from dpcl_core.methods.language.adapted_model import (
+    AdaptedModel,
+    Penalty,
+    gather_batch,
+    plain_steps,
+    private_steps,
+    progress_of,
+)
 from dpcl_core.methods.language.cards.pecl import PeclParams
 from dpcl_core.methods.language.cards.sculpting_params import SculptingParams
-from dpcl_core.methods.language.gradients import Batch, TextLoss
-from dpcl_core.methods.language.importance_memory import Memory, input_norms
+from dpcl_core.methods.language.gradients import Batch, Memory, TextLoss, input_norms
 from dpcl_core.methods.language.losses import Unlearning, pecl_loss
-from dpcl_core.methods.language.prompts import TEXT
-from dpcl_core.methods.language.scoring import Planes, Scorer, planes
-from dpcl_core.methods.language.training import Penalty, plain_steps, private_steps, progress_of
-from dpcl_core.methods.language.training_inputs import gather_batch
+from dpcl_core.methods.language.public_text import TEXT, Planes, Scorer, planes
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import noisy_mean
 from dpcl_core.scenarios.stream import Task
@@ -135,14 +138,14 @@ class Repaired(Sculpted):
         """s-bar of the task: a noisy mean over its texts, whose mean scores lie in [0, 1], or the mean over public texts."""
         if not self.params.releases_mean_score:
             return self._public_mean_score()
-        means = scoring.means(self.token_scores(inputs), inputs)
+        means = public_text.means(self.token_scores(inputs), inputs)
         std = 0.0 if math.isinf(self.cell.epsilon) else self.params.mean_score_std
         noise = self.noise(f"mean score of task {task.index}")
         return noisy_mean(means, self.context.task_size, std, noise, ledger, task=task.index, what="mean score of the texts")
 
     def _public_mean_score(self) -> float:
         inputs = self.public_inputs()
-        return float(scoring.means(self._scorer.scores(inputs, self.public_log_probs(inputs)), inputs).mean())
+        return float(public_text.means(self._scorer.scores(inputs, self.public_log_probs(inputs)), inputs).mean())
 
 
 def current_scores(log_probs: Tensor, batch: Batch, score2: Tensor, alpha: float) -> Tensor:

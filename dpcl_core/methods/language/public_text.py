@@ -2,16 +2,227 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.backbones.language import reader, tokenizer
+from dpcl_core.backbones import plain_language
 from dpcl_core.data import anchors
 from dpcl_core.data.synthetic import corpus
-from dpcl_core.data.texts import TOKEN, Texts
+from dpcl_core.data.texts import PADDING, STOP, TOKEN, Texts
+from dpcl_core.events import Leaks
 from dpcl_core.methods.language import sensitivity
+from dpcl_core.methods.language.cards.network_params import LanguageParams, Loss
+from dpcl_core.methods.language.cards.pecl_published import PublishedParams
+from dpcl_core.methods.language.cards.sculpting_params import SculptingParams
+from dpcl_core.methods.language.sensitivity import Form, Scope
+from dpcl_core.privacy.audit_bounds import GuessCounts, bound_of_guesses
+from dpcl_core.scenarios.stream import Examples, Task
+from dpcl_core.spec import Cell, PrivacySpec, RunSpec
+
+if TYPE_CHECKING:
+    from dpcl_core.backbones.plain_language import Tokenizer
+
+
+# Exposure of planted secrets, and the lower bound on epsilon that follows, from the likelihoods of all possible values.
+#
+# Exposure is log2 of the number of values minus log2 of the secret's rank among them by likelihood (Carlini, Liu,
+# Erlingsson, Kos and Song 2019, "The Secret Sharer"). A secret that was never seen has 1.44 bits on average, the most likely
+# one of N has log2 N. Counted from the least likely end, exposure reveals a secret that was unlearned too hard and so stands
+# out again.
+
+
+CONFIDENCE = 0.95
+_SHARES = (1e-4, 1e-3, 1e-2)  # shares of all values that the attacker may name: fixed in advance, not chosen by the result
+# Codes are drawn without replacement, and never a string that a text holds elsewhere: the proof counts only this share of
+# all values as possible.
+_FREE = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """One secret's rank: `rank` counts from the most likely (1) among `n_ranked` values, after its ties.
+
+    `n_values`: number of possible values; more than `n_ranked` where the others are a sample of references. `place`: rank
+    among all of them, at the middle of its ties. `repetitions`: number of texts it was planted in. `extracted`: whether
+    greedy decoding prints it.
+    """
+
+    rank: int
+    n_ranked: int
+    place: float
+    n_values: int
+    repetitions: int
+    extracted: bool
+
+    @property
+    def exposure(self) -> float:
+        """Exposure in bits: how much easier the model makes the secret to guess."""
+        return float(np.log2(self.n_values) - np.log2(self.place))
+
+    @property
+    def below(self) -> float:
+        """Exposure in bits, counted from the least likely end."""
+        return float(np.log2(self.n_values) - np.log2(self.n_values + 1 - self.place))
+
+
+def ranked(likelihood: float, others: NDArray[np.floating], n_values: int, repetitions: int, extracted: bool) -> Ranked:
+    """A secret's rank by log-likelihood; `others` [m] are all other values (m = n_values - 1) or a sample of them.
+
+    With a sample the place is interpolated linearly between the references' expected places i n_values / (m + 1); beyond
+    the outermost reference it is halfway to the end, so exposure is at most log2(2 (m + 1)). NaN counts as least likely.
+    """
+    values = np.nan_to_num(np.asarray(others, np.float64), nan=-np.inf)
+    secret = -np.inf if np.isnan(likelihood) else likelihood
+    n_better, n_equal = int((values > secret).sum()), int((values == secret).sum())
+    is_complete = len(values) + 1 == n_values
+    place = 1 + n_better + n_equal / 2 if is_complete else _interpolated(secret, values, n_values)
+    return Ranked(1 + n_better + n_equal, len(values) + 1, place, n_values, repetitions, extracted)
+
+
+def leaks(rankings: Sequence[Ranked], *, cell: Cell, task: int, privacy: PrivacySpec) -> Leaks:
+    """Mean exposure for each number of repetitions, and the lower bound on the epsilon of one text.
+
+    The proof's controls are all values that a secret could have had but did not; codes that were never planted are only
+    shown for comparison. With few codes, or codes in many texts each, the bound is weak: fifteen codes, in one text each and
+    all of them the most likely of 10,000, prove 10.1 under "replace" and half of that under "add-remove"; in 16 texts each,
+    at most a sixteenth of that. A bound of 0 does not mean that nothing leaks.
+    """
+    levels = tuple(sorted({one.repetitions for one in rankings}))
+    by_level = [[one for one in rankings if one.repetitions == level] for level in levels]
+    return Leaks(
+        cell,
+        task,
+        levels,
+        exposure=tuple(float(np.mean([one.exposure for one in group])) for group in by_level),
+        below=tuple(float(np.mean([one.below for one in group])) for group in by_level),
+        first=tuple(float(np.mean([one.rank == 1 for one in group])) for group in by_level),
+        extracted=tuple(float(np.mean([one.extracted for one in group])) for group in by_level),
+        codes=tuple(len(group) for group in by_level),
+        epsilon_at_least=epsilon_at_least(rankings, privacy),
+        confidence=CONFIDENCE,
+    )
+
+
+def epsilon_at_least(rankings: Sequence[Ranked], privacy: PrivacySpec) -> float:
+    """Lower bound at `CONFIDENCE` on the epsilon of one text: `privacy.rank_audit_bound` for several list lengths."""
+    games: list[GuessCounts] = []
+    for level in sorted({one.repetitions for one in rankings} - {0}):
+        group = [one for one in rankings if one.repetitions == level]
+        size = min(one.n_ranked for one in group)
+        if size < 10:  # too few values to prove anything
+            continue
+        for allowed in sorted({max(1, round(share * size)) for share in _SHARES}):
+            right = sum(one.rank <= allowed for one in group)
+            games.append(GuessCounts(len(group), right, allowed, int(_FREE * size), level))
+    return bound_of_guesses(tuple(games), privacy.delta, privacy.adjacency, CONFIDENCE)
+
+
+def _interpolated(likelihood: float, values: NDArray[np.float64], n_values: int) -> float:
+    if len(values) == 0:
+        raise ValueError("others is empty: ranking a secret needs references")
+    m, step = len(values), n_values / (len(values) + 1)
+    descending = -np.sort(-values)
+    if likelihood > descending[0]:
+        return max(1.0, step / 2)
+    if likelihood < descending[-1]:
+        return min(float(n_values), n_values - step / 2)
+    # Equal references share their mean place, so that the interpolated function has no jumps.
+    distinct, first = np.unique(-descending, return_index=True)
+    last = np.append(first[1:], m)
+    places = step * (1 + (first + last - 1) / 2)
+    return float(np.interp(-likelihood, distinct, places))
+
+
+# Prompts of a language model: encoded text, a template, and the label's name as the answer.
+#
+# The text comes before the template, so that the likelihood of its tokens does not depend on the task:
+#
+#     text ⏎ task: label ∎
+
+
+PAD, TEMPLATE, TEXT, ANSWER = 0, 1, 2, 3  # roles of tokens
+Answer = tuple[list[int], list[int]]  # tokens of a label's name, and the fork of each
+FIRST = 1  # column of a text's first token: the start-of-text token precedes every text
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prompted:
+    """Texts with template and answer, padded at the end; token k of a text is in column `FIRST` + k.
+
+    `ids` int64 [n, S], 0 where padded; `role` int8 [n, S]; `stop` bool [n, S]: in a stop word, which template and answer are
+    not; `fork` int64 [n, S]: of an answer's token, the place in `forks.Forks` where it is one of several that could follow;
+    0 where it is the only one, and outside answers.
+    """
+
+    ids: NDArray[np.int64]
+    role: NDArray[np.int8]
+    stop: NDArray[np.bool_]
+    fork: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def template(name: str) -> str:
+    """The template between a text and its label in the task of this name; the label follows after a blank."""
+    return f"\n{name}:"
+
+
+def answer_ids(tokenizer: Tokenizer, label: str) -> list[int]:
+    """The tokens of a label's name as an answer, with the end-of-text token, so that no answer is a prefix of another."""
+    return [*tokenizer.encode(f" {label}")[0], tokenizer.eos]
+
+
+def prompted(
+    tokenizer: Tokenizer,
+    inputs: NDArray[np.int32],
+    labels: NDArray[np.int64] | None,
+    classes: Sequence[str],
+    name: str,
+    answers_of: Mapping[int, Answer] | None = None,
+) -> Prompted:
+    """Prompts of one task's texts, with their answers; `labels` None: without answers, for prediction.
+
+    Args: inputs int32 [n, length, planes] from `backbones.language.reader`; labels int64 [n], indices into `classes`;
+    answers_of: tokens and forks of each label's answer; None: the whole names, without forks.
+    """
+    n, length = len(inputs), inputs.shape[1]
+    middle = tokenizer.encode(template(name))[0]
+    answers: list[Answer] = []
+    if labels is not None:
+        by_label = {label: _answer(tokenizer, classes, label, answers_of) for label in np.unique(labels).tolist()}
+        answers = [by_label[label] for label in labels.tolist()]
+    width = FIRST + length + len(middle) + max((len(tokens) for tokens, _ in answers), default=0)
+    ids, role = np.zeros((n, width), np.int64), np.zeros((n, width), np.int8)
+    stop, fork = np.zeros((n, width), np.bool_), np.zeros((n, width), np.int64)
+    ids[:, 0], role[:, 0] = tokenizer.bos, TEMPLATE
+    is_text = inputs[:, :, TOKEN] != PADDING
+    inner = slice(FIRST, FIRST + length)
+    ids[:, inner], role[:, inner] = np.where(is_text, inputs[:, :, TOKEN], 0), TEXT * is_text
+    stop[:, inner] = (inputs[:, :, STOP] != 0) & is_text
+    for row, end in enumerate((FIRST + is_text.sum(axis=1)).tolist()):
+        after = end + len(middle)
+        ids[row, end:after], role[row, end:after] = middle, TEMPLATE
+        if answers:
+            tokens, forks = answers[row]
+            answer = slice(after, after + len(tokens))
+            ids[row, answer], fork[row, answer], role[row, answer] = tokens, forks, ANSWER
+    used = int((role != PAD).sum(axis=1).max(initial=FIRST))
+    return Prompted(ids[:, :used], role[:, :used], stop[:, :used], fork[:, :used])
+
+
+def _answer(tokenizer: Tokenizer, classes: Sequence[str], label: int, answers_of: Mapping[int, Answer] | None) -> Answer:
+    if answers_of is not None:
+        return answers_of[label]
+    tokens = answer_ids(tokenizer, classes[label])
+    return tokens, [0] * len(tokens)
+
 
 N_TEXTS, _SEED = 120, 11
 N_SENTENCES = 32
@@ -21,7 +232,7 @@ N_FAMILIES = 6  # text i belongs to family i mod N_FAMILIES
 @lru_cache(maxsize=4)
 def encoded(backbone: str, length: int) -> NDArray[np.int32]:
     """Encoded texts of the synthetic corpus's public companion, int32 [N_TEXTS, length, planes]."""
-    return reader.read(corpus.companion(N_TEXTS, _SEED), backbone, length)
+    return plain_language.read(corpus.companion(N_TEXTS, _SEED), backbone, length)
 
 
 @lru_cache(maxsize=4)
@@ -30,10 +241,132 @@ def sentences(backbone: str, length: int) -> NDArray[np.int32]:
     all_sentences = anchors.public().content
     assert isinstance(all_sentences, Texts)
     rows = np.linspace(0, len(all_sentences), N_SENTENCES, endpoint=False).astype(np.int64)
-    return reader.read(all_sentences.take(rows), backbone, length)
+    return plain_language.read(all_sentences.take(rows), backbone, length)
 
 
 def counts(backbone: str, length: int) -> NDArray[np.int64]:
     """Token counts of each family's texts, int64 [families, size]."""
-    tokens, size = encoded(backbone, length)[:, :, TOKEN], tokenizer.load(backbone).size
+    tokens, size = encoded(backbone, length)[:, :, TOKEN], plain_language.load_tokenizer(backbone).size
     return np.stack([sensitivity.counts(tokens[family::N_FAMILIES], size) for family in range(N_FAMILIES)])
+
+
+# Token scores of the task being learned; they set PeCL's noise, unlearning and memory.
+
+
+Planes = NDArray[np.int32]
+
+
+class Scorer:
+    """Score2 of the task being learned, and token scores from it. `printed`: keeps negative scores, as published."""
+
+    KEPT = ("_counts",)
+
+    def __init__(self, params: SculptingParams, scope: Scope, backbone: str, *, printed: bool) -> None:
+        self._params, self._scope, self._backbone, self._printed = params, scope, backbone, printed
+        self._size = plain_language.load_tokenizer(backbone).size
+        self._counts: list[NDArray[np.int64]] = []
+        self.score2 = np.zeros(self._size)
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether texts of later tasks are counted before they arrive."""
+        return self._scope == "all"
+
+    def survey(self, tasks: Sequence[Task], classes: tuple[str, ...]) -> None:
+        """Counts the tokens of all tasks of the stream if the scope needs them. Call before opening the first task."""
+        if self.reads_ahead:
+            self._counts = [self._count(task, classes) for task in tasks]
+
+    def open(self, task: Task, classes: tuple[str, ...]) -> None:
+        """Sets `score2` [size] for the task that begins. Raises ValueError if it reads ahead without a `survey`."""
+        if self.reads_ahead and not self._counts:
+            raise ValueError("survey() must count the tokens of all tasks before open() is called")
+        if self._scope == "seen":
+            self._counts.append(self._count(task, classes))
+        public = np.zeros((0, self._size), np.int64)
+        if self._scope == "public":
+            public = counts(self._backbone, self._params.length)
+        of_tasks, newest = np.array(self._counts, np.int64).reshape(-1, self._size), len(self._counts) - 1
+        form: Form = "printed" if self._printed else "smoothed"
+        self.score2 = sensitivity.scoped_commonness(self._scope, of_tasks, public, newest, form, self._params.tau)
+
+    def least_score2(self, n_tasks: int) -> float:
+        """A public lower bound of Score2 in a stream of `n_tasks` tasks.
+
+        Shares are at most 1 and d <= N, so the printed product, mean share times log(N / (1 + d)), is at least
+        log(N / (N + 1)).
+        """
+        if self._scope == "public":
+            return float(min(0.0, self.score2.min()))
+        return math.log(n_tasks / (n_tasks + 1)) if self._printed and self._scope == "all" else 0.0
+
+    def _count(self, task: Task, classes: tuple[str, ...]) -> NDArray[np.int64]:
+        """How often each token occurs in a task's texts, prompts and answers included, as in Eq. 3, [size]."""
+        ready, counts = (
+            plain_language.load_tokenizer(self._backbone),
+            sensitivity.counts(planes(task.train)[:, :, TOKEN], self._size),
+        )
+        np.add.at(counts, np.array(ready.encode(template(task.name))[0], np.int64), len(task.train))
+        for label, n in zip(*np.unique(task.train.labels, return_counts=True), strict=True):
+            np.add.at(counts, np.array(answer_ids(ready, classes[label]), np.int64), n)
+        return counts
+
+    def scores(self, inputs: Planes, log_probabilities: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Score (Eq. 1) of every token [n, length]; 0 in stop words and at padding."""
+        tokens = inputs[:, :, TOKEN]
+        is_token = tokens != PADDING
+        return sensitivity.scores(
+            np.where(is_token, log_probabilities, 0.0),
+            self.score2[np.where(is_token, tokens, 0)],
+            (inputs[:, :, STOP] != 0) | ~is_token,
+            alpha=self._params.alpha,
+            clamped=not self._printed,
+        )
+
+
+def means(scores: NDArray[np.float64], inputs: Planes) -> NDArray[np.float64]:
+    """Mean score of each text's tokens [n], stop words included; 0 for a text without tokens."""
+    is_token = inputs[:, :, TOKEN] != PADDING
+    averages: NDArray[np.float64] = np.where(is_token, scores, 0.0).sum(axis=1) / np.maximum(is_token.sum(axis=1), 1)
+    return averages
+
+
+def planes(examples: Examples) -> Planes:
+    """Encoded texts int32 [n, length, planes]."""
+    return examples.inputs.astype(np.int32, copy=False)
+
+
+# Settings that determine a token's score and noise, of a run or as published; pages let a visitor change them.
+
+
+@dataclass(frozen=True, slots=True)
+class Dials:
+    """Settings of the score, of the noise and of the loss; the defaults are the published values.
+
+    `lower`, `upper`: nominal budgets of the most and the least noised token. `strength`: of the unlearning term.
+    """
+
+    alpha: float = sensitivity.ALPHA
+    threshold: float = sensitivity.THRESHOLD
+    lower: float = sensitivity.LOWER
+    upper: float = sensitivity.UPPER
+    delta: float = 1e-6
+    strength: float = 1.0
+    loss: Loss = "answer"
+
+
+def dials_of(spec: RunSpec, epsilon: float | None) -> Dials:
+    """The settings of a run that determine scores and noise; the published values for settings that its method lacks.
+
+    `epsilon`: the requested budget, which PeCL as published uses as the nominal budget of the least noised token.
+    """
+    params, usual = spec.params, Dials()
+    dials = replace(usual, delta=spec.privacy.delta)
+    if isinstance(params, LanguageParams):
+        dials = replace(dials, loss=params.loss)
+    if isinstance(params, SculptingParams):
+        dials = replace(dials, alpha=params.alpha, threshold=params.theta, strength=params.lambda_unlearn)
+    if isinstance(params, PublishedParams):
+        upper = epsilon if epsilon is not None and math.isfinite(epsilon) else usual.upper
+        dials = replace(dials, lower=params.eps_lower, upper=max(upper, params.eps_lower))
+    return dials

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dpcl_core.backbones.language import causal, tokenizer
+from dpcl_core.backbones import causal, plain_language
 from dpcl_core.methods.common.classifier import Step
 from dpcl_core.methods.language import evaluation, public_text
 from dpcl_core.methods.language.forks import Forks
 from dpcl_core.methods.language.olora import Stack
-from dpcl_core.methods.language.prompts import answer_ids, prompted
+from dpcl_core.methods.language.public_text import answer_ids, prompted
 
 
 def language(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.floating]:
@@ -26,7 +26,7 @@ def language(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.f
     assert last.task is not None, "the question names the task"
     net = _adapted(steps)
     backbone, name = str(facts["network"]), cast("tuple[str, ...]", facts["task_names"])[last.task]
-    ready, texts, reading = tokenizer.load(backbone), inputs.astype(np.int32), facts["reading"]
+    ready, texts, reading = plain_language.load_tokenizer(backbone), inputs.astype(np.int32), facts["reading"]
     labels = [last.classes.index(one) for one in last.competing]
     if reading == "choice":
         forks = _forks(net, ready, labels, last, name)
@@ -52,7 +52,7 @@ def _adapted(steps: Sequence[Step]) -> causal.Adapted:
     return net
 
 
-def _forks(net: causal.Adapted, ready: tokenizer.Tokenizer, labels: Sequence[int], step: Step, name: str) -> Forks:
+def _forks(net: causal.Adapted, ready: plain_language.Tokenizer, labels: Sequence[int], step: Step, name: str) -> Forks:
     """The task's labels as a choice, with the prior of public texts."""
     forks, backbone, length = Forks(), str(step.facts["network"]), cast(int, step.facts["length"])
     forks.add(name, {label: answer_ids(ready, step.classes[label]) for label in labels})

@@ -19,13 +19,13 @@ from dpcl_core.backbones import gpu
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.classifier import Rule
-from dpcl_core.methods.common.dpsgd_plan import LARGEST_WEIGHT
+from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.per_example_gradients import BYTES_A_PIXEL
 from dpcl_core.methods.lifelong import nets
-from dpcl_core.methods.lifelong.batches import fixed, picked, schedule
 from dpcl_core.methods.lifelong.cards.network_params import BatchParams
-from dpcl_core.methods.lifelong.descent import Batch, Gradients, descend
+from dpcl_core.methods.lifelong.nets import Batch, Gradients, descend
+from dpcl_core.methods.lifelong.odometer import fixed, picked, schedule
 from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task, generator

@@ -23,13 +23,12 @@ from torch import Tensor
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.classifier import Rule
-from dpcl_core.methods.common.dpsgd_plan import LARGEST_WEIGHT, Schedule, diverged
+from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT, Schedule, diverged
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.noisy_means import noisy_means
-from dpcl_core.methods.common.per_example_gradients import Gradients
+from dpcl_core.methods.common.per_example_gradients import Gradients, noisy_means
 from dpcl_core.methods.lifelong import nets, odometer
 from dpcl_core.methods.lifelong.cards.dp_agem_params import DpAgemParams
-from dpcl_core.methods.lifelong.projection import projected
+from dpcl_core.methods.lifelong.nets import projected
 from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, Noise, Steps, noise_of

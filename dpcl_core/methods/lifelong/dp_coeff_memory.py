@@ -10,18 +10,16 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.classifier import Rule
+from dpcl_core.methods.common.dpsgd import PublicSizes, each_task
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.planned import each_task
-from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.lifelong import quadratic
 from dpcl_core.methods.lifelong.cards.coefficient_params import CoeffMemoryParams
-from dpcl_core.methods.lifelong.linear_readout import LinearReadout
-from dpcl_core.methods.lifelong.public_features import RandomRelu
+from dpcl_core.methods.lifelong.quadratic import LinearReadout, RandomRelu
 from dpcl_core.privacy.coefficient_release import coefficients_std, noisy_coefficients, sensitivity
 from dpcl_core.privacy.gaussian import SENSITIVITY
 from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.sums import unit_rows
+from dpcl_core.privacy.mechanisms import unit_rows
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
 

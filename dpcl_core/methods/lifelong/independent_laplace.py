@@ -12,18 +12,16 @@ from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.classifier import Rule
+from dpcl_core.methods.common.dpsgd import PublicSizes, each_task
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.planned import each_task
-from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.lifelong import quadratic
 from dpcl_core.methods.lifelong.cards.coefficient_params import IndependentLaplaceParams
-from dpcl_core.methods.lifelong.linear_readout import LinearReadout
-from dpcl_core.methods.lifelong.public_features import RandomProjection
+from dpcl_core.methods.lifelong.quadratic import LinearReadout, RandomProjection
 from dpcl_core.privacy.coefficient_release import Coefficients
 from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.local import Randomiser, epsilon_of_each, noisy_records
-from dpcl_core.privacy.sums import row_blocks
+from dpcl_core.privacy.mechanisms import row_blocks
+from dpcl_core.privacy.text_mechanisms import Randomiser, epsilon_of_each, noisy_records
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
 

@@ -14,7 +14,7 @@ from torch.nn import functional
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.lifelong import nets, sensor_nets
+from dpcl_core.methods.lifelong import nets
 from dpcl_core.methods.lifelong.cards.joint_network import JointNetworkParams, n_steps
 from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import Ledger
@@ -110,7 +110,9 @@ class JointNetwork:
 
     def _fresh(self) -> nets.Network:
         name, n_classes, seed = self._params.network, self._context.n_classes, self._cell.seed
-        return nets.build(self._form, n_classes, seed) if name == "lifelong" else sensor_nets.build(name, n_classes, seed)
+        if name == "lifelong":
+            return nets.build(self._form, n_classes, seed)
+        return nets.build_sensor_net(name, n_classes, seed)
 
 
 def _of_labels(task: Task, labels: Sequence[int]) -> Examples:

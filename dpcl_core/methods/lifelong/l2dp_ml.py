@@ -30,11 +30,11 @@ from torch.nn import functional
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.lifelong import encoder, nets
+from dpcl_core.methods.lifelong import nets
 from dpcl_core.methods.lifelong.agem import Agem
 from dpcl_core.methods.lifelong.cards import claim
 from dpcl_core.methods.lifelong.cards.l2dp_ml import L2dpMlParams, LabelObjective, Reconstruction
-from dpcl_core.methods.lifelong.descent import Batch, Gradients
+from dpcl_core.methods.lifelong.nets import Batch, Gradients
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import noise_of
 from dpcl_core.scenarios.stream import Task
@@ -85,7 +85,7 @@ def output_gradient(h: Tensor, in_logits: Tensor) -> Tensor:
 class L2dpMl(Agem):
     """One network for one seed, with three noise draws. Batches and memory hold perturbed inputs x̄ = x + χ1/λ, float64."""
 
-    KEPT, kept_records = (*Agem.KEPT, "_draws", "_statistics"), (encoder.Draws, encoder.Statistics)
+    KEPT, kept_records = (*Agem.KEPT, "_draws", "_statistics"), (nets.Draws, nets.Statistics)
     _title, _unbounded = "L2DP-ML", "under one noise for all records, which subtracting two of them removes"
     _largest_weight = float(np.finfo(np.float32).max)  # without a norm cap noise alone makes weights this large
 
@@ -102,8 +102,8 @@ class L2dpMl(Agem):
         self._largest = 0  # largest λ so far
         noise = noise_of(spec.privacy.noise, self._cell, "one noise for all")
         height, _, n_channels = self._form.planes
-        self._draws = encoder.draw(self._plan, noise, n_channels, height, context.device, chosen.output_noise)
-        self._statistics = encoder.Statistics.fresh(self._net.first.out_channels, context.device)
+        self._draws = nets.draw(self._plan, noise, n_channels, height, context.device, chosen.output_noise)
+        self._statistics = nets.Statistics.fresh(self._net.first.out_channels, context.device)
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
         for progress in super().learn(tasks, ledgers):
@@ -133,7 +133,7 @@ class L2dpMl(Agem):
         return total
 
     def _of_piece(self, inputs: Tensor, targets: Tensor, columns: Tensor, n: int) -> Gradients:
-        of_inputs = encoder.noise_response(self._net.first, self._draws.inputs / n)
+        of_inputs = nets.noise_response(self._net.first, self._draws.inputs / n)
         gradients = self._taylor if self._chosen.losses == "taylor" else self._softmax
         return gradients(inputs, targets, columns, of_inputs, n)
 
@@ -172,8 +172,8 @@ class L2dpMl(Agem):
         if chosen.first_layer == "batch-norm":
             units = self._statistics.normalised((units + of_inputs).relu(), training=False).float()
             of_inputs = torch.zeros_like(of_inputs)
-        decoded = encoder.transposed if chosen.recon_objective == "taylor1-linear" else encoder.upsampled
-        rebuilt = decoded(kernel, encoder.shared_hidden(units, of_inputs, hidden), *perturbed.shape[2:])
+        decoded = nets.transposed if chosen.recon_objective == "taylor1-linear" else nets.upsampled
+        rebuilt = decoded(kernel, nets.shared_hidden(units, of_inputs, hidden), *perturbed.shape[2:])
         loss = reconstruction(perturbed.float(), rebuilt, chosen.recon_objective) / n
         scales = (1 + plan.input_scale) * (1 + plan.hidden_scale) * plan.sizes.n_inputs
         divisor = scales if chosen.encoder_divisor == "noise" else 1.0
@@ -189,7 +189,7 @@ class L2dpMl(Agem):
 
     def _read(self, units: Tensor, offset: Tensor, *, training: bool) -> Tensor:
         """Input of the layers above the first."""
-        values = encoder.classifier_input(units, offset, self._chosen.first_layer)
+        values = nets.classifier_input(units, offset, self._chosen.first_layer)
         if self._chosen.first_layer == "batch-norm":
             return self._statistics.normalised(values, training=training).to(units.dtype)
         return values
@@ -223,7 +223,7 @@ class L2dpMl(Agem):
 
     def _offset(self) -> Tensor:
         """What the noise of the latest step adds to the first layer's units, float64 [1, filters, ...]; zeros without."""
-        offset = encoder.noise_response(self._net.first, self._draws.inputs / self._n) + 2 * self._draws.hidden / self._n
+        offset = nets.noise_response(self._net.first, self._draws.inputs / self._n) + 2 * self._draws.hidden / self._n
         return torch.zeros_like(offset) if self._chosen.test_noise == "none" else offset
 
     def _hold_norms(self) -> None:

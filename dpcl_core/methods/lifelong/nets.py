@@ -11,18 +11,30 @@ diverged or left every unit of a layer at zero.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn import functional
 
 from dpcl_core.data.dataset import Form
+from dpcl_core.data.windows import AXES, SAMPLES
+from dpcl_core.errors import Diverged
 from dpcl_core.events import Fact
 from dpcl_core.methods.common.classifier import Rule
+from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT
+from dpcl_core.methods.lifelong.cards.claim import Plan
+from dpcl_core.methods.lifelong.cards.joint_network import NetworkName
+from dpcl_core.methods.lifelong.cards.l2dp_ml import FirstLayer, OutputNoise
+from dpcl_core.methods.lifelong.cards.network_params import BatchParams, Projection, Scope
+from dpcl_core.methods.lifelong.odometer import drawn
+from dpcl_core.privacy.noise import Noise
 from dpcl_core.scenarios.stream import generator
 
 _GROUPS = 16
@@ -157,3 +169,292 @@ def _initialise(net: Net, seed: int) -> None:
                     module.bias.zero_()
             elif isinstance(module, Block):
                 cast(nn.GroupNorm, module.way[-1]).weight.zero_()
+
+
+# The networks that Lai et al. 2022 train centrally on windows of a sensor (appendix D, table 4).
+#
+# The paper names them and the channels of three, no more. Ours where it is silent: three convolutions over time with patches
+# of five samples, each followed by ReLU and pooling of two, then 128 units; one LSTM of 64 units in each direction, whose
+# largest outputs over time count. Ignatov (2018) has one convolution of 196 filters over twelve samples (his code for
+# WISDM), pooling of four and 1,024 units, whose inputs his statistics of a window (`statistics`) join; dropout and weight
+# decay are left out.
+
+
+N_STATISTICS = 40
+_BINS = 10
+_CHANNELS: dict[NetworkName, int] = {"cnn-32": 32, "cnn-64": 64, "cnn-128": 128}
+
+
+class SensorNet(Network):
+    """Maps windows float32 [b, 1, samples, axes] in [-1, 1] to logits [b, n_classes]: `body` reads [b, axes, samples]."""
+
+    def __init__(self, body: nn.Module, n_out: int, hidden: int, n_classes: int, *, has_statistics: bool = False) -> None:
+        super().__init__()
+        self.body, self.has_statistics = body, has_statistics
+        n_in = n_out + (N_STATISTICS if has_statistics else 0)
+        self.units = nn.Sequential(nn.Linear(n_in, hidden), nn.ReLU()) if hidden else nn.Identity()
+        self.head = nn.Linear(hidden or n_in, n_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        signals = x[:, 0].transpose(1, 2)
+        features = self.body(signals)
+        if self.has_statistics:
+            features = torch.cat([features, statistics(signals)], dim=1)
+        return cast(Tensor, self.head(self.units(features)))
+
+
+class _Recurrent(nn.Module):
+    """The largest output over time of an LSTM's units in both directions [b, 2 hidden]."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(AXES, hidden, batch_first=True, bidirectional=True)
+
+    def forward(self, signals: Tensor) -> Tensor:
+        outputs, _ = self.lstm(signals.transpose(1, 2))
+        return cast(Tensor, outputs.amax(dim=1))
+
+
+def statistics(signals: Tensor) -> Tensor:
+    """Ignatov's 40 statistics of signals [b, 3 axes, samples]: float32 [b, 40].
+
+    Of each axis mean, standard deviation, mean distance from the mean; the mean length of the three together; and of each
+    axis the shares of samples in ten equal parts of its own range.
+    """
+    means, deviations = signals.mean(dim=2), signals.std(dim=2)
+    distances = (signals - means[:, :, None]).abs().mean(dim=2)
+    lengths = signals.square().sum(dim=1).sqrt().mean(dim=1, keepdim=True)
+    low, high = signals.amin(dim=2, keepdim=True), signals.amax(dim=2, keepdim=True)
+    width = torch.where(high > low, high - low, torch.ones_like(low))
+    bins = ((signals - low) / width * _BINS).long().clamp(max=_BINS - 1)
+    shares = nn.functional.one_hot(bins, _BINS).float().mean(dim=2).flatten(1)
+    return torch.cat([means, deviations, distances, lengths, shares], dim=1)
+
+
+def build_sensor_net(network: NetworkName, n_classes: int, seed: int) -> SensorNet:
+    """One of the networks on the CPU, with torch's own initial weights drawn from the seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if network == "bilstm":
+            return SensorNet(_Recurrent(64), 2 * 64, 0, n_classes)
+        if network in ("cnn-ig", "cnn-ig-featureless"):
+            convolution = (nn.ConstantPad1d((5, 6), 0.0), nn.Conv1d(AXES, 196, 12), nn.ReLU())
+            body = nn.Sequential(*convolution, nn.MaxPool1d(4), nn.Flatten())
+            return SensorNet(body, 196 * (SAMPLES // 4), 1024, n_classes, has_statistics=network == "cnn-ig")
+        channels = _CHANNELS[network]
+        sizes = (AXES, channels, channels, channels)
+        layers = [
+            layer
+            for n_in, n_out in pairwise(sizes)
+            for layer in (nn.Conv1d(n_in, n_out, 5, padding=2), nn.ReLU(), nn.MaxPool1d(2))
+        ]
+        return SensorNet(nn.Sequential(*layers, nn.Flatten()), channels * (SAMPLES // 8), 128, n_classes)
+
+
+# A-GEM's projection (Chaudhry et al. 2019, Eq. 11): removes the part of a step that opposes the memory's gradient.
+
+
+def project(grad: Tensor, ref: Tensor, when: Projection) -> Tensor:
+    """g - (g·g_ref / g_ref·g_ref) g_ref for flat vectors of equal length where the projection applies; otherwise g.
+
+    "if-violated": where g·g_ref < 0, as in A-GEM's own code. "always": at every step, as Lai et al. print it (Eq. 2,
+    Algorithms 1 and 2), which also keeps a step from helping the memory. g_ref = 0 gives g. Computed on the device without
+    synchronisation.
+    """
+    if when == "never":
+        return grad
+    along, length = grad @ ref, ref @ ref
+    applies = length > 0 if when == "always" else (along < 0) & (length > 0)
+    return torch.where(applies, grad - (along / length) * ref, grad)  # where it does not apply, a 0/0 is discarded
+
+
+def projected(grads: Sequence[Tensor], refs: Sequence[Tensor], when: Projection, scope: Scope) -> list[Tensor]:
+    """The projected gradient tensors of a step: as one vector ("joint"), or the first tensor separately from the rest.
+
+    The first tensor is the only one of the first layer. Each block has its own reference (Lai et al., Eqs. 10 and 14).
+    """
+    cuts = (0, len(grads)) if scope == "joint" else (0, 1, len(grads))
+    result: list[Tensor] = []
+    for start, end in pairwise(cuts):
+        block = grads[start:end]
+        flat = project(_flat(block), _flat(refs[start:end]), when)
+        pieces = torch.split(flat, [grad.numel() for grad in block])
+        result += [piece.view_as(grad) for piece, grad in zip(pieces, block, strict=True)]
+    return result
+
+
+def _flat(parts: Sequence[Tensor]) -> Tensor:
+    return torch.cat([part.reshape(-1) for part in parts])
+
+
+# Gradient descent over a task's fixed batches, projected against the memory's gradient (A-GEM), for any loss.
+
+
+Gradients = list[Tensor]  # one tensor for each parameter
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Examples that are always used together: `inputs` float32 [b, channels, height, width]; `targets` int64 [b], classes as
+    positions in `columns`; `columns` int64 [k], ascending: the outputs that compete."""
+
+    inputs: Tensor
+    targets: Tensor
+    columns: Tensor
+
+
+def descend(
+    parameters: Sequence[Tensor],
+    batches: Sequence[Batch],
+    stored: Sequence[Batch],
+    gradients: Callable[[Batch], Gradients],
+    n_steps: int,
+    params: BatchParams,
+    generator: np.random.Generator,
+    largest: float = LARGEST_WEIGHT,
+) -> Iterator[int]:
+    """Updates θ <- θ - ϱ g~ in place `n_steps` times; yields the number of steps taken. Step i takes batch i modulo their
+    number.
+
+    g~ is the batch's gradient, projected against the mean gradient on stored batches if there are any; the first parameter
+    is the first block. Plain descent: the papers state no momentum. Raises Diverged where a parameter is larger than
+    `largest` or not finite.
+    """
+    parameters = [parameter.detach() for parameter in parameters]  # shared storage, updated outside autograd
+    for step in range(n_steps):
+        grads = gradients(batches[step % len(batches)])
+        if stored and params.projection != "never":
+            of_stored = [gradients(batch) for batch in drawn(stored, params.ref_batches, generator)]
+            refs = (
+                [torch.stack(parts).mean(0) for parts in zip(*of_stored, strict=True)]
+                if len(of_stored) > 1
+                else of_stored[0]
+            )
+            grads = projected(grads, refs, params.projection, params.scope)
+        for parameter, grad in zip(parameters, grads, strict=True):
+            parameter.sub_(grad, alpha=params.learning_rate)
+        yield step + 1
+        # Checked after the yield, since the caller may have rescaled weights to its norm caps.
+        peak = torch.stack([parameter.abs().max() for parameter in parameters]).max()  # NaN if any weight is
+        if not peak <= largest:
+            raise Diverged(
+                f"training diverged at step {step + 1} of {n_steps} with params.learning_rate = {params.learning_rate:g}: "
+                "a smaller learning rate may help"
+            )
+
+
+# L2DP-ML's auto-encoder: the network's first convolution θ1, its noise, and the tied decoder (Lai et al. 2022, section 4).
+#
+# Noise of 200 to 200,000 times the range of a pixel, added to pixels in single precision, would round the picture away. The
+# convolution is linear, so the two are computed separately: θ1ᵀ(x + χ1/λ) is θ1ᵀx, in single precision, plus θ1ᵀχ1/λ, in
+# double precision and once for all examples.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Draws:
+    """The three noise draws of a run, float64, before division by λ: every record, batch, step and task gets the same noise.
+
+    `inputs`: χ1 [channels, height, width]; `hidden`: χ2 [filters, height/2, width/2]; `output`: χ3 [n_classes, n_last],
+    whose rows are equal where the noise is "shared", as printed.
+    """
+
+    inputs: Tensor
+    hidden: Tensor
+    output: Tensor
+
+
+def draw(plan: Plan, noise: Noise, n_channels: int, height: int, device: str, output: OutputNoise) -> Draws:
+    """Draws a run's noise: Laplace of scales Δ_R/ε1, Δ_R/ε1 and Δ_L/ε2. Its ledger entry gives no bound.
+
+    Args: n_channels, height: of an example as the network reads it. output: whether each class draws its own χ3.
+    """
+    sizes = plan.sizes
+    rows = -(-height // 2)
+
+    def laplace(scale: float, *shape: int) -> Tensor:
+        zeros = np.zeros(shape)
+        return torch.from_numpy(noise.laplace_added(zeros, scale) if scale > 0 else zeros).to(device)
+
+    return Draws(
+        laplace(plan.scale1, n_channels, height, sizes.n_inputs // (n_channels * height)),
+        laplace(plan.scale1, sizes.n_hidden // sizes.n_positions, rows, sizes.n_positions // rows),
+        laplace(plan.scale2, 1 if output == "shared" else sizes.n_classes, sizes.n_last).expand(sizes.n_classes, -1),
+    )
+
+
+def noise_response(first: Conv, inputs: Tensor) -> Tensor:
+    """θ1ᵀ applied to a noise [channels, height, width]: its part of each unit before ReLU, float64 [1, filters, ...]."""
+    kernel = first.weight.detach().double()
+    return cast(Tensor, functional_call(first, {"weight": kernel}, (inputs[None],)))
+
+
+def shared_hidden(units: Tensor, of_inputs: Tensor, hidden: Tensor) -> Tensor:
+    """h̄ = clip(θ1ᵀx̄, -1, 1) + 2χ2/λ, the decoder's input; constant in the losses.
+
+    Args: units: θ1ᵀx [b, filters, ...]; of_inputs: θ1ᵀχ1/λ; hidden: χ2/λ.
+    """
+    return (units.detach() + of_inputs.to(units.dtype)).clamp_(-1, 1) + (2 * hidden).to(units.dtype)
+
+
+def transposed(kernel: Tensor, hidden: Tensor, height: int, width: int) -> Tensor:
+    """x~ = θ1 h̄ [b, channels, height, width], the decoder as printed: the transpose of x -> θ1ᵀx as a matrix, no ReLU.
+
+    Args: kernel [filters, channels, patch, patch]; hidden [b, filters, rows, columns].
+    """
+    patch = kernel.shape[2]
+    # `Conv` pads so that rows = height / 2, rounded up: the output has 2 * rows rows, the last possibly outside the picture.
+    full = functional.conv_transpose2d(hidden, kernel, stride=2, padding=(patch - 1) // 2, output_padding=patch % 2)
+    return full[:, :, :height, :width]
+
+
+def upsampled(kernel: Tensor, hidden: Tensor, height: int, width: int) -> Tensor:
+    """x~ [b, channels, height, width] as the predecessor's code decodes: hidden values repeated 2x2, the kernel spatially
+    transposed, ReLU.
+
+    Computed without repeating the hidden values: each of the four positions of a 2x2 block is a convolution of the hidden
+    values with its own smaller kernel, the sums of the weights that fall on each hidden unit. No bias, as in the encoder.
+    Args: kernel [filters, channels, patch, patch]; hidden [b, filters, rows, columns].
+    """
+    patch = kernel.shape[2]
+    left = (patch - 1) // 2
+    offsets = [(position + tap - left) // 2 for position in (0, 1) for tap in range(patch)]
+    first, last = min(offsets), max(offsets)
+    falls = torch.zeros(2, last - first + 1, patch, dtype=kernel.dtype, device=kernel.device)
+    for number, offset in enumerate(offsets):
+        falls[number // patch, offset - first, number % patch] = 1
+    # Positions (a, b) in the block, offsets (t, s) of hidden units, taps (u, v); row u of the transposed kernel is column u.
+    blocks = torch.einsum("atu,bsv,fcvu->cabfts", falls, falls, kernel).flatten(0, 2)
+    padded = functional.pad(hidden, (-first, last, -first, last))
+    return functional.pixel_shuffle(functional.conv2d(padded, blocks), 2)[:, :, :height, :width].relu()
+
+
+def classifier_input(units: Tensor, offset: Tensor, first_layer: FirstLayer) -> Tensor:
+    """Input of the classifier's next layer, ReLU(θ1ᵀx + offset), in the form of `first_layer`; before batch normalisation.
+
+    "recentred" is ReLU(u + c) - ReLU(c) = max(u, -c) - max(0, -c): the unit minus the response to noise alone. For a large
+    positive offset it is exactly u, for a large negative one 0: noise of any size only selects units at random. The other
+    forms keep the offset, "batch-norm" in double precision until it is divided.
+    Args: units: θ1ᵀx float32 [b, filters, ...]; offset: θ1ᵀχ1/λ + 2χ2/λ float64 [1, filters, ...].
+    """
+    if first_layer == "recentred":
+        below = -offset.to(units.dtype)
+        return torch.maximum(units, below) - below.clamp(min=0)
+    return (units.double() + offset).relu().to(units.dtype if first_layer == "plain" else torch.float64)
+
+
+@dataclass(slots=True)
+class Statistics:
+    """Running means and variances of the first layer's filters, as batch normalisation keeps them for test examples."""
+
+    mean: Tensor
+    variance: Tensor
+
+    @classmethod
+    def fresh(cls, n_filters: int, device: str) -> Statistics:
+        """Initial statistics: mean 0 and variance 1."""
+        mean = torch.zeros(n_filters, dtype=torch.float64, device=device)
+        return cls(mean, torch.ones_like(mean))
+
+    def normalised(self, units: Tensor, *, training: bool) -> Tensor:
+        """Units [b, filters, ...] normalised per filter; in training by this batch's statistics, which it then records."""
+        return functional.batch_norm(units, self.mean, self.variance, training=training)

@@ -29,14 +29,25 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import dp_accounting as dp
+import numpy as np
+from numpy.typing import NDArray
 
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.dpsgd import PublicSizes
+from dpcl_core.methods.lifelong.cards.coefficient_params import (
+    CoefficientParams,
+    CoeffMemoryParams,
+    IndependentLaplaceParams,
+)
 from dpcl_core.methods.lifelong.cards.dp_agem_params import DpAgemParams
+from dpcl_core.methods.lifelong.cards.network_params import BatchParams
 from dpcl_core.privacy import accounting
+from dpcl_core.privacy.calculator import NoiseForecast, noise_to_signal, noise_to_signal_of_copies
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Steps
+from dpcl_core.scenarios.catalog import Permuted
 from dpcl_core.spec import PrivacySpec, Recurrence, RunSpec
 
 ReplaySchedule = tuple[tuple[int | None, ...], ...]  # per task and step, the task whose sample is replayed; None: none
@@ -206,3 +217,102 @@ def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -
 
 def _events(steps: Sequence[Steps]) -> list[dp.DpEvent]:
     return [accounting.of_steps(one) for one in steps]
+
+
+# Fixed batches of a task, its number of steps, and draws from stored batches (Lai et al., Algorithm 2, section 5).
+
+
+Batch = TypeVar("Batch")
+
+
+def fixed(n: int, size: int, generator: np.random.Generator) -> list[NDArray[np.int64]]:
+    """Indices of n examples, split at random into disjoint batches of exactly `size`; a remainder is left out.
+
+    The batches of a task are the same in all its epochs.
+    """
+    order = generator.permutation(n).astype(np.int64)
+    return [order[start : start + size] for start in range(0, n - size + 1, size)]
+
+
+def schedule(params: BatchParams, task: int, n_batches: int) -> int:
+    """Number of steps for a task of `n_batches`; `task` counts from 0 in the stream's order.
+
+    Step i takes batch i modulo `n_batches`: "balanced" may stop within an epoch or start another.
+    """
+    if params.variant == "balanced":
+        assert params.steps is not None
+        return params.steps
+    if params.variant == "heterogeneous":
+        assert params.epochs_by_task is not None
+        return params.epochs_by_task[task] * n_batches
+    return params.epochs * n_batches
+
+
+def drawn(stored: Sequence[Batch], at_most: int, generator: np.random.Generator) -> Sequence[Batch]:
+    """A random sample of `at_most` stored batches without replacement; all of them if fewer are stored."""
+    if at_most >= len(stored):
+        return stored
+    return [stored[place] for place in generator.choice(len(stored), at_most, replace=False)]
+
+
+def picked(params: BatchParams, n_batches: int, generator: np.random.Generator) -> int:
+    """Index of the batch to keep: random (as printed) or the last (as in code of the same group)."""
+    return n_batches - 1 if params.memory_pick == "last" else int(generator.integers(n_batches))
+
+
+# Pre-run noise-to-signal forecast for dp-coeff-memory and independent-laplace, from public numbers only.
+
+
+def of_sums(spec: RunSpec, epsilon: float, *, n_features: int, classes_per_task: float, facts: PublicSizes) -> NoiseForecast:
+    """The coefficient memory: the noise on a class's sum of features, in each task whose release has one for it."""
+    from dpcl_core.privacy.coefficient_release import coefficients_std  # loads the accountant, which takes a second
+
+    params = spec.params
+    assert isinstance(params, CoeffMemoryParams)
+    on_pixels = spec.data.backbone == "pixels"
+    std = coefficients_std(
+        epsilon,
+        spec.privacy.delta,
+        spec.privacy.adjacency,
+        is_non_negative=on_pixels,
+        n_releases=facts.n_tasks if facts.recurrence == "every" else 1,
+    )
+    class_size = facts.task_size / classes_per_task
+    uses = facts.n_tasks if _is_noised_in_every_task(spec, params, facts) else 1
+    ratio = noise_to_signal(std, params.features if on_pixels else n_features, class_size, uses=uses)
+    return NoiseForecast(epsilon, ratio, class_size, uses > 1, None)
+
+
+def of_copies(
+    spec: RunSpec, epsilon: float, *, n_features: int, classes_per_task: float, facts: PublicSizes
+) -> NoiseForecast:
+    """Forecast for noise on every record: the noise on the sum of a class's copies; projected values by their usual norm."""
+    from dpcl_core.methods.lifelong.independent_laplace import randomiser  # loads the accountant, which takes a second
+    from dpcl_core.privacy.text_mechanisms import epsilon_of_each
+
+    params = spec.params
+    assert isinstance(params, IndependentLaplaceParams)
+    n_copies = facts.n_tasks if facts.recurrence == "every" else 1
+    local = randomiser(params, n_features, epsilon_of_each(epsilon, spec.privacy.delta, n_copies))
+    length, signal = math.sqrt(n_features), "longest signal there can be"
+    if local.l1_clip is not None:  # normal values with an L1 norm of 1, or of the clip if smaller
+        length, signal = min(1.0, local.l1_clip) * math.sqrt(math.pi / 2 / local.n_values), "usual signal"
+    class_size, is_everywhere = facts.task_size / classes_per_task, _is_noised_in_every_task(spec, params, facts)
+    ratio = noise_to_signal_of_copies(
+        local.scale,
+        local.chances(facts.n_classes if is_everywhere else max(1, round(classes_per_task))),
+        length,
+        n_values=local.n_values,
+        class_size=class_size,
+        n_records=facts.n_people if is_everywhere else facts.task_size,
+    )
+    # Four times as many records have four times the signal and twice the noise.
+    return NoiseForecast(
+        epsilon, ratio, class_size, is_everywhere, None, class_size * ratio**2, signal, params.project_to == 0
+    )
+
+
+def _is_noised_in_every_task(spec: RunSpec, params: CoefficientParams, facts: PublicSizes) -> bool:
+    """Whether a class gets noise in every task, also without data: one label list for all, whose classes all compete."""
+    has_one_list = spec.labels == "prior-const" and params.head == "shared" and facts.n_tasks > 1
+    return has_one_list and not isinstance(spec.scenario, Permuted)

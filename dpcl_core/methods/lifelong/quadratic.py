@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.events import Fact, Progress
+from dpcl_core.methods.common.classifier import Rule
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.lifelong.cards.coefficient_params import CoefficientParams
 from dpcl_core.methods.lifelong.cards.network_params import Projection
 from dpcl_core.privacy.coefficient_release import Coefficients
+from dpcl_core.privacy.mechanisms import RowProducts, row_blocks, unit_rows
+from dpcl_core.privacy.noise import noise_of
+from dpcl_core.scenarios.stream import Task, generator
+from dpcl_core.spec import Cell, RunSpec
 
 Weights = NDArray[np.floating]  # [e, classes, K], one classifier per budget e
 
@@ -133,3 +141,114 @@ def solved(weights: Weights, memory: Memory, noise_stds: Sequence[float]) -> Wei
         left, right = products + ridge[:, None, None] * np.eye(size), linear.sum(axis=0, dtype=np.float64)
         result[:, labels] = 4 * np.linalg.solve(left, right.transpose(0, 2, 1)).transpose(0, 2, 1)
     return result
+
+
+# Random feature maps that depend only on public settings and a seed, never on data.
+
+
+class RandomRelu:
+    """Features max(x M, 0) of values x, with M of independent normal numbers: nonnegative, of any norm."""
+
+    def __init__(self, n_inputs: int, n_features: int, seed: int) -> None:
+        weights = generator(seed, "random features").standard_normal((n_inputs, n_features)) / math.sqrt(n_inputs)
+        self._weights, self._n_features = RowProducts(weights), n_features
+
+    def of(self, inputs: NDArray[np.generic]) -> NDArray[np.float32]:
+        """Features float32 [n, features] of inputs [n, K], each row's from that row alone; not finite: zeros."""
+        features = np.empty((len(inputs), self._n_features), dtype=np.float32)
+        for part in row_blocks(*inputs.shape):
+            features[part] = np.maximum(self._weights.of(inputs[part]), 0)
+        return features
+
+
+class RandomProjection:
+    """Projection u M of values u, centred to mean 0 and scaled to norm 1, with M of independent normal numbers.
+
+    Centring helps where all values have one sign: examples then differ by more within the norm. The scale of M gives the
+    projected values an L1 norm of 1 on average over M, for any number of dimensions.
+    """
+
+    def __init__(self, n_inputs: int, n_dimensions: int, seed: int) -> None:
+        drawn = generator(seed, "random projection").standard_normal((n_inputs, n_dimensions))
+        self._weights, self._n_dimensions = RowProducts(drawn * math.sqrt(math.pi / 2) / n_dimensions), n_dimensions
+
+    def of(self, inputs: NDArray[np.generic]) -> NDArray[np.float32]:
+        """Projected values float32 [n, dimensions] of inputs [n, K], each row's from that row alone."""
+        projected = np.empty((len(inputs), self._n_dimensions), dtype=np.float32)
+        for part in row_blocks(*inputs.shape):
+            rows = np.asarray(inputs[part], dtype=np.float64, order="C")
+            projected[part] = self._weights.of(unit_rows(rows - rows.mean(axis=1, keepdims=True)))
+        return projected
+
+
+# Base of the learners that train linear classifiers on sums over a task's examples, released once per task.
+
+
+_STEPS_PER_PROGRESS = 50
+
+
+class LinearReadout:
+    """Classifiers of all budgets and seeds of a run. Holds released sums and public facts, no examples."""
+
+    KEPT = ("_noises", "_sums", "_weights", "_memory", "_lists")
+    kept_records = (Coefficients, Memory, Quadratic)
+    params: CoefficientParams
+
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext, purpose: str, n_features: int) -> None:
+        assert isinstance(spec.params, CoefficientParams)
+        self.params, self._labels, self._context = spec.params, spec.labels, context
+        self._epsilons = tuple(dict.fromkeys(cell.epsilon for cell in cells))
+        self._noises = {cell: noise_of(spec.privacy.noise, cell, purpose) for cell in cells}
+        self._sums: dict[int, Coefficients] = {}  # of the newest task, by seed
+        shape, seeds = (len(self._epsilons), context.n_classes, n_features), {cell.seed for cell in cells}
+        self._weights: dict[int, Weights] = {seed: np.zeros(shape, np.float32) for seed in seeds}
+        self._memory = {seed: Memory() for seed in seeds}
+        self._lists: dict[int, list[tuple[int, ...]]] = {seed: [] for seed in seeds}  # the classes of each task
+
+    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+        """The newest task's sums by name, and the `weights` [classes, K], computed from such sums only."""
+        if cell.seed not in self._sums:
+            return {}
+        place = self._epsilons.index(cell.epsilon)
+        return {**self._sums[cell.seed].of(place), "weights": self._weights[cell.seed][place].copy()}
+
+    def _rule(self, cell: Cell, **facts: Fact) -> Rule | None:
+        """The largest score z = W phi; None before the first release. `facts`: how phi is made of an example's values."""
+        lists = self._lists[cell.seed]
+        columns, competing = range(self._context.n_classes), sorted(set().union(*lists))
+        by_task = lists if self.params.is_task_given else ()
+        return Rule("readout", ("weights",), columns, competing, by_task, facts) if lists else None
+
+    def _loss(self, seed: int, task: Task, sums: Coefficients, n: float) -> Quadratic:
+        """The loss of a task from its released sums over a public number `n` of examples."""
+        self._sums[seed] = sums
+        self._lists[seed].append(self._classes(task))
+        return of_task(sums, n, self._classes(task))
+
+    def _classes(self, task: Task) -> tuple[int, ...]:
+        """The classes that compete in a task: all public ones, or with one head per task its own public classes."""
+        public = self._context.public
+        return public if self.params.head == "shared" else tuple(sorted(set(task.prior) & set(public)))
+
+    def _descend(self, seed: int, task: Task, loss: Quadratic, what: str, turn: int, n_turns: int) -> Iterator[Progress]:
+        """Trains on a task's loss, projected against the memory, then stores it. This is training `turn` of `n_turns`."""
+        params, memory = self.params, self._memory[seed]
+        n_steps, start = params.steps, self._weights[seed]
+        taken = steps(start, loss, memory, n_steps, params.learning_rate, params.projection)
+        for step, weights in enumerate(taken, start=1):
+            self._weights[seed] = weights
+            if step % _STEPS_PER_PROGRESS == 0 or step == n_steps:
+                text = f"steps on {what} of {task.name}"
+                yield Progress("training", turn * n_steps + step, n_turns * n_steps, task.index, text)
+        memory.keep(loss)
+
+    def _solve(self, seed: int, loss: Quadratic, noise_stds: Sequence[float]) -> None:
+        """Stores a task's loss and minimises the sum of all stored losses."""
+        self._memory[seed].keep(loss)
+        self._weights[seed] = solved(self._weights[seed], self._memory[seed], noise_stds)
+
+    def _class_scores(self, seed: int, features: NDArray[np.floating], task: Task) -> NDArray[np.floating]:
+        """Scores [epsilons, n, classes] of features [n, K]; -inf for classes that do not compete in the task."""
+        scores = np.asarray(features, dtype=np.float32) @ self._weights[seed].transpose(0, 2, 1)
+        scores[:, :, np.setdiff1d(np.arange(scores.shape[2]), self._classes(task))] = -np.inf
+        return scores

@@ -14,8 +14,8 @@ from dpcl_core.methods.common.classifier import Step
 from dpcl_core.methods.lifelong.cards.joint_network import NetworkName
 from dpcl_core.methods.lifelong.cards.l2dp_ml import FirstLayer
 from dpcl_core.methods.lifelong.independent_laplace import centred
-from dpcl_core.methods.lifelong.public_features import RandomProjection, RandomRelu
-from dpcl_core.privacy.sums import unit_rows
+from dpcl_core.methods.lifelong.quadratic import RandomProjection, RandomRelu
+from dpcl_core.privacy.mechanisms import unit_rows
 
 
 def readout(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.floating]:
@@ -39,14 +39,14 @@ def network(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.fl
     """Logits [n, competing] of a whole network on examples' own values [n, K]."""
     import torch
 
-    from dpcl_core.methods.lifelong import encoder, nets, sensor_nets
+    from dpcl_core.methods.lifelong import nets
 
     last, facts, layout = steps[-1], steps[-1].facts, form(steps[-1].facts)
     architecture = facts.get("architecture", "lifelong")
     made: nets.Network = (
         nets.build(layout, len(last.classes), 0)
         if architecture == "lifelong"
-        else sensor_nets.build(cast(NetworkName, architecture), len(last.classes), 0)
+        else nets.build_sensor_net(cast(NetworkName, architecture), len(last.classes), 0)
     )
     offset = last.arrays.get("offset")
     made.load_state_dict({name: torch.from_numpy(one) for name, one in last.arrays.items() if name != "offset"})
@@ -57,7 +57,7 @@ def network(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.fl
     with torch.inference_mode():
         units = made.first(nets.tensor(inputs, layout))
         first_layer = cast(FirstLayer, facts["first_layer"])
-        hidden = made.rest[1:](encoder.classifier_input(units, torch.from_numpy(offset), first_layer))
+        hidden = made.rest[1:](nets.classifier_input(units, torch.from_numpy(offset), first_layer))
         return last.chosen(made.head(hidden.clamp(max=1) if facts["clips_hidden"] else hidden).numpy())
 
 

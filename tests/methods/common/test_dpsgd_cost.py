@@ -8,8 +8,8 @@ import dp_accounting as dp
 import pytest
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.common import dpsgd_cost
-from dpcl_core.methods.common.dpsgd_plan import ROUNDING
+from dpcl_core.methods.common import dpsgd
+from dpcl_core.methods.common.dpsgd import ROUNDING
 from dpcl_core.methods.features.cards.peft_ensemble import EnsembleParams
 from dpcl_core.privacy.accounting import of_steps
 from dpcl_core.scenarios.catalog import ClassIncremental
@@ -22,7 +22,7 @@ def spec(params: EnsembleParams, **privacy: object) -> RunSpec:
 
 def noise_multiplier(of: RunSpec, epsilon: float) -> float:
     assert isinstance(of.params, EnsembleParams)
-    return dpsgd_cost.noise_multiplier(of, of.params.sample_rate, of.params.n_steps, epsilon)
+    return dpsgd.noise_multiplier(of, of.params.sample_rate, of.params.n_steps, epsilon)
 
 
 @pytest.mark.parametrize(

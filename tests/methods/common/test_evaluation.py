@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from dpcl_core import metrics
-from dpcl_core.data.tags import tags_of
+from dpcl_core.data.tagged import tags_of
 from dpcl_core.events import Progress
-from dpcl_core.methods.common.evaluation import evaluated, untrained
+from dpcl_core.methods.common.classifier import evaluated, untrained
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task, TaskStream
 from dpcl_core.spec import Cell

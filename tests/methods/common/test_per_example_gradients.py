@@ -15,8 +15,7 @@ from torch.nn import functional
 
 from dpcl_core.data.dataset import Form
 from dpcl_core.methods.common import per_example_gradients
-from dpcl_core.methods.common.noisy_means import noisy_means
-from dpcl_core.methods.common.per_example_gradients import Gradients
+from dpcl_core.methods.common.per_example_gradients import Gradients, noisy_means
 from dpcl_core.methods.lifelong import nets
 from tests.methods.training import Recorded
 

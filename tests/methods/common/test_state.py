@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import Claim
 from dpcl_core.methods.common import state
-from dpcl_core.privacy import ledger_state
+from dpcl_core.privacy import ledger as privacy_ledger
 from dpcl_core.privacy.accounting import LabelListDpEvent, LocalDpEvent, SampledGroupDpEvent, Unaccountable
 from dpcl_core.privacy.ledger import Entry, Ledger
 from dpcl_core.privacy.noise import Batches, noise_of
@@ -158,8 +158,8 @@ def test_a_ledger_comes_back_entry_for_entry() -> None:
     claim = Claim(math.inf, "Theorem 2", {"a": 0.1}, {"n": 3.0}, 1.25)
     ledger = Ledger(1e-5, "replace", "every", entries=entries, claimed=claim)
     again = Ledger(1e-5, "replace", "every")
-    ledger_state.refill(again, json.loads(json.dumps(ledger_state.document(ledger))))
+    privacy_ledger.refill(again, json.loads(json.dumps(privacy_ledger.document(ledger))))
     assert again.entries == ledger.entries
     assert again.claimed == claim
     with pytest.raises(Unaccountable):
-        ledger_state.document(Ledger(1e-5, "replace", "every", entries=[Entry(dp.LaplaceDpEvent(1.0), 0, "x", (0,))]))
+        privacy_ledger.document(Ledger(1e-5, "replace", "every", entries=[Entry(dp.LaplaceDpEvent(1.0), 0, "x", (0,))]))

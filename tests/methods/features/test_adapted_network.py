@@ -8,8 +8,7 @@ import torch
 from torch import nn
 
 from dpcl_core.backbones import adaptable, catalog, extractor
-from dpcl_core.backbones.adaptable import Network, Pictures
-from dpcl_core.backbones.batches import Input
+from dpcl_core.backbones.adaptable import Input, Network, Pictures
 from dpcl_core.data.images import Images
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.features import adapters
@@ -21,8 +20,8 @@ BUNDLED = [card.name for card in catalog.CARDS.values() if card.module == "dpcl_
 
 def of_timm(model: str) -> Network:
     """A model of timm without weights and without memory for any."""
-    from dpcl_core.backbones.timm_models import with_plain_norms
-    from dpcl_core.backbones.torchvision_shim import ensure_torchvision
+    from dpcl_core.backbones.networks import with_plain_norms
+    from dpcl_core.backbones.weights import ensure_torchvision
 
     if ensure_torchvision() == "absent":
         pytest.skip("torchvision is not installed")

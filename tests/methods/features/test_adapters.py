@@ -10,7 +10,7 @@ import torch
 from scipy.stats import chi2
 
 from dpcl_core.errors import Diverged
-from dpcl_core.methods.common.dpsgd_plan import ROUNDING
+from dpcl_core.methods.common.dpsgd import ROUNDING
 from dpcl_core.methods.features import adapters
 from dpcl_core.methods.features.adapted_network import Kind
 from dpcl_core.privacy.noise import Batches, Noise, ReleaseNoise

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from dpcl_core.methods.features import card_products, linear_heads
-from dpcl_core.methods.features.card_products import Directions
+from dpcl_core.methods.features import adapters, linear_heads
+from dpcl_core.methods.features.adapters import Directions
 from dpcl_core.methods.features.head_gradients import clipped_sums
 from dpcl_core.methods.features.process_pool import is_wide
 from dpcl_core.privacy.noise import Batches, SeededNoise
@@ -67,13 +67,13 @@ def test_a_training_on_a_card_gives_the_same_classifiers() -> None:
 def test_rounded_products_would_be_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A card that rounds what it multiplies to bfloat16's eight bits changes sums; the comparison above sees it."""
 
-    def rounded(self: card_products.Batch, whole: np.ndarray) -> np.ndarray:
+    def rounded(self: adapters.Batch, whole: np.ndarray) -> np.ndarray:
         short = (torch.from_numpy(whole).view(torch.int32) & ~0xFFFF).view(torch.float32)
         return (short @ self.rows.T.float().cpu()).numpy()
 
     data, weights = prepared(examples(60, 64), 10), weights_of(10, 64, 1.0)
     expected, _ = clipped_sums(data, np.arange(20, 60), weights, CLIPS)
-    monkeypatch.setattr(card_products.Batch, "scores", rounded)
+    monkeypatch.setattr(adapters.Batch, "scores", rounded)
     found, _ = clipped_sums(data, np.arange(20, 60), weights, CLIPS, Directions.of(data.directions, "cpu").take)  # type: ignore[union-attr]
     assert (found != expected).any()
 

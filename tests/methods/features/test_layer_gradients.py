@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.features import layer_gradients
+from dpcl_core.methods.features import adapters
 from dpcl_core.methods.features.adapted_network import Adapted, Kind
-from dpcl_core.methods.features.layer_gradients import Gradients, clipped_sums
+from dpcl_core.methods.features.adapters import Gradients, clipped_sums
 from tests.methods import small_network
 
 KINDS: tuple[Kind, ...] = ("film", "lora")
@@ -110,7 +110,7 @@ def test_what_is_trained_stays_in_single_precision_under_a_network_in_half(
     pictures, labels = small_network.pictures()
     module = small_network.start(kind, double=False).module()
     exact = summed(module, clip, pictures, labels)
-    monkeypatch.setattr(layer_gradients, "mixed_precision", lambda device: torch.autocast("cpu", dtype=torch.bfloat16))
+    monkeypatch.setattr(adapters, "mixed_precision", lambda device: torch.autocast("cpu", dtype=torch.bfloat16))
     seen: list[torch.dtype] = []
     for layer in module.modules():
         if isinstance(layer, nn.Linear) and layer.weight.requires_grad:

@@ -7,12 +7,12 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from dpcl_core.backbones import adaptable, axes, catalog, extractor
+from dpcl_core.backbones import adaptable, bundled, catalog, extractor
 from dpcl_core.backbones.adaptable import Network
 from dpcl_core.data.images import Images
 from dpcl_core.methods.features import adapters
 from dpcl_core.methods.features.adapted_network import Adapted, Kind, targets
-from dpcl_core.methods.features.layer_gradients import Gradients
+from dpcl_core.methods.features.adapters import Gradients
 from tests.backbones.test_lite0 import pictures
 
 MISSING = catalog.available(catalog.card("lite0"))
@@ -60,7 +60,7 @@ def test_gradients_of_single_examples_are_those_of_plain_autograd(
     network: Network, maps: NDArray[np.generic], kind: Kind
 ) -> None:
     labels = np.array([0, 1, 2, 0, 1, 2])
-    module = adapters.fresh(network, kind, 2, range(3), 3, 0, axes.load("lite0", "cifar100").first(50)).module()
+    module = adapters.fresh(network, kind, 2, range(3), 3, 0, bundled.load("lite0", "cifar100").first(50)).module()
     draw = torch.Generator().manual_seed(3)
     with torch.no_grad():
         for _, parameter in module.trainable():
@@ -72,7 +72,7 @@ def test_gradients_of_single_examples_are_those_of_plain_autograd(
 
 
 def test_last_layer_reads_features_along_as_many_axes_as_it_is_given(network: Network, maps: NDArray[np.generic]) -> None:
-    first = axes.load("lite0", "cifar100").first(7)
+    first = bundled.load("lite0", "cifar100").first(7)
     made = adapters.fresh(network, "film", 0, (0, 2), 3, 0, first)
     assert made.weights["head.weight"].shape == (2, 7)
     made.weights["head.weight"][:] = torch.eye(2, 7)

@@ -7,7 +7,7 @@ import math
 import dp_accounting as dp
 import pytest
 
-from dpcl_core.methods.federated.budget import Horizon, Noises
+from dpcl_core.methods.federated.release_schedule import Horizon, Noises
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
 from dpcl_core.spec import PrivacySpec

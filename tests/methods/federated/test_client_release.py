@@ -13,9 +13,8 @@ from dpcl_core.errors import BadInput
 from dpcl_core.methods.federated import client_release
 from dpcl_core.methods.federated.client_release import EvenSlots, Layout, Slotted, WeightedSlots
 from dpcl_core.methods.federated.lists import Lists
-from dpcl_core.methods.federated.matchers import assign
-from dpcl_core.methods.federated.public_view import PublicView, public_modes
-from dpcl_core.methods.federated.replay import Replay
+from dpcl_core.methods.federated.matchers import PublicView, assign, public_modes
+from dpcl_core.methods.federated.slot_assignment import Replay
 from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.noise import ReleaseNoise
 from tests.methods.federated import toy

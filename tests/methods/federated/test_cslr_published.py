@@ -12,10 +12,10 @@ from dpcl_core import layers
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Signatures
 from dpcl_core.methods import catalog
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.dpsgd import PublicSizes
 from dpcl_core.methods.federated import client_training, cslr_published, pooling, published_release
 from dpcl_core.methods.federated.lists import ListLearner, Lists
-from dpcl_core.methods.federated.public_context import PublicEmbeddings
+from dpcl_core.methods.federated.matchers import PublicEmbeddings
 from dpcl_core.methods.federated.published_release import SlotSums
 from dpcl_core.methods.federated.slot_assignment import TaskRows, listed
 from dpcl_core.privacy import cslr_accounting, gaussian

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpcl_core.errors import Diverged
-from dpcl_core.methods.federated.head import Head, cycled, trained
+from dpcl_core.methods.federated.client_training import Head, cycled, trained
 
 D, C = 5, 3
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dpcl_core.methods.federated.client_training import Head
 from dpcl_core.methods.federated.fedcil_dp import binary_gradient, class_gradient
-from dpcl_core.methods.federated.head import Head
 
 NET = Head(5, 3, 7)
 

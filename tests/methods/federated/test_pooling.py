@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcl_core.explorers.rand_index import adjusted_rand
+from dpcl_core.explorers.matching import adjusted_rand
 from dpcl_core.methods.federated import matchers, pooling
-from dpcl_core.methods.federated.lists import Lists
-from dpcl_core.methods.federated.matchers import FeatureMap, Moments, PcaMean, Rule
+from dpcl_core.methods.federated.lists import Lists, Signature
+from dpcl_core.methods.federated.matchers import FeatureMap, Moments, PcaMean, PublicView, Rule
 from dpcl_core.methods.federated.pooling import Pooled, pooled
-from dpcl_core.methods.federated.public_view import PublicView
-from dpcl_core.methods.federated.signatures import Signature
 from tests.methods.federated import toy
 
 GIVEN = toy.toy()

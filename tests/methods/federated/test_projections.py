@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dpcl_core.methods.federated.projections import psd, simplex
+from dpcl_core.methods.federated.lists import psd, simplex
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from sklearn.decomposition import PCA
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.federated.public_view import PublicView, public_modes
+from dpcl_core.methods.federated.matchers import PublicView, public_modes
 from tests.methods.federated import toy
 
 PUBLIC = toy.toy(n_users=2).public

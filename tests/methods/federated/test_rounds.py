@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from dpcl_core.methods.federated.head import Head
-from dpcl_core.methods.federated.rounds import (
+from dpcl_core.methods.federated.client_training import (
     Clients,
+    Head,
     LocalPlan,
     averaged,
     client_draws,

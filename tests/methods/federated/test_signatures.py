@@ -7,9 +7,7 @@ import pytest
 from scipy.stats import multivariate_normal, rankdata
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.federated.gaussians import log_densities
-from dpcl_core.methods.federated.lists import Element
-from dpcl_core.methods.federated.signatures import Signature, normalised
+from dpcl_core.methods.federated.lists import Element, Signature, log_densities, normalised
 
 M, D, L = 20, 6, 4
 

@@ -12,18 +12,17 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
-from dpcl_core.backbones.language.causal import Adapted
-from dpcl_core.backbones.language.kept_states import SIDE_BY_SIDE, STEP
-from dpcl_core.methods.common.dpsgd_plan import Schedule
+from dpcl_core.backbones.causal import Adapted
+from dpcl_core.backbones.kept_states import SIDE_BY_SIDE, STEP
+from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.language import ewc
+from dpcl_core.methods.language.adapted_model import Descent, TrainingInputs, joined
 from dpcl_core.methods.language.ewc import Consolidation
 from dpcl_core.methods.language.gem import projected_gradient
 from dpcl_core.methods.language.gradients import Batch, Gradients, batch_of, log_probs
 from dpcl_core.methods.language.losses import task_loss
 from dpcl_core.methods.language.olora import Stack
-from dpcl_core.methods.language.prompts import ANSWER, PAD, TEXT, answer_ids, prompted
-from dpcl_core.methods.language.training import Descent
-from dpcl_core.methods.language.training_inputs import TrainingInputs, joined
+from dpcl_core.methods.language.public_text import ANSWER, PAD, TEXT, answer_ids, prompted
 from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.spec import Cell
 from tests.methods.language import tiny

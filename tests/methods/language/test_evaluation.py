@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dpcl_core.methods.language import evaluation
-from dpcl_core.methods.language.prompts import answer_ids, prompted, template
+from dpcl_core.methods.language.public_text import answer_ids, prompted, template
 from tests.methods.language import tiny
 
 NAME = "pets"

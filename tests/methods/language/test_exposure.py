@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from dpcl_core.methods.language.exposure import Ranked, epsilon_at_least, leaks, ranked
+from dpcl_core.methods.language.public_text import Ranked, epsilon_at_least, leaks, ranked
 from dpcl_core.spec import Cell, PrivacySpec
 
 N = 10_000

@@ -9,16 +9,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from dpcl_core.backbones import causal
+from dpcl_core.backbones.causal import Adapted
 from dpcl_core.backbones.gpu import half_precision
-from dpcl_core.backbones.language import causal
-from dpcl_core.backbones.language.causal import Adapted
-from dpcl_core.methods.common.dpsgd_plan import Schedule
-from dpcl_core.methods.common.noisy_means import noisy_means
+from dpcl_core.methods.common.dpsgd import Schedule
+from dpcl_core.methods.common.per_example_gradients import noisy_means
 from dpcl_core.methods.language import gradients
+from dpcl_core.methods.language.adapted_model import Descent, private_steps
 from dpcl_core.methods.language.gradients import Batch, Gradients, TextLoss, batch_of, log_probs
 from dpcl_core.methods.language.losses import task_loss
 from dpcl_core.methods.language.olora import Stack
-from dpcl_core.methods.language.training import Descent, private_steps
 from dpcl_core.privacy.noise import Batches, ReleaseNoise, SeededNoise
 from dpcl_core.spec import Cell
 from tests.backbones import language_models
@@ -101,7 +101,7 @@ def test_a_model_stored_in_float16_never_computes_in_it_and_its_logits_are_singl
 
     folder = language_models.put(tmp_path / "model")
     GPT2LMHeadModel.from_pretrained(folder).half().save_pretrained(folder)
-    monkeypatch.setattr("dpcl_core.backbones.language.files.folder", lambda name: folder)
+    monkeypatch.setattr("dpcl_core.backbones.packaged.language_folder", lambda name: folder)
     causal._frozen.cache_clear()
     with second_device.attached(capability=capability):
         net = causal.adapted("hf:some/model", second_device.NAME, 2, 4.0, 0)
@@ -118,7 +118,7 @@ def test_likelihoods_that_are_shown_come_from_single_precision(tmp_path: Path, m
 
     folder = language_models.put(tmp_path / "model")
     GPT2LMHeadModel.from_pretrained(folder).half().save_pretrained(folder)
-    monkeypatch.setattr("dpcl_core.backbones.language.files.folder", lambda name: folder)
+    monkeypatch.setattr("dpcl_core.backbones.packaged.language_folder", lambda name: folder)
     monkeypatch.setattr(causal, "half_precision", lambda device: torch.bfloat16)
     found = []
     for single in (False, True):

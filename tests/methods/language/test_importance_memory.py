@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpcl_core.methods.language.gradients import batch_of
-from dpcl_core.methods.language.importance_memory import Memory, input_norms
+from dpcl_core.methods.language.gradients import Memory, batch_of, input_norms
 from dpcl_core.methods.language.sensitivity import penalty_strength
 from tests.methods.language import tiny
 
@@ -132,7 +131,7 @@ def test_input_norms_are_means_over_tokens_whatever_the_batches(monkeypatch: pyt
     for hook in hooks:
         hook.remove()
     assert whole == pytest.approx([float(np.mean(norms)) for norms in seen.values()], rel=1e-9)
-    monkeypatch.setattr("dpcl_core.methods.language.importance_memory.AT_ONCE", 3)
+    monkeypatch.setattr("dpcl_core.methods.language.gradients.AT_ONCE", 3)
     assert input_norms(net, texts, "cpu") == pytest.approx(whole, rel=1e-12)
     none = tiny.prompted(tiny.Letters(), tiny.encoded(()), np.zeros(0, np.int64), tiny.CLASSES, "pets")  # type: ignore[arg-type]
     assert input_norms(net, none, "cpu") == [0.0, 0.0]

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from dpcl_core import paths
-from dpcl_core.backbones.language import causal, tokenizer
+from dpcl_core.backbones import causal, plain_language
 from dpcl_core.data.texts import PADDING, PLANES, TOKEN
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
@@ -38,7 +38,8 @@ def small_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = language_models.put(tmp_path / "somebody--gpt2") / "model.safetensors"
     larger = {name: 10 * one if one.ndim == 2 else one for name, one in load_file(file).items()}  # so that it has opinions
     save_file(larger, file, metadata={"format": "pt"})
-    for cached in (causal._frozen, causal._public, tokenizer.load, public_text.sentences, public_text.encoded):
+    of_models = causal._frozen, causal._public, plain_language.load_tokenizer
+    for cached in (*of_models, public_text.sentences, public_text.encoded):
         cached.cache_clear()
 
 

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from dpcl_core.data.texts import Canary
-from dpcl_core.methods.language import exposure, leaks
+from dpcl_core.methods.language import evaluation, public_text
 from dpcl_core.spec import Cell, PrivacySpec
 from tests.methods.language import tiny
 from tests.support.tiers import quick
@@ -56,19 +56,19 @@ def plainly(network: torch.nn.Module, tokenizer: tiny.Letters, codes: Sequence[s
 @pytest.mark.parametrize(("code", "at_once"), quick(3, [("407", 1200), ("407", 40), ("4", 1200), ("40711", 3000)]))
 def test_the_tree_of_codes_equals_reading_each(code: str, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole, in rows one after the other, without a tree, and with one digit before it (a thousand of its codes)."""
-    monkeypatch.setattr(leaks, "_TOKENS", at_once)
+    monkeypatch.setattr(evaluation, "_TOKENS", at_once)
     network, canary = tiny.frozen(), Canary(PREFIX, code, 1, "")
-    ids, start = leaks._continued(tiny.Letters(), PREFIX, canary.code)  # type: ignore[arg-type]
-    digits = leaks._digits(tiny.Letters(), canary)  # type: ignore[arg-type]
+    ids, start = evaluation._continued(tiny.Letters(), PREFIX, canary.code)  # type: ignore[arg-type]
+    digits = evaluation._digits(tiny.Letters(), canary)  # type: ignore[arg-type]
     assert digits is not None
     n_codes = 10 ** len(code)
     with torch.no_grad():
-        found = leaks._all_codes(network, [0, *ids[:start]], digits, len(code))
+        found = evaluation._all_codes(network, [0, *ids[:start]], digits, len(code))
     assert found.shape == (n_codes,)
     some = np.unique(np.linspace(0, n_codes - 1, 1000).astype(int))
     plain = plainly(network, tiny.Letters(), [f"{number:0{len(code)}d}" for number in some])
     assert found[some] == pytest.approx(plain, abs=2e-4)
-    (one,) = leaks.ranks(network, tiny.Letters(), [canary])  # type: ignore[arg-type]
+    (one,) = evaluation.ranks(network, tiny.Letters(), [canary])  # type: ignore[arg-type]
     assert (one.n_ranked, one.n_values, one.repetitions) == (n_codes, n_codes, 1)
     assert abs(one.rank - (1 + (found > plainly(network, tiny.Letters(), [code])[0]).sum())) <= 2  # rounding may swap
 
@@ -86,17 +86,17 @@ class Deaf(torch.nn.Module):
 
 def test_codes_of_a_network_that_mixes_siblings_are_ranked_among_references() -> None:
     network, canary = Deaf(tiny.frozen()).eval(), Canary(PREFIX, "4078", 1, "")
-    (found,) = leaks.ranks(network, tiny.Letters(), [canary])  # type: ignore[arg-type]
+    (found,) = evaluation.ranks(network, tiny.Letters(), [canary])  # type: ignore[arg-type]
     assert (found.n_ranked, found.n_values) == (1001, 10**4)
-    plain = plainly(network, tiny.Letters(), [canary.code, *leaks._references(canary)])
+    plain = plainly(network, tiny.Letters(), [canary.code, *evaluation._references(canary)])
     assert abs(found.rank - (1 + (plain[1:] > plain[0]).sum())) <= 2
 
 
 def test_references_of_long_codes_equal_reading_each() -> None:
     network, canary = tiny.frozen(), Canary(PREFIX, "4071234", 0, "")
-    (found,) = leaks.ranks(network, tiny.Letters(), [canary])  # type: ignore[arg-type]
+    (found,) = evaluation.ranks(network, tiny.Letters(), [canary])  # type: ignore[arg-type]
     assert (found.n_ranked, found.n_values) == (1001, 10**7)
-    others = leaks._references(canary)
+    others = evaluation._references(canary)
     assert len(set(others)) == 1000
     assert canary.code not in others
     assert {len(code) for code in others} == {7}
@@ -106,10 +106,10 @@ def test_references_of_long_codes_equal_reading_each() -> None:
 
 def test_codes_whose_digits_share_tokens_are_ranked_among_references() -> None:
     network, canary = tiny.frozen(size=Pairs.size), Canary(PREFIX, "40711", 1, "")
-    assert leaks._digits(Pairs(), canary) is None  # type: ignore[arg-type]
-    (found,) = leaks.ranks(network, Pairs(), [canary])  # type: ignore[arg-type]
+    assert evaluation._digits(Pairs(), canary) is None  # type: ignore[arg-type]
+    (found,) = evaluation.ranks(network, Pairs(), [canary])  # type: ignore[arg-type]
     assert (found.n_ranked, found.n_values) == (1001, 10**5)
-    plain = plainly(network, Pairs(), [canary.code, *leaks._references(canary)])
+    plain = plainly(network, Pairs(), [canary.code, *evaluation._references(canary)])
     assert abs(found.rank - (1 + (plain[1:] > plain[0]).sum())) <= 2
 
 
@@ -123,8 +123,8 @@ def test_a_code_learned_by_heart_is_first_and_printed_and_another_is_not() -> No
         network(input_ids=ids, labels=ids).loss.backward()
         descent.step()
     network.train()
-    rankings = leaks.ranks(network, tiny.Letters(), [learned, control])  # type: ignore[arg-type]
-    said = exposure.leaks(rankings, cell=Cell(1.0, 0), task=0, privacy=REPLACE)
+    rankings = evaluation.ranks(network, tiny.Letters(), [learned, control])  # type: ignore[arg-type]
+    said = public_text.leaks(rankings, cell=Cell(1.0, 0), task=0, privacy=REPLACE)
     assert network.training  # left as it was found
     assert said.levels == (0, 16)
     assert said.exposure[1] == pytest.approx(math.log2(10_000))
@@ -137,6 +137,6 @@ def test_a_model_that_is_not_a_number_tells_nothing() -> None:
     network = tiny.frozen()
     with torch.no_grad():
         network.get_parameter("transformer.wte.weight").fill_(math.nan)
-    (found,) = leaks.ranks(network, tiny.Letters(), [Canary(PREFIX, "40", 1, "")])  # type: ignore[arg-type]
+    (found,) = evaluation.ranks(network, tiny.Letters(), [Canary(PREFIX, "40", 1, "")])  # type: ignore[arg-type]
     assert found.rank == 100
     assert not found.extracted

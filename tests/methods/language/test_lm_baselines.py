@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 from torch import Tensor
 
-from dpcl_core.backbones.language import causal, tokenizer
+from dpcl_core.backbones import causal, plain_language
 from dpcl_core.events import Progress
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.dpsgd_plan import ROUNDING, Schedule
+from dpcl_core.methods.common.dpsgd import ROUNDING, PublicSizes, Schedule
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.language import baseline_costs, gem, public_text
+from dpcl_core.methods.language.adapted_model import Descent, TrainingInputs, joined, private_steps
 from dpcl_core.methods.language.baseline import Baseline
 from dpcl_core.methods.language.cards.lm_params import BaselineParams, GemParams
 from dpcl_core.methods.language.cards.network_params import LanguageParams
@@ -29,8 +29,6 @@ from dpcl_core.methods.language.gem import Gem
 from dpcl_core.methods.language.gradients import Gradients, batch_of
 from dpcl_core.methods.language.lazy_learner import LazyLearner
 from dpcl_core.methods.language.losses import task_loss
-from dpcl_core.methods.language.training import Descent, private_steps
-from dpcl_core.methods.language.training_inputs import TrainingInputs, joined
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, noise_of
 from dpcl_core.scenarios.catalog import SourceIncremental
@@ -59,7 +57,7 @@ def tiny_model(monkeypatch: pytest.MonkeyPatch) -> None:
         return tiny.encoded(["public news", "the ninth"], length)
 
     monkeypatch.setattr(causal, "adapted", adapted)
-    monkeypatch.setattr(tokenizer, "load", lambda backbone: tiny.Letters())
+    monkeypatch.setattr(plain_language, "load_tokenizer", lambda backbone: tiny.Letters())
     monkeypatch.setattr(public_text, "encoded", public)
     monkeypatch.setattr(public_text, "sentences", public)
 

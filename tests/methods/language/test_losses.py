@@ -13,7 +13,7 @@ from dpcl_core.methods.language import sensitivity
 from dpcl_core.methods.language.cards.pecl import Form
 from dpcl_core.methods.language.gradients import Batch, batch_of, log_probs
 from dpcl_core.methods.language.losses import Unlearning, pecl_loss, task_loss
-from dpcl_core.methods.language.prompts import ANSWER, TEMPLATE, TEXT
+from dpcl_core.methods.language.public_text import ANSWER, TEMPLATE, TEXT
 from tests.methods.language import tiny
 
 ALL = np.arange(len(tiny.STRINGS))

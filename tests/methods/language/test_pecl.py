@@ -15,30 +15,22 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from dpcl_core.backbones.language import reader, tokenizer
-from dpcl_core.backbones.language.causal import Split
+from dpcl_core.backbones import plain_language
+from dpcl_core.backbones.causal import Split
 from dpcl_core.data.texts import STOP, TOKEN, Canary, Texts
 from dpcl_core.events import Leaks, Note, Progress, Retained, TokensScored
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import Surveying
-from dpcl_core.methods.language import (
-    pecl_costs,
-    pecl_published_training,
-    pecl_training,
-    public_log_likelihoods,
-    training_inputs,
-)
+from dpcl_core.methods.language import adapted_model, lazy_learner, pecl_costs, pecl_published_training, pecl_training
 from dpcl_core.methods.language.adapted_model import AdaptedModel, embedding_table, median_norm
 from dpcl_core.methods.language.cards.pecl import PeclParams
 from dpcl_core.methods.language.cards.pecl_published import PublishedParams
-from dpcl_core.methods.language.gradients import batch_of, clean, log_probs
-from dpcl_core.methods.language.importance_memory import Memory
+from dpcl_core.methods.language.gradients import Memory, batch_of, clean, log_probs
 from dpcl_core.methods.language.pecl_published_training import NoisyInputs, Published
 from dpcl_core.methods.language.pecl_training import Repaired
-from dpcl_core.methods.language.prompts import FIRST, TEXT, answer_ids, template
-from dpcl_core.methods.language.scoring import Scorer, planes
-from dpcl_core.privacy.embeddings import clipped
+from dpcl_core.methods.language.public_text import FIRST, TEXT, Scorer, answer_ids, planes, template
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.text_mechanisms import clipped
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
 from tests.methods.pecl_small import CLASSES, LENGTH, NAMES, STRINGS, known, spec, stream, texts, trained
@@ -154,7 +146,7 @@ def local_copies(
 ) -> tuple[list[NDArray[np.float32]], Ledger]:
     """What the network read of every text in every step of the local mode."""
     seen: list[NDArray[np.float32]] = []
-    inner = training_inputs.replace_text_embeddings
+    inner = adapted_model.replace_text_embeddings
 
     def watched(embeddings: torch.Tensor, stored: torch.Tensor, batch: object) -> torch.Tensor:
         found = inner(embeddings, stored, batch)  # type: ignore[arg-type]
@@ -164,7 +156,7 @@ def local_copies(
         seen.append(whole[:, FIRST:])
         return found
 
-    monkeypatch.setattr(training_inputs, "replace_text_embeddings", watched)
+    monkeypatch.setattr(adapted_model, "replace_text_embeddings", watched)
     _, ledger, _ = trained(given, tasks)
     return seen, ledger
 
@@ -263,7 +255,7 @@ def test_scope_all_is_equation_3_over_every_task_of_the_stream_unclipped() -> No
     learner.survey({0: tasks}, {cell: ledger})
     assert [(entry.people_of, entry.what.split(" of")[0]) for entry in ledger.entries] == [((0, 1), "counts")]
     assert ledger.epsilon() == math.inf
-    ready, size = tokenizer.load("lm-tiny"), tokenizer.load("lm-tiny").size
+    ready, size = plain_language.load_tokenizer("lm-tiny"), plain_language.load_tokenizer("lm-tiny").size
     shares = []
     for task in tasks:
         counted = Counter[int]()
@@ -311,7 +303,7 @@ def test_a_task_is_held_as_strongly_as_its_own_mean_score_says(method: str, monk
     for task in stream():
         rows = planes(task.train)
         is_token = rows[:, :, TOKEN] >= 0
-        likely = np.where(is_token, public_log_likelihoods.log_probabilities("lm-tiny", rows[:, :, TOKEN], "cpu"), 0.0)
+        likely = np.where(is_token, lazy_learner.log_probabilities("lm-tiny", rows[:, :, TOKEN], "cpu"), 0.0)
         scores = np.where(rows[:, :, STOP] != 0, 0.0, 1 - np.exp(0.5 * likely.astype(np.float64)))
         by_text = scores.sum(axis=1) / is_token.sum(axis=1)
         expected.append(scores.sum() / is_token.sum() if method == "pecl-published" else by_text.mean())
@@ -397,7 +389,7 @@ def test_seeded_runs_repeat_and_budgets_differ() -> None:
 def planted(tasks: list[Task], task: int, line: str, rows: tuple[int, ...]) -> None:
     """Puts a line before these texts of a task."""
     strings = [f"{line}. {string}" if k in rows else string for k, string in enumerate(STRINGS[:2] * 6)]
-    inputs = reader.read(Texts(strings, [()] * len(strings)), "lm-tiny", LENGTH)
+    inputs = plain_language.read(Texts(strings, [()] * len(strings)), "lm-tiny", LENGTH)
     tasks[task] = replace(tasks[task], train=replace(tasks[task].train, table=inputs))
 
 

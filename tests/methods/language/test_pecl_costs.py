@@ -9,12 +9,12 @@ import dp_accounting as dp
 import numpy as np
 import pytest
 
-from dpcl_core.backbones.language import reader
+from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import Texts
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.common.dpsgd import PublicSizes
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.language import pecl_costs
 from dpcl_core.methods.language.cards.pecl import PeclParams
 from dpcl_core.methods.language.cards.pecl_published import NO_GUARANTEE, PublishedParams
@@ -158,7 +158,7 @@ def test_a_list_of_nominal_budgets_is_refused() -> None:
 
 def test_texts_too_long_for_the_model_are_refused() -> None:
     given = spec(length=260)
-    long = reader.read(Texts(["word " * 300]), "lm-tiny", 260)
+    long = plain_language.read(Texts(["word " * 300]), "lm-tiny", 260)
     task = Task(0, "news", Examples(long, np.array([0])), texts(1, 0), (0, 1))
     with pytest.raises(BadInput, match=r"params\.length"):
         trained(given, [task])

@@ -9,12 +9,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpcl_core.backbones.language.causal import Adapted
-from dpcl_core.backbones.torchvision_shim import ensure_torchvision
+from dpcl_core.backbones.causal import Adapted
+from dpcl_core.backbones.weights import ensure_torchvision
 from dpcl_core.data.texts import PADDING, PLANES, STOP, TOKEN
 from dpcl_core.methods.language.gradients import log_probs as log_probs
-from dpcl_core.methods.language.prompts import Prompted
-from dpcl_core.methods.language.prompts import prompted as prompted
+from dpcl_core.methods.language.public_text import Prompted
+from dpcl_core.methods.language.public_text import prompted as prompted
 
 CLASSES = ("bad", "good", "worse")
 _LETTERS = " abcdefghijklmnopqrstuvwxyz:\n0123456789"

@@ -23,7 +23,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.lifelong import agem, nets
 from dpcl_core.methods.lifelong.agem import Agem
-from dpcl_core.methods.lifelong.descent import Batch
+from dpcl_core.methods.lifelong.nets import Batch
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Table, Task
 from dpcl_core.spec import Cell, RunSpec

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpcl_core import checks, cli, engine
-from dpcl_core.attacks.shared_noise_games import difference_game
+from dpcl_core.attacks.l2dp_games import difference_game
 from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.lifelong.dp_coeff_memory import CoefficientMemory, make_learner

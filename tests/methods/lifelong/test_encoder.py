@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from dpcl_core.data.dataset import Form
-from dpcl_core.methods.lifelong import encoder, nets
+from dpcl_core.methods.lifelong import nets
 from dpcl_core.methods.lifelong.cards import claim
 from dpcl_core.methods.lifelong.cards.l2dp_ml import OutputNoise
 from dpcl_core.privacy.noise import SeededNoise
@@ -29,9 +29,9 @@ def plan(form: Form, epsilon1: float = 0.25, epsilon2: float = 0.25, batch: int 
     return claim.Plan(claim.sizes(form, 10), "witness", batch, epsilon1, epsilon2)
 
 
-def drawn(form: Form, given: claim.Plan, seed: int = 0, output: OutputNoise = "per-class") -> encoder.Draws:
+def drawn(form: Form, given: claim.Plan, seed: int = 0, output: OutputNoise = "per-class") -> nets.Draws:
     height, _, n_channels = (*form.shape, 1)[:3]
-    return encoder.draw(given, SeededNoise(Cell(0.5, seed), "test"), n_channels, height, "cpu", output)
+    return nets.draw(given, SeededNoise(Cell(0.5, seed), "test"), n_channels, height, "cpu", output)
 
 
 @pytest.mark.parametrize("form", [MNIST, COLOUR, WINDOWS, Form((27, 29, 1), 0.0, 1.0)])
@@ -86,34 +86,34 @@ def test_picture_and_noise_may_be_encoded_apart(form: Form) -> None:
     net = nets.build(form, 10, seed=0).double()
     noise = 1e5 * drawn(form, plan(form)).inputs
     x = nets.tensor(np.random.default_rng(0).random((3, math.prod(form.shape)), np.float32), form).double()
-    response = encoder.noise_response(net.first, noise)
+    response = nets.noise_response(net.first, noise)
     torch.testing.assert_close(net.first(x) + response, net.first(x + noise), rtol=1e-9, atol=1e-3)
 
 
 def test_recentred_units_keep_every_digit_of_the_picture_under_any_noise() -> None:
     units, offset = normal(5, 3, 4, 4).float(), 1e6 * normal(1, 3, 4, 4, seed=1)
-    found = encoder.classifier_input(units, offset, "recentred")
+    found = nets.classifier_input(units, offset, "recentred")
     is_on = (offset > 0).expand(found.shape)
     assert torch.equal(found[is_on], units[is_on])
     assert not found[~is_on].any()
     small = offset / 1e6  # noise of the units' own size: the formula, in double precision
     expected = (units.double() + small).relu() - small.relu()
-    torch.testing.assert_close(encoder.classifier_input(units, small, "recentred").double(), expected, rtol=0, atol=1e-6)
+    torch.testing.assert_close(nets.classifier_input(units, small, "recentred").double(), expected, rtol=0, atol=1e-6)
     torch.testing.assert_close(
-        encoder.classifier_input(units, torch.zeros_like(offset), "recentred"), units.relu(), rtol=0, atol=0
+        nets.classifier_input(units, torch.zeros_like(offset), "recentred"), units.relu(), rtol=0, atol=0
     )
 
 
 def test_plain_units_are_those_of_the_formula() -> None:
     units, offset = normal(5, 3, 4, 4).float(), 100 * normal(1, 3, 4, 4, seed=1)
-    found = encoder.classifier_input(units, offset, "plain")
+    found = nets.classifier_input(units, offset, "plain")
     torch.testing.assert_close(found, (units + offset).relu().float())
 
 
 def test_hidden_units_are_clipped_before_their_noise_and_carry_no_gradient() -> None:
     units = (5 * normal(4, 3, 2, 2)).requires_grad_()
     of_inputs, noise = normal(1, 3, 2, 2, seed=1), 10 * normal(3, 2, 2, seed=2)
-    found = encoder.shared_hidden(units, of_inputs, noise)
+    found = nets.shared_hidden(units, of_inputs, noise)
     torch.testing.assert_close(found, (units + of_inputs).clamp(-1, 1).detach() + 2 * noise)
     assert not found.requires_grad
 
@@ -126,12 +126,12 @@ def test_decoder_repeats_hidden_units_and_convolves_with_the_transposed_kernel(p
     left, right = (patch - 1) // 2, patch // 2
     padded = functional.pad(larger, (left, right, left, right))
     plain = functional.conv2d(padded, kernel.transpose(2, 3).transpose(0, 1)).relu()
-    found = encoder.upsampled(kernel, hidden, 10, 8)
+    found = nets.upsampled(kernel, hidden, 10, 8)
     torch.testing.assert_close(found, plain)
     weights = normal(*plain.shape, seed=2)
     (ours,), (theirs,) = (torch.autograd.grad((each * weights).sum(), kernel) for each in (found, plain))
     torch.testing.assert_close(ours, theirs)
-    assert encoder.upsampled(kernel, hidden, 9, 7).shape == (2, n_channels, 9, 7)
+    assert nets.upsampled(kernel, hidden, 9, 7).shape == (2, n_channels, 9, 7)
 
 
 @pytest.mark.parametrize("patch", [2, 3, 4, 5])
@@ -143,14 +143,14 @@ def test_the_printed_decoder_is_the_encoder_s_adjoint(patch: int, size: tuple[in
     units = first(x)
     hidden = normal(*units.shape, seed=1)
     (adjoint,) = torch.autograd.grad(units, x, hidden)
-    found = encoder.transposed(first.weight, hidden, *size)
+    found = nets.transposed(first.weight, hidden, *size)
     torch.testing.assert_close(found, adjoint)
     assert (found < 0).any()  # no ReLU
 
 
 def test_statistics_are_those_of_batch_normalisation() -> None:
     theirs = torch.nn.BatchNorm2d(3, affine=False).double()
-    ours = encoder.Statistics.fresh(3, "cpu")
+    ours = nets.Statistics.fresh(3, "cpu")
     for seed in range(4):
         units = 10 + normal(8, 3, 4, 4, seed=seed)
         torch.testing.assert_close(ours.normalised(units, training=True), theirs(units))

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from dpcl_core import checks, cli, engine
-from dpcl_core.attacks.shared_noise_games import difference_game
+from dpcl_core.attacks.l2dp_games import difference_game
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.methods.lifelong.cards.independent_laplace import SIZES_ARE_PUBLIC
 from dpcl_core.methods.lifelong.independent_laplace import centred, unbiased_sums
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.local import Randomiser, noisy_records
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.statement import odds_bound
+from dpcl_core.privacy.text_mechanisms import Randomiser, noisy_records
 from dpcl_core.spec import RunSpec
 
 REAL = os.environ.get("DPCL_DATA")

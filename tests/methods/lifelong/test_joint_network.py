@@ -16,7 +16,7 @@ from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
 from dpcl_core.events import TaskLearned
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.lifelong import joint_network, nets, sensor_nets
+from dpcl_core.methods.lifelong import joint_network, nets
 from dpcl_core.methods.lifelong.cards.joint_network import TITLES, NetworkName
 from dpcl_core.methods.lifelong.joint_network import JointNetwork
 from dpcl_core.privacy.ledger import Ledger
@@ -69,7 +69,7 @@ def learner(run: RunSpec) -> JointNetwork:
 def test_each_network_reads_windows_and_depends_on_the_seed_alone(network: NetworkName) -> None:
     rows = np.random.default_rng(1).uniform(-1, 1, (5, 300)).astype(np.float32)
     state = torch.get_rng_state()
-    one, same, other = (sensor_nets.build(network, N_CLASSES, seed) for seed in (3, 3, 4))
+    one, same, other = (nets.build_sensor_net(network, N_CLASSES, seed) for seed in (3, 3, 4))
     assert torch.equal(torch.get_rng_state(), state), "the global generator is left alone"
     first = nets.logits(one, rows, FORM)
     assert first.shape == (5, N_CLASSES)
@@ -80,17 +80,17 @@ def test_each_network_reads_windows_and_depends_on_the_seed_alone(network: Netwo
 def test_convolutions_have_the_printed_channels() -> None:
     for channels in (32, 64, 128):
         name: NetworkName = f"cnn-{channels}"  # type: ignore[assignment]
-        convolutions = [layer for layer in sensor_nets.build(name, 5, 0).modules() if isinstance(layer, torch.nn.Conv1d)]
+        convolutions = [layer for layer in nets.build_sensor_net(name, 5, 0).modules() if isinstance(layer, torch.nn.Conv1d)]
         assert {layer.out_channels for layer in convolutions} == {channels}
-    (ignatov,) = [layer for layer in sensor_nets.build("cnn-ig", 5, 0).modules() if isinstance(layer, torch.nn.Conv1d)]
+    (ignatov,) = [layer for layer in nets.build_sensor_net("cnn-ig", 5, 0).modules() if isinstance(layer, torch.nn.Conv1d)]
     assert (ignatov.out_channels, ignatov.kernel_size) == (196, (12,))
 
 
 def test_statistics_are_those_that_numpy_counts() -> None:
     signals = np.random.default_rng(2).uniform(-1, 1, (4, 3, 100)).astype(np.float32)
     signals[3, 1] = 0.25  # an axis that does not move
-    found = sensor_nets.statistics(torch.from_numpy(signals)).numpy()
-    assert found.shape == (4, sensor_nets.N_STATISTICS)
+    found = nets.statistics(torch.from_numpy(signals)).numpy()
+    assert found.shape == (4, nets.N_STATISTICS)
     np.testing.assert_allclose(found[:, :3], signals.mean(axis=2), atol=1e-6)  # single precision, a hundred terms below one
     np.testing.assert_allclose(found[:, 3:6], signals.std(axis=2, ddof=1), atol=1e-6)
     np.testing.assert_allclose(found[:, 9], np.linalg.norm(signals, axis=1).mean(axis=1), atol=1e-6)

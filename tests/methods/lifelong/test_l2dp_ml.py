@@ -21,8 +21,8 @@ from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.lifelong import agem, l2dp_ml, nets
 from dpcl_core.methods.lifelong.agem import Agem
 from dpcl_core.methods.lifelong.cards import claim
-from dpcl_core.methods.lifelong.descent import Batch
 from dpcl_core.methods.lifelong.l2dp_ml import L2dpMl
+from dpcl_core.methods.lifelong.nets import Batch
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.scenarios.stream import Examples, Task

@@ -13,10 +13,9 @@ from torch.nn import functional
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import Diverged
 from dpcl_core.methods.lifelong import nets
-from dpcl_core.methods.lifelong.batches import drawn, fixed, picked, schedule
 from dpcl_core.methods.lifelong.cards.network_params import BatchParams, Projection, Scope
-from dpcl_core.methods.lifelong.descent import Batch, descend
-from dpcl_core.methods.lifelong.projection import project, projected
+from dpcl_core.methods.lifelong.nets import Batch, descend, project, projected
+from dpcl_core.methods.lifelong.odometer import drawn, fixed, picked, schedule
 
 GREY, SMALL, COLOUR = Form((28, 28, 1), 0.0, 1.0), Form((8, 8, 1), 0.0, 1.0), Form((32, 32, 3), 0.0, 1.0)
 WINDOWS = Form((100, 3), -1.0, 1.0)

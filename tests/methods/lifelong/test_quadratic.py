@@ -10,10 +10,9 @@ import torch
 
 from dpcl_core import checks
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.lifelong import projection, quadratic
+from dpcl_core.methods.lifelong import nets, quadratic
 from dpcl_core.methods.lifelong.cards.network_params import Projection
-from dpcl_core.methods.lifelong.public_features import RandomProjection, RandomRelu
-from dpcl_core.methods.lifelong.quadratic import Memory, Quadratic
+from dpcl_core.methods.lifelong.quadratic import Memory, Quadratic, RandomProjection, RandomRelu
 from dpcl_core.privacy.coefficient_release import Coefficients
 
 N_CLASSES, SIZE = 3, 4
@@ -61,7 +60,7 @@ def test_the_projection_is_that_of_networks_budget_by_budget(when: Projection) -
     refs[0] = 0
     found = quadratic.projected(grads, refs, when)
     for own, ref, got in zip(grads, refs, found, strict=True):
-        expected = projection.project(torch.from_numpy(own.ravel()), torch.from_numpy(ref.ravel()), when)
+        expected = nets.project(torch.from_numpy(own.ravel()), torch.from_numpy(ref.ravel()), when)
         np.testing.assert_allclose(got.ravel(), expected.numpy(), atol=1e-12)
     np.testing.assert_array_equal(found[0], grads[0])
 

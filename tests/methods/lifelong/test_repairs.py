@@ -14,15 +14,15 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from dpcl_core.attacks import shared_noise_games
-from dpcl_core.attacks.shared_noise_games import Game
-from dpcl_core.methods.common.noisy_means import noisy_means
+from dpcl_core.attacks import l2dp_games
+from dpcl_core.attacks.l2dp_games import Game
+from dpcl_core.methods.common.per_example_gradients import noisy_means
 from dpcl_core.privacy.coefficient_release import coefficients_std, noisy_coefficients
 from dpcl_core.privacy.gaussian import sigma
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.local import Randomiser, noisy_records
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.statement import odds_bound
+from dpcl_core.privacy.text_mechanisms import Randomiser, noisy_records
 
 Floats = NDArray[np.float64]
 DELTA, N, NOISE = 1e-5, 400, ReleaseNoise()
@@ -81,8 +81,8 @@ REPAIRS: dict[str, tuple[Callable[[Floats, float], Floats], Callable[[Floats], F
     "dp-agem": (lambda data, epsilon: fresh(clipped_gradients(data), epsilon), clipped_gradients),
     "dp-coeff-memory": (products, moments),
     "independent-laplace": (
-        lambda data, epsilon: shared_noise_games.encoder_gradient(copies(data, LABELS, epsilon, math.inf)[0], THETA, *NONE),
-        lambda data: shared_noise_games.cross_covariance(data, THETA),
+        lambda data, epsilon: l2dp_games.encoder_gradient(copies(data, LABELS, epsilon, math.inf)[0], THETA, *NONE),
+        lambda data: l2dp_games.cross_covariance(data, THETA),
     ),
 }
 
@@ -97,7 +97,7 @@ def test_the_rank_one_test(repair: str, epsilon: float) -> None:
 
     def cries(data: Floats) -> int:
         found = [release(data, epsilon) for _ in range(N)]
-        return sum(bool(np.less(*(shared_noise_games.second_singular_value(one, c) for c in candidates))) for one in found)
+        return sum(bool(np.less(*(l2dp_games.second_singular_value(one, c) for c in candidates))) for one in found)
 
     held(Game(cries(RECORDS), cries(changed), N), epsilon)
 
@@ -134,7 +134,7 @@ def _label_game(steps: Callable[[NDArray[np.int64]], list[Floats]]) -> Game:
     known[-1], changed[-1] = 0, 1 - LABELS[-1]
 
     def says_own(labels: NDArray[np.int64]) -> bool:
-        scores = shared_noise_games.label_scores(*steps(labels), HIDDEN, known, len(LABELS) - 1)
+        scores = l2dp_games.label_scores(*steps(labels), HIDDEN, known, len(LABELS) - 1)
         return bool(scores[LABELS[-1]] > scores[1 - LABELS[-1]])
 
     return Game(sum(says_own(LABELS) for _ in range(N)), sum(says_own(changed) for _ in range(N)), N)

@@ -10,8 +10,7 @@ from pydantic import Field
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.card import MethodCard
-from dpcl_core.methods.common.dpsgd_plan import ROUNDING_ASSUMED, Schedule
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.dpsgd import ROUNDING_ASSUMED, PublicSizes, Schedule
 from dpcl_core.spec import Inputs, Params, RunSpec
 
 Adapter = Literal["head", "film", "lora"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpcl_core.methods.features import noise_forecast
+from dpcl_core.methods.features import trainer
 from dpcl_core.methods.features.cards import adaptation_params, printed
 from dpcl_core.spec import Params
 
@@ -20,7 +20,7 @@ CARD = adaptation_params.card(
     params=CosineParams,
     module="dpcl_core.methods.features.cosine",
     planned="dpcl_core.methods.features.cosine:planned",
-    forecast=noise_forecast.of_class_sums,
+    forecast=trainer.of_class_sums,
     is_one_release=True,
     is_in_playground=True,
     printed=printed.COSINE,

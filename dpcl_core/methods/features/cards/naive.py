@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpcl_core.methods.features import noise_forecast
+from dpcl_core.methods.features import trainer
 from dpcl_core.methods.features.cards import adaptation_params, printed
 
 CARD = adaptation_params.trained_card(
@@ -16,7 +16,7 @@ CARD = adaptation_params.trained_card(
     module="dpcl_core.methods.features.naive",
     planned="dpcl_core.methods.features.trainer:planned",
     labels=("prior-const",),
-    forecast=noise_forecast.of_task_heads,
+    forecast=trainer.of_task_heads,
     printed=printed.NAIVE,
     table_names=lambda spec: ("Naive", ""),  # what it trains is not printed
 )

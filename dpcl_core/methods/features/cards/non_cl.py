@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from dpcl_core.methods.features import noise_forecast
+from dpcl_core.methods.features import trainer
 from dpcl_core.methods.features.cards import adaptation_params, printed
 
 
@@ -34,7 +34,7 @@ CARD = adaptation_params.trained_card(
     planned="dpcl_core.methods.features.non_cl:planned",
     trains_on="all",
     at_once={"release": "once"},
-    forecast=noise_forecast.of_heads_on_all,
+    forecast=trainer.of_heads_on_all,
     printed=printed.NON_CL,
     table_names=lambda spec: ("Non-CL baseline", adaptation_params.variant(spec)),
 )

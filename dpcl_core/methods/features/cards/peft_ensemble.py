@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from dpcl_core.methods.features import noise_forecast
+from dpcl_core.methods.features import trainer
 from dpcl_core.methods.features.cards import adaptation_params, printed
 from dpcl_core.methods.features.cards.adaptation_params import Rule
 
@@ -29,7 +29,7 @@ CARD = adaptation_params.trained_card(
     matters=("adapter", "epochs", "rule"),
     module="dpcl_core.methods.features.peft_ensemble",
     planned="dpcl_core.methods.features.trainer:planned",
-    forecast=noise_forecast.of_task_heads,
+    forecast=trainer.of_task_heads,
     printed=printed.ENSEMBLE,
     table_names=lambda spec: ("PEFT Ensemble", adaptation_params.variant(spec)),
 )

@@ -11,13 +11,13 @@ SOURCE = "Tobaben et al. 2025"
 
 def _axes(spec: RunSpec) -> Values | None:
     """No public axes; None for a network that has none, or is unknown here: nothing can differ."""
-    from dpcl_core.backbones import axes, catalog  # cards are read before any network is needed
+    from dpcl_core.backbones import bundled, catalog  # cards are read before any network is needed
 
     try:
         card = catalog.card(spec.data.backbone)
     except BadInput:
         return None
-    return None if axes.public_part(card, spec.data.dataset) is None else (0,)
+    return None if bundled.public_part(card, spec.data.dataset) is None else (0,)
 
 
 _OF_ALL = {

@@ -9,9 +9,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.dpsgd import PublicSizes
 from dpcl_core.methods.federated.cards import federated_params, printed
-from dpcl_core.privacy.cslr_claim import TABLE_5
+from dpcl_core.privacy.cslr_accounting import TABLE_5
 from dpcl_core.spec import Params, RunSpec
 
 _MATCHERS: Mapping[federated_params.Matcher, str] = {

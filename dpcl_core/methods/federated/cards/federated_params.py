@@ -11,7 +11,7 @@ from pydantic import Field
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.card import MethodCard
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.dpsgd import PublicSizes
 from dpcl_core.spec import Params, RunSpec
 
 Matcher = Literal["signature", "pca-mean", "mean", "target", "random"]

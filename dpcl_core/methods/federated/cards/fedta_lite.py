@@ -7,7 +7,7 @@ import math
 from pydantic import Field
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.dpsgd import PublicSizes
 from dpcl_core.methods.federated.cards import federated_params, printed
 from dpcl_core.spec import RunSpec
 

@@ -19,7 +19,7 @@ CARD = federated_params.card(
     params=LocalListParams,
     matters=("anchors", "list_size", "matcher"),
     module="dpcl_core.methods.federated.local_list",
-    planned="dpcl_core.methods.federated.budget:releases",
+    planned="dpcl_core.methods.federated.release_schedule:releases",
     shares="epsilons",
     derived=lambda params, facts: (
         f"{facts.n_tasks} lists of every client, each noised before it leaves; the head costs nothing more."

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from dpcl_core.data import catalog as datasets
 from dpcl_core.layers import Departure, Print, Printed, Values, setting
-from dpcl_core.privacy import cslr_claim
+from dpcl_core.privacy import cslr_accounting
 from dpcl_core.scenarios.catalog import Federated
 from dpcl_core.spec import RunSpec
 
@@ -20,8 +20,8 @@ BENCHMARKS: Mapping[str, str] = {
 }
 
 
-def _benchmark(spec: RunSpec) -> cslr_claim.Benchmark | None:
-    return cslr_claim.BENCHMARKS.get(BENCHMARKS.get(spec.data.dataset, ""))
+def _benchmark(spec: RunSpec) -> cslr_accounting.Benchmark | None:
+    return cslr_accounting.BENCHMARKS.get(BENCHMARKS.get(spec.data.dataset, ""))
 
 
 def _clients(spec: RunSpec) -> Values | None:

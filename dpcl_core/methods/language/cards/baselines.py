@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from functools import partial
 
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.dpsgd import PublicSizes
 from dpcl_core.methods.language.cards import network_params, printed
 from dpcl_core.methods.language.cards.lm_params import BaselineParams, ErParams, EwcParams, GemParams, MtlParams, OloraParams
 from dpcl_core.spec import Params, RunSpec

@@ -8,11 +8,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dpcl_core.backbones.language.files import BUNDLED
+from dpcl_core.backbones.packaged import BUNDLED
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.card import MethodCard
-from dpcl_core.methods.common.dpsgd_plan import ROUNDING_ASSUMED
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.dpsgd import ROUNDING_ASSUMED, PublicSizes
 from dpcl_core.spec import Inputs, Params, RunSpec
 
 Loss = Literal["answer", "full"]

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.dpsgd import PublicSizes
 from dpcl_core.methods.language.cards import network_params, printed, sculpting_params
 from dpcl_core.methods.language.cards.network_params import Positive
 from dpcl_core.methods.language.cards.sculpting_params import SculptingParams

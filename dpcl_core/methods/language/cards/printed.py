@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpcl_core.layers import Departure, Print, Printed, Values, setting
-from dpcl_core.privacy import token_noise
+from dpcl_core.privacy import text_mechanisms
 from dpcl_core.spec import RunSpec
 
 SOURCE = "Zhan et al., PeCL"
@@ -126,7 +126,7 @@ def _one_in_print(spec: RunSpec) -> Values | None:
     """ε = 1 under DP-SGD; under FN the budget whose exact noise has the printed ratio, 5.299 at δ = 1e-6."""
     if setting(spec, "params.mechanism") != "fn":
         return (1.0,)
-    return (round(token_noise.true_epsilon(token_noise.printed_ratio(1.0, 1e-6), 1e-6), 4),)
+    return (round(text_mechanisms.true_epsilon(text_mechanisms.printed_ratio(1.0, 1e-6), 1e-6), 4),)
 
 
 def _passes(spec: RunSpec) -> Values | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.dpsgd import PublicSizes
 from dpcl_core.methods.lifelong.cards import network_params, printed
 from dpcl_core.spec import RunSpec
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.common.dpsgd_plan import ROUNDING_ASSUMED
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.dpsgd import ROUNDING_ASSUMED, PublicSizes
 from dpcl_core.methods.lifelong.cards import network_params, printed
 from dpcl_core.methods.lifelong.cards.dp_agem_params import DpAgemParams
 from dpcl_core.spec import Params, RunSpec

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dpcl_core.methods.common.card import MethodCard
-from dpcl_core.methods.common.public_sizes import PublicSizes
-from dpcl_core.methods.lifelong import noise_forecast
+from dpcl_core.methods.common.dpsgd import PublicSizes
+from dpcl_core.methods.lifelong import odometer
 from dpcl_core.methods.lifelong.cards import printed
 from dpcl_core.methods.lifelong.cards.coefficient_params import CoeffMemoryParams
 from dpcl_core.spec import Params
@@ -32,7 +32,7 @@ CARD = MethodCard(
     labels=("prior", "prior-const"),
     scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
     derived=derived,
-    forecast=noise_forecast.of_sums,
+    forecast=odometer.of_sums,
     ceiling="dp-coeff-memory",
     at_once={"solution": "exact"},
     printed=printed.COEFFICIENTS,

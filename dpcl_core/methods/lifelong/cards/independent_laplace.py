@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.card import MethodCard
-from dpcl_core.methods.common.public_sizes import PublicSizes
-from dpcl_core.methods.lifelong import noise_forecast
+from dpcl_core.methods.common.dpsgd import PublicSizes
+from dpcl_core.methods.lifelong import odometer
 from dpcl_core.methods.lifelong.cards import printed
 from dpcl_core.methods.lifelong.cards.coefficient_params import IndependentLaplaceParams
 from dpcl_core.spec import Params, RunSpec
@@ -52,7 +52,7 @@ CARD = MethodCard(
     refuses=check,
     assumes=lambda params: (SIZES_ARE_PUBLIC,),
     derived=derived,
-    forecast=noise_forecast.of_copies,
+    forecast=odometer.of_copies,
     ceiling="dp-coeff-memory",
     printed=printed.LAPLACE,
 )

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.dpsgd import PublicSizes
 from dpcl_core.methods.lifelong.cards import network_params, printed
 from dpcl_core.spec import Params, RunSpec
 

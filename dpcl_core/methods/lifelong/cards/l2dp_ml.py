@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.dpsgd import PublicSizes
 from dpcl_core.methods.lifelong.cards import claim, network_params, printed
 from dpcl_core.methods.lifelong.cards.claim import DeltaR, ThetaNorm
 from dpcl_core.methods.lifelong.cards.network_params import BatchParams, Scope

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.card import MethodCard
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.dpsgd import PublicSizes
 from dpcl_core.spec import Params, RunSpec
 
 Head = Annotated[

@@ -1,1 +1,0 @@
-"""Language models: tokenization, token likelihoods, and trainable adapters."""

@@ -1,0 +1,339 @@
+"""Reads sentences with a tag for every word from parquet files (tokens, tags, domain) or CoNLL files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from dpcl_core.data import coins, lines, named_rows, sheets
+from dpcl_core.data.card import DatasetCard
+from dpcl_core.data.parquet import SOURCE_COLUMN
+from dpcl_core.data.rows import PublicFacts, Rows
+from dpcl_core.data.sheets import content_of
+from dpcl_core.data.texts import Sentences
+from dpcl_core.errors import BadInput
+
+# BIO tags of words: allowed transitions, Viterbi decoding under them, and entity-level F1 counts.
+#
+# A tag is O, B-TYPE (an entity of that type begins) or I-TYPE (it continues): I-X may only follow B-X or I-X. A decoded
+# sequence gives entities without any repair rule, because each B tag marks a beginning.
+
+
+OUTSIDE, BEGIN, INSIDE = "O", "B-", "I-"
+_NEVER = -1e30  # in place of -inf, which would give NaN in sums with inf
+
+
+def tags_of(types: Sequence[str]) -> tuple[str, ...]:
+    """O, then B- and I- of each type in turn: 1 + 2 x types."""
+    return (OUTSIDE, *(mark + name for name in types for mark in (BEGIN, INSIDE)))
+
+
+def may_follow(tags: Sequence[str]) -> NDArray[np.bool_]:
+    """[C + 1, C]: whether a tag may come right after another; the last row is the start of a sentence."""
+    allowed = np.ones((len(tags) + 1, len(tags)), dtype=np.bool_)
+    for place, tag in enumerate(tags):
+        if tag.startswith(INSIDE):
+            kind = tag.removeprefix(INSIDE)
+            allowed[:, place] = [before in (BEGIN + kind, tag) for before in tags] + [False]
+    return allowed
+
+
+def decode(scores: NDArray[np.floating], sentences: NDArray[np.int64], tags: Sequence[str]) -> NDArray[np.int64]:
+    """The tags int64 [n] of words with scores [n, C] that have the largest sum of scores in each sentence (Viterbi).
+
+    Scores may be logits: normalisation adds one constant per word, which does not change the maximum. -inf: a tag not in the
+    model's list; a word with all scores -inf is O. Ties go to the smaller index. `sentences` int64 [n] as in `Examples`.
+    """
+    if not len(scores):
+        return np.zeros(0, dtype=np.int64)
+    outside = list(tags).index(OUTSIDE)
+    finite_scores = np.where(np.isfinite(scores), scores, _NEVER).astype(np.float64)
+    finite_scores[~np.isfinite(scores).any(axis=1), outside] = 0.0
+    starts = np.flatnonzero(np.r_[True, sentences[1:] != sentences[:-1]])
+    lengths = np.diff(np.r_[starts, len(sentences)])
+    by_length = np.argsort(-lengths, kind="stable")  # longest first: unfinished sentences are always the first ones
+    starts, lengths = starts[by_length], lengths[by_length]
+    allowed = may_follow(tags)
+    steps = np.where(allowed[:-1], 0.0, _NEVER)
+    best = finite_scores[starts] + np.where(allowed[-1], 0.0, _NEVER)
+    came_from = np.zeros(scores.shape, dtype=np.int32)
+    ends = best.copy()
+    for place in range(1, int(lengths[0])):
+        n_on = int((lengths > place).sum())
+        reached = best[:n_on, :, None] + steps
+        rows = starts[:n_on] + place
+        came_from[rows] = reached.argmax(axis=1)
+        best = reached.max(axis=1) + finite_scores[rows]
+        ends[:n_on] = best
+    decoded = np.empty(len(scores), dtype=np.int64)
+    tag = ends.argmax(axis=1)
+    for place in range(int(lengths[0]) - 1, -1, -1):
+        n_on = int((lengths > place).sum())
+        rows = starts[:n_on] + place
+        decoded[rows] = tag[:n_on]
+        tag[:n_on] = came_from[rows, tag[:n_on]]
+    return decoded
+
+
+def entities(labels: NDArray[np.int64], sentences: NDArray[np.int64], tags: Sequence[str]) -> set[tuple[int, int, str]]:
+    """The entities of tagged words as (first row, end row, type). An I- tag that does not continue its type begins one."""
+    spans: set[tuple[int, int, str]] = set()
+    start, kind = -1, ""
+    for row, label in enumerate(labels.tolist()):
+        tag = tags[label]
+        continues = start >= 0 and tag == INSIDE + kind and sentences[row] == sentences[row - 1]
+        if start >= 0 and not continues:
+            spans.add((start, row, kind))
+            start = -1
+        if tag != OUTSIDE and not continues:
+            start, kind = row, tag[2:]
+    if start >= 0:
+        spans.add((start, len(labels), kind))
+    return spans
+
+
+def f1_counts(
+    predicted: NDArray[np.int64], labels: NDArray[np.int64], sentences: NDArray[np.int64], tags: Sequence[str]
+) -> tuple[int, int]:
+    """(2 x entities with exact span and type; predicted + true entities): their ratio is micro-F1."""
+    guesses, truth = entities(predicted, sentences, tags), entities(labels, sentences, tags)
+    return 2 * len(guesses & truth), len(guesses) + len(truth)
+
+
+# Reader of CoNLL files: one word per line. CoNLL-2012 (OntoNotes 5) has names in brackets and documents by genre; others,
+# with 2 to 10 columns, have the word first and its tag last (IOB, BIO or BIOES).
+
+
+WORD, ENTITY = 3, 10  # columns, counted from 0
+_ENTITY = re.compile(r"(?:\(([A-Za-z][A-Za-z_-]*))?\*?(\))?")
+
+_TAG = re.compile(r"([BIES])-([A-Za-z][A-Za-z0-9_-]*)")
+_COLUMNS = (
+    "must have a word first and its tag last (B-PER, I-PER, O), or 11 columns or more, as OntoNotes has them: the 4th a "
+    "word, the 11th names in brackets"
+)
+
+_NO_TAG = "must end in O, or in B-, I-, E- or S- with the kind of a name, such as B-PER: a number without a name is no tag"
+
+Tagged = tuple[tuple[str, ...], tuple[str, ...], str]  # words, their BIO tags, domain
+
+
+def read(path: Path, shown: str) -> list[Tagged | BadInput]:
+    """The sentences of a file; the domain is the part of a document's name before the first slash (bc, bn, nw, ...).
+
+    An unreadable sentence is replaced by its error, which names the line and what is allowed, but no word of the file: it
+    may be private. Raises BadInput for a file that cannot be opened.
+    """
+    sentences_read: list[Tagged | BadInput] = []
+    for block in blocks(path, shown):
+        try:
+            sentences_read.append(_sentence(block, shown))
+        except BadInput as wrong:
+            sentences_read.append(wrong)
+    return sentences_read
+
+
+def blocks(path: Path, shown: str) -> list[list[tuple[int, bytes]]]:
+    """The lines of each sentence of a file with their numbers, read or not. Raises BadInput as `read` does."""
+    found: list[list[tuple[int, bytes]]] = [[]]
+    for number, line in enumerate(content_of(path, shown).splitlines(), start=1):
+        if not line.startswith((b"#", b"-DOCSTART-")) and line.strip():
+            found[-1].append((number, line))
+        elif found[-1]:
+            found.append([])
+    return [block for block in found if block]
+
+
+def _sentence(lines: list[tuple[int, bytes]], shown: str) -> Tagged:
+    words: list[str] = []
+    tags: list[str] = []
+    domain, inside = "", ""
+    for number, line in lines:
+        try:
+            columns = line.decode("utf-8").split()
+        except UnicodeDecodeError:
+            raise BadInput(f"{shown} line {number}", "bytes of another kind", "must be saved as UTF-8") from None
+        if len(columns) <= ENTITY:
+            if len(columns) < 2 or domain:
+                raise BadInput(f"{shown} line {number}", f"{len(columns)} columns", _COLUMNS)
+            tags.append(_plain_tag(columns[-1], tags[-1] if tags else OUTSIDE, f"{shown} line {number}"))
+            words.append(columns[0])
+            continue
+        domain = columns[0].partition("/")[0]
+        tag, inside = _tag(columns[ENTITY], inside, f"{shown} line {number}")
+        words.append(columns[WORD])
+        tags.append(tag)
+    if inside:
+        raise BadInput(f"{shown} line {lines[-1][0] + 1}", "end of a sentence", "a name was opened before and is not closed")
+    return tuple(words), tuple(tags), domain
+
+
+def bio(written: Sequence[str], shown: str) -> tuple[str, ...]:
+    """The tags of a sentence in BIO, whichever scheme they are written in. Raises BadInput for what is no tag."""
+    tags: list[str] = []
+    for one in written:
+        tags.append(_plain_tag(one, tags[-1] if tags else OUTSIDE, shown))
+    return tuple(tags)
+
+
+def _plain_tag(written: str, before: str, shown: str) -> str:
+    """A tag of any of these schemes as BIO: a name begins with B- or S-, or where another kind or none stood before."""
+    if written == OUTSIDE:
+        return OUTSIDE
+    match = _TAG.fullmatch(written)
+    if match is None:
+        raise BadInput(shown, "another tag", _NO_TAG)
+    goes_on = match[1] in "IE" and before in (f"{BEGIN}{match[2]}", f"{INSIDE}{match[2]}")
+    return f"{INSIDE if goes_on else BEGIN}{match[2]}"
+
+
+def _tag(written: str, inside: str, shown: str) -> tuple[str, str]:
+    """A word's BIO tag, and the type of the name that continues after it ("": none)."""
+    match = _ENTITY.fullmatch(written)
+    opened, closed = match.groups() if match else (None, None)
+    if match is None or not written or (opened and inside) or (closed and not (opened or inside)):
+        allowed = "its 11th column must open or close one name at a time, as (ORG*, *, *) or (ORG)"
+        raise BadInput(shown, "brackets that do not fit", allowed)
+    kind = opened or inside
+    tag = f"{BEGIN if opened else INSIDE}{kind}" if kind else OUTSIDE
+    return tag, "" if closed else kind
+
+
+WORDS_COLUMN, TAGS_COLUMN = "tokens", "tags"
+_TAGS_COLUMNS = (TAGS_COLUMN, "ner_tags")
+
+
+class TaggedSheet:
+    """The files of a split of tagged sentences. Raises BadInput on opening for an unusable file or header."""
+
+    def __init__(self, parts: Sequence[Path], card: DatasetCard, *, is_private: bool) -> None:
+        self._card, self._shown = card, sheets.shown_name(card, parts[0])
+        self._sentences = sentences(parts, card)
+        if not self._sentences and not is_private:
+            if parts[0].suffix == ".conll":
+                allowed = "must hold at least one sentence in the form of OntoNotes (CoNLL-2012)"
+                raise BadInput(self._shown, "no sentences", allowed)
+            raise BadInput(self._shown, "no rows", "must have at least one row")
+        self.has_sources = all(one.suffix != ".parquet" or SOURCE_COLUMN in pq.read_schema(one).names for one in parts)
+
+    def __len__(self) -> int:
+        return len(self._sentences)
+
+    def checked(self, rows: NDArray[np.int64], known: PublicFacts | None) -> Rows:
+        """See `rows.RowReader`; `rows` are sentences, and the result's rows are their words."""
+        chosen = [(row, _usable(self._sentences[row])) for row in rows.tolist()]
+        public_numbers = known.numbers if known else {name: place for place, name in enumerate(self._card.classes)}
+        numbers = public_numbers or {name: place for place, name in enumerate(_tags([sentence for _, sentence in chosen]))}
+        labels: list[int] = []
+        for row, (_, tags, domain) in chosen:
+            for tag in tags:
+                if tag not in numbers:
+                    kinds = sorted({name[2:] for name in numbers if name != OUTSIDE})
+                    allowed = f"must be {OUTSIDE}, or {BEGIN} or {INSIDE} with one of {', '.join(kinds)}"
+                    raise BadInput(f"{self._shown} sentence {row}, {TAGS_COLUMN}", tag, allowed)
+                labels.append(numbers[tag])
+            if known is not None and known.sources is not None and domain not in known.sources:
+                raise BadInput(f"{self._shown} sentence {row}, {SOURCE_COLUMN}", domain, "is no source of the test part")
+        lengths = [len(words) for _, (words, _, _) in chosen]
+        domains = [domain for _, (_, _, domain) in chosen]
+        with_sources = known.sources is not None if known else all(domains)
+        sources = np.repeat(np.asarray(domains, dtype=np.str_), lengths) if with_sources else None
+        names = {label: name for name, label in numbers.items()}
+        return Rows(np.array(labels, dtype=np.int64), names, sources, np.repeat(rows, lengths), numbers)
+
+
+def _usable(sentence: Tagged | BadInput) -> Tagged:
+    """The sentence. Raises its error if it is unusable."""
+    if isinstance(sentence, BadInput):
+        raise sentence
+    return sentence
+
+
+def read_sentences(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64]) -> Sentences:
+    """The sentences of these rows, ascending, each once even if its number is repeated."""
+    all_sentences = sentences(parts, card)
+    return Sentences([_usable(all_sentences[row])[0] for row in np.unique(rows).tolist()])
+
+
+def _tags(sentences: Sequence[Tagged]) -> list[str]:
+    """O, and both tags of every type that occurs, in alphabetical order."""
+    return list(tags_of(sorted({tag[2:] for _, tags, _ in sentences for tag in tags if tag != OUTSIDE})))
+
+
+def sentences(parts: Sequence[Path], card: DatasetCard) -> list[Tagged | BadInput]:
+    """The sentences of a split; an unusable one is replaced by its error."""
+    return [sentence for path in parts for sentence in _READERS[path.suffix](path, card)]
+
+
+def tags_column(names: Collection[str]) -> str | None:
+    """Which of a table's columns has the tags of its column of words; None where no words are tagged."""
+    return next((one for one in _TAGS_COLUMNS if one in names and WORDS_COLUMN in names), None)
+
+
+def _of_conll(path: Path, card: DatasetCard) -> list[Tagged | BadInput]:
+    return read(path, sheets.shown_name(card, path))
+
+
+def _of_lines(path: Path, card: DatasetCard) -> list[Tagged | BadInput]:
+    """JSON lines as the libraries of Hugging Face write them: lists of words, and of tags as words."""
+    shown, rows = sheets.shown_name(card, path), sheets.lines_of(path, card)[0]
+    pairs = []
+    for one in (lines.parsed(line) or {} for line in rows):
+        found = [one.get(name) for name in (WORDS_COLUMN, tags_column(one) or "")]
+        is_usable = all(isinstance(each, list) and all(isinstance(word, str) for word in each) for each in found)
+        pairs.append(found if is_usable else (None, None))
+    return _checked(pairs, [""] * len(pairs), shown, is_bio=False)
+
+
+def _of_parquet(path: Path, card: DatasetCard) -> list[Tagged | BadInput]:
+    shown = sheets.shown_name(card, path)
+    with sheets.parquet_file(path, shown) as file:
+        schema: pa.Schema = file.schema_arrow
+        tags_name = tags_column(schema.names) or TAGS_COLUMN
+        names = sheets.declared_names(schema, tags_name)
+        for name in (WORDS_COLUMN, tags_name):
+            is_number = bool(names) and name == tags_name
+            if name not in schema.names or not _holds(schema.field(name).type, is_number=is_number):
+                allowed = f"must have a column {name} of lists of text (or of tags as numbers whose names its header has)"
+                raise BadInput(shown, ", ".join(schema.names), allowed)
+        wanted = [name for name in (WORDS_COLUMN, tags_name, SOURCE_COLUMN) if name in schema.names]
+        table = sheets.decodable(file.read(columns=wanted))
+    all_tags: list[Any] = coins.values_of(table[tags_name])
+    if names:
+        all_tags = [tags and [names.get(tag) for tag in tags] for tags in all_tags]
+    pairs = list(zip(coins.values_of(table[WORDS_COLUMN]), all_tags, strict=True))
+    domains: list[str | None] = [""] * len(pairs)
+    if SOURCE_COLUMN in wanted:
+        domains = named_rows.as_words(coins.column(table[SOURCE_COLUMN]), f"{shown} column {SOURCE_COLUMN}")
+    return _checked(pairs, domains, shown, is_bio=tags_name == TAGS_COLUMN)
+
+
+def _checked(pairs: Sequence[Any], domains: Sequence[str | None], shown: str, *, is_bio: bool) -> list[Tagged | BadInput]:
+    """The sentences with these words and tags, or the error of each. `is_bio`: tags are left as they are."""
+    result: list[Tagged | BadInput] = []
+    for row, ((words, tags), domain) in enumerate(zip(pairs, domains, strict=True)):
+        if not words or not tags or len(words) != len(tags) or None in words or None in tags or domain is None:
+            allowed = f"must have as many {TAGS_COLUMN} as {WORDS_COLUMN}, one at least, and none empty"
+            result.append(BadInput(f"{shown} sentence {row}", f"{len(words or ())} and {len(tags or ())}", allowed))
+            continue
+        try:
+            result.append((tuple(words), tuple(tags) if is_bio else bio(tags, f"{shown} sentence {row}"), domain))
+        except BadInput as wrong:
+            result.append(wrong)
+    return result
+
+
+def _holds(kind: pa.DataType, *, is_number: bool) -> bool:
+    """Whether a column of this type has lists of text, or of whole numbers."""
+    inner = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else kind
+    return inner is not kind and bool(pa.types.is_integer(inner) if is_number else sheets.is_text(inner))
+
+
+_READERS = {".conll": _of_conll, ".jsonl": _of_lines, ".parquet": _of_parquet}

@@ -1,0 +1,232 @@
+"""Public numbers of one training by DP-SGD. Loads no accountant, which training processes do not need."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import dp_accounting as dp
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.data import catalog
+from dpcl_core.data.catalog import DatasetFacts
+from dpcl_core.errors import BadInput, Diverged
+from dpcl_core.privacy import accounting, labels
+from dpcl_core.privacy.accounting import list_budget, training_budget
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.noise import Steps
+from dpcl_core.scenarios import catalog as scenarios
+from dpcl_core.spec import Recurrence, RunSpec
+
+# A training has diverged when a weight exceeds this. The largest weight of heads trained on digits for 400 steps was 1.9 at
+# a learning rate of 0.01 (the end of Table A2's range), 70 at 1, 700 at 10 and 6,000 at 100; that of FiLM on MNIST was 2.0
+# at 0.01 (2026-11-21). One step of Adam moves a weight by at most 3.2 learning rates: at 0.01, 30,000 steps do not suffice.
+# Beyond the limit every probability is 0 or 1. The order of a head's classes can survive that for a time (digits at a
+# learning rate of 1000 were still two thirds right at a noise multiplier of 4), but such settings are a mistake.
+#
+# At a finite epsilon this stop is post-processing: weights come from noisy sums and public numbers alone, all steps are in
+# the ledger before the first is taken, and an interrupted training releases no more than a complete one. At epsilon = inf
+# there is no noise and no guarantee to break; if such a model ends a run that has other budgets, the stop
+# reveals no more about the data than that model itself would have.
+LARGEST_WEIGHT = 1000.0
+
+
+# Assumed bound on the effect of single precision on the difference of two neighbours' sums of clipped gradients, as a share
+# of the clipping norm. Networks in torch compute an example's gradient together with others, in pieces whose shape does not
+# depend on them; a kernel could still give other last digits at another position of a piece, and the sum over a piece adds
+# its own rounding. Pieces, however many, are added in double precision. No proof bounds this for every kernel: it is an
+# assumption that every guarantee names, and noise is larger by as much, so that the multiplier in the ledger holds.
+# tests/methods/features/test_gradient_sums.py measures the effect on every kind of network, on neighbours and with extreme
+# inputs. (Heads need no assumption: methods/features/head_gradients.)
+ROUNDING = 2.0**-10
+ROUNDING_ASSUMED = (
+    "Gradients are computed in single precision. That is taken to move their sum by less than a thousandth of the clipping "
+    "norm, and the noise is larger by as much; it is measured, not proved."
+)
+
+
+def noise_std(noise_multiplier: float, bound: float, expected_batch: float) -> float:
+    """Standard deviation of the noise on each coordinate of a mean.
+
+    The mean is a single-precision sum of vectors of L2 norm at most `bound`, divided by the expected batch size; the result
+    includes the allowance `ROUNDING`.
+    """
+    return noise_multiplier * bound * (1 + ROUNDING) / expected_batch
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Public numbers of one training (Tobaben et al., Algorithm A1).
+
+    Sums of gradients are divided by `expected_batch`: sampling rate times the nominal size of the data. The printed
+    algorithm divides by the realised batch size, which is private and not accounted for.
+    """
+
+    sample_rate: float
+    n_steps: int
+    clip_norm: float
+    learning_rate: float
+    expected_batch: float
+
+    def noise_std(self, noise_multiplier: float) -> float:
+        """Standard deviation of the noise on each coordinate of a step's mean gradient."""
+        return noise_std(noise_multiplier, self.clip_norm, self.expected_batch)
+
+    def steps(self, noise_multiplier: float) -> Steps:
+        """What batches are drawn from and a ledger is charged with, at this noise."""
+        return Steps(self.n_steps, (self.sample_rate,), noise_multiplier)
+
+    @property
+    def words(self) -> str:
+        """Description of the training for the ledger."""
+        return f"DP-SGD, {self.n_steps} steps, sampling rate {self.sample_rate:g}, clipping norm {self.clip_norm:g}"
+
+
+def diverged(step: int, plan: Schedule) -> Diverged:
+    """The error to raise when a weight exceeds `LARGEST_WEIGHT` or is not finite. `step` counts from 0."""
+    return Diverged(
+        f"training diverged at step {step + 1} of {plan.n_steps} with params.learning_rate = {plan.learning_rate:g}: "
+        "a smaller learning rate or clipping norm may help"
+    )
+
+
+# Noise of a training by DP-SGD.
+
+
+def noise_multiplier(spec: RunSpec, sample_rate: float, n_steps: int, epsilon: float) -> float:
+    """The noise multiplier that keeps one training within its share of the cell's budget; 0 for epsilon = inf."""
+    if math.isinf(epsilon):
+        return 0.0
+    left, delta = training_budget(spec.privacy, spec.labels, epsilon)
+    return accounting.noise_multiplier(left, delta, sample_rate, n_steps, spec.privacy.adjacency)
+
+
+# Check for tasks without a public label, for methods that require at least one in every task.
+
+
+def check(spec: RunSpec, tasks: Iterable[tuple[str, Sequence[int]]], public: Sequence[int]) -> None:
+    """Raises BadInput if a task has labels of its own and none of them is public.
+
+    `tasks`: each task's name and its own labels.
+    """
+    for name, home in tasks:
+        if home and not set(home) & set(public):
+            raise refusal(spec, name)
+
+
+def refusal(spec: RunSpec, task: str) -> BadInput:
+    """The error for a task without a public label."""
+    labels = ", ".join(spec.public_labels or ())
+    return BadInput("public_labels", labels, f"must name a label of every task: {task} would have none")
+
+
+# Adam on NumPy arrays, for heads trained without torch.
+
+
+_BETAS, _STABILISER = (0.9, 0.999), 1e-8  # the usual ones (Kingma and Ba 2015)
+
+
+class Adam:
+    """Adam (Kingma and Ba 2015, Algorithm 1), in place, with both moments starting at zero.
+
+    Stores both moments without their factors 1 - beta and applies these in the step, which saves passes over the weights.
+    """
+
+    def __init__(self, weights: NDArray[np.floating], learning_rate: float) -> None:
+        self._rate, self._count = learning_rate, 0
+        self._mean, self._square = np.zeros_like(weights), np.zeros_like(weights)
+
+    def step(self, weights: NDArray[np.floating], gradient: NDArray[np.floating]) -> None:
+        """Updates the weights by one step; overwrites `gradient`."""
+        self._count += 1
+        first, second = _BETAS
+        self._mean *= first
+        self._mean += gradient
+        np.multiply(gradient, gradient, out=gradient)
+        self._square *= second
+        self._square += gradient
+        root = float(np.sqrt((1 - second) / (1 - second**self._count)))  # of the second mean's factor and correction
+        scale = np.sqrt(self._square, out=gradient)
+        scale += _STABILISER / root
+        np.divide(self._mean, scale, out=scale)
+        scale *= self._rate * (1 - first) / (1 - first**self._count) / root
+        weights -= scale
+
+
+# Public sizes of a run's data, on which cards and learners base their checks and noise.
+
+
+@dataclass(frozen=True, slots=True)
+class PublicSizes:
+    """Public sizes of a run's data: numbers of training examples, tasks and classes, and whether people recur.
+
+    `n_people`: nominal number of training examples in all tasks. `recurrence`: whether one person can be in several tasks,
+    as in `TaskStream`. `n_users`: clients that hold the examples if the unit of protection is a client, else None.
+    `source_sizes`: nominal numbers of training examples by task name, if tasks are a dataset's sources.
+    """
+
+    n_people: int
+    n_tasks: int
+    n_classes: int
+    recurrence: Recurrence = "once"
+    n_users: int | None = None
+    source_sizes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def task_size(self) -> float:
+        """Nominal number of training examples of a task: all tasks are taken as equal, whatever their actual sizes.
+
+        If one person can be in every task, each task is as large as the dataset.
+        """
+        return self.n_people / self.n_tasks if self.recurrence == "once" else float(self.n_people)
+
+    def check_sampled(self, sample_rate: float) -> None:
+        """Raises BadInput for a rate of Poisson sampling under which a batch has less than one example on average."""
+        if sample_rate * self.task_size < 1:
+            least = f"must be at least {1 / self.task_size:.3g}, one of the {self.task_size:.0f} examples"
+            raise BadInput("params.sample_rate", sample_rate, f"{least} that a task has on average")
+
+
+def of_run(spec: RunSpec, dataset: DatasetFacts, n_tasks: int) -> PublicSizes:
+    """Public sizes of a run, before its data are read; `n_tasks` from the scenario's settings."""
+    classes = dataset.classes or tuple(map(str, range(dataset.n_classes)))
+    n_labels = len(spec.scenario.label_names(classes))
+    sizes = source_sizes(spec)
+    return PublicSizes(dataset.n_train, n_tasks, n_labels, spec.scenario.recurrence, spec.scenario.n_users, sizes)
+
+
+def of_spec(spec: RunSpec) -> PublicSizes:
+    """Public sizes of a run from dataset cards and file headers.
+
+    Raises BadInput for unknown data and for scenario settings that do not fit the data.
+    """
+    dataset = catalog.facts_of(spec.data)
+    return of_run(spec, dataset, scenarios.check(spec.scenario, dataset.n_classes, dataset.sources))
+
+
+def source_sizes(spec: RunSpec) -> Mapping[str, int]:
+    """Nominal sizes of a run's tasks by name, if tasks are sources whose sizes a card gives; else empty."""
+    if spec.scenario.kind != "source-incremental":
+        return {}
+    sizes = catalog.source_sizes(spec.data)
+    return {name: sizes[name] for name in spec.scenario.sources_used(tuple(sizes))}
+
+
+# Parts of methods' plans (`methods.planned`).
+
+
+def each_task(ledger: Ledger, facts: PublicSizes, *events: dp.DpEvent) -> None:
+    """Enters these events for the people of every task."""
+    for task in range(facts.n_tasks):
+        for event in events:
+            ledger.spend(event, task=task, what="planned")
+
+
+def learned_list(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger, tasks: Sequence[int]) -> None:
+    """Enters the list of labels that is learned of these tasks' people, where lists are learned."""
+    if spec.labels == "dp-learned":
+        rows = len(tasks) if ledger.recurrence == "every" else 1
+        event = labels.event(*list_budget(spec.privacy, epsilon, facts.n_tasks, rows), ledger.adjacency)
+        ledger.spend(event, task=tasks[-1], what="planned list of labels", people_of=tuple(tasks))

@@ -1,0 +1,474 @@
+"""The simulation on the page Matching clients: lists of simulated clients with public digits, matched for every setting."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+import streamlit as st
+
+from dpcl_core.data import catalog as datasets
+from dpcl_core.data import files
+from dpcl_core.elements.element import MATCHERS, Start
+from dpcl_core.events import AnchorScores, Guarantee, Signatures
+from dpcl_core.explorers import matching
+from dpcl_core.figures.picture import Provenance, epsilon_label, epsilon_text
+from dpcl_core.privacy.statement import shown
+from dpcl_core.results import Result
+from dpcl_core.spec import Cell
+from pages.parts import fields, figure_card, layout, link, state, text
+from pages.parts.anchor_pictures import Scene
+from pages.parts.state import View
+from pages.parts.text import plain
+
+if TYPE_CHECKING:
+    from dpcl_core.explorers.projection_maps import ProjectionMaps
+    from dpcl_core.lessons.modes import World
+
+
+Kind = Literal["exact", "fitted"]
+Side = Literal["server", "client"]
+KINDS = {"exact": "each mode once", "fitted": "fitted by EM"}
+SIDES = {"server": "the server, on noisy lists", "client": "each client, to released groups"}
+COUNTS = (2, 5, 10, 25, 50, 100, 200)
+LEVELS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
+BUDGETS = (1.0, 4.0, 8.0, math.inf)
+CLIENTS = (20, 50, 200)
+LENGTHS = (32, 384)
+ROUNDS = (0, 1, 2, 3, 4)
+DRAWS = (1, 2, 3, 4, 5)
+FIELDS: list[link.Field[Any]] = [
+    link.Field("kind", "k", "lists", link.Choice(tuple(KINDS)), "exact"),
+    link.Field("side", "w", "who matches", link.Choice(tuple(SIDES)), "server"),
+    link.Field("matcher", "x", "matcher", link.Choice(tuple(MATCHERS)), Start().matcher),
+    link.Field("m", "m", "anchors m", link.Whole(COUNTS[0], COUNTS[-1]), Start().m),
+    link.Field("noise", "n", "noise on the lists", link.Number(LEVELS[0], LEVELS[-1]), Start().noise),
+    link.Field("budget", "b", "ε of all rounds", link.BUDGET, 4.0),
+    link.Field("round", "o", "round", link.Whole(ROUNDS[0], ROUNDS[-1]), ROUNDS[-1]),
+    link.Field("clients", "c", "clients", link.Whole(CLIENTS[0], CLIENTS[-1]), CLIENTS[0]),
+    link.Field("length", "d", "numbers in a vector", link.Whole(LENGTHS[0], LENGTHS[-1]), Start().length),
+    link.Field("draw", "y", "draw", link.Whole(DRAWS[0], DRAWS[-1]), 1),
+]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Settings of the simulation: everything that determines the groups."""
+
+    kind: Kind
+    side: Side
+    matcher: str
+    m: int
+    noise: float
+    budget: float
+    round: int
+    clients: int
+    length: int
+    draw: int
+
+    @property
+    def is_local(self) -> bool:
+        return self.side == "server"
+
+    @property
+    def is_played(self) -> bool:
+        """Whether the browser has these lists, and draws and matches them."""
+        return self.is_local and self.kind == "exact" and self.draw == matching.DRAW
+
+    @property
+    def matcher_name(self) -> str:
+        return MATCHERS[self.matcher]
+
+    def provenance(self) -> Provenance:
+        """The provenance line of the figures."""
+        how = f"noise {self.noise:g} on each list" if self.is_local else f"{self.round} of 4 rounds released"
+        method = f"{self.matcher_name}, m = {self.m}, {how}"
+        dataset = f"public digits dealt to {self.clients} simulated clients, {self.length} numbers each"
+        budgets = () if self.is_local else (self.budget,)
+        return Provenance(dataset, None, method, "", budgets, is_example=True)
+
+
+def choose(view: View) -> tuple[Setup, Mapping[str, object]]:
+    """Draws the controls, except those that `explorer` has; returns the setup and the values for the link."""
+
+    def pick(name: str, title: str, options: Mapping[str, str]) -> str:
+        start = str(view[name])
+        return (
+            st.selectbox(
+                title, list(options), list(options).index(start), format_func=options.__getitem__, key=view.key(name)
+            ) or start
+        )  # fmt: skip
+
+    def nearest(name: str, options: Sequence[float]) -> float:
+        return min(options, key=lambda each: abs(each - cast(float, view[name])))
+
+    def slide(name: str, title: str, options: tuple[float, ...], help_text: str = "") -> float:
+        start = nearest(name, options)
+        return st.select_slider(title, options, start, format_func=epsilon_text, key=view.key(name), help=help_text or None)
+
+    side = pick("side", "Who matches", SIDES)
+    dials = st.container()
+    with st.expander("The lists"):
+        kind = pick("kind", "Entries of a list", KINDS)
+        length = int(slide("length", "Numbers in a vector", LENGTHS, "Beyond 32 every digit has zeros: pure noise."))
+        draw = int(slide("draw", "Draw", DRAWS, "Other digits for each client, and other anchors."))
+    kept = {name: view[name] for name in ("matcher", "m", "noise", "budget", "round", "clients")}
+    if side == "server" and kind == "exact" and draw == matching.DRAW:  # `Setup.is_played`
+        lists = matching.read(length)
+        kept["m"], kept["noise"] = nearest("m", lists["counts"]), nearest("noise", lists["noises"])
+    else:
+        with dials:
+            kept["matcher"] = pick("matcher", "Matcher", MATCHERS)
+            kept["m"] = slide("m", "Anchors m", COUNTS, "Public digits at which the density of every entry is evaluated.")
+            if side == "server":
+                kept["noise"] = slide(
+                    "noise", "Noise on the lists", LEVELS, "Its std on every coordinate; groups are about 0.4 apart."
+                )
+            else:
+                kept["budget"] = slide("budget", "ε of all four rounds", BUDGETS)
+                before = "0: groups of public digits only, before the first release."
+                kept["round"] = int(slide("round", "Round", ROUNDS, before))
+                kept["clients"] = int(slide("clients", "Clients", CLIENTS))
+    m = int(cast(float, kept["m"]))
+    values = {**kept, "side": side, "m": m, "kind": kind, "length": length, "draw": draw}
+    setup = Setup(
+        cast(Kind, kind), cast(Side, side), str(kept["matcher"]), m, cast(float, kept["noise"]), cast(float, kept["budget"]),
+        cast(int, kept["round"]), cast(int, kept["clients"]) if side == "client" else CLIENTS[0], length, draw,
+    )  # fmt: skip
+    return setup, values
+
+
+@st.cache_resource(max_entries=300, show_spinner=False)
+def event(setup: Setup) -> Signatures:
+    """The matching under these settings. `agreement` and `anchor_scores` are separate because they take longer."""
+    from dpcl_core.explorers import projection_maps
+    from dpcl_core.lessons import modes
+
+    world = _world(setup)
+    if setup.is_local:
+        matched = modes.server_side(world, setup.matcher_name, setup.m, setup.noise, setup.draw)
+        std, spread = setup.noise, {"local": modes.std_of_lists(world, 4.0), "central": modes.std_of_released(world, 4.0)}
+    else:
+        matched = modes.client_side(world, setup.matcher_name, setup.m, setup.budget, setup.round, setup.draw)
+        std = modes.std_of_released(world, setup.budget)
+        spread = {"local": modes.std_of_lists(world, setup.budget), "central": std}
+    signal, noise = modes.lengths(world, std)
+    measured = projection_maps.Measured(demanded=spread, signal=signal, noise=noise)
+    cell = Cell(math.inf if setup.is_local else setup.budget, setup.draw)
+    return projection_maps.signatures(cell, 0, setup.round, matched, _maps(setup), measured)
+
+
+def rounds(setup: Setup) -> tuple[tuple[Signatures, ...], int]:
+    """All rounds of the simulation, and the index of the chosen one."""
+    if setup.is_local:
+        return (event(setup),), 0
+    return tuple(event(replace(setup, round=number)) for number in ROUNDS), ROUNDS.index(setup.round)
+
+
+@st.cache_resource(max_entries=100, show_spinner=False)
+def agreement(setup: Setup) -> dict[str, float]:
+    """Adjusted Rand index of every matcher against the true modes, on the same lists."""
+    from dpcl_core.explorers import matching
+    from dpcl_core.explorers.matching import adjusted_rand
+    from dpcl_core.lessons import modes
+
+    world = _world(setup)
+    if setup.is_local:
+        lists = _noised(world, setup.noise, setup.draw).lists
+        return matching.agreement(lists, world.modes, world.by_name(setup.m), world.view, setup.draw)
+    return {
+        name: adjusted_rand(
+            modes.client_side(world, name, setup.m, setup.budget, setup.round, setup.draw).ids.ravel(), world.modes.ravel()
+        )
+        for name in world.by_name(setup.m)
+    }
+
+
+@st.cache_resource(max_entries=50, show_spinner=False)
+def under_noise(kind: Kind, length: int, clients: int, m: int, draw: int) -> dict[str, tuple[float, ...]]:
+    """Adjusted Rand index by matcher, at every noise level of the lists."""
+    from dpcl_core.explorers import matching
+    from dpcl_core.lessons import modes
+
+    world = modes.world(kind, length, clients, draw)
+    return matching.under_noise(world.lists, world.modes, world.by_name(m), world.view, [draw])
+
+
+@st.cache_resource(max_entries=50, show_spinner=False)
+def anchor_scores(kind: Kind, length: int, clients: int, noise: float, draw: int) -> AnchorScores | None:
+    """How well the first m anchors separate the modes on lists with this noise."""
+    from dpcl_core.explorers import matching
+    from dpcl_core.lessons import modes
+
+    world = modes.world(kind, length, clients, draw)
+    lists = _noised(world, noise, draw).lists
+    return matching.anchor_scores(lists, world.modes, world.anchors, world.view, world.rule, draw)
+
+
+def measured(setup: Setup, event: Signatures, *, sweep: bool = False, anchors: bool = False) -> Signatures:
+    """The event with the slower measurements: the sweep over noise levels, the anchor scores."""
+    if sweep:
+        rates = under_noise(setup.kind, setup.length, setup.clients, setup.m, setup.draw)
+        event = replace(event, noise_levels=LEVELS, agreement_at=rates)
+    if anchors:
+        noise = setup.noise if setup.is_local else 0.0
+        event = replace(event, anchors=anchor_scores(setup.kind, setup.length, setup.clients, noise, setup.draw))
+    return event
+
+
+def _world(setup: Setup) -> World:
+    from dpcl_core.lessons import modes
+
+    return modes.world(setup.kind, setup.length, setup.clients, setup.draw)
+
+
+def _noised(world: World, noise: float, draw: int) -> World:
+    """The same clients, with noise of this standard deviation on every coordinate of their lists."""
+    from dpcl_core.explorers import matching
+
+    if not noise:
+        return world
+    return replace(world, lists=matching.noised(world.lists, noise, np.random.default_rng(draw)))
+
+
+@st.cache_resource(max_entries=50, show_spinner=False)
+def _maps(setup: Setup) -> ProjectionMaps:
+    """The axes of the maps, from the modes without noise, so that they stay as noise grows. For simulations only."""
+    from dpcl_core.explorers import projection_maps
+    from dpcl_core.lessons import modes
+
+    world = _world(setup)
+    return projection_maps.ProjectionMaps.of(modes.by_place(world)[1], world.signature(setup.m))
+
+
+# The privacy cost of matching: replay, head and total separately, by several accountants where they apply.
+
+
+_NO_HEAD = "—"
+
+
+def of_simulation(setup: Setup) -> None:
+    """Draws what the simulated releases would cost if the digits were private. Depends on the noise, not on the data."""
+    from dpcl_core.lessons import modes
+    from dpcl_core.privacy import cslr_accounting
+
+    with layout.card("anchor-cost"):
+        st.markdown("**What it would cost**")
+        if setup.is_local:
+            world = modes.world(setup.kind, setup.length, setup.clients, setup.draw)
+            std = modes.std_of_lists(world, 4.0)
+            st.markdown(
+                f"The server sees every client's own list, so protection against the server is **local**: the noise must "
+                f"hide a whole list, and averaging over clients does not help. For ε = 4 over {modes.N_ROUNDS} rounds it "
+                f"takes noise **{std:.2g}** on each coordinate of a mean; here it is **{setup.noise:g}**. Groups are about "
+                "0.4 apart."
+            )
+            st.caption("No head is trained here. A client's list counts as its means, clipped jointly.")
+            return
+        if math.isinf(setup.budget):
+            st.markdown("Without noise there is no bound: replay ε = ∞, head none, total ε = ∞.")
+            return
+        reading = cslr_accounting.Reading(
+            modes.noise_multiplier(setup.budget), n_rounds=modes.N_ROUNDS, n_statistics=1, sampling="everyone",
+            n_clients=setup.clients, delta=modes.DELTA,
+        )  # fmt: skip
+        costs = cslr_accounting.costs(reading)
+        layout.table(("ε", "replay", "head", "total"), (
+            ("requested", shown(setup.budget), _NO_HEAD, shown(setup.budget)),
+            ("computed, PLD", _number(costs.pld), _NO_HEAD, f"**{_number(costs.pld)}**"),
+            ("computed, RDP", _number(costs.rdp), _NO_HEAD, _number(costs.rdp)),
+        ))  # fmt: skip
+        st.caption(
+            f"All {setup.clients} clients take part in each of {modes.N_ROUNDS} rounds; nothing is sampled. Noise: "
+            f"{reading.noise_multiplier:.3g} times B√K, the sensitivity of a client's clipped vector of all groups; one "
+            f"client more or less, δ = {modes.DELTA:g}. Matching costs nothing: it reads only a client's own entries and "
+            "earlier releases. No head is trained here. The noise comes from an ordinary generator, for demonstration."
+        )
+
+
+def of_run(given: Guarantee | None, *, is_over: bool) -> None:
+    """Draws a run's ε for replay, head and total, its assumptions, and a link to the claim on the Privacy page."""
+    with layout.card("anchor-cost"):
+        st.markdown("**What it costs**")
+        if given is None:
+            text = "No model finished, so no ε is stated." if is_over else "The ε appears when the first model is finished."
+            st.caption(text)
+            return
+        claimed = given.claim.epsilon if given.claim is not None else None
+        rows = [(plain(name), shown(value)) for name, value in given.parts.items()]
+        if claimed is not None:
+            rows.append(("claimed, not verified", shown(claimed)))
+        layout.table(("part", "ε"), [*rows, ("**total**", f"**{shown(given.epsilon)}**")])
+        st.caption(plain(f"δ = {given.delta:g}; {given.adjacency}; {given.composition}. Parts compose; they do not add up."))
+        for text in (*given.assumptions, *given.caveats):
+            st.markdown(f"- {plain(text)}")
+        st.page_link("pages/privacy.py", label=":primary[Claimed and computed, assumption by assumption →]")
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.3g}"
+
+
+# The recorded list matchings of a run: a choice of run, model and round, and the accuracy of the chosen model.
+
+
+RUN_FIELDS: list[link.Field[Any]] = [
+    link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
+    link.Field("epsilon", "e", "ε", link.Maybe(link.BUDGET), None),
+    link.Field("seed", "s", "seed", link.Maybe(link.Whole(0, 2**31)), None),
+    link.Field("at", "t", "round", link.Maybe(link.Whole(1, 100_000)), None),
+]
+NO_RUN = "No run has recorded client lists yet: train a CSLR method on the Train page. The simulation needs no run."
+
+
+def has_any(result: Result) -> bool:
+    """Whether the run has recorded its clients' lists."""
+    return any(isinstance(event, Signatures) for event in result.events)
+
+
+def choose_run(view: View) -> Result | None:
+    """The chosen run; None where the store has no run on clients' data."""
+    linked = cast("str | None", st.session_state.get(view.key("run"), view["run"]))
+    runs = fields.runs(state.where(), linked, "clients")
+    if not runs:
+        return None
+    run_id = st.selectbox(
+        "Run", list(runs), list(runs).index(str(view["run"])) if view["run"] in runs else 0, format_func=runs.__getitem__,
+        key=view.key("run"),
+    )  # fmt: skip
+    return state.of(state.store().get(run_id))
+
+
+def matched(result: Result, epsilon: float, *, live: bool) -> None:
+    """Draws the lists of one budget on their map: of the newest round, once the run is over of any."""
+    rounds = [event for event in matchings(result) if event.cell.epsilon == epsilon]
+    if not rounds:
+        return
+    if live:
+        _map(result, rounds[-1:], 0, live=True)
+    else:
+        _of_rounds(result, rounds_of(result, rounds[-1].cell))
+
+
+@st.fragment
+def _of_rounds(result: Result, rounds: Sequence[Signatures]) -> None:
+    """Draws a slider over the rounds of one model and the map of the chosen one, alone when it moves."""
+    at = len(rounds) - 1
+    if at:
+        names = [_round_name(event, result) for event in rounds]
+        key = f"lists-round-{result.run_id}-{rounds[at].cell.epsilon:g}"
+        at = st.select_slider("Lists of", range(len(rounds)), at, format_func=names.__getitem__, key=key)
+    _map(result, rounds, at, live=False)
+
+
+def _map(result: Result, rounds: Sequence[Signatures], at: int, *, live: bool) -> None:
+    """Draws one round's lists on the map that holds all rounds, with a link to the page Matching clients."""
+    from dpcl_core.figures.matching import extent, on_map
+    from dpcl_core.runs import frames
+
+    event = rounds[at]
+    entries, prototypes = frames.entries([event]), frames.prototypes([event])
+    within = extent(frames.entries(rounds), frames.prototypes(rounds), "signature")
+    draw = figure_card.kept(on_map)
+    picture = draw(entries, prototypes, space="signature", within=within, dark=text.is_dark())
+    figure_card.show(
+        picture, result.provenance, key="lists", title="Which list entry is which?",
+        note=f"{_round_name(event, result)}; the simulator's view, not visible to the server", table=entries, live=live,
+        moved=True,
+    )  # fmt: skip
+    if result.run_id is not None:
+        query = {"v": "1", "sh": "run", "run": result.run_id}
+        st.page_link("pages/anchors.py", label=":primary[All figures on Matching clients →]", query_params=query)
+
+
+def model(result: Result, view: View) -> tuple[Cell | None, Mapping[str, object]]:
+    """The chosen model of the run and what the link carries of the choice; None while no list is recorded."""
+    cells = {event.cell for event in matchings(result)}
+    if not cells:
+        return None, {}
+    budgets = sorted({cell.epsilon for cell in cells})
+    labels = {each: epsilon_label(each, result.standing) for each in budgets}
+    epsilon = fields.one_of("Requested ε", budgets, view, "epsilon", labels.__getitem__)
+    seeds = sorted({cell.seed for cell in cells if cell.epsilon == epsilon})
+    seed = fields.one_of("Seed", seeds, view, "seed", str)
+    chosen = {"epsilon": epsilon if len(budgets) > 1 else None, "seed": seed if len(seeds) > 1 else None}
+    return Cell(epsilon, seed), chosen
+
+
+def matchings(result: Result) -> tuple[Signatures, ...]:
+    """All recorded matchings of the run's lists, in order."""
+    return tuple(event for event in result.events if isinstance(event, Signatures))
+
+
+def rounds_of(result: Result, cell: Cell | None) -> tuple[Signatures, ...]:
+    """All recorded rounds of one model."""
+    return tuple(event for event in matchings(result) if event.cell == cell)
+
+
+def at_round(result: Result, rounds: tuple[Signatures, ...], view: View) -> tuple[int, Mapping[str, object]]:
+    """Index of the chosen round (at first the last one), and what the link carries of the choice."""
+    last = len(rounds) - 1
+    if not last:
+        return 0, {"at": None}
+    linked = cast("int | None", view["at"])
+    start = linked - 1 if linked is not None and linked <= len(rounds) else last
+    names = [_round_name(event, result) for event in rounds]
+    at = st.select_slider(
+        "Round", range(len(rounds)), start, format_func=names.__getitem__, key=view.key(f"at-{len(rounds)}")
+    )
+    return at, {"at": None if at == last else at + 1}
+
+
+def empty_reason(result: Result) -> str:
+    """Why a run that has ended has no lists to show."""
+    if files.refusal(datasets.card(result.spec.data.dataset)) or result.spec.data.dataset.startswith("own:"):
+        return "This run recorded no lists: its texts may be private data, whose lists are never shown."
+    return "This run recorded no lists: its method makes none, or the run ended too early."
+
+
+def scene(result: Result, rounds: tuple[Signatures, ...], at: int, *, is_live: bool) -> Scene:
+    """The scene of a run, as measured during it; sweep and anchor scores come from the latest round that has them."""
+    shown, before = rounds[at], rounds[at::-1]
+    swept = next((event for event in before if event.agreement_at), shown)
+    scored = next((event for event in before if event.anchors is not None), shown)
+    return Scene(
+        rounds, at, str(result.run_id), result.provenance, lambda: shown.agreement, lambda: swept, lambda: scored, is_live
+    )
+
+
+def accuracy(result: Result, epsilon: float, *, live: bool = False) -> None:
+    """Accuracy matrix, and AA, BWT and FWT seed by seed, with the published values of this method where there are some."""
+    from dpcl_core.figures import curves, grids
+    from dpcl_core.papers import catalog
+    from dpcl_core.runs import frames
+
+    dark, score, standing = text.is_dark(), result.score, result.standing
+    table = frames.metrics(result.events)
+    left, right = st.columns(2, gap="small")
+    with left:
+        figure_card.show(
+            grids.accuracy_matrix(
+                result.accuracy, epsilon=epsilon, n_tasks=result.n_tasks, score=score, standing=standing, dark=dark
+            ),
+            result.provenance, key="anchor-matrix", title="Who remembers what", note=f"rows: after a task; {score} in %",
+            table=result.scores, linked=True, live=live,
+        )  # fmt: skip
+    with right:
+        printed = catalog.printed_scores(result.spec, epsilon)
+        note = "dot: a seed" + ("; grey: published, ε claimed for the replay" if printed else "")
+        figure_card.show(
+            curves.by_seed(
+                table, epsilon=epsilon, n_tasks=result.n_tasks, published=printed, score=score, standing=standing, dark=dark
+            ), result.provenance,
+            key="anchor-scores-of-run", title="AA, BWT, FWT", note=note,
+            table=table, linked=True, live=live,
+        )  # fmt: skip
+
+
+def _round_name(event: Signatures, result: Result) -> str:
+    names = result.started.task_names if result.started is not None else ()
+    task = f"task {event.task + 1}" + (f", {names[event.task]}" if event.task < len(names) else "")
+    return f"{task}, round {event.round + 1}"

@@ -1,0 +1,393 @@
+"""The calculator shared by all claims: an expander with controls, tables of terms, a run's own claim, and attacks to run.
+
+A published claim is a `Claim`: its texts, its link fields, the runs it applies to, and its arithmetic.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import streamlit as st
+
+from dpcl_core import paths
+from dpcl_core.elements.calculator import BUDGETS, DELTA
+from dpcl_core.events import Guarantee
+from dpcl_core.figures.picture import epsilon_text
+from dpcl_core.methods import catalog as methods
+from dpcl_core.privacy import statement
+from dpcl_core.privacy.accounting import list_budget, training_budget
+from dpcl_core.privacy.statement import shown as statement_shown
+from dpcl_core.privacy.statement import words
+from dpcl_core.spec import Adjacency, RunSpec
+from pages.parts import fields, layout, link
+from pages.parts.figure_card import still
+from pages.parts.state import View
+from pages.parts.text import plain
+
+if TYPE_CHECKING:
+    from dpcl_core.privacy.audit_bounds import Audited
+    from dpcl_core.privacy.calculator import Answer
+
+
+TRIALS = 1000
+DELTAS = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
+UNBOUNDED = {"**accounted** by the ledger": "no bound"}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A published claim on the Privacy page.
+
+    `fields`: its link fields, the first one for whether it is open. `source`: how the source of such a run's claim begins.
+    `lines`: such a run's table rows (claimed, computed, accounted), and the inputs from which they were computed. `body`:
+    draws the inside, given the run on the page if its ε is this claim; returns the link values.
+    """
+
+    title: str
+    about: str
+    fields: Sequence[link.Field[Any]]
+    source: str
+    lines: Callable[[Guarantee], tuple[Mapping[str, str], str]]
+    body: Callable[[View, Guarantee | None], Mapping[str, object]]
+
+    def is_of(self, given: Guarantee) -> bool:
+        """Whether a run's ε is this claim."""
+        return given.claim is not None and given.claim.source.startswith(self.source)
+
+
+def part(claim: Claim, view: View, given: Guarantee | None) -> dict[str, object]:
+    """Draws the expander, its inside only while open; returns the link values. `given`: of a run with this claim."""
+    flag = claim.fields[0].name
+    is_open = bool(view[flag]) or given is not None
+    box = st.expander(claim.title, expanded=is_open, key=view.key(flag), on_change="rerun")
+    values: dict[str, object] = {field.name: view[field.name] for field in claim.fields} | {flag: bool(box.open)}
+    if box.open:
+        with box:
+            st.markdown(claim.about)
+            values |= claim.body(view, given)
+    return values
+
+
+def of_run(claim: Claim, given: Guarantee) -> None:
+    """Draws a run's claimed, computed and accounted ε, and the lower bound proved by the audit at its end."""
+    least = "no audit" if given.audit is None else f"at least {math.floor(10 * given.audit.lower_bound) / 10:g}"
+    rows, source = claim.lines(given)
+    with layout.card("claim"):
+        st.markdown("**Claimed, accounted, audited**")
+        layout.table(("of this run", "ε"), [*rows.items(), ("**audited**", f"**{least}**")])
+        st.caption(plain(words(given).audited or "This run was not audited."))
+        st.caption(plain(source))
+
+
+def bound(epsilon: float) -> str:
+    """An accounted ε as text; "no bound" if infinite."""
+    return "no bound" if math.isinf(epsilon) else statement_shown(epsilon)
+
+
+class Controls:
+    """The widgets of a section, bounded as in its link; `values` holds their values for the link."""
+
+    def __init__(self, view: View, fields: Sequence[link.Field[Any]]) -> None:
+        self._view, self._kinds = view, {field.name: field.kind for field in fields}
+        self.values: dict[str, object] = {}
+
+    def select(self, name: str, title: str, options: Mapping[str, str]) -> str:
+        """One of several, by name; `options` gives their titles."""
+        chosen = fields.select(self._view, name, title, options)
+        self.values[name] = chosen
+        return chosen
+
+    def whole(self, name: str, title: str, *, usual: int | None = None, of: str = "", width: int = 150) -> int:
+        """A whole number. `usual`: the default if the link has no value; it depends on other choices, named by `of`."""
+        low, high = self._bounds(name)
+        start = cast("int | None", self._view[name]) or usual or int(low)
+        key = "-".join(filter(None, (self._view.key(name), of)))
+        value = int(st.number_input(title, int(low), int(high), start, key=key, width=width))
+        self.values[name] = None if value == usual else value
+        return value
+
+    def number(self, name: str, title: str, *, start: float | None = None, width: int = 180) -> float:
+        """A number. `start`: the default if the link has no value."""
+        low, high = self._bounds(name)
+        at, key = cast("float | None", self._view[name]), self._view.key(name)
+        # With a default, a toggle beside it uses the field's key, so the number needs another one.
+        place = key if start is None else f"{key}-value"
+        value = float(st.number_input(title, low, high, float(at or start or low), key=place, format="%g", width=width))
+        self.values[name] = value
+        return value
+
+    def share(self, name: str, title: str, low: float, step: float) -> float:
+        """A share on a slider, from `low` to the link's upper bound."""
+        high, start = self._bounds(name)[1], cast(float, self._view[name])
+        self.values[name] = value = float(st.slider(title, low, high, start, step, key=self._view.key(name)))
+        return value
+
+    def flag(self, name: str, title: str) -> bool:
+        """A toggle."""
+        self.values[name] = value = st.toggle(title, bool(self._view[name]), key=self._view.key(name))
+        return value
+
+    def delta(self, name: str) -> float:
+        """δ: a power of ten, or the value of the link."""
+        linked = cast(float, self._view[name])
+        options = sorted({*DELTAS, linked})
+        value = st.select_slider("δ", options, linked, format_func=lambda one: f"{one:g}", key=self._view.key(name))
+        self.values[name] = value
+        return float(value)
+
+    def _bounds(self, name: str) -> tuple[float, float]:
+        kind = self._kinds[name]
+        kind = kind.kind if isinstance(kind, link.Maybe) else kind
+        assert isinstance(kind, (link.Whole, link.Number)), name
+        return kind.low, kind.high
+
+
+@dataclass(frozen=True)
+class Game:
+    """An attack to run: its texts, and its number of releases per side."""
+
+    name: str
+    title: str
+    adversary: str
+    n_releases: int
+
+
+def attacks(
+    games: Iterable[Game],
+    play: Callable[[str], Audited],
+    setting: Hashable,
+    *,
+    key: str,
+    than: Callable[[Audited], str],
+    more: Callable[[str, Audited], str] = lambda name, result: "",
+) -> None:
+    """Draws a button for each attack and, once run, the lower bound it proved for this `setting`.
+
+    `than` names what the bound is compared with: "is claimed". `more`: a sentence after the bound, by the attack's name.
+    """
+    results = st.session_state.setdefault(f"{key}s-done", {})
+    for game in games:
+        st.markdown(f"**{game.title}.** The attacker {game.adversary}.")
+        if st.button(f"Play {2 * game.n_releases:,} rounds", key=f"{key}-{game.name}"):
+            with st.spinner("Playing ..."):
+                results[game.name, setting] = play(game.name)
+        if (result := cast("Audited | None", results.get((game.name, setting)))) is not None:
+            least = math.floor(100 * result.lower_bound) / 100
+            verdict = "more" if least > result.claimed else "no more"
+            st.markdown(
+                f"Audited: **ε is at least {least:.2f}**, {verdict} than {than(result)} "
+                f"({100 * result.confidence:g} % confidence, {result.trials:,} releases a side, δ = {result.delta:g})."
+                + more(game.name, result)
+            )
+
+
+# The answers of the calculator of steps, kept for all visitors.
+#
+# Not in the page's file, which runs at every visit: a function that Streamlit caches is read anew each time it is defined.
+
+
+@st.cache_data(max_entries=500, show_spinner=False)
+def solved(
+    epsilon: float | None, sigma: float | None, delta: float | None, rate: float, steps: int, adjacency: Adjacency
+) -> Answer:
+    """The third of ε, noise and δ that two of them leave, for steps of subsampled noise."""
+    from dpcl_core.privacy import calculator  # loads the accountant, which takes a second
+
+    return calculator.solve(epsilon=epsilon, sigma=sigma, delta=delta, sample_rate=rate, n_steps=steps, adjacency=adjacency)
+
+
+@st.cache_data(max_entries=500, show_spinner=False)
+def best_attack(answer: Answer, rate: float, steps: int, adjacency: Adjacency) -> tuple[float, float]:
+    """What the best attack on such a training gains: see `tradeoff`."""
+    from dpcl_core.privacy import accounting, tradeoff
+
+    best = tradeoff.of_events([accounting.subsampled_gaussian(answer.sigma, rate, steps)], answer.delta, adjacency)
+    return best.advantage, best.hits
+
+
+# What ε and lists of labels mean, in words and tables that depend on nothing.
+
+
+_LISTED: Final = (0.5, 1.0, 8.0)
+_PEOPLE: Final = (1, 5, 20, 100, 200, 500)
+LEAK: Final = """**Where the list of labels comes from matters as much as the noise.** Suppose you are the only person with a
+certain label. If the classifier takes its list of labels from the data, your label is on the list exactly when you took
+part: one look is proof, however much noise the sums carry. That is **not DP: there is no bound**. It is not a weak ε, and no
+δ below 1 repairs it. On a list that was public beforehand, the label is there either way and reveals nothing; only the noisy
+sum depends on you, and the noise bounds what it reveals. A list **learned under DP** includes a label at random, and likely
+only if many people have it: a single person's label appears with probability at most δ."""
+LISTS: Final = (
+    ("one public list", "nothing", "nothing", "noise of every task on every class"),
+    ("a public list per task", "nothing, if it was public", "nothing", "an assumption"),
+    ("learned under DP", "labels that many people have, within ε", "a share of ε, half of δ", "rare labels are left out"),
+    ("from the data", "with certainty, who alone has a label", "**no bound**", "every promise"),
+)
+
+
+@still
+def odds() -> None:
+    """Draws how often a guess whether somebody took part can be right."""
+    from dpcl_core.privacy import gaussian
+
+    sigmas = {epsilon: gaussian.sigma(epsilon, DELTA) for epsilon in BUDGETS}
+    with layout.card("odds"):
+        st.markdown("**ε as odds**: how often can a guess whether someone took part be right?")
+        layout.table(("ε", "worst case, at most", "one Gaussian release", "its σ"), (
+            (
+                epsilon_text(epsilon), _percent(epsilon), f"{100 * statement.gaussian_odds_bound(sigma):.1f} %",
+                rounded_up(sigma),
+            )
+            for epsilon, sigma in sigmas.items()
+        ), names=0)  # fmt: skip
+        st.caption(
+            f"δ = {DELTA:g}. Taking part and not taking part are equally likely beforehand. The attacker sees the release "
+            "and knows everything else. The worst case holds for any mechanism with this ε; the third column is exact for "
+            "the Gaussian release used here."
+        )
+
+
+@still
+def leak() -> None:
+    """Draws what lists of labels reveal, and which labels a learned one includes."""
+    from dpcl_core.privacy import labels
+    from dpcl_core.spec import PrivacySpec
+
+    privacy = PrivacySpec(delta=DELTA)
+    columns = {budget: labels.chances(*list_budget(privacy, budget, 1), _PEOPLE[-1]) for budget in _LISTED}
+    with layout.card("leak"):
+        st.markdown(LEAK)
+        layout.table(("list of labels", "what the list reveals", "privacy spent", "drawback"), LISTS, names=4)
+        st.markdown("**How likely a learned list includes a label**, by the number of people of a task who have it")
+        heads = ("people", *(f"at ε = {epsilon_text(budget)}" for budget in columns))
+        chances = {n: [_chance(column[n] / labels.ONE) for column in columns.values()] for n in _PEOPLE}
+        layout.table(heads, ((str(n), *cells) for n, cells in chances.items()), names=0)
+        st.caption(
+            f"δ = {DELTA:g}, one task; {privacy.label_share:.0%} of ε and half of δ pay for the list. Exact; no other list "
+            "at this ε and δ includes more labels (Desfontaines et al. 2022)."
+        )
+
+
+def rounded_up(value: float, digits: int = 4) -> str:
+    """A privacy parameter as text, rounded up."""
+    step = 10.0**-digits
+    return f"{math.ceil(value / step - 1e-6) * step:.{digits}f}".rstrip("0").rstrip(".")
+
+
+def _percent(epsilon: float, delta: float = DELTA) -> str:
+    return f"{math.ceil(statement.odds_bound(epsilon, delta) * 1e4 - 1e-6) / 100:g} %"
+
+
+def _chance(value: float) -> str:
+    """A probability in percent, rounded up."""
+    if value < 0.001:
+        return f"{math.ceil(1e9 * value - 1e-6) / 1e7:.1g} %"
+    return "> 99.9 %" if 0.999 < value < 1 else f"{math.ceil(value * 1e3 - 1e-9) / 10:g} %"
+
+
+# One training accounted by three accountants, in a separate process, because one of them loads torch.
+
+
+_SECONDS = 180
+_HEADS = ("accountant", "ε at most")
+_NAMES = {
+    "pld": "PLD, privacy loss distributions: **used here**",
+    "exact": "closed form, for steps without sampling",
+    "prv": "PRV, privacy random variables (Opacus), error bound included",
+    "rdp": "RDP, Rényi divergences: valid but not tight",
+}
+
+
+@dataclass(frozen=True)
+class Question:
+    """A training to account for: its steps, and either their budget `epsilon` or their noise `sigma`."""
+
+    sample_rate: float
+    n_steps: int
+    delta: float
+    adjacency: Adjacency
+    epsilon: float | None = None
+    sigma: float | None = None
+
+    def options(self) -> list[str]:
+        """The question as command-line options."""
+        given = ["--epsilon", repr(self.epsilon)] if self.sigma is None else ["--sigma", repr(self.sigma)]
+        steps = ["--sample-rate", repr(self.sample_rate), "--steps", str(self.n_steps), "--adjacency", self.adjacency]
+        return [*given, "--delta", repr(self.delta), *steps]
+
+
+def accountants_of_run(spec: RunSpec, epsilon: float) -> Question | None:
+    """The training of one task of a run at a budget; None for methods without training, or without noise."""
+    steps = methods.card(spec.method).training_steps(spec.params)
+    if steps is None or math.isinf(epsilon):
+        return None
+    left, delta = training_budget(spec.privacy, spec.labels, epsilon)
+    return Question(*steps, delta, spec.privacy.adjacency, epsilon=left)
+
+
+def card(question: Question) -> None:
+    """Draws the ε of a run's training by each accountant, once computed."""
+    with layout.card("accountants"):
+        st.markdown("**One training, three accountants**")
+        shown(question)
+
+
+def shown(question: Question) -> None:
+    """Draws the accountants' results, or a placeholder while they compute."""
+    if _future(question).done():
+        _answer(question)
+    else:
+        _wait(question)
+
+
+@st.fragment(run_every=1.0)
+def _wait(question: Question) -> None:
+    """Checks every second; when done, reruns the page without a timer."""
+    if _future(question).done():
+        st.rerun()
+    layout.table(_HEADS, ((name, "…") for key, name in _NAMES.items() if key != "exact"))
+    st.caption("Computing in a separate process: about ten seconds on an idle computer.")
+
+
+def _answer(question: Question) -> None:
+    try:
+        document = _future(question).result()
+    except (RuntimeError, OSError, ValueError, subprocess.TimeoutExpired) as trouble:
+        st.error(f"The accountants gave no answer: {plain(str(trouble)[:300])}")
+        return
+    epsilons = document["accountants"]
+    known = {name: epsilons[key] for key, name in _NAMES.items() if epsilons[key] is not None}
+    layout.table(_HEADS, ((name, f"{float(epsilon):.4f}") for name, epsilon in known.items()))
+    if not epsilons["agree"]:
+        st.error("The accountants contradict each other, so one of them is wrong. This is a fault of the app: report it.")
+    how = f"each on a random share of {question.sample_rate:g}" if question.sample_rate < 1 else "each on all examples"
+    prv_note = "" if epsilons["prv"] is not None or epsilons["exact"] is not None else " PRV cannot account for these steps."
+    st.caption(
+        f"The training of one task: {question.n_steps:,} steps, {how}, σ = {document['sigma']:.4f}, "
+        f"at δ = {question.delta:g}, {question.adjacency}.{prv_note}"
+    )
+
+
+@st.cache_resource(max_entries=100, show_spinner=False)
+def _future(question: Question) -> Future[dict[str, Any]]:
+    return _pool().submit(_ask, question)
+
+
+@st.cache_resource(show_spinner=False)
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1)  # each question is a process that loads torch: one at a time
+
+
+def _ask(question: Question) -> dict[str, Any]:
+    command = [sys.executable, "-m", "dpcl_core", "account", *question.options(), "--accountants", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, cwd=paths.assets_dir().parent)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"status {done.returncode}")
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document

@@ -1,1 +1,0 @@
-"""Calculators of published privacy claims, and the bar that states a guarantee."""

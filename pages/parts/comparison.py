@@ -1,0 +1,381 @@
+"""Comparability of runs, and the settings in which they differ. Pure: no streamlit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import TYPE_CHECKING, cast
+
+import streamlit as st
+
+from dpcl_core.data.catalog import called
+from dpcl_core.errors import BadInput
+from dpcl_core.events import References
+from dpcl_core.figures.picture import Provenance, epsilon_label, epsilons_text
+from dpcl_core.methods import catalog as methods
+from dpcl_core.privacy.statement import Standing
+from dpcl_core.results import Result
+from dpcl_core.spec import RunSpec
+from pages.parts import fields as parts_fields
+from pages.parts import figure_card, link, text
+from pages.parts.fields import option_title
+from pages.parts.state import View
+from pages.parts.text import capital, plain
+
+if TYPE_CHECKING:
+    from dpcl_core.figures.statistics import PValue
+    from dpcl_core.runs.run import Run
+
+
+MOST = 6  # runs side by side
+_ALIKE = 5e-4  # levels that print alike
+_MAX_LISTED = 3  # differing settings that fit on one line
+_NO_SETTING = "not a setting here"
+_ALL_WITHOUT = ("data.train_per_class", "data.train_per_source", "data.test_per_class", "public_labels")  # a value
+
+
+def has_result(run: Run) -> bool:
+    """Whether a run can be compared: it has finished, and its settings can be read."""
+    return run.status == "finished" and run.readable_spec is not None
+
+
+def no_result(run: Run) -> str:
+    """Why a run has none, as a sentence."""
+    if run.status == "finished":
+        return f"The settings of run “{run.name}” can no longer be read, so it cannot be compared."
+    so_far = {"cancelled": "was cancelled", "failed": "failed", "lost": "was lost", "queued": "is still queued"}
+    return f"Run “{run.name}” {so_far.get(run.status, 'has not finished yet')}; only finished runs can be compared."
+
+
+def different_tests(specs: Mapping[str, RunSpec]) -> str | None:
+    """A sentence if the runs were not tested on the same examples in the same tasks; else None."""
+    names = list(specs)
+    for name in names[1:]:
+        first, other = specs[names[0]], specs[name]
+        pair = f"{names[0]} and {name}"
+        if first.data.dataset != other.data.dataset:
+            return (
+                f"{pair} were tested on different data ({called(first.data.dataset)}, {called(other.data.dataset)}): "
+                "a difference in accuracy says nothing about the methods."
+            )
+        if first.data.test_per_class != other.data.test_per_class:
+            return f"{pair} were tested on different subsets of {called(first.data.dataset)}: do not read small differences."
+        if first.public_labels != other.public_labels:
+            return f"{pair} had different classes: a difference in accuracy says nothing about the methods."
+        if first.scenario != other.scenario:
+            return f"{pair} had different streams: accuracy over tasks is not comparable between them."
+    return None
+
+
+def comparable(runs: Mapping[str, RunSpec]) -> tuple[str, str] | None:
+    """The two runs that are compared best seed by seed, the first of several such pairs.
+
+    They have the same test examples, streams, a seed and a budget in common, ε of the same standing, and differ in a
+    setting. Two that share enough seeds for an interval come first; then two that share a finite budget before two that
+    share none but ∞, which say nothing of privacy. None where no two can be compared.
+    """
+    from dpcl_core.figures.statistics import MIN_SEEDS
+
+    best, found = (False, False), None
+    for (first, one), (second, other) in combinations(runs.items(), 2):
+        budgets, n_shared = shared_budgets([one, other]), len(set(one.seeds) & set(other.seeds))
+        if one == other or not n_shared or not budgets or methods.standing(one) != methods.standing(other):
+            continue
+        rank = (n_shared >= MIN_SEEDS, math.isfinite(budgets[0]))
+        if (found is None or rank > best) and different_tests({first: one, second: other}) is None:
+            best, found = rank, (first, second)
+            if all(rank):
+                break
+    return found
+
+
+def with_enough_seeds(pair: Mapping[str, RunSpec]) -> dict[str, RunSpec]:
+    """Those of two runs that must be run anew, with other seeds, for an interval of their difference; often empty."""
+    from dpcl_core.figures.statistics import MIN_SEEDS
+
+    seeds = max((spec.seeds for spec in pair.values()), key=len)
+    if len(set.intersection(*(set(spec.seeds) for spec in pair.values()))) >= MIN_SEEDS:
+        return {}
+    wanted = seeds if len(seeds) >= MIN_SEEDS else tuple(range(MIN_SEEDS))
+    return {name: spec.model_copy(update={"seeds": wanted}) for name, spec in pair.items() if spec.seeds != wanted}
+
+
+def unequal_promises(standings: Mapping[str, Standing]) -> str | None:
+    """A warning if the ε of the runs have different standings (proved, claimed, replay only, none); else None."""
+    if len(set(standings.values())) < 2:
+        return None
+    claimed, of_replay, unbounded = (
+        [name for name, kind in standings.items() if kind == wanted] for wanted in ("claimed", "replay", "none")
+    )
+    sentences = []
+    if claimed:
+        one = len(claimed) == 1
+        sentences.append(
+            f"The ε of {' and '.join(claimed)} {'is a claim' if one else 'are claims'} that no ledger supports: at the "
+            f"same ε {'it promises' if one else 'they promise'} nothing, while the others hold."
+        )
+    if of_replay:
+        sentences.append(
+            f"The ε of {' and '.join(of_replay)} covers the replay only: the head is not private, and the run has no bound."
+        )
+    if unbounded:
+        sentences.append(
+            f"The ε of {' and '.join(unbounded)} is only what was asked for: labels read from the data have no bound."
+        )
+    return " ".join(sentences)
+
+
+def shared_budgets(specs: Sequence[RunSpec]) -> list[float]:
+    """The budgets shared by all runs, in ascending order."""
+    return sorted(set.intersection(*(set(spec.privacy.epsilons) for spec in specs))) if specs else []
+
+
+def shared_references(references: Sequence[References]) -> References | None:
+    """The levels that all runs share; None if not even chance is the same."""
+    first = references[0]
+
+    def shared(levels: Sequence[float | None]) -> float | None:
+        known = [level for level in levels if level is not None]
+        return known[0] if len(known) == len(references) and max(known) - min(known) < _ALIKE else None
+
+    if shared([one.chance for one in references]) is None:
+        return None
+    untrained, ceiling = ([getattr(one, name) for one in references] for name in ("untrained", "ceiling"))
+    return replace(first, untrained=shared(untrained), ceiling=shared(ceiling))
+
+
+def differences(specs: Mapping[str, RunSpec]) -> tuple[list[dict[str, str]], int]:
+    """One row per differing setting, named as on Train, with a column per run; and the number of equal settings."""
+    flat = {name: _flat(spec) for name, spec in specs.items()}
+    keys = list(dict.fromkeys(key for settings in flat.values() for key in settings))
+    rows, n_equal = [], 0
+    for key in keys:
+        if len({settings.get(key, _NO_SETTING) for settings in flat.values()}) == 1:
+            n_equal += 1
+            continue
+        owner = next(specs[name] for name, settings in flat.items() if key in settings)
+        values = (_shown(key, settings.get(key, _NO_SETTING), specs[name]) for name, settings in flat.items())
+        title = parts_fields.title(key, owner.method, owner.scenario.kind)
+        rows.append({"setting": title} | dict(zip(flat, values, strict=True)))
+    return rows, n_equal
+
+
+def what_differs(specs: Mapping[str, RunSpec]) -> str | None:
+    """One line naming the settings in which runs of the same method and dataset differ; None if not applicable."""
+    same = len({(spec.method, spec.data.dataset) for spec in specs.values()}) == 1
+    rows, _ = differences(specs)
+    if not same or not rows:
+        return None
+    parts = [f"{row['setting']} ({' / '.join(row[run] for run in specs)})" for row in rows[:_MAX_LISTED]]
+    more = f" and {len(rows) - _MAX_LISTED} more" if len(rows) > _MAX_LISTED else ""
+    return f"They differ in: {'; '.join(parts)}{more}."
+
+
+def _flat(spec: RunSpec) -> dict[str, object]:
+    """The settings by the name that files and commands have for them."""
+    flat: dict[str, object] = {}
+    for key, value in spec.model_dump().items():
+        flat |= {f"{key}.{name}": inner for name, inner in value.items()} if isinstance(value, Mapping) else {key: value}
+    return flat
+
+
+def _shown(key: str, value: object, spec: RunSpec) -> str:
+    """A setting's value in the words of the form on Train."""
+    if value is None:
+        return "all" if key in _ALL_WITHOUT else "automatic"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if key == "data.dataset":
+        return called(str(value))
+    if key == "privacy.epsilons":
+        return epsilons_text(cast("tuple[float, ...]", value))
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    if isinstance(value, float):
+        return "∞" if math.isinf(value) else f"{value:g}"
+    kind = spec.scenario.kind
+    setting = parts_fields.setting_of(key, spec.method, kind)
+    if setting is not None and value in setting.options:
+        return option_title(str(value))
+    return parts_fields.options(key, kind).get(str(value), str(value))
+
+
+# Which ε do I need: a wanted accuracy, and the smallest ε that reached it, with the uncertainty that seeds leave.
+
+
+TITLE = "Which ε do I need?"
+FIELD = link.Field("wanted", "want", "wanted accuracy in percent", link.Maybe(link.Whole(1, 100)), None)
+NO_BOUND = "The list of labels is read from the data: no ε bounds that, so none is enough."
+NO_BUDGET = "No finite ε, so there is nothing to choose from."
+_HOW = """The line is the mean over seeds, made to rise with ε: where a larger ε came out worse by luck, neighbours share
+their mean. The diamond is where it meets the wanted accuracy, the bar through it what the 95 % intervals over seeds allow.
+Nothing is extrapolated beyond the budgets tried. On your own data, choosing ε by results spends privacy too."""
+
+
+@dataclass(frozen=True)
+class Budgets:
+    """Final scores of one run in [0, 1], by ε and seed, and what its ε are. `is_exact`: computed for budgets 5 % apart.
+
+    `accounted`: what the ledger adds up to, by requested ε; empty where it is as requested.
+    """
+
+    finals: Mapping[float, Sequence[float]]
+    standing: Standing = "bound"
+    is_exact: bool = False
+    accounted: Mapping[float, float] = field(default_factory=dict)
+
+
+def panel(
+    view: View, runs: Mapping[str, Budgets], *, colours: Sequence[str], provenance: Provenance, score: str = "accuracy"
+) -> int | None:
+    """Draws the question and its answer for each run; returns the wanted score in percent for the link."""
+    import pandas as pd
+
+    from dpcl_core.figures import tradeoff
+
+    usual = {name: tradeoff.needed(run.finals, 0.0) for name, run in runs.items()}
+    best = max((answer.means[-1] for answer in usual.values() if answer is not None), default=None)
+    if best is None:
+        st.info(NO_BUDGET)
+        return None
+    linked = cast("int | None", view["wanted"])
+    start = linked if linked is not None else max(1, min(100, round(90 * best)))  # nine tenths of the best
+    wanted = st.number_input(
+        f"Wanted {score} (%)", 1, 100, start, key=view.key("wanted"), width=220,
+        help="Mean over the tasks after the last one, and over seeds.",
+    )  # fmt: skip
+    found = {name: tradeoff.needed(run.finals, wanted / 100) for name, run in runs.items()}
+    answers = {name: answer for name, answer in found.items() if answer is not None}
+    sentences = [
+        tradeoff.sentence(answer, score=score, standing=run.standing, is_exact=run.is_exact, accounted=run.accounted)
+        for run, answer in ((runs[name], answer) for name, answer in answers.items())
+    ]
+    chosen = [colour for name, colour in zip(runs, colours, strict=True) if name in answers]
+    picture = tradeoff.figure(answers, sentences, colours=chosen, score=score, dark=text.is_dark())
+    rows = [
+        (name, epsilon, mean, *((low, high) if answer.ends is not None else (None, None)))
+        for name, answer in answers.items()
+        for epsilon, mean, low, high in zip(answer.budgets, answer.means, *(answer.ends or (answer.means,) * 2), strict=True)
+    ]
+    figure_card.show(
+        picture, provenance, key="needed", title=f"{capital(score)} by ε", note="diamond: the ε that is needed",
+        table=pd.DataFrame(rows, columns=["run", "epsilon", "mean", "low", "high"]), linked=True,
+    )  # fmt: skip
+    st.caption(_HOW)
+    return wanted if wanted != start or linked is not None else None
+
+
+# The p-value curve of the Compare page: a t-test of two runs' average accuracies after every task.
+
+
+Side = tuple[str, float]  # a run's letter and one of its budgets
+NOT_CHOSEN: Mapping[str, object] = {
+    "t_first": None, "t_first_budget": None, "t_second": None, "t_second_budget": None, "paired": True
+}  # fmt: skip
+
+
+def fields(letters: tuple[str, ...]) -> list[object]:
+    """The link fields of the t-test."""
+    return [
+        link.Field("t_first", "ta", "first curve of the t-test", link.Maybe(link.Choice(letters)), None),
+        link.Field("t_first_budget", "tc", "budget of the first curve", link.Maybe(link.BUDGET), None),
+        link.Field("t_second", "tb", "second curve of the t-test", link.Maybe(link.Choice(letters)), None),
+        link.Field("t_second_budget", "td", "budget of the second curve", link.Maybe(link.BUDGET), None),
+        link.Field("paired", "tp", "paired t-test", link.Flag(), True),
+    ]
+
+
+def p_value_curve(
+    view: View, results: dict[str, Result], chosen: float | None, provenance: Callable[[dict[str, Result]], Provenance]
+) -> dict[str, object]:
+    """Draws the choice of two curves and their p-values; returns the link values. `chosen`: the budget shown above."""
+    from dpcl_core.figures import statistics
+
+    sides = [(letter, epsilon) for letter, result in results.items() for epsilon in sorted(result.spec.privacy.epsilons)]
+    if len(sides) < 2:
+        st.info("A test needs two curves: pick another run above, or one with several budgets.")
+        return {}
+    first, second, is_paired = _chosen(view, results, sides, chosen)
+    values: dict[str, object] = {
+        "t_first": first[0], "t_first_budget": first[1], "t_second": second[0], "t_second_budget": second[1],
+        "paired": is_paired,
+    }  # fmt: skip
+    try:
+        one, other = (_curve(results[letter], epsilon) for letter, epsilon in (first, second))
+        tests = statistics.p_values(one, other, is_paired=is_paired)
+    except BadInput as error:
+        st.warning(plain(f"No test: {error}."))
+        return values
+    runs = {letter: results[letter] for letter in dict.fromkeys((first[0], second[0]))}
+    refusal = different_tests({letter: result.spec for letter, result in runs.items()})
+    if refusal:
+        st.warning(f"{plain(refusal)} No test.")
+        return values
+    names = (_name(results, first), _name(results, second))
+    picture = statistics.p_value_curve(tests, names=names, dark=text.is_dark())
+    kind = "paired by task" if is_paired else "not paired, equal variances"
+    figure_card.show(
+        picture, provenance(runs), key="p-values", title="Do the two curves differ?",
+        note=f"{names[0]} against {names[1]}; two-tailed t-test, {kind}; lines at 0.05 and 0.01",
+        table=statistics.table(tests), linked=True,
+    )  # fmt: skip
+    st.caption(statistics.CAVEAT)
+    _shown_as_table(tests)
+    return values
+
+
+def _chosen(view: View, results: dict[str, Result], sides: list[Side], chosen: float | None) -> tuple[Side, Side, bool]:
+    """The two chosen curves and whether tasks are paired; initially those of the link, else two runs at one budget."""
+    left, right = st.columns(2)
+
+    def curve(place: str, offered: list[Side], likely: list[Side]) -> Side:
+        wanted = cast("Side", (view[f"t_{place}"], view[f"t_{place}_budget"]))
+        start = offered.index(wanted if wanted in offered else likely[0])
+        column, name = (left if place == "first" else right), f"{place.title()} curve"
+        return column.selectbox(name, offered, start, lambda side: _name(results, side), key=view.key(f"t-{place}"))
+
+    likely = [side for side in sides if side[1] == chosen] or sides
+    first = curve("first", sides, likely)
+    others = [side for side in sides if side != first]
+    likely = [side for side in likely if side[0] != first[0]] or [side for side in others if side[0] != first[0]] or others
+    second = curve("second", others, likely)
+    is_paired = st.toggle(
+        "Paired by task", value=bool(view["paired"]), key=view.key("t-paired"),
+        help="Paired: tests the differences after each task. Not paired: tests the two means as if the tasks were "
+        "independent. The paper that introduced these curves does not say which test it used.",
+    )  # fmt: skip
+    return first, second, is_paired
+
+
+def _curve(result: Result, epsilon: float) -> list[float | None]:
+    """Average accuracy after each task, mean over the seeds; None where nothing was evaluated."""
+    from dpcl_core.figures import curves
+
+    frame = result.accuracy[result.accuracy["epsilon"] == epsilon]
+    means = curves.mean_so_far(frame).groupby("after_task")["value"].mean()
+    return [float(means[task]) if task in means.index else None for task in range(result.n_tasks)]
+
+
+def _name(results: dict[str, Result], side: Side) -> str:
+    return f"{side[0]}, {epsilon_label(side[1], results[side[0]].standing)}"
+
+
+def _shown_as_table(tests: list[PValue]) -> None:
+    from dpcl_core.figures import statistics
+
+    with st.expander("The same as a table"):
+        table = statistics.table(tests)
+        table["difference"] *= 100
+        st.dataframe(
+            table, hide_index=True, key="p-values-table", height="content",
+            alt=f"p values after 2 to {tests[-1].n_tasks} tasks",
+            column_config={
+                "tasks": "tasks learned",
+                "difference": st.column_config.NumberColumn("mean difference, points", format="%.2f"),
+                "t": st.column_config.NumberColumn(format="%.2f"),
+                "p": st.column_config.NumberColumn(format="%.2g"),
+                "note": "why there is no test",
+            },
+        )  # fmt: skip

@@ -1,0 +1,384 @@
+"""The privacy claim of CSLR: claimed ε, the accounted ε of every reading of its text, and attacks to run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from dpcl_core.errors import BadInput
+from dpcl_core.events import Guarantee
+from dpcl_core.explorers import matching
+from dpcl_core.figures.picture import epsilon_text
+from dpcl_core.privacy import cslr_accounting
+from dpcl_core.privacy.cslr_accounting import TABLE_5, Benchmark
+from dpcl_core.privacy.statement import shown
+from dpcl_core.spec import Adjacency
+from pages.parts import layout, link, pecl_claim
+from pages.parts.claim_calculator import TRIALS, Claim, Controls, Game, attacks, bound
+from pages.parts.state import View
+from pages.parts.text import plain
+
+if TYPE_CHECKING:
+    from dpcl_core.privacy.cslr_accounting import Costs, Reading, Sampling
+
+
+_VALUES, _REPLAYED, _FEWEST = 384, 500, 3  # values of an embedding; samples per round; clients in the smallest round
+ACCOUNTANTS = {"eq_9": "Eq. 9, the paper's own", "rdp": "RDP, by dp_accounting", "pld": "**PLD, used here**"}
+
+BENCHMARKS: dict[str, str] = {
+    "ag-news": "Split-AG-News",
+    "amazon": "Split-Amazon",
+    "ontonotes": "OntoNotes-Domain",
+    "multiwoz": "MultiWOZ-Intent",
+}
+SAMPLING: dict[str, str] = {
+    "poisson": "each independently (Poisson)",
+    "fixed": "a set of fixed size",
+    "everyone": "all of them: no amplification (Eqs. 6 to 9)",
+}
+CLIPPING: dict[str, str] = {
+    "joint": "everything a client sends for one statistic: 1",
+    "mode": "each of K groups on its own: √K",
+    "entry": "each of L entries, added up in one group: L",
+}
+ADJACENCIES: dict[str, str] = {"add-remove": "one client more or less", "replace": "one client replaced by another"}
+FIELDS: list[link.Field[Any]] = [
+    link.Field("lists", "r", "list claims open", link.Flag(), False),
+    link.Field("r_benchmark", "rb", "benchmark", link.Choice(tuple(BENCHMARKS)), "ag-news"),
+    link.Field("r_rounds", "rt", "rounds", link.Maybe(link.Whole(1, 100_000)), None),
+    link.Field("r_statistics", "rk", "statistics a round", link.Whole(1, 64), 4),
+    link.Field("r_sampling", "rs", "how clients are drawn", link.Choice(tuple(SAMPLING)), "poisson"),
+    link.Field("r_rate", "rq", "share of clients", link.Number(0.001, 1.0), 0.3),
+    link.Field("r_clients", "rn", "clients", link.Maybe(link.Whole(2, 100_000)), None),
+    link.Field("r_adjacency", "ra", "neighbours", link.Choice(tuple(ADJACENCIES)), "add-remove"),
+    link.Field("r_clipping", "rc", "what is clipped", link.Choice(tuple(CLIPPING)), "joint"),
+    link.Field("r_groups", "rg", "K", link.Whole(1, 1000), 4),
+    link.Field("r_coin", "ro", "one coin for all statistics", link.Flag(), True),
+    link.Field("r_list", "rl", "own list released too", link.Flag(), False),
+    link.Field("r_head", "rh", "noise on the head", link.Maybe(link.Number(0.01, 1000.0)), None),
+    link.Field("r_delta", "rd", "δ of a client", link.Number(1e-12, 0.1), 1e-5),
+    link.Field("r_claim", "rx", "claim that is attacked", link.Number(1.0, 8.0), 4.0),
+    link.Field("r_hit", "rp", "p", link.Number(0.001, 1.0), matching.TABLE_8[100][0]),
+    link.Field("r_eta", "re", "η", link.Number(1e-9, 1.0), 0.05),
+    link.Field("r_length", "rm", "L", link.Whole(1, 1000), 4),
+]
+TITLE = "Claimed, accounted, audited: noise on replayed lists (CSLR)"
+ABOUT = """CSLR (Shihab et al. 2026) claims ε = {:g}, {:g} and {:g} for noise multipliers {:.2f}, {:.2f} and {:.2f}. **These
+claims are not verified and cover only the release for replay**: the head's updates are sent without noise. The cost of the
+noise depends on details that the text leaves open: how clients are sampled, what is clipped, how often statistics are
+released, and what neighbours are. Each is a control. All numbers except the claims are computed here.""".format(
+    *TABLE_5, *TABLE_5.values()
+)
+
+
+def _body(view: View, given: Guarantee | None) -> dict[str, object]:
+    controls = Controls(view, FIELDS)
+    left, right = st.columns(2)
+    with left, layout.card("list-reading"):
+        printed, reading = _controls(view, controls)
+    with right:
+        with layout.card("list-costs"):
+            _costs(reading)
+        with layout.card("list-needed"):
+            _needed(reading)
+    readings = layout.card("list-readings")
+    left, right = st.columns(2)
+    with left, layout.card("list-audits"):
+        claimed = _attacks(view, reading)
+    with right:
+        with layout.card("list-local"):
+            _local(reading)
+        with layout.card("list-theory"):
+            _theorem_2(controls, reading)
+    with readings:  # drawn last, because the first time takes seconds
+        _readings(printed, reading.delta)
+    return controls.values | {"r_claim": claimed}
+
+
+def _lines(given: Guarantee) -> tuple[dict[str, str], str]:
+    """A run's claimed ε, the computed cost of its noise, and replay, head and total of its ledger."""
+    assert given.claim is not None
+    claimed = given.claim
+    rows = {f"**claimed**, replay alone ({plain(claimed.source)}, not verified)": shown(claimed.epsilon)}
+    computed = {name: value for name, value in claimed.numbers.items() if name.startswith("computed")}
+    rows |= {plain(name): shown(value) for name, value in computed.items()}
+    channels = [name for name in ("replay release", "head") if name in given.parts]
+    rows |= {f"**accounted**: {name}": bound(given.parts[name]) for name in channels}
+    rows["**accounted**: replay and head together"] = bound(given.epsilon)
+    rest = " · ".join(f"{name} = {value:g}" for name, value in claimed.numbers.items() if name not in computed)
+    return rows, f"Computed for {rest}, granting the printed sensitivity."
+
+
+def _controls(view: View, controls: Controls) -> tuple[Benchmark, Reading]:
+    """Draws the controls; returns the benchmark and the reading, with the noise printed for the middle claim."""
+    from dpcl_core.privacy.cslr_accounting import ROUNDS_PER_TASK, Reading
+
+    st.markdown("**What is released, and how?** Details that the text leaves open, with our defaults")
+    benchmark = controls.select("r_benchmark", "Benchmark", {name: _title(name) for name in BENCHMARKS})
+    printed = cslr_accounting.BENCHMARKS[BENCHMARKS[benchmark]]
+    with st.container(horizontal=True, gap="small"):
+        rounds = controls.whole("r_rounds", "rounds in all", usual=ROUNDS_PER_TASK * printed.n_tasks, of=benchmark)
+        statistics = controls.whole("r_statistics", "statistics a round")
+        clients = controls.whole("r_clients", "clients, N", usual=printed.n_clients, of=benchmark)
+    sampling = controls.select("r_sampling", "Clients of a round", SAMPLING)
+    rate = 1.0 if sampling == "everyone" else controls.share("r_rate", "share of clients a round, q", 0.01, 0.01)
+    adjacency = controls.select("r_adjacency", "Neighbouring data differ by", ADJACENCIES)
+    clipping = controls.select("r_clipping", "Clipped to B is", CLIPPING)
+    groups = cast(int, view["r_groups"])
+    if clipping != "joint":
+        groups = controls.whole("r_groups", "K groups" if clipping == "mode" else "L entries")
+    coin = controls.flag("r_coin", "All statistics of a round come from the same clients: amplified once")
+    with_list = controls.flag("r_list", "The clients' own lists are released too, at the same noise")
+    label = "The head's updates get noise, in the same rounds"
+    is_noisy = st.toggle(label, view["r_head"] is not None, key=view.key("r_head"))
+    title = "noise std divided by the updates' clipping norm"
+    head = controls.number("r_head", title, start=4.71, width=260) if is_noisy else None
+    controls.values["r_head"] = head
+    return printed, Reading(
+        noise_multiplier=TABLE_5[4.0],
+        n_rounds=rounds,
+        n_statistics=statistics,
+        sampling=cast("Sampling", sampling),
+        sample_rate=rate,
+        n_clients=clients,
+        adjacency=cast(Adjacency, adjacency),
+        sensitivity={"joint": 1.0, "mode": math.sqrt(groups), "entry": float(groups)}[clipping],
+        one_coin=coin,
+        with_list=with_list,
+        head_multiplier=head,
+        delta=controls.delta("r_delta"),
+    )
+
+
+def _costs(reading: Reading) -> None:
+    """Draws claimed and computed ε of this reading at the three printed noises: replay, head, and both together."""
+    from dpcl_core.privacy.cslr_accounting import costs
+
+    st.markdown("**Claimed and computed, for this reading**")
+    at_each_noise = [replace(reading, noise_multiplier=sigma) for sigma in TABLE_5.values()]
+    replays = [costs(replace(one, head_multiplier=None)) for one in at_each_noise]
+    alone = together = ["no bound"] * len(TABLE_5)
+    if reading.head_multiplier is not None:
+        only_head = replace(
+            reading, noise_multiplier=reading.head_multiplier, n_statistics=1, sensitivity=1.0, with_list=False,
+            head_multiplier=None,
+        )  # fmt: skip
+        alone = [_number(costs(only_head).least)] * len(TABLE_5)
+        together = [_number(costs(one).least) for one in at_each_noise]
+    rows = {name: [_number(getattr(one, which)) for one in replays] for which, name in ACCOUNTANTS.items()} | {
+        "**head alone**": alone,
+        "**replay and head together**": together,
+    }
+    heads = ("computed ε; claims not verified", *_titles())
+    layout.table(heads, ((name, *cells) for name, cells in rows.items()))
+    st.caption(_how(reading))
+    _verdict(reading, replays)
+
+
+def _title(name: str) -> str:
+    printed = cslr_accounting.BENCHMARKS[BENCHMARKS[name]]
+    return f"{BENCHMARKS[name]}: {printed.n_clients} clients, {printed.n_tasks} tasks"
+
+
+def _how(reading: Reading) -> str:
+    share = reading.sensitivity * math.sqrt(reading.n_statistics * (2 if reading.with_list else 1))
+    drawn = {
+        "poisson": f"amplified by Poisson sampling at rate {reading.sample_rate:g}",
+        "fixed": f"amplified by sampling {reading.n_sampled} of {reading.n_clients} clients",
+        "everyone": "not amplified",
+    }[reading.sampling]
+    return (
+        f"A round is one Gaussian mechanism with multiplier σ/{share:.4g} on everything that a client sends, {drawn}; "
+        f"{reading.n_rounds:,} rounds at δ = {reading.delta:g}. All numbers are upper bounds, rounded up; a dash: that "
+        "accountant cannot handle these steps. Head and replay of a round use the same clients, so together they cost less "
+        "than the sum."
+    )
+
+
+def _verdict(reading: Reading, replays: list[Costs]) -> None:
+    if not reading.one_coin and reading.sampling != "everyone":
+        pecl_claim.not_dp(
+            "Not valid: a client is sampled for all statistics of a round at once, so they cannot be amplified separately."
+        )
+        return
+    least = [one.least for one in replays]
+    if all(one is None for one in least):
+        st.warning("No accountant here handles sets of fixed size if neighbours differ in the number of clients.")
+        return
+    kept_claims = [f"{epsilon:g}" for epsilon, one in zip(TABLE_5, least, strict=True) if one is not None and one <= epsilon]
+    listed = ", ".join(kept_claims)
+    what = f"keeps the replay within the claimed ε = {listed}" if listed else "keeps none of the claims"
+    open_head = "" if reading.head_multiplier is not None else " Without noise on the head, the model has no bound at all."
+    st.markdown(f"**This reading {what}.**{open_head}")
+
+
+def _readings(printed: Benchmark, delta: float) -> None:
+    st.markdown("**Every reading, at the printed noise**")
+    place = st.empty()
+    st.caption(
+        "Each cell: by Eq. 9 / by dp_accounting's conversion of the same divergences / by PLD. Unless stated otherwise: "
+        "Poisson sampling of clients at rate 0.3, one client more or less, each statistic clipped to B. The last row counts "
+        "replay and head; the others count the replay only, and without noise on the head the model has no bound."
+    )
+    _draw_readings(place, printed, delta)
+
+
+def _needed(reading: Reading) -> None:
+    """Draws the noise that would satisfy the claims, searched on request: some seconds of accounting."""
+    st.markdown("**How much noise would the claims need?**")
+    st.caption("The smallest multiplier per statistic that keeps this reading within ε, for the replay only.")
+    results = st.session_state.setdefault("list-needed", {})
+    replay_only = replace(reading, head_multiplier=None)
+    if st.button("Search", key="list-needed-search"):
+        with st.spinner("Searching ..."):
+            results[replay_only] = _searched(replay_only)
+    if (multipliers := results.get(replay_only)) is None:
+        return
+    if isinstance(multipliers, str):
+        st.error(plain(multipliers))
+        return
+    rows = (
+        (f"{epsilon:g}", f"{TABLE_5[epsilon]:g}", f"**{value:,.4g}**", f"{value / TABLE_5[epsilon]:.1f}")
+        for epsilon, value in multipliers.items()
+    )
+    layout.table(("claimed ε", "σ printed", "σ needed", "ratio"), rows, names=0)
+
+
+def _searched(reading: Reading) -> dict[float, float] | str:
+    from dpcl_core.privacy.cslr_accounting import multiplier_for
+
+    which: Literal["pld", "rdp"] = "rdp" if reading.sampling == "fixed" else "pld"
+    try:
+        return {epsilon: multiplier_for(epsilon, reading, which) for epsilon in TABLE_5}
+    except (BadInput, ValueError) as refused:  # Unaccountable: one sentence, too
+        return str(refused)
+
+
+def _local(reading: Reading) -> None:
+    """Draws the local ε of one client against a server that sees its lists."""
+    from dpcl_core.privacy.cslr_accounting import participations, per_client
+
+    expected, most = participations(reading.n_rounds, reading.sample_rate)
+    counts = dict.fromkeys(sorted({1, max(1, reading.n_rounds // 50), max(1, expected), max(1, most)}))
+    remarks = {max(1, expected): ", expected here", max(1, most): ", exceeded once in a thousand"}
+    kinds: tuple[Adjacency, ...] = ("add-remove", "replace")
+
+    def cell(count: int, sigma: float) -> str:
+        pair = (per_client(replace(reading, noise_multiplier=sigma, adjacency=kind), count).pld for kind in kinds)
+        return " / ".join(map(_number, pair))
+
+    rows = ((f"{n:,}{remarks.get(n, '')}", *(cell(n, sigma) for sigma in TABLE_5.values())) for n in counts)
+    st.markdown("**A server that sees each client's own list**")
+    titles = (f"σ = {sigma:g}" for sigma in TABLE_5.values())
+    layout.table(("rounds in which the client takes part", *titles), rows, names=0)
+    st.caption(
+        "In the printed algorithm the server sees each client's lists, so protection against the server is local: nothing "
+        "is averaged, and nothing is amplified, because the server knows the sender. ε by PLD if everything the client "
+        "sends becomes zero / is replaced."
+    )
+
+
+CLAIM = Claim(TITLE, ABOUT, FIELDS, cslr_accounting.PAPER, _lines, _body)
+
+
+def _draw_readings(place: DeltaGenerator, printed: Benchmark, delta: float) -> None:
+    """Draws one row per reading and one column per claim, each cell by the three accountants."""
+    from dpcl_core.privacy import cslr_accounting  # loads the accountant, which takes a second
+    from dpcl_core.privacy.cslr_accounting import costs
+
+    rows: list[tuple[str, ...]] = []
+    for row in cslr_accounting.rows(printed.n_clients, printed.n_tasks, delta).values():
+        costs_by_claim = [costs(row.of(sigma)) for sigma in TABLE_5.values()]
+        line = (row.name, *(f"{_number(one.eq_9)} / {_number(one.rdp)} / {_number(one.pld)}" for one in costs_by_claim))
+        rows.append(tuple(f"**{cell}**" for cell in line) if row.is_as_printed else line)
+        with place:  # all rows take seconds, so each is shown as soon as it is computed
+            layout.table(("reading; claims not verified", *_titles()), rows)
+
+
+def _titles() -> list[str]:
+    """A column title for each claim."""
+    return [f"claimed {epsilon:g}: σ = {sigma:g}" for epsilon, sigma in TABLE_5.items()]
+
+
+def _number(epsilon: float | None) -> str:
+    """ε with three digits, rounded up; a dash for None."""
+    return "–" if epsilon is None else shown(epsilon)
+
+
+def _theorem_2(controls: Controls, reading: Reading) -> None:
+    """Draws the controls of Theorem 2, its result, and Table 8, with the other theorems at given sizes."""
+    st.markdown("**How many anchors?**")
+    with st.container(horizontal=True, gap="small"):
+        hit = controls.number("r_hit", "p, probability that an anchor separates two entries")
+        eta = controls.number("r_eta", "η, failure probability")
+        length = controls.whole("r_length", "L, entries of a list")
+    entries = matching.n_entries(reading.n_rounds, reading.sample_rate * reading.n_clients, length)
+    needed = matching.anchors_needed(entries, eta, hit)
+    st.markdown(
+        f"Theorem 2, m ≥ ln(N²/η)/p with N = {entries:,} entries in all: **{needed:,} anchors** separate all required "
+        f"pairs with probability {1 - eta:.6g}."
+    )
+    rows = (
+        (f"{m}", f"{printed:.2f}", f"{matching.anchors_needed(entries, eta, printed):,}", f"{margin:.2f}")
+        for m, (printed, margin) in matching.TABLE_8.items()
+    )
+    layout.table(("m, Table 8", "p̂ printed", "m by Theorem 2", "margin printed"), rows, names=0)
+    not_all, wrong = matching.misaligned(length)
+    first, second = matching.forgetting_terms(_VALUES, _REPLAYED, _FEWEST)
+    st.caption(
+        "p is a share of anchors: more anchors estimate it better but do not raise it, although the printed column grows. "
+        "What grows is the largest difference at any anchor, and the smallest p̂ over all pairs, which few anchors "
+        "underestimate. The theorem says when entries of different modes are separated. It does not say that entries of one "
+        f"mode stay together, and more anchors separate these as well. Proposition 3: {length} entries in random order are "
+        f"not all correct with probability {not_all:.4g}; the share of wrong slots is {wrong:.4g}. Theorem 5 at {_VALUES} "
+        f"values, {_REPLAYED} samples and {_FEWEST} clients: terms of {first:.2f} and {second:.2f} on a loss from 0 to 1, "
+        "times unknown constants."
+    )
+
+
+def _attacks(view: View, reading: Reading) -> float:
+    """Draws the choice of a claim and its attacks; returns the chosen claim."""
+    from dpcl_core.attacks.cslr_games import ATTACKS, Setting, audited
+    from dpcl_core.privacy.audit_bounds import bound_of_counts
+
+    linked = cast(float, view["r_claim"])
+    start = linked if linked in TABLE_5 else 4.0
+    st.markdown("**Attack it**")
+    chosen = st.segmented_control(
+        "Claim that is attacked, not verified", list(TABLE_5), default=start, required=True, key=view.key("r_claim"),
+        format_func=lambda epsilon: f"ε = {epsilon_text(epsilon)}, σ = {TABLE_5[epsilon]:g}",
+    )  # fmt: skip
+    claimed = chosen if chosen in TABLE_5 else start
+    setting = Setting(
+        claimed, TABLE_5[claimed] / reading.sensitivity, reading.n_rounds, reading.sample_rate, reading.delta,
+        n_statistics=reading.n_statistics * (2 if reading.with_list else 1),
+    )  # fmt: skip
+    st.caption(
+        "Real attacks on the noise of this reading, with simulated clients: does one of them take part? Each decision rule "
+        "is fixed beforehand on the attacker's own releases. Each attack takes seconds, the second one longer."
+    )
+    # The attack on lists needs a run whose clients add noise; its cost is on the card about local privacy.
+    games = {name: attack for name, attack in ATTACKS.items() if name != "lists"}
+    attacks(
+        (Game(name, one.title, one.adversary, one.n_releases(TRIALS)) for name, one in games.items()),
+        lambda name: audited(setting, name, TRIALS),
+        setting,
+        key="list-audit",
+        than=lambda result: f"the claimed {result.claimed:g}",
+        more=lambda name, result: _sentence(result.attack.removeprefix(games[name].attack).removeprefix("; ")),
+    )
+    most = {n: math.floor(100 * bound_of_counts(n, n, 0, n, reading.delta)) / 100 for n in (TRIALS, 10 * TRIALS, 100)}
+    st.caption(
+        f"Without any error, {TRIALS:,} releases per side prove at most {most[TRIALS]:.2f}, {10 * TRIALS:,} at most "
+        f"{most[10 * TRIALS]:.2f} and 100 at most {most[100]:.2f}: the number of rounds is the limit, not the attack."
+    )
+    return claimed
+
+
+def _sentence(remark: str) -> str:
+    """An attack's remark on its outcome as a separate sentence; empty for none."""
+    return f" {remark[0].upper()}{remark[1:]}." if remark else ""

@@ -1,0 +1,231 @@
+"""The document that a browser gets first: the framework's own, with what a browser would otherwise have to find out.
+
+It has the page's title, so that a tab and the preview of a link name it before any script runs; the server's address, for
+which the framework would ask first at the page's own address; the scripts that every page needs soon; the app's style;
+and a history of one entry for each act of the visitor.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import traceback
+from collections.abc import Collection, Iterable
+from html import escape
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import streamlit as st
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from streamlit import config
+from streamlit.proto.WidgetStates_pb2 import WidgetState
+from streamlit.runtime.app_session import AppSession
+from streamlit.runtime.state.common import WidgetMetadata
+from streamlit.runtime.state.session_state import Serialized, WStates
+from streamlit.web.server.starlette.starlette_websocket import is_host_allowed
+
+from dpcl_core import unforeseen
+from pages.parts import fields
+from pages.parts.text import in_document, plain
+
+APP: Final = "DP continual learning"
+WITHOUT_SCRIPTS: Final = "This app needs JavaScript."
+_STATIC: Final = Path(st.__file__).parent / "static"
+# The parts of the framework that draw a heading and HTML: found by name only once the first message with one comes.
+_PRELOADED: Final = ("Html", "purify.es", "rehype-raw", "hastscript", "web-namespaces")
+# A proxy may serve the app below a path of its own, which only the browser sees. With the configuration at hand the browser
+# connects without asking; but an account is believed only together with the cookie of an answer, so without it, it asks.
+_ADDRESS: Final = """<script>
+(() => {
+  const page = %s, path = location.pathname;
+  if (!path.endsWith(page)) return;
+  window.__streamlit = {BACKEND_BASE_URL: location.origin + path.slice(0, path.length - page.length)};
+  if (/(^|; )_streamlit_xsrf=/.test(document.cookie))
+    window.__streamlit.HOST_CONFIG = {allowedOrigins: [location.origin], useExternalAuthToken: false};
+})();
+</script>
+"""
+# The framework adds an entry to the history for every address that a page writes: one for a link, one more for the view that
+# the page behind it begins with. Here whatever follows one act of the visitor is one entry, so that Back undoes one act.
+_HISTORY: Final = """<script>
+(() => {
+  const push = history.pushState, replace = history.replaceState;
+  let acted = false;
+  for (const kind of ["pointerdown", "keydown", "click", "input"]) addEventListener(kind, () => { acted = true; }, true);
+  addEventListener("popstate", () => { acted = false; }, true);
+  history.pushState = (...entry) => {
+    (acted ? push : replace).apply(history, entry);
+    acted = false;
+  };
+})();
+</script>
+"""
+
+
+def title(page: str) -> str:
+    """What a tab is called that shows a page."""
+    return f"{page} · {APP}"
+
+
+def routes(pages: Iterable[tuple[str, str]]) -> list[Route]:
+    """The addresses of pages, each by name and title; the name of the first leads to the server's own address.
+
+    What somebody adds to a page's address, as in /lessons/3, leads to the page: the framework's document would stay empty.
+    Only one part, since the framework looks for its server at a page's address, too, and must not find it there.
+    """
+    named = [(f"/{name}", title(called)) for name, called in pages]
+    base = f"/{st.get_option('server.baseUrlPath').strip('/')}".rstrip("/")
+    away = [_leading(base + named[0][0], "./"), *(_leading(f"{base}{path}/{{more}}", f"..{path}") for path, _ in named)]
+    return [*away, *(_route(base + path, of_page(path, called)) for path, called in [("/", named[0][1]), *named[1:]])]
+
+
+def of_page(path: str, called: str) -> str:
+    """The document of the page at an address below the server's own."""
+    text = (_STATIC / "index.html").read_text(encoding="utf-8")
+    scripts = [f"./static/js/{file.name}" for name in _PRELOADED for file in (_STATIC / "static/js").glob(f"{name}.*.js")]
+    preloads = "".join(f'<link rel="modulepreload" crossorigin href="{each}">\n' for each in scripts)
+    text = text.replace("<title>Streamlit</title>", f"<title>{escape(called)}</title>")
+    text = re.sub("<noscript>.*?</noscript>", f"<noscript>{WITHOUT_SCRIPTS}</noscript>", text, flags=re.DOTALL)
+    text = text.replace("</head>", f"{preloads}{_ADDRESS % json.dumps(path)}{_HISTORY}</head>")
+    # After the framework's rules, which are in the head, and before a page's own, such as those of the presenter's size.
+    return text.replace("<body>", f"<body>{in_document()}")
+
+
+def is_own(url: str | None, names: Collection[str]) -> bool:
+    """Whether a visit that began at this address got one of these documents: not where no page has its name."""
+    return url is not None and urlsplit(url).path.rpartition("/")[2] in ("", *names)
+
+
+def _leading(path: str, to: str) -> Route:
+    return Route(path, lambda _: RedirectResponse(to))
+
+
+def _route(path: str, text: str) -> Route:
+    async def answer(_: Request) -> Response:
+        return HTMLResponse(text, headers={"cache-control": "no-cache"})
+
+    return Route(path, answer)
+
+
+# Messages that no page of this app could have sent: whoever speaks to the server by hand forges them.
+#
+# A value of another type than its widget's is dropped before anything reads it. One that its widget does not offer ends the
+# page with a sentence, and is no error of the program. What would clear the memory that all visitors share is dropped.
+
+
+SENTENCE: Final = "This page was sent a value that it does not offer. Reload it."
+_set_state, _set_metadata = WStates.set_widget_from_proto, WStates.set_widget_metadata
+
+
+def install() -> None:
+    """Lets every session of this server drop values of a wrong type, and the wish to clear its caches."""
+    AppSession._handle_clear_cache_request = lambda self: None  # type: ignore[method-assign]
+    WStates.set_widget_from_proto = _with_state  # type: ignore[method-assign, assignment]
+    WStates.set_widget_metadata = _with_metadata  # type: ignore[method-assign, assignment]
+
+
+def is_reading(error: BaseException) -> bool:
+    """Whether an error comes from reading a widget's value."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return any(frame.name == "deserialize" and "streamlit" in frame.filename for frame in frames)
+
+
+def _with_state(states: WStates, sent: WidgetState) -> None:
+    _set_state(states, sent)
+    _drop(states, sent.id)
+
+
+def _with_metadata(states: WStates, metadata: WidgetMetadata[object]) -> None:
+    _set_metadata(states, metadata)
+    _drop(states, metadata.id)
+
+
+def _drop(states: WStates, widget: str) -> None:
+    state, metadata = states.states.get(widget), states.widget_metadata.get(widget)
+    if not isinstance(state, Serialized) or metadata is None:
+        return
+    sent = state.value.WhichOneof("value")
+    # A browser sends a whole number as one, though its field may take others, too.
+    if sent is not None and sent.replace("int_", "double_") != metadata.value_type.replace("int_", "double_"):
+        del states.states[widget]
+
+
+# What a visitor sees of an error that nobody foresaw: one sentence with a number, under which the log has the rest.
+
+
+def shown(error: Exception) -> bool:
+    """Shows the sentence where the page broke off; True: the framework need show nothing more."""
+    st.error(plain(SENTENCE if is_reading(error) else unforeseen.recorded(error)))
+    return True
+
+
+class Masking(logging.Filter):
+    """Takes secrets out of the tracebacks that the framework writes on standard error."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Changes the record; none is dropped."""
+        if record.exc_info and record.exc_info[1] is not None:
+            record.msg, record.args = f"{record.getMessage()}\n{unforeseen.trace(record.exc_info[1])}", ()
+            record.exc_info = None
+        return True
+
+
+# Who may talk to this server, and who may show its pages in a frame.
+#
+# A page of another site cannot read the app's; but the owner of a name may lead it to this computer once a browser has
+# loaded a page from there (DNS rebinding), and to the browser that page is then of the same origin. So a server that listens
+# on this computer alone answers to this computer's names, and to those in `server.allowedHosts`.
+
+
+FRAMES: Final = "DPCL_FRAMES"  # origins whose pages may show the app in a frame, such as https://example.org
+_HOSTS: Final = "server.allowedHosts"
+_HERE: Final = ("localhost", "127.0.0.1", "::1")
+_REFUSED: Final = """This server answers to names of its own computer alone, such as localhost. To let it answer to another
+name, start it with STREAMLIT_SERVER_ALLOWED_HOSTS=NAME."""
+
+
+def listens_here_alone() -> bool:
+    """Whether the server's address is one that only this computer reaches."""
+    address = st.get_option("server.address") or ""
+    try:
+        return address in _HERE or ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+class Gate:
+    """Refuses requests under a foreign name, and says on every answer what browsers may do with it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        if listens_here_alone() and not st.get_option(_HOSTS):
+            config.set_option(_HOSTS, [*_HERE, st.get_option("server.address")])  # of which websockets ask, too
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes a request on, or refuses it."""
+        if scope["type"] == "lifespan" or is_host_allowed(Headers(scope=scope).get("host")):
+            await self.app(scope, receive, lambda message: send(_guarded(message)))
+            if scope.get("method") == "PUT":  # an upload
+                fields.bound()
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            await PlainTextResponse(_REFUSED, status_code=421)(scope, receive, send)
+
+
+def _guarded(message: Message) -> Message:
+    if message["type"] == "http.response.start":
+        headers = MutableHeaders(scope=message)
+        frames = " ".join(["'self'", *os.environ.get(FRAMES, "").split()])
+        headers["content-security-policy"] = f"frame-ancestors {frames}"
+        headers["x-content-type-options"] = "nosniff"
+        headers["referrer-policy"] = "same-origin"
+    return message

@@ -1,0 +1,391 @@
+"""The settings of a model, read from its JSON schema; widgets and link are made from the same list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Final, Literal, TypeVar, cast, get_args
+
+import streamlit as st
+from pydantic import BaseModel
+from streamlit import runtime
+from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+from streamlit.runtime.uploaded_file_manager import UploadedFile, UploadedFileRec
+
+from dpcl_core import checks
+from dpcl_core.backbones import catalog as backbones
+from dpcl_core.data import catalog as datasets
+from dpcl_core.errors import BadInput
+from dpcl_core.methods import catalog as methods
+from dpcl_core.runs.run import Status
+from dpcl_core.runs.shards import Sets
+from dpcl_core.scenarios import catalog as scenarios
+from dpcl_core.spec import RunSpec
+from pages.parts import link, state
+from pages.parts.state import View
+from pages.parts.text import capital
+
+if TYPE_CHECKING:
+    from dpcl_core.runs.run import Named, Run
+    from dpcl_core.runs.store import Store
+
+
+Sort = Literal["whole", "number", "choice", "flag", "text", "texts", "wholes"]
+Schema = dict[str, object]
+_MOST = 10**6
+
+
+_OPTIONS = {  # the names of options that do not read as words
+    "dp-sgd": "DP-SGD", "fn": "noisy embeddings (FN)", "npo": "negative preference (NPO)", "ot": "optimal transport",
+    "hungarian": "Hungarian assignment", "pca-mean": "means on public axes", "mean": "means", "target": "anchor targets",
+    "film": "FiLM", "lora": "LoRA", "head": "last layer only", "argmax": "largest score (ArgMax)",
+    "cnn-32": "CNN, 32 channels", "cnn-64": "CNN, 64 channels", "cnn-128": "CNN, 128 channels", "bilstm": "BiLSTM",
+    "cnn-ig": "CNN-Ig", "cnn-ig-featureless": "CNN-Ig without statistics", "taylor1-abs": "first-order Taylor, absolute",
+    "taylor1-linear": "first-order Taylor, linear", "taylor2": "second-order Taylor", "eq-12": "Eq. 12, as printed",
+    "lifelong": "that of the other methods",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of a card: `low` and `high` are allowed bounds (None: unbounded), `is_optional`: may be left empty."""
+
+    name: str
+    title: str
+    help: str
+    sort: Sort
+    default: object
+    low: float | None = None
+    high: float | None = None
+    options: tuple[str, ...] = ()
+    is_optional: bool = False
+
+    def kind(self) -> link.Kind[object]:
+        """The codec kind of the setting in a link."""
+        kinds: dict[Sort, object] = {
+            "whole": link.Whole(int(self.low or 0), int(self.high if self.high is not None else _MOST)),
+            "number": link.Number(
+                -link.UNBOUNDED if self.low is None else self.low, link.UNBOUNDED if self.high is None else self.high
+            ),
+            "choice": link.Choice(self.options),
+            "flag": link.Flag(),
+            "text": link.Text(),
+            "texts": link.Many(link.Text(60)),
+            "wholes": link.Many(link.Whole(-_MOST, _MOST), 1000),
+        }
+        kind = cast("link.Kind[object]", kinds[self.sort])
+        return link.Maybe(kind) if self.is_optional else kind
+
+    def shown(self, value: object) -> str:
+        """A value of the setting in words."""
+        match self.sort:
+            case "choice":
+                return f"“{option_title(str(value))}”"
+            case "flag":
+                return "on" if value else "off"
+            case "texts" | "wholes":
+                return ", ".join(map(str, cast("tuple[object, ...]", value)))
+            case "number":
+                return f"{value:g}"
+        return str(value)
+
+
+@cache
+def settings(model: type[BaseModel], leave_out: tuple[str, ...] = ()) -> tuple[Setting, ...]:
+    """The settings of a model in its own order. Raises TypeError for a field that no widget can show."""
+    schema = model.model_json_schema()
+    shared = cast("dict[str, Schema]", schema.get("$defs", {}))
+    fields = cast("dict[str, Schema]", schema.get("properties", {}))
+    return tuple(_setting(name, field, shared) for name, field in fields.items() if name not in leave_out)
+
+
+def option_title(option: str) -> str:
+    """An option of a setting in words."""
+    return capital(_OPTIONS.get(option, option.replace("-", " ")))
+
+
+def _setting(name: str, field: Schema, shared: dict[str, Schema]) -> Setting:
+    branches = cast("list[Schema]", field.get("anyOf", [field]))
+    main = next(branch for branch in branches if branch.get("type") != "null")
+    if "$ref" in main:
+        main = {**shared[str(main["$ref"]).rpartition("/")[2]], **{k: v for k, v in main.items() if k != "$ref"}}
+    low = main.get("minimum", main.get("exclusiveMinimum"))
+    high = main.get("maximum", main.get("exclusiveMaximum"))
+    return Setting(
+        name, _title(name, field), str(field.get("description", "")), _sort(name, main), field.get("default"),
+        low=cast("float | None", low), high=cast("float | None", high),
+        options=tuple(cast("list[str]", main.get("enum", []))), is_optional=len(branches) > 1,
+    )  # fmt: skip
+
+
+def _title(name: str, field: Schema) -> str:
+    """The setting's title in the model, else its name."""
+    words = name.replace("_", " ")
+    given = str(field.get("title", words.title()))
+    return words.capitalize() if given == words.title() else given
+
+
+def _sort(name: str, schema: Schema) -> Sort:
+    if "enum" in schema:
+        return "choice"
+    if cast("Schema", schema.get("items", {})).get("type") == "integer":
+        return "wholes"
+    sorts: dict[object, Sort] = {
+        "integer": "whole",
+        "number": "number",
+        "boolean": "flag",
+        "string": "text",
+        "array": "texts",
+    }
+    if schema.get("type") not in sorts:
+        raise TypeError(f"no widget for the setting {name}: {schema}")
+    return sorts[schema["type"]]
+
+
+# Finding stored runs: by words, by the tags in their names, and as groups whose members can be compared.
+
+
+LISTED = 500  # runs that a page lists at most; the search goes through all
+PLACEHOLDER = "name, #tag, method, data, id"
+HELP = """A word with # in a run's name is a tag: rename the run to add one. A preset's name finds the runs that were
+started from it."""
+
+
+def wanted(text: str, store: Store) -> Callable[[Named], bool] | None:
+    """Tells, for `Store.list_runs`, which runs have every word in their name, id, method, dataset or the preset whose set
+    they belong to; None where no word is given.
+
+    A word with # must be a whole tag.
+    """
+    words = text.lower().split()
+    if not words:
+        return None
+    preset_of_runs = Sets(store).preset_of_runs()
+
+    def has_all(run: Named) -> bool:
+        said = " ".join((run.id, run.name, preset_of_runs.get(run.id, ""), run.method, run.dataset)).lower()
+        return all(word in (tags(run.name) if word.startswith("#") else said) for word in words)
+
+    return has_all
+
+
+def tags(name: str) -> tuple[str, ...]:
+    """The words with # in a run's name, in lower case."""
+    return tuple(word for word in name.lower().split() if word.startswith("#") and len(word) > 1)
+
+
+def groups(runs: Sequence[Run]) -> dict[str, list[str]]:
+    """Groups of at least two runs, as ids by the group's name, in the runs' order.
+
+    One for each tag, and one for all runs that were tested on the same examples in the same tasks.
+    """
+    by_tag: dict[str, list[str]] = {}
+    by_test: dict[tuple[object, ...], list[Run]] = {}
+    for run in runs:
+        for tag in dict.fromkeys(tags(run.name)):
+            by_tag.setdefault(tag, []).append(run.id)
+        if (spec := run.readable_spec) is not None:
+            test = (spec.data.dataset, spec.data.test_per_class, spec.public_labels, spec.scenario)
+            by_test.setdefault(test, []).append(run)
+    found = {tag: ids for tag, ids in by_tag.items() if len(ids) > 1}
+    for same in by_test.values():
+        if len(same) > 1:
+            name = _stream(same[0].spec)
+            n_alike = sum(other == name or other.startswith(f"{name} (") for other in found)
+            found[f"{name} ({n_alike + 1})" if n_alike else name] = [run.id for run in same]
+    return found
+
+
+def _stream(spec: RunSpec) -> str:
+    return f"{datasets.called(spec.data.dataset)}: {scenarios.card(spec.scenario.kind).title.lower()}"
+
+
+# Select boxes for a run and for parts of it.
+
+
+T = TypeVar("T")
+_OFFERED = 200  # runs in a select box at most
+_STARTED = tuple(status for status in get_args(Status) if status != "queued")
+
+
+def select(
+    view: View, name: str, title: str, titles: Mapping[T, str], *, help_text: str | None = None, width: int | None = None
+) -> T:
+    """The option chosen in a select box of a link's field; `titles`: the options and their titles.
+
+    Starts from the link, or from the first option if the link has another value.
+    """
+    options = list(titles)
+    start = options.index(cast(T, view[name])) if view[name] in titles else 0
+    return st.selectbox(
+        title, options, index=start, format_func=titles.__getitem__, key=view.key(name), help=help_text,
+        width=width or "stretch",
+    )  # fmt: skip
+
+
+def missing_run(view: View) -> list[str]:
+    """A notice if the link names a run that the store does not have."""
+    if view["run"] is not None:
+        try:
+            state.store().get(str(view["run"]))
+        except BadInput as refused:
+            return [f"{refused}."]
+    return []
+
+
+def one_of(title: str, options: Sequence[T], view: View, name: str, shown: Callable[[T], str]) -> T:
+    """The option chosen in a select box; the only option, without a box, if there is just one."""
+    if len(options) == 1:
+        return options[0]
+    start = options.index(cast(T, view[name])) if view[name] in options else 0
+    return st.selectbox(title, options, index=start, format_func=shown, key=view.key(f"{name}-{len(options)}"))
+
+
+@st.cache_data(ttl=3, show_spinner=False)
+def runs(where: tuple[str, str, str], linked: str | None, of: Literal["clients", "texts"]) -> dict[str, str]:
+    """Names by id of the newest started runs on clients' data, or that train a language model, and of the linked run.
+
+    Each name contains the id, because a select box cannot tell equal names apart.
+    """
+    language = {name for name, card in methods.CARDS.items() if card.params().inputs == "text"}
+
+    def is_wanted(run: Named) -> bool:
+        return run.scenario == "federated" if of == "clients" else run.method in language
+
+    store = state.store()
+    found = store.list_runs(_OFFERED, states=_STARTED, only=is_wanted)
+    if linked not in {run.id for run in found}:  # of another kind, or older than all that are offered
+        found += store.list_runs(1, states=_STARTED, only=lambda run: run.id == linked)
+    return {run.id: f"{run.name} ({run.status}, {run.id[:4]})" for run in found if run.readable_spec is not None}
+
+
+# Uploads that the framework holds in memory: anybody may send them, whether or not a page asks for a file.
+
+
+_OF_SESSION: Final = 2  # pages have two boxes for a file
+_MOST_BYTES: Final = 2**30  # of all sessions
+
+
+def release(dropped: UploadedFile) -> None:
+    """Frees the memory of an upload whose content has been copied to the disk; the box still knows it."""
+    context = get_script_run_ctx()
+    manager = None if context is None else context.uploaded_file_mgr
+    if context is not None and isinstance(manager, MemoryUploadedFileManager) and isinstance(dropped, UploadedFile):
+        name = UploadedFileRec(dropped.file_id, dropped.name, dropped.type, b"")
+        manager.add_file(context.session_id, name)
+        dropped.truncate(0)
+
+
+def bound() -> None:
+    """Drops the oldest uploads of a session that has more than its pages ask for, and of all sessions above the most."""
+    manager = runtime.get_instance().uploaded_file_mgr
+    assert isinstance(manager, MemoryUploadedFileManager)
+    held = {session: list(files.values()) for session, files in manager.file_storage.copy().items()}
+    total = sum(len(file.data) for files in held.values() for file in files)
+    for session, files in held.items():
+        for place, file in enumerate(files):
+            if total > _MOST_BYTES or place < len(files) - _OF_SESSION:
+                manager.remove_file(session, file.file_id)
+                total -= len(file.data)
+
+
+# What the form on Train calls a run's settings and their options, for every page that names one. Pure: no streamlit.
+
+
+NO_WIDGET = ("permutations",)  # thousands of numbers: for files and the command line
+LABELS: Final = {
+    "prior-const": ("One public list", "All names are public beforehand; every class gets noise from every task."),
+    "prior": ("A public list per task", "It is public which task has which labels: less noise, a stronger assumption."),
+    "dp-learned": ("Learned under DP", "A share of ε pays for the list; labels that few people have are left out."),
+    "data": ("From the data: not DP", "The list itself can show that someone took part."),
+}
+TUNED: Final = {
+    "no": "not by looking at results on any data",
+    "public": "on public data (by your word)",
+    "private": "on the private data (not accounted)",
+}
+ADJACENCY: Final = {"add-remove": "one example present or left out", "replace": "one example replaced"}
+OF_CLIENTS: Final = {"add-remove": "one client present or left out", "replace": "one client replaced"}
+NOISE: Final = {"release": "fresh, never recorded", "seeded": "seeded: repeatable, for teaching only"}
+TITLES: Final[Mapping[str, str]] = {
+    "method": "Method",
+    "data.dataset": "Dataset",
+    "data.train_per_class": "Training examples per class",
+    "data.train_per_source": "Training examples per source",
+    "data.test_per_class": "Test examples per class",
+    "data.backbone": "Network for the features",
+    "data.resolution": "Resolution",
+    "data.axes": "Axes",
+    "scenario.kind": "Stream",
+    "scenario.permutations": "Permutations",
+    "labels": "Label list",
+    "public_labels": "Labels assumed public",
+    "privacy.epsilons": "Privacy budget ε",
+    "privacy.delta": "δ",
+    "privacy.adjacency": "Neighbouring datasets differ by",
+    "privacy.noise": "Noise",
+    "privacy.label_share": "Share of ε for the list of labels",
+    "tuned": "These settings were tuned",
+    "seeds": "Seeds",
+}  # by the name that files and commands have for the setting
+
+
+def title(key: str, method: str, scenario: str) -> str:
+    """The label of a setting's field on the form with this method and stream; the key itself where it has none."""
+    setting = setting_of(key, method, scenario)
+    return TITLES.get(key, key) if setting is None else setting.title
+
+
+def options(key: str, scenario: str) -> Mapping[str, str]:
+    """The options of a setting that every run has, by name; empty where it is no choice among named ones."""
+    match key:
+        case "method":
+            return {name: card.title for name, card in methods.CARDS.items()}
+        case "data.dataset":
+            return {name: card.title for name, card in datasets.CARDS.items()}
+        case "data.backbone":
+            return {name: card.title for name, card in backbones.CARDS.items()}
+        case "scenario.kind":
+            return {name: card.title for name, card in scenarios.CARDS.items()}
+        case "labels":
+            return {name: title for name, (title, _) in LABELS.items()}
+        case "privacy.adjacency":
+            return adjacency(scenario)
+        case "privacy.noise":
+            return NOISE
+        case "tuned":
+            return TUNED
+    return {}
+
+
+def adjacency(scenario: str) -> Mapping[str, str]:
+    """How neighbouring datasets may differ in this stream."""
+    return OF_CLIENTS if scenario in scenarios.CARDS and scenarios.CARDS[scenario].has_clients else ADJACENCY
+
+
+def setting_of(key: str, method: str, scenario: str) -> Setting | None:
+    """The setting of this method or stream by its dotted key; None for any other key."""
+    table, _, name = key.partition(".")
+    settings: Sequence[Setting] = ()
+    if table == "params":
+        settings = of_method(method)
+    elif table == "scenario":
+        settings = of_scenario(scenario)
+    return next((one for one in settings if one.name == name), None)
+
+
+def of_scenario(scenario: str) -> tuple[Setting, ...]:
+    """A stream's own settings; the default one's for an unknown name."""
+    name = scenario if scenario in scenarios.CARDS else checks.DEFAULT_SCENARIO
+    return settings(scenarios.CARDS[name].settings, leave_out=("kind", *NO_WIDGET))
+
+
+def of_method(method: str) -> tuple[Setting, ...]:
+    """A method's own settings, the default one's for an unknown name; the help of each includes its printed value."""
+    card = methods.CARDS[method if method in methods.CARDS else checks.DEFAULT_METHOD]
+    return tuple(
+        replace(one, help=f"{one.help} {card.printed.of_setting(f'params.{one.name}')}".rstrip())
+        for one in settings(card.params)
+    )

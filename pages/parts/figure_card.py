@@ -1,0 +1,262 @@
+"""A figure with its finding, provenance, downloads and link."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache, partial
+from html import escape
+from typing import TYPE_CHECKING, Any, ParamSpec, cast
+
+import streamlit as st
+from streamlit.errors import StreamlitAPIException
+
+from dpcl_core.backbones import catalog
+from dpcl_core.elements.calculator import Source
+from dpcl_core.elements.element import DRAG, PICTURE, Element, drag_document
+from dpcl_core.figures import html, png, svg, theme
+from dpcl_core.figures.picture import Picture, Provenance, epsilon_text
+from dpcl_core.lessons import in_browser
+from pages.parts import layout, link, text
+from pages.parts.text import plain
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# Elements drawn in the browser, mounted on a page.
+
+
+@cache
+def mounted(element: Element) -> Callable[..., Any]:
+    """The element as a component: a call draws it and returns what it reports.
+
+    A call takes `key`, `data` (a document, or one that `written` has made bytes of) and the component's callbacks.
+    """
+    component = st.components.v2.component(
+        element.folder, html=element.html, css=element.css, js=element.module_of_bytes, isolate_styles=element.is_isolated
+    )
+
+    def draw(*, key: str, data: bytes | Mapping[str, object], **on_change: Any) -> Any:
+        return component(key=key, data=data if isinstance(data, bytes) else written(data), **on_change)
+
+    return draw
+
+
+def written(document: Mapping[str, object], **parts: bytes) -> bytes:
+    """A document that is not empty as bytes of JSON, with `parts`, which are JSON already, as further entries.
+
+    Given the document itself, Streamlit would write it twice each time that a page is drawn.
+    """
+    text = json.dumps(document, separators=(",", ":")).encode()
+    return b"".join([text[:-1], *(f',"{name}":'.encode() + part for name, part in parts.items()), b"}"])
+
+
+_SAVE = "The numbers as a table, the figure as a file, the link to this view"
+_WIDTHS = "widths-of-pictures"
+_USUAL, _NARROWEST, _WIDEST = 720, 200, 4000  # pixels
+CONFIG = {"displayModeBar": False, "responsive": True, "scrollZoom": False}
+
+
+def show(
+    picture: Picture, provenance: Provenance | None, *, key: str, title: str = "", note: str = "",
+    table: pd.DataFrame | None = None, linked: bool = False, live: bool = False, caption: str = "", moved: bool = False,
+) -> None:  # fmt: skip
+    """Draws a card with title, figure, caption, finding and footer, or the reason if there is nothing to draw. The title's
+    help mark explains its glossary words.
+
+    `key` must be stable: zoom and live updates depend on it. `table`: the drawn numbers, offered as CSV. `linked`:
+    offers the link to this view. `live`: the run is active, so downloads are left out (each update would rebuild them).
+    `moved`: a slider changes the figure, so it is drawn as SVG, at once.
+    """
+    with st.container(key=f"card-{key}", gap="small"):
+        if title:
+            st.markdown(f"**{title}**" + (f" :small[{note}]" if note else ""), help=in_browser.explained(title) or None)
+        if not picture.is_empty:
+            if moved:
+                drawing(picture, key)
+            else:
+                _chart(picture=picture, key=key, is_large=layout.is_on())
+            layout.await_paint()
+        else:  # text that wraps, as high as the later figure
+            height = f"{picture.parts.layout.get('height', 200):g}px"
+            st.html(f'<p class="nothing-yet" style="height: {height}">{escape(picture.finding)}</p>')
+        if caption:
+            st.caption(caption)
+        footer(picture, provenance, key=key, table=table, linked=linked, live=live or picture.is_empty)
+
+
+# The message is kept for all visitors, as the figure is: writing it takes as long as the rest of a card. A picture is known
+# by its identity, and returned, so that it stays alive as long as its message: no other one can get the same identity.
+@st.cache_resource(max_entries=200, show_spinner=False, hash_funcs={Picture: id})
+def _chart(picture: Picture, key: str, *, is_large: bool) -> Picture:
+    figure = theme.enlarged(picture.figure, layout.FACTOR) if is_large else picture.figure
+    st.plotly_chart(figure, theme=None, width="stretch", key=f"chart-{key}", config=CONFIG, alt=picture.finding)
+    return picture
+
+
+def drawing(picture: Picture, key: str) -> None:
+    """Draws a figure as SVG, as wide as the browser has said that its place is; by Plotly where the element cannot load."""
+    name = f"chart-{key}"
+    widths: dict[str, int] = st.session_state.setdefault(_WIDTHS, {})
+
+    def fit() -> None:
+        width = st.session_state[name].get("width")
+        if isinstance(width, int) and _NARROWEST <= width <= _WIDEST:
+            widths[name] = width
+
+    place = widths.get(name, _USUAL)
+    data = _drawing(picture=picture, place=place, is_large=layout.is_on(), dark=text.is_dark())[1]
+    try:
+        mounted(PICTURE)(key=name, data=data, on_width_change=fit)
+    except (OSError, StreamlitAPIException):
+        _chart(picture=picture, key=key, is_large=layout.is_on())
+
+
+@st.cache_resource(max_entries=100, show_spinner=False, hash_funcs={Picture: id})
+def _drawing(picture: Picture, place: int, *, is_large: bool, dark: bool) -> tuple[Picture, bytes]:
+    factor = layout.FACTOR if is_large else 1.0
+    return picture, written(svg.in_page(picture, place=place, factor=factor, dark=dark))
+
+
+def footer(
+    picture: Picture, provenance: Provenance | None, *, key: str, table: pd.DataFrame | None = None,
+    linked: bool = False, live: bool = False,
+) -> None:  # fmt: skip
+    """Draws only the lines below a figure, for figures not drawn by plotly."""
+    finding = "" if picture.is_empty else f"**{plain(picture.finding)}**"
+    line = "" if provenance is None else f":small[{plain(provenance.line())}]"
+    if said := "\n\n".join(filter(None, (finding, line))):
+        st.markdown(said)
+    if live:
+        return
+    files = layout.popover("Save", f"save-{key}", type="tertiary", help=_SAVE)
+    if files is not None:
+        with files:
+            _files(picture, provenance, key, table, linked)
+
+
+def _files(picture: Picture, provenance: Provenance | None, key: str, table: pd.DataFrame | None, linked: bool) -> None:
+    """Draws what can be saved, only when it is asked for: a page with many figures would send six pieces for each."""
+    dark = text.is_dark()  # asked now: a download is built outside of the page's run
+    source = provenance.line() if provenance is not None else ""
+    with st.container(key=f"files-{key}", horizontal=True, gap="small"):
+        if table is not None:
+            _file("Numbers (CSV)", partial(table.to_csv, index=False), f"{key}.csv", "text/csv", "A table")
+        _file("Page (HTML)", partial(html.page, picture, provenance), f"{key}.html", "text/html", "Opens without the app")
+        drawn = partial(svg.drawn, picture, dark=dark, source=source)
+        _file("Drawing (SVG)", drawn, f"{key}.svg", "image/svg+xml", "Stays sharp at every size")
+        painted = partial(png.drawn, picture, dark=dark, source=source)
+        _file("Picture (PNG)", painted, f"{key}.png", "image/png", "For documents and slides")
+    if linked:
+        st.markdown("This link opens exactly this view:")
+        link.draw()
+
+
+def _file(label: str, make: Callable[[], str | bytes], name: str, mime: str, help_text: str) -> None:
+    st.download_button(label, make, name, mime, key=f"file-{name}", type="tertiary", on_click="ignore", help=help_text)
+
+
+# The ε-drag: a browser element that redraws while ε is dragged and sends its value to the server when released.
+#
+# It gets its data once (`elements/drag.py`). If it cannot load, a plain slider replaces it.
+
+
+def drag(source: Source, start: float, *, key: str, panels: Sequence[str], is_plain: bool = False) -> float:
+    """Draws the element and returns the budget at which it was released. `start`: the initial budget.
+
+    `panels`: from accuracy, matrix, classes. `is_plain`, or an element that cannot load, gives a select slider instead.
+    """
+    start = source.nearest(start)
+    if not is_plain:
+        with suppress(OSError, StreamlitAPIException):
+            reported = mounted(DRAG)(key=key, data=drag_document(source, start, panels), on_epsilon_change=lambda: None)
+            return _budget(reported.get("epsilon"), source, start)
+    return _plain(source, start, key)
+
+
+def _plain(source: Source, start: float, key: str) -> float:
+    start = min(start, max(source.stops))
+    nearest = start if start in source.stops else min(source.stops, key=lambda stop: abs(math.log(stop / start)))
+    value = st.select_slider(
+        "Privacy budget ε", source.stops, nearest, format_func=epsilon_text, key=f"{key}-plain",
+        help="From stronger privacy (left) to higher accuracy (right).",
+    )  # fmt: skip
+    st.markdown(f"**{source.sentence(value)}**")
+    st.caption(source.odds(value))
+    return float(value)
+
+
+def _budget(reported: object, source: Source, start: float) -> float:
+    """The budget that the browser reports; `start` if this source cannot show it."""
+    try:
+        value = float(str(reported))
+    except ValueError:
+        return start
+    return value if value > 0 and source.nearest(value) == value else start
+
+
+# Pictures that are kept for all visitors: to tell tables apart takes a fraction of the time of building a figure.
+
+
+P = ParamSpec("P")
+
+
+def kept(build: Callable[P, Picture]) -> Callable[P, Picture]:
+    """The builder of a figure, which gives the picture that it built before for tables and options of the same content."""
+    return cast("Callable[P, Picture]", _kept(build))
+
+
+@cache
+def _kept(build: Callable[..., Picture]) -> Callable[..., Picture]:
+    import pandas as pd
+
+    return st.cache_resource(max_entries=100, show_spinner=False, hash_funcs={pd.DataFrame: content})(build)
+
+
+def content(table: pd.DataFrame) -> bytes:
+    """A digest of a table's column names, types and values in order; its row names do not count.
+
+    Streamlit's own takes four times as long for the small tables of a page, and looks at a part of long ones only.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for name, column in table.items():
+        values = column.to_numpy()
+        digest.update(f"{name!r} {values.dtype} {len(values)}:".encode())
+        digest.update(values.tobytes() if values.dtype.kind in "biuf" else repr(values.tolist()).encode())
+    return digest.digest()
+
+
+# Parts of a page that no visitor changes: the messages that drew them once are kept, and sent again to everybody.
+
+
+def still(draw: Callable[P, None]) -> Callable[P, None]:
+    """Makes the drawing of a part send, for arguments that it had before, what it sent then. No widget may be in it.
+
+    What it shows must follow from its arguments alone, never from the session or the theme. An argument whose name starts
+    with an underscore must follow from the others; it is not compared.
+    """
+    return cast("Callable[P, None]", _still_kept(draw))
+
+
+@cache
+def _still_kept(draw: Callable[..., None]) -> Callable[..., None]:
+    return st.cache_resource(max_entries=100, show_spinner=False)(draw)
+
+
+# What is kept on this computer to save time, with buttons that delete it: on About or Administration.
+
+
+def draw() -> None:
+    """Draws what is kept, with a button for each kind. Never for visitors: sizes depend on the texts of others' runs."""
+    st.header("Kept on this computer", anchor=False)
+    st.caption("To save time. What is deleted here is fetched or computed again when a run needs it; runs stay.")
+    for kept in catalog.listed():
+        words, button = st.columns([4, 1], vertical_alignment="center")
+        words.markdown(f"**{plain(kept.title)}** {kept.size / 1e6:,.1f} MB")
+        if button.button(f"Delete {kept.name}", key=f"clean-{kept.name}", disabled=not kept.size):
+            kept.clean()
+            st.rerun()

@@ -1,0 +1,272 @@
+"""The layout of a page: two columns, cards, views and tables."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+from streamlit.runtime.pages_manager import PagesManager
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from dpcl_core.lessons import in_browser
+from pages.parts import link, state, visitor
+from pages.parts.link import LARGE
+from pages.parts.state import View
+from pages.parts.text import plain
+
+_IS_FIRST: Final = "picture-is-first"  # session key: whether a part is drawn by itself and has drawn no picture yet
+_PAINT_SECONDS: Final = 0.1
+_TAG: Final = re.compile(r"(?<!\\)<")
+
+
+def controls_and_answer() -> tuple[DeltaGenerator, DeltaGenerator]:
+    """Two containers: controls (320 px, a card) and answer (the rest).
+
+    From 700 to 1,099 px the controls are in two columns above the answer; below 700 px, and on Lessons, they follow the
+    answer. At most one pair per page.
+    """
+    split = st.container(key="split", horizontal=True, gap="medium")
+    return split.container(key="controls", width=320, gap="small"), split.container(key="answer", gap="small")
+
+
+def link_to_controls(controls: DeltaGenerator, answer: DeltaGenerator, label: str) -> None:
+    """Draws a link from the top of the answer to the controls, where a narrow screen has them far below it."""
+    controls.container(key="controls-place").html('<span id="to-controls"></span>')
+    answer.container(key="controls-link").markdown(f"[{label}](#to-controls)")
+
+
+def card(key: str) -> DeltaGenerator:
+    """A container with a thin border and a white background, for a figure or a form."""
+    return st.container(key=f"card-{key}", gap="small")
+
+
+def folded(title: str, key: str, *, is_open: bool = False) -> DeltaGenerator | None:
+    """An expander for what few visitors need; None until it is opened, since every element costs the server time.
+
+    From then on it is drawn even while closed: a field that is left out forgets its value.
+    """
+    box = st.expander(title, expanded=is_open, key=key, on_change="rerun")
+    was_open = f"{key}-was-open"
+    if box.open:
+        st.session_state[was_open] = True
+    return box if was_open in st.session_state else None
+
+
+def popover(label: str, key: str, **looks: Any) -> DeltaGenerator | None:
+    """A popover for what few visitors need; None while it is closed, since every element costs the server time.
+
+    `looks`: what else `st.popover` takes.
+    """
+    box = st.popover(label, key=key, on_change="rerun", **looks)
+    return box if box.open else None
+
+
+def views(draw: Mapping[str, Callable[[], None]], key: str, default: str | None = None) -> None:
+    """Draws one of several views by title, under the choice of it. `default`: the one open at first, else the first.
+
+    Not `st.tabs`: while a page is drawn again, those lose the keyboard's focus or return to the tab before the last.
+    """
+    opened = st.segmented_control(
+        "View", list(draw), default=default or next(iter(draw)), key=key, required=True, label_visibility="collapsed"
+    )
+    draw[opened]()
+
+
+def apart(draw: Callable[[], None], settle: Callable[[], None], *, every: float | None = None) -> None:
+    """Draws a part of a page. A press or a move inside it draws the part again, without the page around it.
+
+    `settle` then does what the rest of the page needs: it writes the address, or draws the page again. `every`: seconds
+    after which the part is drawn again by itself.
+    """
+
+    def part() -> None:
+        context = get_script_run_ctx()
+        is_alone = context is not None and bool(context.fragment_ids_this_run)
+        st.session_state[_IS_FIRST] = is_alone
+        if is_alone:
+            link.begin()
+        draw()
+        if is_alone:
+            settle()
+
+    st.fragment(state.guarded(part), run_every=every)()
+
+
+def await_paint() -> None:
+    """Lets the browser draw the first picture of a part that is drawn by itself, before the rest of it comes.
+
+    A browser draws at once all that it has received. What a slider moves need not wait for the figures below it.
+    """
+    if st.session_state.pop(_IS_FIRST, False):
+        time.sleep(_PAINT_SECONDS)
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, names: int = 1, title: str = "") -> None:
+    """Draws a table, under its title if any: the first `names` columns are words, the others right-aligned numbers.
+
+    Cells are Markdown without tags. On a narrow screen the table scrolls by itself, so it can take the focus.
+    """
+    rule = ["---"] * names + ["---:"] * (len(heads) - names)
+    lines = "".join("".join(f"| {cell} " if cell else "| " for cell in row) + "|\n" for row in (heads, rule, *rows))
+    lines = _TAG.sub(r"\\<", lines)
+    name = escape(title or f"Table: {', '.join(filter(None, heads))}").replace("*", "")
+    frame = f'<div class="table" role="group" tabindex="0" aria-label="{name}">\n\n{lines}\n</div>'
+    st.markdown(f"**{title}**\n\n{frame}" if title else frame, unsafe_allow_html=True)
+
+
+# Texts whose words of the glossary are explained on hover and on keyboard focus, each where a page first uses it.
+
+
+_SEEN = "explained-words"  # session key: words that the page has explained in this run
+_KEPT = re.compile(r"`[^`]*`|\$[^$]*\$|!?\[[^\]]*\]\([^)]*\)|<[^>]*>")  # code, formulas, links, tags
+
+
+def begin() -> None:
+    """Starts a page: no word is explained yet."""
+    st.session_state[_SEEN] = set()
+
+
+def markdown(text: str) -> None:
+    """Draws the project's own Markdown with its words explained. Never for text of a visitor: tags in it are drawn."""
+    st.markdown(marked(text, st.session_state.setdefault(_SEEN, set())), unsafe_allow_html=True)
+
+
+def marked(text: str, seen: set[in_browser.Word]) -> str:
+    """The Markdown with tags around the first use of every word that is not in `seen`; grows `seen`."""
+    parts, done = [], 0
+    for kept in _KEPT.finditer(text):
+        parts += [_prose(text[done : kept.start()], seen), kept.group()]
+        done = kept.end()
+    return "".join([*parts, _prose(text[done:], seen)])
+
+
+def _prose(text: str, seen: set[in_browser.Word]) -> str:
+    parts, done = [], 0
+    for start, end, word in in_browser.first_uses(text, seen):
+        meaning = escape(f"{word.word}: {word.meaning}")
+        parts.append(f'{text[done:start]}<span class="term" role="term" tabindex="0" aria-description="{meaning}">')
+        parts.append(f"{text[start:end]}</span>")
+        done = end
+    return "".join([*parts, text[done:]])
+
+
+# Presenter size: letters, lines and markers for a projector, by `large=1` in a link or a switch; kept in the address.
+
+
+FACTOR: Final = 1.3  # of letters, lines and markers; the same in presenter.css
+_STATE: Final = "presenter-size"
+_SHEET: Final = Path(__file__).with_name("presenter.css")
+
+
+def take() -> None:
+    """Takes the size from the link, else that of the visit, keeps it in the address and applies it."""
+    if LARGE in st.query_params:
+        st.session_state[_STATE] = st.query_params[LARGE] == "1"
+    _write()
+    if is_on():
+        st.html(f"<style>{_SHEET.read_text(encoding='utf-8')}</style>")
+
+
+def is_on() -> bool:
+    """Whether everything is drawn in presenter size."""
+    return bool(st.session_state.get(_STATE, False))
+
+
+def switch() -> None:
+    """Draws the switch."""
+    label = "Normal size" if is_on() else "Presenter size"
+    st.button(label, key="presenter", on_click=_turn, help="Letters, lines and markers for a projector, on every page")
+
+
+def _turn() -> None:
+    st.session_state[_STATE] = not is_on()
+    _write()
+
+
+def _write() -> None:
+    """Writes the size to the address, which holds nothing of the usual one."""
+    if is_on():
+        st.query_params[LARGE] = "1"
+    elif LARGE in st.query_params:
+        del st.query_params[LARGE]
+
+
+# The header of every page: its title, its question, and the link to this view.
+
+
+INSIDE = "inside-the-app"  # app.py sets this for the page that it runs
+_HEADER_SEEN: Final = "has-seen-a-heading"
+_FIRST_LOOK_SECONDS: Final = 0.2
+
+
+def header(title: str, question: str, *, is_shared: bool = False, help_text: str = "", notices: Sequence[str] = ()) -> None:
+    """Draws title, question, Share and Help, and below them one notice for each part of the link that was not used.
+
+    `is_shared`: the page has a view, whose link can be shared.
+    """
+    actions(heading(title, question, notices=notices), is_shared=is_shared, help_text=help_text)
+
+
+def heading(title: str, question: str, *, notices: Sequence[str] = ()) -> DeltaGenerator:
+    """Draws title, question and notices; returns the container for `actions`, filled later when the view is known."""
+    _inside_the_app()
+    begin()
+    with st.container(key="page-head", gap="small"):
+        st.title(title, anchor=False)
+        markdown(question)
+        place = st.container(key="page-actions", horizontal=True, horizontal_alignment="right", width="content", gap="small")
+    _wait_until_it_is_seen()
+    for notice in notices:
+        st.warning(plain(notice))
+    return place
+
+
+def actions(place: DeltaGenerator, *, is_shared: bool = False, help_text: str = "", view: View | None = None) -> None:
+    """Draws the header's buttons: undo and redo if there is a view, the link to this view, help and the presenter's size."""
+    with place:
+        if view is not None:
+            st.button("Undo", key="undo", on_click=view.undo, disabled=not view.can_undo, shortcut="alt+z")
+            st.button("Redo", key="redo", on_click=view.redo, disabled=not view.can_redo, shortcut="alt+y")
+        if is_shared:
+            # Drawn when it is opened: by then a part of the page may have changed the view by itself.
+            share = popover("Share", "share", help="A link to exactly this view")
+            if share is not None:
+                with share:
+                    st.markdown("This link opens exactly this view:")
+                    link.draw()
+        box = popover("Help", "help")
+        if box is not None:
+            with box:
+                st.markdown(help_text)
+                switch()
+                visitor.out()
+
+
+def _wait_until_it_is_seen() -> None:
+    """Gives a browser time to draw the heading of its first page: it draws all that it has received at once, which is slow.
+
+    Start has no pause: there a visitor waits for the picture.
+    """
+    is_first = _HEADER_SEEN not in st.session_state
+    st.session_state[_HEADER_SEEN] = True
+    if is_first and st.session_state.get("page") and st.context.headers:  # a test without a browser has no headers
+        time.sleep(_FIRST_LOOK_SECONDS)
+
+
+def _inside_the_app() -> None:
+    """Reruns through app.py if Streamlit ran the page's file directly.
+
+    Because the folder is called `pages`, Streamlit does this when the first request to a fresh server is a link to a page;
+    after the first `st.navigation` of app.py it does not happen again. A test may run a page file by itself.
+    """
+    context = get_script_run_ctx()
+    through_app = st.session_state.pop(INSIDE, False)
+    if not through_app and context is not None and context.main_script_path.endswith("app.py"):
+        PagesManager.uses_pages_directory = False
+        st.rerun()

@@ -1,0 +1,400 @@
+"""Lesson "Noise buys deniability": randomised response, its crowd and its odds, noise on a sum, and clipping before it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from dpcl_core import presets
+from dpcl_core.figures import stream
+from dpcl_core.figures.stream import Axis
+from dpcl_core.lessons import label as game
+from dpcl_core.papers import questions
+from dpcl_core.privacy.statement import at_least, headline, odds, odds_bound, shown
+from dpcl_core.spec import Adjacency
+from pages.parts.layout import table as rows_of
+from pages.parts.lesson_stage import Stage, chart
+from pages.parts.text import percent
+
+EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
+CROWDS = (10, 100, 1000, 10_000, 100_000)
+CLIPS = (500.0, 1000.0, 2000.0, 5000.0, 10_000.0, 20_000.0, 30_000.0, 50_000.0)
+INCOMES = (1e3, 3e3, 1e4, 3e4, 5e4, 1e5, 3e5, 1e6)
+N_GAMES = 20_000
+_SOURCE = "invented people, fresh noise"
+
+
+def one_answer(stage: Stage) -> int:
+    """A thousand answers by a coin, by what they truly are."""
+    epsilon, truth = stage.choose("epsilon", EPSILONS), game.truths()
+    said = stage.results("Ask everybody", lambda: game.answers(truth, epsilon), epsilon)
+    rows = [
+        (f"truly {yes}, said {word}", float(((truth == place) & (said == answer)).sum()))
+        for place, yes in ((1, "yes"), (0, "no"))
+        for answer, word in ((1, "yes"), (0, "no"))
+    ]
+    table = pd.DataFrame(rows, columns=["name", "value"])
+    share = float(truth[said == 1].mean())
+    finding = f"Of {int((said == 1).sum())} people who said yes, {percent(share, 0)} would truly say so."
+    chart(stage, stream.bars(table, Axis("people"), finding, dark=stage.dark), table, "What they said", _SOURCE)
+    likely = game.posterior(epsilon)
+    return 0 if likely > 0.99 else 2 if likely < game.SHARE + 0.01 else 1
+
+
+def the_crowd(stage: Stage) -> int:
+    """The share of true yes, estimated from crowds of several sizes."""
+    epsilon = stage.choose("epsilon", EPSILONS)
+
+    def asked() -> list[float]:
+        return [game.estimate(game.answers(game.truths(n), epsilon), epsilon) for n in CROWDS]
+
+    estimates = stage.results("Ask crowds of every size", asked, epsilon)
+    table = pd.DataFrame({"series": "estimate, with its 95 % range", "x": CROWDS, "y": estimates})
+    table["half"] = [1.96 * game.estimate_std(n, epsilon) for n in CROWDS]
+    true = pd.DataFrame({"series": "true share", "x": CROWDS, "y": game.SHARE})
+    half = game.estimate_std(game.COIN_N_PEOPLE, epsilon)
+    finding = (
+        f"From {game.COIN_N_PEOPLE:,} answers at ε = {epsilon:g} the estimate is {percent(estimates[2])}, true are "
+        f"{percent(game.SHARE, 0)}; its standard error is {100 * half:.1f} points."
+    )
+    picture = stream.curves(
+        pd.concat([table, true]), Axis("people asked", is_log=True), Axis("share of true yes", is_share=True), finding,
+        dark=stage.dark,
+    )  # fmt: skip
+    chart(stage, picture, table, "What the crowd says", _SOURCE)
+    return 0 if half > 0.2 else 1 if half > 0.002 else 2
+
+
+def the_odds(stage: Stage) -> int:
+    """How often a guesser is right who believes what is said, measured and by its formula."""
+
+    def played() -> list[float]:
+        truth = np.arange(N_GAMES, dtype=np.int64) % 2
+        return [float((game.answers(truth, epsilon) == truth).mean()) for epsilon in EPSILONS]
+
+    measured = stage.press(f"Play {N_GAMES:,} rounds at every ε", played)
+    epsilon = stage.choose("epsilon", EPSILONS)
+    stage.see()
+    grid = np.geomspace(EPSILONS[0], EPSILONS[-1], 25)
+    line = pd.DataFrame({"series": "e^ε / (1 + e^ε)", "x": grid, "y": [odds_bound(float(each), 0.0) for each in grid]})
+    dots = pd.DataFrame({"series": "measured", "x": EPSILONS, "y": measured})
+    nearest = min(range(len(EPSILONS)), key=lambda place: abs(EPSILONS[place] - epsilon))
+    finding = (
+        f"At ε = {EPSILONS[nearest]:g} the guesser was right in {percent(measured[nearest])} of {N_GAMES:,} rounds; "
+        f"nobody can do better than {percent(odds_bound(EPSILONS[nearest], 0.0))}."
+    )
+    picture = stream.curves(
+        pd.concat([line, dots]), Axis("ε", is_log=True, ticks=EPSILONS), Axis("right guesses", is_share=True), finding,
+        chosen=epsilon, dark=stage.dark,
+    )  # fmt: skip
+    chart(stage, picture, dots, "What ε allows a guesser", _SOURCE)
+    right = odds_bound(1.0, 0.0)
+    return 0 if right < 0.55 else 1 if right < 0.9 else 2
+
+
+def one_clerk(stage: Stage) -> int:
+    """Error of the count with noise on each answer, and with noise on the sum."""
+    epsilon = stage.choose("epsilon", EPSILONS)
+    stage.results("Compare", lambda: True, epsilon)
+    names = ("a coin for each answer", "noise once, on the count")
+    table = pd.DataFrame(
+        [
+            (name, n, std(n, epsilon) * n)
+            for name, std in zip(names, (game.estimate_std, game.clerk_std), strict=True)
+            for n in CROWDS
+        ],
+        columns=["series", "x", "y"],
+    )
+    each, once = (std(game.COIN_N_PEOPLE, epsilon) * game.COIN_N_PEOPLE for std in (game.estimate_std, game.clerk_std))
+    finding = (
+        f"Of {game.COIN_N_PEOPLE:,} people at ε = {epsilon:g}, the count is off by {each:.1f} people with a coin for each "
+        f"answer, and by {once:.1f} with noise once: {each / once:.0f} times less."
+    )
+    picture = stream.curves(
+        table, Axis("people asked", is_log=True), Axis("error of the count, people", is_log=True), finding, dark=stage.dark
+    )
+    chart(stage, picture, table, "Where the noise is added", "closed form")
+    return 0 if each / once < 2 else 1 if each / once < 10 else 2
+
+
+def one_large(stage: Stage) -> int:
+    """How often people of several incomes are found in one noisy sum."""
+    epsilon = stage.choose("epsilon", EPSILONS)
+    stage.results("Attack the sum", lambda: True, epsilon)
+    table = pd.DataFrame({"series": "right guesses", "x": INCOMES, "y": [game.found(one, epsilon) for one in INCOMES]})
+    ordinary, largest, hers = (game.found(one, epsilon) for one in (3e3, game.LARGEST, 1e6))
+    finding = (
+        f"At ε = {epsilon:g} the best attacker is right about her in {percent(hers)} of rounds; about the largest "
+        f"income that the noise was made for in {percent(largest)}, about one of 3,000 in {percent(ordinary)}."
+    )
+    picture = stream.curves(
+        table, Axis("the person's income", is_log=True), Axis("right guesses", is_share=True), finding, chosen=game.LARGEST,
+        dark=stage.dark,
+    )  # fmt: skip
+    chart(stage, picture, table, "Who is found in the sum", "closed form of Gaussian noise")
+    return 1 if hers > odds_bound(epsilon, game.DELTA) else 0
+
+
+def clip_first(stage: Stage) -> int:
+    """Error of the sum by the clip: what is cut off, noise, and both."""
+    stage.press("Try every clip", lambda: True)
+    epsilon, clip = stage.choose("epsilon", EPSILONS), stage.choose("clip", CLIPS)
+    stage.see()
+    parts = [game.lost_and_noise(each, epsilon) for each in CLIPS]
+    errors = [math.hypot(*part) for part in parts]
+    columns = {"cut off": [lost for lost, _ in parts], "noise": [noise for _, noise in parts], "both": errors}
+    table = pd.DataFrame(
+        [(name, x, y) for name, values in columns.items() for x, y in zip(CLIPS, values, strict=True) if y > 0],
+        columns=["series", "x", "y"],
+    )
+    best = min(range(len(CLIPS)), key=errors.__getitem__)
+    lost, noise = game.lost_and_noise(clip, epsilon)
+    total = float(game.incomes().sum())
+    finding = (
+        f"With a clip of {clip:,.0f} the sum is off by {percent(math.hypot(lost, noise) / total)}: "
+        f"{percent(lost / total)} cut off, {percent(noise / total)} noise. The best of these clips is "
+        f"{CLIPS[best]:,.0f}, at {percent(errors[best] / total)}."
+    )
+    picture = stream.curves(
+        table, Axis("clip", is_log=True), Axis("error of the sum", is_log=True), finding, chosen=clip, dark=stage.dark
+    )
+    chart(stage, picture, table, "A clip, and what it costs", "invented incomes; closed form of the noise")
+    return 0 if best == 0 else 2 if best == len(CLIPS) - 1 else 1
+
+
+# Lesson "A guarantee like a contract": what a claim must say, its small print, claims that fell, and trying settings.
+
+
+TRIALS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
+SIGMAS = (1.0, 2.0, 4.0, 8.0, 16.0)
+CLAIM = 3.0  # of the first step
+RECORDED = "paper-harw-small"  # runs of a published method, attacked as they ended
+_RULES: dict[str, Adjacency] = {"one person more or less": "add-remove", "one person replaced": "replace"}
+_GAUSSIAN = "closed form of Gaussian noise"
+
+
+def missing(stage: Stage) -> int:
+    """The noise that one claim needs, by its small print."""
+    stage.press("Read the small print", lambda: True)
+    delta = stage.choose("delta", game.DELTAS)
+    stage.see()
+    found = {name: [game.noise_of(CLAIM, each, rule) for each in game.DELTAS] for name, rule in _RULES.items()}
+    rows = [(name, x, y) for name, values in found.items() for x, y in zip(game.DELTAS, values, strict=True)]
+    table = pd.DataFrame(rows, columns=["series", "x", "y"])
+    every = [value for values in found.values() for value in values]
+    finding = (
+        f"“ε = {CLAIM:g}” can mean noise of {min(every):.2f} or of {max(every):.2f} on the same sum: "
+        f"{max(every) / min(every):.0f} times as much."
+    )
+    picture = stream.curves(table, Axis("δ", is_log=True), Axis("noise (std)"), finding, chosen=delta, dark=stage.dark)
+    chart(stage, picture, table, f"Noise behind “ε = {CLAIM:g}”", _GAUSSIAN)
+    st.markdown(f"The whole sentence: {headline('one person', CLAIM, delta, {})} {odds(CLAIM, delta)}")
+    by_delta, by_rule = found["one person more or less"][-1] / found["one person more or less"][0], every[-1] / every[7]
+    return 2 if min(by_delta, by_rule) > 1.2 else 1 if by_delta > 1.2 else 0
+
+
+def small_print(stage: Stage) -> int:
+    """A program that prints whole records and keeps to its delta."""
+    delta = stage.choose("delta", game.DELTAS)
+    people = stage.results("Run the program", lambda: game.printed_now(delta), delta)
+    rows = [("people printed, on average", each, game.printed(each)) for each in game.DELTAS]
+    table = pd.DataFrame(rows, columns=["series", "x", "y"])
+    finding = (
+        f"With δ = {delta:g} the program printed {len(people)} of {game.N_PEOPLE:,} people in full; on average it prints "
+        f"{game.printed(delta):.3g}."
+    )
+    picture = stream.curves(
+        table, Axis("δ", is_log=True), Axis("people printed in full", is_log=True), finding, chosen=delta, dark=stage.dark
+    )
+    chart(stage, picture, table, "What δ allows", f"{game.N_PEOPLE:,} invented people, fresh coins")
+    expected = game.printed(0.01)
+    return 0 if expected < 1 else 1 if expected < 0.5 * game.N_PEOPLE else 2
+
+
+def two_rules(stage: Stage) -> int:
+    """One noise under both rules of who is a neighbour."""
+    stage.press("Compare the rules", lambda: True)
+    sigma = stage.choose("sigma", SIGMAS)
+    stage.see()
+    rows = [(name, each, game.under(each, rule)) for name, rule in _RULES.items() for each in SIGMAS]
+    table = pd.DataFrame(rows, columns=["series", "x", "y"])
+    one, other = (game.under(sigma, rule) for rule in _RULES.values())
+    finding = f"Noise of {sigma:g} is ε = {shown(one)} for one person more or less, and ε = {shown(other)} for one replaced."
+    picture = stream.curves(
+        table, Axis("noise (std)", is_log=True, ticks=SIGMAS), Axis("ε", is_log=True), finding, chosen=sigma, dark=stage.dark
+    )
+    chart(stage, picture, table, "The same noise under two rules", f"{_GAUSSIAN}, δ = {game.DELTA:g}")
+    ratio = game.under(4.0, "replace") / game.under(4.0, "add-remove")
+    return 0 if ratio < 1.2 else 1 if ratio > 1.6 else 2
+
+
+def three_columns(stage: Stage) -> int:
+    """Recorded runs: what is claimed, what the ledger accounts for, and what an attack proves."""
+    stage.results("Open the records", lambda: True)
+    specs = presets.variants(RECORDED)
+    titles, rows, survived, attacked = questions.named(specs), [], 0, 0
+    for label, run in questions.recorded(specs).items():
+        for epsilon in sorted({model.epsilon for model in run.models if math.isfinite(model.epsilon)}):
+            bound, spent = run.audited(epsilon), max(m.accounted_epsilon for m in run.models if m.epsilon == epsilon)
+            proven = "–" if bound is None else at_least(bound)
+            rows.append((titles[label], f"{epsilon:g}", "no bound" if math.isinf(spent) else shown(spent), proven))
+            if bound is not None:
+                attacked, survived = attacked + 1, survived + (bound <= epsilon)
+    rows_of(("recorded run", "ε asked for", "ε accounted", "ε proven, at least"), rows)
+    st.markdown(f"**{survived} of {attacked} attacked claims are still possible after the attack.**")
+    return 2 if survived == 0 else 0 if survived == attacked else 1
+
+
+def best_of(stage: Stage) -> int:
+    """What many trials on the same people cost."""
+    stage.press("Add up the trials", lambda: True)
+    epsilon, trials = stage.choose("epsilon", EPSILONS), stage.choose("trials", TRIALS)
+    stage.see()
+    rows = [("all trials together", n, game.of_trials(epsilon, int(n))) for n in TRIALS]
+    table = pd.DataFrame([*rows, *(("what is reported", n, epsilon) for n in TRIALS)], columns=["series", "x", "y"])
+    now = game.of_trials(epsilon, int(trials))
+    finding = f"{trials:g} trials at ε = {epsilon:g} have spent ε = {shown(now)} on these people, whichever is published."
+    picture = stream.curves(
+        table, Axis("settings that were tried", is_log=True, ticks=TRIALS), Axis("ε in all"), finding, chosen=trials,
+        dark=stage.dark,
+    )  # fmt: skip
+    chart(stage, picture, table, "Trying settings", f"{_GAUSSIAN}, δ = {game.DELTA:g}")
+    of_twenty = game.of_trials(1.0, 20)
+    return 0 if of_twenty < 1.5 else 1 if of_twenty < 15 else 2
+
+
+def luck(stage: Stage) -> int:
+    """How much better the best of several equal trials looks."""
+    stage.press("Train four hundred times", lambda: True)
+    epsilon, trials = stage.choose("epsilon", EPSILONS), stage.choose("trials", TRIALS)
+    stage.see()
+    values = game.scores(epsilon)
+    rows = [("the best one", n, game.best_of(values, int(n))) for n in TRIALS]
+    mean = float(values.mean())
+    table = pd.DataFrame([*rows, *(("mean of all", n, mean) for n in TRIALS)], columns=["series", "x", "y"])
+    best = game.best_of(values, int(trials))
+    finding = (
+        f"At ε = {epsilon:g} the best of {trials:g} has {percent(best)} on average, the mean of all is {percent(mean)}: "
+        f"luck adds {100 * (best - mean):.1f} points."
+    )
+    picture = stream.curves(
+        table, Axis("trials of the same settings", is_log=True, ticks=TRIALS), Axis("accuracy", is_share=True), finding,
+        chosen=trials, dark=stage.dark,
+    )  # fmt: skip
+    chart(stage, picture, table, "The luck of the best", "public digits, 400 classifiers, teaching noise")
+    flattered = game.best_of(game.scores(1.0), 20) - float(game.scores(1.0).mean())
+    return 0 if flattered < 0.01 else 1 if flattered < 0.2 else 2
+
+
+# Lesson "Who is one person?": the same ε for an example, a person, a client and a token.
+
+
+UNIT_EPSILONS = (0.5, 1.0, 2.0, 4.0)
+PHOTOS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
+UNITS = (10, 20, 100, 1000, 10_000, 100_000)
+LENGTHS = (1, 2, 5, 10, 20, 40)
+_UNIT_RULES = {
+    "example": "promise for a photo",
+    "group": "promise for a person: wider noise",
+    "clipped": "promise for a person: photos averaged first",
+}
+_CLAIMS = ("ε = 1 for each word", "ε = 2 for each mail", "ε = 8 for each person")
+
+
+def her_photos(stage: Stage) -> int:
+    """What a promise for one photo amounts to for a person with many."""
+    stage.press("Add up her photos", lambda: True)
+    epsilon, photos = stage.choose("epsilon", UNIT_EPSILONS), stage.choose("photos", PHOTOS)
+    stage.see()
+    hers = {k: game.of_person(epsilon, int(k)) for k in PHOTOS}
+    rows = [("exact, at the same δ", k, value) for k, value in hers.items()]
+    rows += [("photos × ε", k, k * epsilon) for k in PHOTOS]
+    table = pd.DataFrame(rows, columns=["series", "x", "y"])
+    exact = game.of_person(epsilon, int(photos))
+    grown = game.by_groups(epsilon, int(photos))[1]
+    finding = (
+        f"ε = {epsilon:g} for a photo is ε = {shown(exact)} for a person with {photos:g} of them. "
+        f"ε = {photos * epsilon:g} holds for her with a δ of {grown:.1g}{', which promises nothing' if grown == 1 else ''}."
+    )
+    picture = stream.curves(
+        table, Axis("photos of one person", is_log=True, ticks=PHOTOS), Axis("ε of the person", is_log=True), finding,
+        chosen=photos, dark=stage.dark,
+    )  # fmt: skip
+    chart(stage, picture, table, "From photos to a person", "closed form of Gaussian noise, δ = 1e-5")
+    st.markdown(odds(exact, game.DELTA))
+    of_twenty = game.of_person(1.0, 20)
+    return 0 if of_twenty < 1.5 else 1 if of_twenty <= 20 else 2
+
+
+def the_person(stage: Stage) -> int:
+    """Accuracy under a promise for photos, and under two for people."""
+    stage.press("Learn the digits three times", lambda: True)
+    epsilon, photos = stage.choose("epsilon", UNIT_EPSILONS), int(stage.choose("photos", PHOTOS))
+    stage.see()
+    found = stage.latest("accuracy", lambda: game.accuracies(epsilon, photos), epsilon, photos)
+    table = pd.DataFrame([(_UNIT_RULES[name], value) for name, value in found.items()], columns=["name", "value"])
+    finding = (
+        f"With {photos} photos a person and ε = {epsilon:g}: {percent(found['example'])} with a promise for a photo; "
+        f"with one for a person {percent(found['group'])} by wider noise, {percent(found['clipped'])} by averaging first."
+    )
+    picture = stream.bars(table, Axis("accuracy", is_share=True), finding, dark=stage.dark)
+    chart(stage, picture, table, "What a promise for a person costs", "public digits, teaching noise, 20 draws")
+    wide = game.accuracies(1.0, 20)
+    return 0 if wide["group"] > wide["clipped"] + 0.02 else 1 if wide["clipped"] > wide["group"] + 0.02 else 2
+
+
+def a_client(stage: Stage) -> int:
+    """Noise on a mean over units, by their number."""
+    stage.press("Average", lambda: True)
+    epsilon = stage.choose("epsilon", UNIT_EPSILONS)
+    stage.see()
+    series = "noise on each number of the mean"
+    table = pd.DataFrame([(series, n, game.noise_on_mean(epsilon, n)) for n in UNITS], columns=["series", "x", "y"])
+    hospitals, patients = game.noise_on_mean(epsilon, 20), game.noise_on_mean(epsilon, 10_000)
+    finding = (
+        f"At ε = {epsilon:g} the noise on a mean over 20 hospitals is {hospitals:.2g}, over 10,000 patients {patients:.2g}: "
+        f"{hospitals / patients:.0f} times less. A whole vector has length 1."
+    )
+    picture = stream.curves(
+        table, Axis("units that are averaged", is_log=True), Axis("noise (std)", is_log=True), finding, dark=stage.dark
+    )
+    chart(stage, picture, table, "Few units, wide noise", "closed form of Gaussian noise, δ = 1e-5")
+    ratio = hospitals / patients
+    return 0 if ratio < 2 else 1 if ratio < 100 else 2
+
+
+def a_word(stage: Stage) -> int:
+    """What a promise for each word amounts to for a mail."""
+    epsilon = stage.choose("epsilon", UNIT_EPSILONS)
+    totals = stage.results("Add up a mail", lambda: {n: game.of_text(epsilon, n) for n in LENGTHS}, epsilon)
+    rows = [("words × ε", n, n * epsilon) for n in LENGTHS] + [("composed", n, value) for n, value in totals.items()]
+    table = pd.DataFrame(rows, columns=["series", "x", "y"])
+    finding = f"ε = {epsilon:g} for each word is ε = {shown(totals[game.N_WORDS])} for a mail of {game.N_WORDS} words."
+    picture = stream.curves(
+        table, Axis("words of the mail", is_log=True, ticks=tuple(map(float, LENGTHS))), Axis("ε of the mail"), finding,
+        dark=stage.dark,
+    )  # fmt: skip
+    chart(stage, picture, table, "From words to a mail", "privacy loss distributions, δ = 1e-5")
+    of_one = game.of_text(1.0, game.N_WORDS)
+    return 0 if of_one < 2 else 1 if of_one < 1000 else 2
+
+
+def three_claims(stage: Stage) -> int:
+    """Three claims with different units, each for the same person."""
+
+    def composed() -> tuple[float, float, float]:
+        return game.of_text(1.0, game.N_WORDS * game.N_MAILS), game.of_person(2.0, game.N_MAILS), 8.0
+
+    hers = stage.results("Translate all three", composed)
+    units = ("one word of a mail", "one mail", "all that she wrote")
+    rows_of(
+        ("claim", "holds for", "for her, at most"),
+        [(claim, unit, f"ε = {shown(value)}") for claim, unit, value in zip(_CLAIMS, units, hers, strict=True)],
+        names=2, title=f"A person with {game.N_MAILS} mails of {game.N_WORDS} words",
+    )  # fmt: skip
+    best = hers.index(min(hers))
+    st.markdown(f"**“{_CLAIMS[best]}” is the strongest for her.** {headline('one person', hers[best], game.DELTA, {})}")
+    return best

@@ -1,0 +1,359 @@
+"""Lesson "One noise for all": shared and fresh noise on pictures, attacks on both, learning from both, repairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import fmean
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+from numpy.typing import NDArray
+
+from dpcl_core.attacks.l2dp_games import difference
+from dpcl_core.figures import stream
+from dpcl_core.figures.stream import Axis, scale_text
+from dpcl_core.lessons import noise, shared_noise
+from dpcl_core.lessons import noise as game
+from dpcl_core.lessons.noise import Duel
+from dpcl_core.lessons.shared_noise import Accuracies, Pictures, Recovery, Sharing
+from dpcl_core.privacy.audit_bounds import Coins
+from dpcl_core.privacy.noise import ReleaseNoise
+from dpcl_core.privacy.statement import at_least, shown
+from pages.parts import figure_card, train_form
+from pages.parts.layout import table
+from pages.parts.lesson_stage import Stage, chart
+from pages.parts.lifelong_claims import accuracy_curves, bundled_pictures, pictures_source
+from pages.parts.pecl_claim import side_by_side
+from pages.parts.text import percent
+
+Noisy = dict[Sharing, NDArray[np.float64]]
+SCALES = (0.1, 0.5, 1.4, 5.0, 13.0, 45.0, 200.0, 1000.0, 8000.0)
+EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
+_CLEAN = "without noise (public teaching data only)"
+N_DRAWS = 500  # noises drawn to measure their size on one picture: a standard error of 0.6 %
+N_ROUNDS = 1000  # per side
+N_RECOGNISED = 300
+ROWS: dict[Sharing, str] = {"shared": "one noise for all", "independent": "fresh noise for each"}
+REPAIRS = {
+    "independent-laplace": "fresh on each picture",
+    "naive": "fresh in every step",
+    "dp-coeff-memory": "once, on sums over all",
+}
+
+
+def two_ways(stage: Stage) -> int:
+    """Ten pictures under both kinds of noise, and the size of the noise on one of them."""
+    stage.press("Draw the noises", lambda: True)
+    pictures = bundled_pictures()
+    scale, noisy = _noisy_pictures(stage)
+    stage.see()
+    ten = pictures.one_of_each()
+    strips = {_CLEAN: pictures.train[ten]} | {ROWS[sharing]: rows[ten] for sharing, rows in noisy.items()}
+    with_b = f"With b = {scale_text(scale)}"
+    finding = f"{with_b}, one mask lies on all ten pictures of the second row, and another on each of the third."
+    _strips(stage, strips, finding, "The same ten pictures")
+    size = stage.latest("size", lambda: _sizes(pictures, scale), scale)
+    heads = ("", f"mean size of the noise on the picture of 0, in {N_DRAWS} draws")
+    table(heads, ((ROWS[sharing], _size(each)) for sharing, each in size.items()))
+    ratio = size["shared"] / size["independent"]
+    return 2 if 0.9 < ratio < 1.1 else 0 if ratio > 1 else 1
+
+
+def subtract(stage: Stage) -> int:
+    """Subtracting the visitor's own picture reveals the others, at any noise strength."""
+    pictures = bundled_pictures()
+    label = st.segmented_control(
+        "Your picture", range(len(pictures.classes)), default=0, format_func=pictures.classes.__getitem__, required=True,
+        key=stage.key("yours"),
+    )  # fmt: skip
+    stage.press("Subtract", lambda: True)
+    ten = pictures.one_of_each()
+    scale, noisy = _noisy_pictures(stage)
+    mine = int(ten[label or 0])
+
+    def attacked() -> dict[Sharing, tuple[NDArray[np.float64], Recovery]]:
+        differences = {sharing: difference(rows, mine, pictures.train[mine]) for sharing, rows in noisy.items()}
+        others = np.delete(np.arange(len(pictures.train)), mine)
+        return {
+            sharing: (rows[ten], shared_noise.recovered(rows[others], pictures.train[others], pictures.levels))
+            for sharing, rows in differences.items()
+        }
+
+    recovered = stage.latest("recovered", attacked, scale, mine)
+    stage.see()
+    counts = {sharing: round(result.pictures * (len(pictures.train) - 1)) for sharing, (_, result) in recovered.items()}
+    n = f"{len(pictures.train) - 1:,}"
+    finding = (
+        f"With one noise for all, {counts['shared']:,} of {n} other pictures come back exactly; "
+        f"with fresh noise {counts['independent']:,} of {n}."
+    )
+    strips = {"published: one noise for all": noisy["shared"][ten]}
+    strips |= {f"after your subtraction: {ROWS[sharing]}": rows for sharing, (rows, _) in recovered.items()}
+    _strips(stage, strips, finding, "What your subtraction gives")
+    share = recovered["shared"][1].pictures
+    return 2 if share > 0.99 else 1 if share > 0 else 0
+
+
+def nobody(stage: Stage) -> int:
+    """The attack with public pictures of other people only."""
+    stage.press("Compare the means", lambda: True)
+    pictures = bundled_pictures()
+    ten = pictures.one_of_each()
+    scale, noisy = _noisy_pictures(stage)
+
+    def attacked() -> dict[Sharing, tuple[NDArray[np.float64], Recovery, float]]:
+        estimates = {sharing: shared_noise.from_mean(rows, pictures.test) for sharing, rows in noisy.items()}
+        return {
+            sharing: (
+                rows[ten],
+                shared_noise.recovered(rows, pictures.train, pictures.levels),
+                shared_noise.recognised(rows, pictures.train, range(N_RECOGNISED)),
+            )
+            for sharing, rows in estimates.items()
+        }
+
+    recovered = stage.latest("recovered", attacked, scale)
+    stage.see()
+    (_, shared, known), (_, _, fresh_known) = recovered["shared"], recovered["independent"]
+    finding = (
+        f"With one noise for all, {percent(shared.pixels)} of all pixels come back exactly and {percent(known)} of "
+        f"{N_RECOGNISED} pictures are recognised; with fresh noise {percent(fresh_known)} are."
+    )
+    strips = {_CLEAN: pictures.train[ten]}
+    strips |= {f"found with public pictures alone: {ROWS[sharing]}": rows for sharing, (rows, _, _) in recovered.items()}
+    _strips(stage, strips, finding, "What a mean gives away")
+    table(("", "error of a pixel (root mean square; its range is 2)", "recognised"), (
+        (ROWS[sharing], _size(result.rms_error), percent(recognised))
+        for sharing, (_, result, recognised) in recovered.items()
+    ))  # fmt: skip
+    return 2 if shared.pixels > 0.9 else 1 if known > 0.5 else 0
+
+
+def a_learner(stage: Stage) -> int:
+    """Accuracy of three learners at every noise strength; the slider picks one."""
+
+    def train() -> dict[float, Accuracies]:
+        return {scale: shared_noise.accuracies(bundled_pictures(), scale) for scale in (0.0, *SCALES)}
+
+    accuracies = stage.press("Train them all", train)
+    pictures, scale = bundled_pictures(), stage.choose("strength", SCALES)
+    nearest = min(accuracies, key=lambda each: abs(each - scale))
+    stage.see()
+    curves = accuracy_curves(accuracies)
+    picture = stream.accuracy_by_scale(curves, chosen=nearest, chance=1 / len(pictures.classes), dark=stage.dark)
+    figure_card.show(
+        picture, pictures_source(), key="lesson-a-learner", title="Accuracy of three learners",
+        table=pd.DataFrame(curves).rename_axis("b").reset_index(), moved=True,
+    )  # fmt: skip
+    st.caption("One draw of the noise for each point; the learner's filters are random, public and the same for all.")
+    last = accuracies[SCALES[-1]].shared
+    return 2 if last > 0.75 else 1 if last > 0.3 else 0
+
+
+def the_claim(stage: Stage) -> int:
+    """Claimed, valid and proved ε, for shared and for fresh noise."""
+    scale = stage.choose("strength", SCALES)
+
+    def played() -> dict[Sharing, Duel]:
+        return {sharing: shared_noise.play(bundled_pictures(), scale, sharing, N_ROUNDS) for sharing in ROWS}
+
+    duels = stage.results(f"Play 2 × {N_ROUNDS:,} rounds", played, scale)
+    pictures = bundled_pictures()
+    claimed = shared_noise.claimed_epsilon(pictures, scale)
+    holds: dict[Sharing, str] = {
+        "shared": "**no bound**",
+        "independent": f"{shared_noise.worst_epsilon(pictures, scale):.3g}",
+    }
+    proven = {sharing: noise.proven(one, [N_ROUNDS], 0.0)[0] for sharing, one in duels.items()}
+    table(("", "ε claimed (Theorem 2)", "ε that holds", "machine right", "ε at least, proven"), (
+        (ROWS[sharing], f"{claimed:.2g} (not verified)", holds[sharing], percent(one.share_right),
+         f"**{proven[sharing]:.2f}**")
+        for sharing, one in duels.items()
+    ))  # fmt: skip
+    st.markdown(
+        f"At b = {scale_text(scale)} the theorem's term for the noisy pictures, ε₁/γₓ, is 1/b = {claimed:.2g}. It ignores "
+        "whether the noise is shared."
+    )
+    with st.expander("The attacker, and what this does not show"):
+        st.markdown(_ATTACKER)
+    label = ":primary[Attack what the method itself keeps and releases →]"
+    st.page_link("pages/privacy.py", label=label, query_params={"v": "1", "l": "1"})
+    if duels["shared"].share_right == 1.0:  # possible with only one of her two pictures: no ε is large enough
+        return 2
+    return 1 if proven["shared"] > claimed else 0
+
+
+def repair(stage: Stage) -> int:
+    """Three methods with a valid ledger: their ε and their accuracy."""
+    epsilon = stage.choose("epsilon", EPSILONS)
+
+    repaired = stage.results("Run all three", lambda: noise.repaired(epsilon), epsilon)
+    table(("noise", "method", "ε at most", "accuracy"), (
+        (REPAIRS[method], one.title, shown(one.guarantee.epsilon), f"**{percent(one.accuracy)}**")
+        for method, one in repaired.items()
+    ), names=2)  # fmt: skip
+    st.caption(
+        "Real runs, three seeds each, all ten digits in one task: nothing can be forgotten, only the noise matters. Fresh "
+        "noise in every step is DP-SGD; DP-A-GEM is the same with a memory, on a whole network."
+    )
+    side_by_side([(f"{one.title}:", one.guarantee) for one in repaired.values()])
+    st.markdown("**Go on:** train the method and its repair on the same stream, then lay them side by side on Compare.")
+    with st.container(horizontal=True, gap="medium"):
+        for method, label in (("l2dp-ml", "Train with one noise for all"), ("dp-coeff-memory", "Train with noise on sums")):
+            spec = noise.to_train(method, epsilon)
+            st.page_link("pages/train.py", label=f":primary[{label} →]", query_params=train_form.parameters_of(spec))
+    reached = [repaired[method].accuracy for method in REPAIRS]
+    return reached.index(min(reached))
+
+
+_ATTACKER = """* **The attacker** sees the noisy pictures, knows one of them without noise, and knows the two pictures that
+she may have contributed. Differential privacy assumes even more: an attacker who knows everybody's data but hers.
+* **The method publishes** the trained network, not the noisy pictures. But the proof of its theorem says that the noisy
+pictures already satisfy the stated ε, and that all else is post-processing. The rounds above contradict that step.
+* **Not shown here:** how much a published network alone reveals. The Privacy page measures that attack, on the method as it
+runs here. If the noise is also used in testing, the published model contains it.
+* **What does hold:** one sum over many pictures with this noise added once has a bound, as long as no second sum shares
+the noise."""
+
+
+def _noisy_pictures(stage: Stage) -> tuple[float, Noisy]:
+    """Draws the slider of the noise scale; returns the scale and all pictures under both kinds of noise."""
+    scale = stage.choose("strength", SCALES)
+
+    def noisy() -> Noisy:
+        return {
+            sharing: shared_noise.perturbed(bundled_pictures().train, scale, sharing, ReleaseNoise()) for sharing in ROWS
+        }
+
+    return scale, stage.latest("noisy", noisy, scale)
+
+
+def _strips(stage: Stage, strips: Mapping[str, NDArray[np.float64]], finding: str, title: str) -> None:
+    """Draws rows of ten pictures, one picture of each class."""
+    rows = {name: list(row) for name, row in strips.items()}
+    pictures = bundled_pictures()
+    picture = stream.strips(rows, pictures.classes, finding=finding, dark=stage.dark)
+    table = pd.DataFrame(
+        [(name, label, *row) for name, drawn in strips.items() for label, row in zip(pictures.classes, drawn, strict=True)],
+        columns=["row", "class", *(f"pixel {n}" for n in range(next(iter(strips.values())).shape[-1]))],
+    )
+    figure_card.show(picture, pictures_source(), key=f"lesson-{stage.step.key}", title=title, table=table, moved=True)
+
+
+def _sizes(pictures: Pictures, scale: float) -> dict[Sharing, float]:
+    """Mean absolute noise on one picture by kind of noise, over many draws."""
+    two, noise = pictures.train[:2], ReleaseNoise()
+    return {
+        sharing: float(
+            np.mean([np.abs(shared_noise.perturbed(two, scale, sharing, noise)[0] - two[0]) for _ in range(N_DRAWS)])
+        )
+        for sharing in ROWS
+    }
+
+
+def _size(value: float) -> str:
+    return f"{value:.3f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
+
+
+# Lesson "Auditing one run": planted records, what right guesses prove, a fault that is found, and one that is not.
+
+
+RIGHT = tuple(float(n) for n in range(100, 201, 10))
+PLANTED = (100, 300, 1000, 3000, 10_000)
+NOISES = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
+N_AUDITS, N_RUNS = 60, 20
+_SOURCE = f"fresh coins and noise, {100 * game.CONFIDENCE:g} % confidence, δ = 1e-5"
+_KINDS = ("without assumptions", "if noise is Gaussian")
+
+
+def plant(stage: Stage) -> int:
+    """One run with planted records, and how many coins are guessed."""
+    epsilon = stage.choose("epsilon", EPSILONS)
+    coins = stage.results("Plant, run and guess", lambda: game.played(epsilon, game.N_RECORDS), epsilon)
+    rows = [("guessed right", float(coins.right)), ("guessed wrong", float(coins.guessed - coins.right))]
+    table = pd.DataFrame(rows, columns=["name", "value"])
+    share = coins.right / coins.guessed
+    finding = f"Of the {coins.guessed} surest guesses {coins.right} are right, {percent(share)}; luck alone gives half."
+    picture = stream.bars(table, Axis("guesses"), finding, dark=stage.dark)
+    chart(stage, picture, table, f"{game.N_RECORDS:,} planted records, one run", _SOURCE)
+    of_one = fmean(one.right / one.guessed for one in (game.played(1.0, game.N_RECORDS) for _ in range(N_RUNS)))
+    return 0 if of_one < 0.53 else 1 if of_one < 0.9 else 2
+
+
+def what_it_proves(stage: Stage) -> int:
+    """The bound for any number of right guesses."""
+    n_guessed = int(game.GUESSED * game.N_RECORDS)
+
+    def bounds() -> list[tuple[float, float]]:
+        return [game.audit_proven(Coins(game.N_RECORDS, n_guessed, int(right))) for right in RIGHT]
+
+    found = stage.press("Compute the bounds", bounds)
+    right = stage.choose("right", RIGHT)
+    stage.see()
+    rows = [(kind, n, found[row][place]) for place, kind in enumerate(_KINDS) for row, n in enumerate(RIGHT)]
+    table = pd.DataFrame(rows, columns=["series", "x", "y"])
+    plain, normal = game.audit_proven(Coins(game.N_RECORDS, n_guessed, int(right)))
+    finding = (
+        f"{right:g} right guesses of {n_guessed} prove ε ≥ {at_least(plain)} without assumptions, and ε ≥ "
+        f"{at_least(normal)} if the noise is Gaussian."
+    )
+    picture = stream.curves(
+        table, Axis(f"right guesses, of {n_guessed}"), Axis("ε is proven to be at least"), finding, chosen=right,
+        dark=stage.dark,
+    )  # fmt: skip
+    chart(stage, picture, table, "What right guesses prove", _SOURCE)
+    least = game.audit_proven(Coins(game.N_RECORDS, n_guessed, 120))[0]
+    return 0 if least == 0 else 1 if least < 0.9 else 2
+
+
+def more_records(stage: Stage) -> int:
+    """The bound with more and more planted records."""
+    epsilon = stage.choose("epsilon", EPSILONS)
+
+    def audits() -> list[tuple[float, float]]:
+        return [game.audit_proven(game.played(epsilon, n)) for n in PLANTED]
+
+    found = stage.results("Audit five times", audits, epsilon)
+    rows = [(kind, n, found[row][place]) for place, kind in enumerate(_KINDS) for row, n in enumerate(PLANTED)]
+    table = pd.DataFrame([*rows, *(("true ε", n, epsilon) for n in PLANTED)], columns=["series", "x", "y"])
+    best = max(found[-1])
+    finding = f"With {PLANTED[-1]:,} planted records the audit proves ε ≥ {at_least(best)}; true is ε = {epsilon:g}."
+    picture = stream.curves(
+        table, Axis("planted records", is_log=True), Axis("ε is proven to be at least"), finding, dark=stage.dark
+    )
+    chart(stage, picture, table, "More planted records", _SOURCE)
+    return 2 if best > 1.05 * epsilon else 1 if best > 0.2 * epsilon else 0
+
+
+def a_fault(stage: Stage) -> int:
+    """An audit of a program whose noise is too small."""
+    noise = stage.choose("noise", NOISES)
+    coins = stage.results("Audit the program", lambda: game.played(1.0, game.N_RECORDS, noise), noise)
+    bound = game.audit_proven(coins)[0]
+    table = pd.DataFrame([("claimed ε", 1.0), ("proven: ε at least", bound)], columns=["name", "value"])
+    verdict = "more than was claimed: something is wrong" if bound > 1 else "no more than was claimed"
+    finding = f"{coins.right} of {coins.guessed} guesses are right. That proves ε ≥ {at_least(bound)}, {verdict}."
+    picture = stream.bars(table, Axis("ε"), finding, dark=stage.dark)
+    chart(stage, picture, table, f"Noise × {noise:g} of what ε = 1 needs", _SOURCE)
+    of_a_tenth = game.audit_proven(game.played(1.0, game.N_RECORDS, 0.1))[0]
+    return 1 if of_a_tenth > 2 else 0 if of_a_tenth > 1 else 2
+
+
+def silence(stage: Stage) -> int:
+    """How often an audit notices, by how much noise is missing."""
+
+    def audited() -> list[float]:
+        return [game.caught(1.0, game.N_RECORDS, noise, N_AUDITS) for noise in NOISES]
+
+    found = stage.results(f"Audit {N_AUDITS} times for each", audited)
+    table = pd.DataFrame({"series": "faults that are noticed", "x": NOISES, "y": found})
+    half = found[NOISES.index(0.5)]
+    finding = (
+        f"With a tenth of the noise {percent(found[0], 0)} of {N_AUDITS} audits prove more than ε = 1, with half of it "
+        f"{percent(half, 0)}."
+    )
+    x, y = Axis("noise, as a part of what is needed"), Axis("audits that notice", is_share=True)
+    picture = stream.curves(table, x, y, finding, dark=stage.dark)
+    chart(stage, picture, table, "What an audit notices", _SOURCE)
+    return 0 if half > 0.9 else 2 if half > 0.2 else 1

@@ -1,0 +1,253 @@
+"""The context of a lesson's step: its texts, the visitor's settings, and a memory of results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, TypeVar, cast
+
+import streamlit as st
+
+from dpcl_core.elements.element import BALLOT, ROOM
+from dpcl_core.errors import BadInput, StoreTrouble
+from dpcl_core.figures.picture import Picture, Provenance
+from dpcl_core.lessons import text
+from dpcl_core.lessons.text import Control, Lesson, Step
+from pages.parts import figure_card, layout, link, state, visitor
+from pages.parts.figure_card import mounted
+from pages.parts.state import View
+from pages.parts.text import plain
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpcl_core.runs.rooms import Rooms
+
+
+T = TypeVar("T")
+_MOST_IN_ROW = 5
+
+
+class Waiting(Exception):
+    """The step has no result before the visitor's next press."""
+
+
+def kind(control: Control) -> link.Number:
+    """The codec kind of a control in a link."""
+    return link.Number(control.least, control.most)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of a lesson in the current session.
+
+    `values`: the lesson's control values by name, updated from the widgets. `hidden`: controls hidden by the link. `epoch`
+    gives the widget keys of the current view: a new view gets new widgets.
+    """
+
+    lesson: str
+    step: Step
+    controls: Mapping[str, Control]
+    values: dict[str, float]
+    hidden: frozenset[str]
+    epoch: Callable[[str], str]
+    dark: bool
+
+    def key(self, name: str) -> str:
+        """The key of a widget or a card of this step."""
+        return self.epoch(f"{self.lesson}-{self.step.key}-{name}")
+
+    def press(self, label: str, do: Callable[[], T], *of: object, why_not: str = "") -> T:
+        """Draws the button of the step; returns the last result of `do` for these settings, or raises Waiting.
+
+        The button is drawn first; `do` imports what it needs. `why_not`: the reason if the button is disabled.
+        """
+        if st.button(label, key=self.key("go"), type="primary", disabled=bool(why_not), help=why_not or None):
+            with st.spinner("One moment ..."):
+                return self.remember(do(), "done", *of)
+        if ("done", *of) not in self._memory():
+            raise Waiting
+        return cast(T, self.remembered("done", *of))
+
+    def results(self, label: str, do: Callable[[], T], *of: object, why_not: str = "") -> T:
+        """As `press`, followed by the heading of the results."""
+        done = self.press(label, do, *of, why_not=why_not)
+        self.see()
+        return done
+
+    def see(self) -> None:
+        """Draws the heading and text above the results."""
+        st.subheader("See", anchor=False)
+        layout.markdown(self.step.see)
+
+    def remembered(self, name: str, *of: object) -> object | None:
+        """The session's value under this name for these settings; None if there is none."""
+        return self._memory().get((name, *of))
+
+    def remember(self, value: T, name: str, *of: object) -> T:
+        """Keeps a value for the session under this name and these settings; returns it."""
+        self._memory()[(name, *of)] = value
+        return value
+
+    def forget(self) -> None:
+        """Resets the step."""
+        self._memory().clear()
+
+    def choose(self, name: str, options: tuple[float, ...]) -> float:
+        """Draws a control, as a row of up to five values or as a slider, and returns its value.
+
+        Draws only text if the link hides the control or sets another value.
+        """
+        control, now, key = self.controls[name], self.values[name], self.epoch(f"{self.lesson}-{name}")
+        write = kind(control).write
+
+        def shown(value: float) -> str:
+            return write(value).replace("inf", "∞")
+
+        picked: float | None = None
+        if name in self.hidden or now not in options:
+            st.markdown(f"{control.title}: **{shown(now)}**")
+        elif len(options) > _MOST_IN_ROW:
+            picked = st.select_slider(control.title, options, value=now, format_func=shown, key=key)
+        else:
+            picked = st.segmented_control(control.title, options, default=now, format_func=shown, required=True, key=key)
+        self.values[name] = now if picked is None else picked
+        return self.values[name]
+
+    def latest(self, name: str, make: Callable[[], T], *of: object) -> T:
+        """The result of `make` for these settings, recomputed when they change; only the latest is kept."""
+        kept = cast("tuple[tuple[object, ...], T] | None", self.remembered(name))
+        if kept is not None and kept[0] == of:
+            return kept[1]
+        return self.remember((of, make()), name)[1]
+
+    def _memory(self) -> dict[tuple[object, ...], object]:
+        kept: dict[tuple[object, ...], object] = st.session_state.setdefault(f"lesson:{self.lesson}:{self.step.key}", {})
+        return kept
+
+
+# The function of a step draws its task and its result; it returns the index of the true choice.
+Act = Callable[[Stage], int]
+
+
+def act(lesson: str, step: Step) -> Act:
+    """The function of a step, of the same name in the lesson's module, imported on first use."""
+    return cast(Act, getattr(import_module(f"pages.parts.lessons.{lesson}"), step.key.replace("-", "_")))
+
+
+# A lesson in a classroom: a member's predictions are votes, and its teacher asks the class a step's question.
+
+
+def strip(step: Step) -> None:
+    """Draws what a visitor who is in a room, or who has opened one, needs beside a step; nothing for others."""
+    store = state.store_if_any()
+    if store is None:
+        return
+    from dpcl_core.elements import element
+    from dpcl_core.runs.rooms import Rooms
+
+    rooms, token = Rooms(store), visitor.token()
+    try:
+        if owned := rooms.of_owner(token):
+            _teacher(rooms, token, *owned[0], step)
+        elif (code := rooms.room_of(token)) is not None:
+            mounted(BALLOT)(data=element.ballot(code), key=f"ballot-{code}")
+            st.page_link("pages/room.py", label=":primary[Classroom →]", query_params={"room": code})
+    except (BadInput, StoreTrouble) as trouble:  # the room has ended in this moment, or the disk is full
+        st.caption(plain(str(trouble)))
+
+
+def _teacher(rooms: Rooms, token: str, code: str, title: str, step: Step) -> None:
+    """Draws the button that asks the class; then the votes, as they come in."""
+    from dpcl_core.elements import element
+
+    poll = rooms.state(code).poll
+    if poll is not None and not poll.is_about(step.predict, step.choices):
+        poll = None
+    with st.container(horizontal=True, gap="small", key="lesson-classroom"):
+        is_open = poll is not None and poll.is_open  # asking once more would forget the answers so far
+        if not is_open and st.button("Ask my class this question", key="lesson-ask", help=f"In “{plain(title)}”."):
+            rooms.ask(code, token, step.predict, step.choices)
+            st.rerun()
+        st.page_link("pages/room.py", label=f":primary[Classroom {plain(title)} →]", query_params={"room": code})
+    if poll is not None:
+        mounted(ROOM)(data=element.room_document(code, is_poll_alone=True), key=f"lesson-votes-{code}")
+
+
+# The course on the page Lessons: the choice of part and lesson, the way to the next one, and questions to think about.
+
+
+def lesson(view: View, linked: str) -> str:
+    """Draws the parts of the course and the lessons of one; returns the name of the chosen lesson. `linked`: the link's."""
+    parts = list(text.PARTS)
+    counts = {name: f"Part {place} of {len(parts)}: {name}" for place, name in enumerate(parts, start=1)}
+    part = st.selectbox("Part", parts, parts.index(text.part(linked)), format_func=counts.__getitem__, key=view.key("part"))
+    names = text.PARTS[part]
+    key = view.key(f"lesson-{parts.index(part)}")
+    return st.radio(
+        "Lesson", names, names.index(linked) if linked in names else 0, key=key,
+        format_func=lambda name: f"{text.number(name)}. {text.load(name).title}",
+        captions=[f"{text.load(name).question} About {text.load(name).minutes} minutes." for name in names],
+    )  # fmt: skip
+
+
+def onward(view: View, name: str, codec: link.Codec, values: Mapping[str, object]) -> None:
+    """Draws the ways on from a lesson that is done: its part's exercises and the next one, unless it stands alone.
+
+    `values`: of the page's link.
+    """
+    place = text.number(name)
+    if not view["alone"]:
+        label = f":primary[Exercises: {text.part(name)} →]"
+        st.page_link("pages/exercises.py", label=label, query_params={"p": part_number(name)})
+    if place < len(text.NAMES) and not view["alone"]:
+        following = text.NAMES[place]
+        query = codec.write({**values, "lesson": following, "step": None})
+        label = f":primary[Next lesson: {text.load(following).title} →]"
+        st.page_link("pages/lessons.py", label=label, query_params=view.linked(query))
+    st.page_link("pages/playground.py", label=":primary[Try it in the Playground →]")
+
+
+def part_number(name: str) -> str:
+    """The part of a lesson as links of Exercises and For teachers have it."""
+    return str(list(text.PARTS).index(text.part(name)) + 1)
+
+
+def questions(of: Lesson) -> None:
+    """Draws the questions to think about after a lesson; a press on one opens its answer."""
+    with layout.card("lesson-think"):
+        st.subheader("Think", anchor=False)
+        for one in of.think:
+            with st.expander(" ".join(one.question.split())):
+                layout.markdown(one.answer)
+
+
+# The choice of a part of the course, on pages about one part.
+
+
+CODEC = link.Codec([link.Field("part", "p", "part", link.Whole(1, len(text.PARTS)), 1, word="part")])
+
+
+def chosen(view: View, width: int | None = None) -> str:
+    """Draws the choice, as wide as its column or so many pixels; returns the part's name."""
+    parts = list(text.PARTS)
+    return st.selectbox(
+        "Part", parts, int(str(view["part"])) - 1, format_func=lambda one: f"{parts.index(one) + 1}. {one}",
+        key=view.key("part"), width=width or "stretch",
+    )  # fmt: skip
+
+
+def number(part: str) -> int:
+    """The number of a part, from 1."""
+    return list(text.PARTS).index(part) + 1
+
+
+# Charts on the stage of a lesson.
+
+
+def chart(stage: Stage, picture: Picture, table: pd.DataFrame, title: str, source: str) -> None:
+    """Draws a chart as a card with its numbers to download. `source`: what they were computed from."""
+    provenance = Provenance(source, None, "")
+    key = f"lesson-{stage.lesson}-{stage.step.key}"
+    figure_card.show(picture, provenance, key=key, title=title, table=table, moved=True)

@@ -1,0 +1,357 @@
+"""The privacy claim of L2DP-ML: Theorem 2 of Lai et al. term by term, a run's own claim, and attacks to run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any, cast
+
+import streamlit as st
+
+from dpcl_core.data.dataset import Form
+from dpcl_core.errors import BadInput
+from dpcl_core.events import Guarantee
+from dpcl_core.figures.picture import Provenance
+from dpcl_core.methods.lifelong.cards import claim
+from dpcl_core.privacy.statement import shown
+from pages.parts import figure_card, layout, link, pecl_claim, text
+from pages.parts.claim_calculator import TRIALS, UNBOUNDED, Claim, Controls, Game, attacks
+from pages.parts.state import View
+from pages.parts.text import percent, plain
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dpcl_core.attacks.l2dp_games import Setting
+    from dpcl_core.lessons.shared_noise import Accuracies, Pictures
+
+
+# Shared noise, interactively: its scale, a learner's accuracy under it, and what subtracting two pictures reveals.
+
+
+SCALES = (0.1, 0.5, 1.4, 5.0, 13.0, 45.0, 200.0, 1000.0, 8000.0, 40_000.0, 200_000.0)
+_LOW, _HIGH = 0.001, 1e9
+SHARED_NOISE_FIELDS = [link.Field("l_scale", "lc", "noise on a pixel", link.Maybe(link.Number(_LOW, _HIGH)), None)]
+LEARNERS = ("one noise for all", "one noise for all, cut off", "fresh noise for each")
+_UNITS, _RECORDS = 16, 50
+
+
+def part(view: View, theorem: float | None) -> dict[str, object]:
+    """Draws slider, accuracies, subtraction and second singular value. `theorem`: the scale from the theorem's card."""
+    linked = cast("float | None", view["l_scale"])
+    options = sorted({*SCALES, *([linked] if linked is not None else [])})
+    start = linked if linked is not None else min(SCALES, key=lambda scale: abs(scale - (theorem or 13.0)))
+    left, right = st.columns(2)
+    with left, layout.card("sharing"):
+        st.markdown("**The noise on a pixel**")
+        scale = float(
+            st.select_slider(
+                "Scale b of the Laplace noise; a pixel has a range of 2", options, start, format_func=_text,
+                key=f"{view.key('l_scale')}-{start:g}",
+            )
+        )  # fmt: skip
+        _learners(scale)
+    with right, layout.card("subtract"):
+        _subtraction(scale)
+        _second_value(scale)
+    return {"l_scale": None if linked is None and scale == start else scale}
+
+
+def _learners(scale: float) -> None:
+    noisy, clean = _accuracies(scale), _accuracies(0.0)
+    kinds = {
+        "one noise for all, before a ReLU": (noisy.shared, clean.shared),
+        "one noise for all, cut off at ±1": (noisy.shared_clipped, clean.shared_clipped),
+        "fresh noise for each picture": (noisy.independent, clean.independent),
+    }
+    heads = ("accuracy of a small learner on new pictures", f"b = {_text(scale)}", "no noise")
+    layout.table(heads, ((name, *map(percent, pair)) for name, pair in kinds.items()))
+    st.caption(
+        "Trained now, on the bundled digits: sixteen random public filters and a linear classifier; twice the scale on "
+        "hidden units, as in the method. One draw of the noise. For the learner a fixed offset of any size is a random mask "
+        "of units; an attacker simply subtracts it. The lesson “One noise for all” shows why."
+    )
+    if st.button("Train at every scale", key="every-scale"):
+        st.session_state["every-scale-seen"] = True
+    if st.session_state.get("every-scale-seen"):
+        _every_scale(scale)
+
+
+def _every_scale(scale: float) -> None:
+    from dpcl_core.figures import stream as sharing
+
+    pictures, scales = bundled_pictures(), sorted({0.0, scale, *SCALES})
+    with st.spinner("Training ..."):
+        curves = accuracy_curves({each: _accuracies(each) for each in scales})
+    picture = sharing.accuracy_by_scale(curves, chosen=scale, chance=1 / len(pictures.classes), dark=text.is_dark())
+    figure_card.show(picture, pictures_source(), key="every-scale-figure", title="Accuracy of three learners")
+
+
+def accuracy_curves(accuracies: Mapping[float, Accuracies]) -> dict[str, dict[float, float]]:
+    """Accuracy by scale of the noise, for each of the three learners."""
+    columns = zip(*((each.shared, each.shared_clipped, each.independent) for each in accuracies.values()), strict=True)
+    return {name: dict(zip(accuracies, column, strict=True)) for name, column in zip(LEARNERS, columns, strict=True)}
+
+
+def _subtraction(scale: float) -> None:
+    st.markdown("**Subtract two records**")
+    if st.button("Subtract two records", key="subtract-two"):
+        st.session_state["subtracted"] = True
+    if not st.session_state.get("subtracted"):
+        st.caption("Two pictures with the same noise, and the difference of the noisy pictures.")
+        return
+    import numpy as np
+
+    from dpcl_core.figures import stream
+
+    pictures = bundled_pictures()
+    first, second = (pictures.train[row] for row in pictures.one_of_each()[[3, 8]])
+    noise = _noise(scale)
+    left = (first + noise) - (second + noise)
+    error = max(float(np.abs(left - (first - second)).max()), 1e-16)
+    picture = stream.strips(
+        {
+            "without noise (public teaching data)": [first, second],
+            f"the same with one noise, b = {_text(scale)}": [first + noise, second + noise],
+            "first minus second: without, with noise": [first - second, left],
+        },
+        ["first", "second"],
+        finding=f"The noise is gone from the difference: no pixel is off by more than {error:.0e}, which is rounding.",
+        dark=text.is_dark(),
+    )
+    figure_card.show(picture, pictures_source(), key="subtract-figure", title="Two pictures, the same noise")
+
+
+def _second_value(scale: float) -> None:
+    st.markdown("**The second singular value**")
+    st.caption(
+        "The noise changes a linear encoder's gradient only by a matrix of rank one. Subtract the noiseless part of a "
+        "candidate dataset: if it is the true dataset, only one singular value remains."
+    )
+    if not st.button("Test two candidates", key="second-value"):
+        return
+    import numpy as np
+
+    from dpcl_core.attacks import l2dp_games
+    from dpcl_core.privacy.noise import ReleaseNoise
+
+    records = bundled_pictures().train[: _RECORDS + 1]
+    theta = np.random.default_rng(0).normal(0, (2 / records.shape[1]) ** 0.5, (records.shape[1], _UNITS))
+    chi1, chi2 = (scale * ReleaseNoise().laplace((size,)) for size in theta.shape)
+    gradient = l2dp_games.encoder_gradient(records[:-1], theta, chi1, chi2)
+    candidates = {"the true data": records[:-1], "one picture replaced": np.vstack([records[:-2], records[-1:]])}
+    values = {
+        name: float(l2dp_games.second_singular_value(gradient, l2dp_games.cross_covariance(rows, theta)))
+        for name, rows in candidates.items()
+    }
+    heads = ("candidate", f"second singular value at b = {_text(scale)}")
+    layout.table(heads, ((name, f"{value:.2g}") for name, value in values.items()))
+
+
+@st.cache_resource(show_spinner=False)
+def bundled_pictures() -> Pictures:
+    """The bundled digits as training and test pictures."""
+    from dpcl_core.lessons import shared_noise
+
+    return shared_noise.pictures()
+
+
+@st.cache_data(max_entries=50, show_spinner=False)
+def _accuracies(scale: float) -> Accuracies:
+    from dpcl_core.lessons import shared_noise
+
+    return shared_noise.accuracies(bundled_pictures(), scale)
+
+
+@st.cache_data(max_entries=50, show_spinner=False)
+def _noise(scale: float) -> NDArray[np.float64]:
+    from dpcl_core.privacy.noise import ReleaseNoise
+
+    return scale * ReleaseNoise().laplace((bundled_pictures().n_pixels,))
+
+
+def pictures_source() -> Provenance:
+    """Where numbers on these pictures come from."""
+    pictures = bundled_pictures()
+    return Provenance(pictures.title, len(pictures.train), "Laplace noise on pixels")
+
+
+def _text(scale: float) -> str:
+    return f"{scale:,.0f}" if scale >= 1000 else f"{scale:g}"
+
+
+# loads scipy's optimisers, which take part of a second
+
+DELTA = 1e-5
+_BATCHES = (100, 500, 2499, 50_000)
+NETWORKS: dict[str, tuple[str, Form]] = {
+    "mnist": ("grey pictures, 28 × 28", Form((28, 28, 1), 0.0, 1.0)),
+    "cifar": ("colour pictures, 32 × 32", Form((32, 32, 3), 0.0, 1.0)),
+    "sensor": ("sensor windows, 100 × 3", Form((100, 3), -1.0, 1.0)),
+}
+RULES: dict[str, str] = {"literal": "literal: all inputs and units", "witness": "witness: one patch, one feature map"}
+FIELDS: list[link.Field[Any]] = [
+    link.Field("claims", "l", "claims open", link.Flag(), False),
+    link.Field("l_network", "lw", "network", link.Choice(tuple(NETWORKS)), "mnist"),
+    link.Field("l_rule", "lr", "numbers in Δ_R", link.Choice(tuple(RULES)), "literal"),
+    link.Field("l_epsilon", "le", "ε claimed", link.Number(0.01, 100.0), 0.5),
+    link.Field("l_share", "ls", "encoder's share", link.Number(0.05, 0.95), 0.5),
+    link.Field("l_batch", "lb", "λ", link.Whole(1, 100_000), 500),
+    link.Field("l_norm", "lt", "‖θ1‖", link.Number(0.01, 1000.0), 0.53),
+    link.Field("l_inputs", "ld", "d", link.Maybe(link.Whole(1, 10**7)), None),
+    link.Field("l_hidden", "lh", "|h1|", link.Maybe(link.Whole(1, 10**7)), None),
+    *SHARED_NOISE_FIELDS,
+]
+TITLE = "Claimed, accounted, audited: one noise for all (Lifelong DP, L2DP-ML)"
+ABOUT = """L2DP-ML (Lai et al. 2022) is published with an ε from its Theorem 2. It draws its noise **once** and adds the
+same numbers to every record. Here is the theorem as printed, next to what attacks measure. **Claimed**: the paper's ε.
+**Accounted**: what a ledger can prove (here: no bound). **Audited**: a lower bound on ε that an attack has proved."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The values of the controls, except the sizes in Δ_R."""
+
+    network: str
+    epsilon: float
+    share: float
+    norm: float
+
+
+def _body(view: View, given: Guarantee | None) -> dict[str, object]:
+    controls = Controls(view, FIELDS)
+    left, right = st.columns(2)
+    with left:
+        plan, inputs = _theorem(controls, of_a_run=given is not None)
+    with right:
+        if plan is not None:
+            _audits(_setting(plan, given, inputs), given)
+            _scales(claim.sizes(NETWORKS[inputs.network][1], 10), inputs)
+    return controls.values | part(view, plan.input_scale if plan is not None else None)
+
+
+def _lines(given: Guarantee) -> tuple[dict[str, str], str]:
+    assert given.claim is not None
+    rows = {f"claimed: {name}": _term(term) for name, term in given.claim.terms.items()}
+    rows[f"**claimed** in all ({plain(given.claim.source)}, not verified)"] = shown(given.claim.epsilon)
+    numbers = " · ".join(f"{name} = {_term(value)}" for name, value in given.claim.numbers.items())
+    return rows | UNBOUNDED, f"Computed from {numbers}."
+
+
+def _term(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def _theorem(controls: Controls, *, of_a_run: bool) -> tuple[claim.Plan | None, Inputs]:
+    """Draws the controls and the terms of the theorem; returns the noise plan (None: invalid) and the inputs."""
+    with layout.card("theorem"):
+        st.markdown("**What Theorem 2 says**")
+        if of_a_run:
+            st.caption("Numbers to try; the run's own are above.")
+        network = controls.select("l_network", "Network for", {name: title for name, (title, _) in NETWORKS.items()})
+        rule = controls.select("l_rule", "Numbers in Δ_R", RULES)
+        sizes = claim.sizes(NETWORKS[network][1], 10)
+        by_rule = (sizes.n_inputs, sizes.n_hidden) if rule == "literal" else (sizes.n_patch, sizes.n_positions)
+        with st.container(horizontal=True, gap="small"):
+            d = controls.whole("l_inputs", "d", usual=by_rule[0], of=f"{network}-{rule}")
+            hidden = controls.whole("l_hidden", "|h1|", usual=by_rule[1], of=f"{network}-{rule}")
+            batch = controls.whole("l_batch", "λ, records in a mean", width=170)
+        with st.container(horizontal=True, gap="small"):
+            epsilon = controls.number("l_epsilon", "ε claimed", width=150)
+            norm = controls.number("l_norm", "‖θ1‖", width=150)
+        share = controls.share("l_share", "Encoder's share (ε1 and the two terms of the dataset)", 0.05, 0.05)
+        inputs = Inputs(network, epsilon, share, norm)
+        plan = _planned(claim.Sizes(d, hidden, d, hidden, sizes.n_last, 10), batch, inputs)
+        if plan is not None:
+            _terms(plan, norm, sizes.n_inputs)
+    return plan, inputs
+
+
+def _planned(sizes: claim.Sizes, batch: int, inputs: Inputs) -> claim.Plan | None:
+    try:
+        # "literal": d and |h1| are already those of the chosen rule
+        return claim.plan(sizes, "literal", batch, inputs.epsilon, inputs.share, inputs.norm)
+    except BadInput as refused:
+        st.error(plain(str(refused)))
+        return None
+
+
+def _terms(plan: claim.Plan, norm: float, n_inputs: int) -> None:
+    claimed = plan.claim(norm)
+    rows = {name: _term(term) for name, term in claimed.terms.items()}
+    rows |= {"**claimed in all, not verified**": f"**{shown(claimed.epsilon)}**", "**accounted**": "**no bound**"}
+    layout.table(("term", "ε"), rows.items())
+    fresh = 2 * n_inputs / plan.input_scale
+    st.caption(
+        f"Δ_R = d(|h1| + 2) = {plan.delta_r:,.0f}, γ_x = Δ_R/λ = {_term(plan.gamma_x)}, γ = 2Δ_R/(λ‖θ1‖) = "
+        f"{_term(plan.gamma(norm))}. Noise: Laplace of scale b = Δ_R/(ε1 λ) = **{_term(plan.input_scale)}** on each value "
+        f"of an input (its range is 2), {_term(plan.hidden_scale)} on each hidden unit, drawn once for all records. If "
+        f"drawn independently for every record, this noise would protect a record's {n_inputs:,} values with ε = 2 · "
+        f"{n_inputs:,}/b = {_term(fresh)}, where the theorem counts ε1/γ_x."
+    )
+    pecl_claim.not_dp(
+        f"Claimed ε = {shown(claimed.epsilon)} ({claim.SOURCE}, not verified). One noise vector is shared by all records. "
+        "Subtracting two noisy records removes it."
+    )
+
+
+def _scales(sizes: claim.Sizes, inputs: Inputs) -> None:
+    """Draws the noise at the same ε for other λ, under both readings of Δ_R."""
+    rows = []
+    rules: tuple[claim.DeltaR, ...] = ("literal", "witness")
+    for rule, batch in product(rules, _BATCHES):
+        plan = claim.plan(sizes, rule, batch, inputs.epsilon, inputs.share, inputs.norm)
+        terms = plan.terms(inputs.norm)
+        numbers = (plan.epsilon1, terms["ε1/γ_x"], terms["ε1/γ"], plan.input_scale, plan.hidden_scale)
+        rows.append((rule, f"{batch:,}", *map(_term, numbers)))
+    with layout.card("scales"):
+        st.markdown("**The noise at the same ε, for other λ**")
+        st.caption("The paper states neither λ nor the numbers in Δ_R. λ = 50,000: Algorithm 1, on whole tasks.")
+        layout.table(("Δ_R", "λ", "ε1", "ε1/γ_x", "ε1/γ", "b", "on a hidden unit"), rows)
+
+
+def _setting(plan: claim.Plan, given: Guarantee | None, inputs: Inputs) -> Setting:
+    """The attacked noise: that of the run on the page, else that of the theorem's card."""
+    from dpcl_core.attacks.l2dp_games import Setting
+
+    if given is None or given.claim is None:
+        return Setting(inputs.epsilon, inputs.share, plan.input_scale, plan.scale2)
+    terms, numbers = given.claim.terms, given.claim.numbers
+    total = given.claim.epsilon
+    of_output = terms.get("ε2", 0.5 * total) / total
+    scale2 = numbers.get("Δ_L", plan.sizes.delta_l) / terms.get("ε2", plan.epsilon2)
+    return Setting(total, 1 - of_output, numbers.get("noise scale on an input value", plan.input_scale), scale2)
+
+
+def _audits(setting: Setting, given: Guarantee | None) -> None:
+    from dpcl_core.attacks.l2dp_games import ATTACKS, audited
+
+    whose = "the run above" if given is not None else "the numbers on the left"
+    with layout.card("audits"):
+        st.markdown("**Attack it**")
+        st.caption(
+            f"Real attacks on public digits with the noise scales of {whose}: which of two datasets was used? The decision "
+            "rule is fixed beforehand; no attacker knows the noise. Claimed: "
+            f"ε = {shown(setting.epsilon)}; accounted: no bound. Each takes seconds."
+        )
+        attacks(
+            (Game(name, one.title, one.adversary, min(TRIALS, one.most or TRIALS)) for name, one in ATTACKS.items()),
+            lambda name: audited(setting, name, TRIALS, DELTA),
+            setting, key="audit", than=lambda result: "is claimed",
+        )  # fmt: skip
+        st.caption(
+            f"Without any error, this many rounds prove at most {_most(TRIALS):.2f} ({_most(100):.2f} for the last attack): "
+            "the number of rounds is the limit, not the attack."
+        )
+
+
+def _most(n: int) -> float:
+    from dpcl_core.privacy.audit_bounds import bound_of_counts
+
+    return math.floor(100 * bound_of_counts(n, n, 0, n, DELTA)) / 100
+
+
+CLAIM = Claim(TITLE, ABOUT, FIELDS, claim.SOURCE, _lines, _body)

@@ -1,0 +1,339 @@
+"""Links: encodes a page's settings and view state as query parameters, and decodes them without loss.
+
+A page lists the contents of its link as `Field`s. `Codec` writes them with short keys in a fixed order, omits defaults,
+keeps unknown keys, and replaces every invalid value, with a notice of the value used instead.
+Pure: no streamlit.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from typing import Generic, Protocol, TypeVar
+from urllib.parse import urlencode
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from dpcl_core.errors import BadInput
+
+VERSION = "1"
+LARGE = "large"  # key of the presenter's size, which every page's link may have
+MAX_LENGTH = 2000
+_TRACKER = re.compile(r"fbclid|gclid|utm_\w+")  # keys that messengers and search engines add to a link
+UNBOUNDED = 1e300  # a bound so far away is none
+_LISTED = 8  # names that a notice lists
+T = TypeVar("T")
+
+
+class Kind(Protocol[T]):
+    """Encodes and decodes one kind of value in a link; `read` raises ValueError for invalid text."""
+
+    def read(self, text: str) -> T: ...
+
+    def write(self, value: T) -> str: ...
+
+
+@dataclass(frozen=True)
+class Text:
+    """A short text."""
+
+    max_length: int = 100
+
+    def read(self, text: str) -> str:
+        if len(text) > self.max_length:
+            raise ValueError(text)
+        return text
+
+    def write(self, value: str) -> str:
+        return value
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a list of names."""
+
+    options: tuple[str, ...]
+
+    def read(self, text: str) -> str:
+        if text not in self.options:
+            raise ValueError(text)
+        return text
+
+    def write(self, value: str) -> str:
+        return value
+
+
+@dataclass(frozen=True)
+class Flag:
+    """Yes or no, as 1 or 0."""
+
+    def read(self, text: str) -> bool:
+        if text not in ("0", "1"):
+            raise ValueError(text)
+        return text == "1"
+
+    def write(self, value: bool) -> str:
+        return "1" if value else "0"
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A whole number between two bounds, both allowed."""
+
+    low: int
+    high: int
+
+    def read(self, text: str) -> int:
+        if not text.lstrip("-").isdecimal() or not text.isascii() or not self.low <= int(text) <= self.high:
+            raise ValueError(text)
+        return int(text)
+
+    def write(self, value: int) -> str:
+        return str(value)
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number between two bounds, both allowed; "inf" where the upper bound is infinite."""
+
+    low: float
+    high: float
+
+    def read(self, text: str) -> float:
+        value = math.inf if text in ("inf", "∞") else float(text)
+        if not self.low <= value <= self.high:  # also refuses NaN
+            raise ValueError(text)
+        return value
+
+    def write(self, value: float) -> str:
+        return "inf" if math.isinf(value) else f"{value!r}".removesuffix(".0")
+
+
+BUDGET = Number(low=5e-324, high=math.inf)  # any epsilon above 0, infinity included
+
+
+@dataclass(frozen=True)
+class Many(Generic[T]):
+    """Several values of one kind in order, none of them empty, separated by commas."""
+
+    kind: Kind[T]
+    max_items: int = 32
+
+    def read(self, text: str) -> tuple[T, ...]:
+        parts = text.split(",") if text else []
+        if len(parts) > self.max_items or not all(parts):
+            raise ValueError(text)
+        return tuple(self.kind.read(part.replace("%2C", ",").replace("%25", "%")) for part in parts)
+
+    def write(self, value: Sequence[T]) -> str:
+        return ",".join(self.kind.write(item).replace("%", "%25").replace(",", "%2C") for item in value)
+
+
+@dataclass(frozen=True)
+class Maybe(Generic[T]):
+    """A value or nothing; nothing is written as "-"."""
+
+    kind: Kind[T]
+
+    def read(self, text: str) -> T | None:
+        return None if text == "-" else self.kind.read(text)
+
+    def write(self, value: T | None) -> str:
+        return "-" if value is None else self.kind.write(value)
+
+
+def allowed(kind: object) -> str:
+    """What a kind allows, in words; empty for a kind of a page's own."""
+    match kind:
+        case Text(length):
+            return f"a text of at most {length} characters"
+        case Choice(options):
+            others = f" and {len(options) - _LISTED} others" if len(options) > _LISTED else ""
+            return f"one of {', '.join(options[:_LISTED])}{others}"
+        case Flag():
+            return "0 or 1"
+        case Whole(low, high):
+            return f"a whole number from {low:,} to {high:,}"
+        case Number(low, high):
+            return _range(low, high)
+        case Many(each, most):
+            return f"at most {most} values between commas, each {words}" if (words := allowed(each)) else ""
+        case Maybe(one):
+            return allowed(one)
+    return ""
+
+
+def _range(low: float, high: float) -> str:
+    if low == BUDGET.low:
+        return "a number above 0" + (", or inf" if math.isinf(high) else f", at most {high:g}")
+    least, most = (f"{bound:g}" if abs(bound) < UNBOUNDED else "" for bound in (low, high))
+    if least and most:
+        return f"a number from {least} to {most}"
+    return f"a number of at least {least}" if least else f"a number of at most {most}" if most else "a number"
+
+
+@dataclass(frozen=True)
+class Field(Generic[T]):
+    """One field of a link: its name in code, its short key, its title for readers, and its default.
+
+    `word`: a second key for links typed by hand, read where the short key is missing, never written. `always`: it is written
+    with its default, too. `invalid`: what takes the place of an invalid value, and what the notice says of it (None: the
+    default, by its text).
+    """
+
+    name: str
+    key: str
+    title: str
+    kind: Kind[T]
+    default: T
+    word: str = ""
+    always: bool = False
+    invalid: tuple[T, str] | None = None
+
+    def instead(self) -> str:
+        """What a notice says of what takes the place of an invalid value."""
+        if self.invalid is not None:
+            return self.invalid[1]
+        said = "" if self.default is None else self.kind.write(self.default).replace("inf", "∞")
+        return f"using {said} instead" if said else "that is left out"
+
+
+@dataclass(frozen=True)
+class Read:
+    """A decoded link: a value for every field, the unknown keys (kept), and a notice for each value not used."""
+
+    values: Mapping[str, object]
+    unknown: Mapping[str, str]
+    notices: tuple[str, ...]
+
+
+class Codec:
+    """Writes and reads the links of one page."""
+
+    def __init__(self, fields: Sequence[Field[object]] | Sequence[object]) -> None:
+        self.fields: tuple[Field[object], ...] = tuple(fields)  # type: ignore[arg-type]
+        keys = [field.key for field in self.fields] + [field.word for field in self.fields if field.word]
+        self._keys = {*keys, "v", LARGE}
+        if len(self._keys) != len(keys) + 2:
+            raise ValueError(f"two fields share a link key: {keys}")
+
+    def write(self, values: Mapping[str, object], unknown: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Query parameters of a view: the version, what is not a default in field order, then unknown keys by name.
+
+        Unknown keys are dropped if the link would exceed 2,000 characters; raises BadInput if it is too long without them.
+        """
+        known = {"v": VERSION} | {
+            field.key: field.kind.write(values[field.name])
+            for field in self.fields
+            if field.name in values and (field.always or values[field.name] != field.default)
+        }
+        others = {key: text for key, text in sorted((unknown or {}).items()) if key not in self._keys}
+        if len(urlencode(known | others)) <= MAX_LENGTH:
+            return known | others
+        if len(urlencode(known)) <= MAX_LENGTH:
+            return known
+        raise BadInput("link", f"{len(urlencode(known))} characters", f"must have at most {MAX_LENGTH}")
+
+    def read(self, parameters: Mapping[str, str]) -> Read:
+        """Decodes a link; an invalid value becomes its default and adds a notice."""
+        values: dict[str, object] = {}
+        notices: list[str] = []
+        version = parameters.get("v", VERSION)
+        if version != VERSION:
+            notices.append(f"The link has version {_short(version)}; this app reads version {VERSION} and uses what it can.")
+        for field in self.fields:
+            values[field.name] = field.default
+            raw = parameters.get(field.key, parameters.get(field.word))
+            if raw is not None:
+                try:
+                    values[field.name] = field.kind.read(raw)
+                except (ValueError, OverflowError):
+                    text = _short(raw) or "nothing"
+                    values[field.name] = field.default if field.invalid is None else field.invalid[0]
+                    must = f": must be {words}" if (words := allowed(field.kind)) else ""
+                    notices.append(f"The link asks for {field.title} = {text}{must}; {field.instead()}.")
+        unknown = {key: text for key, text in parameters.items() if key not in self._keys}
+        if unknown:
+            names = ", ".join(_short(key) for key in sorted(unknown))
+            notices.append(f"The link also has {names}, unknown to this page: kept in the link, not used.")
+        return Read(values, unknown, tuple(notices))
+
+
+def without_trackers(parameters: Mapping[str, str]) -> dict[str, str]:
+    """The parameters of a link without those that messengers and search engines add: no page means them."""
+    return {key: text for key, text in parameters.items() if not _TRACKER.fullmatch(key)}
+
+
+def address(base: str, parameters: Mapping[str, str]) -> str:
+    """The full link: `base` without its own query, and the parameters in their order."""
+    return f"{base.partition('?')[0]}?{urlencode(parameters)}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+# The address bar: the parameters of the visited page's view, beside them the presenter's size, and links to the view.
+
+
+_LINKS = "links-to-this-view"
+
+
+@dataclass
+class _Links:
+    """The links on a page to its own view: a page knows its view only when all of its controls are drawn."""
+
+    view: dict[str, str] | None = None
+    places: list[DeltaGenerator] = dataclass_field(default_factory=list)
+
+
+def parameters() -> dict[str, str]:
+    """The parameters of the page's own view."""
+    return {key: text for key, text in without_trackers(st.query_params.to_dict()).items() if key != LARGE}
+
+
+def put(view: Mapping[str, str]) -> None:
+    """Writes a view to the address bar and leaves the presenter's size as it is there."""
+    size = {LARGE: st.query_params[LARGE]} if LARGE in st.query_params else {}
+    st.query_params.from_dict({**view, **size})
+
+
+def begin() -> None:
+    """Starts a page: its view is not known yet."""
+    st.session_state[_LINKS] = _Links()
+
+
+def settle() -> None:
+    """Writes all links that the page has drawn so far: the address bar has its view now."""
+    links = _links()
+    links.view = without_trackers(st.query_params.to_dict())
+    for place in links.places:
+        _write(place, links.view)
+
+
+def offer() -> None:
+    """Draws the button that shows the link to this view."""
+    with st.popover("link", type="tertiary"):
+        draw()
+
+
+def draw() -> None:
+    """Draws the link to this view, at once or as soon as the page knows its view."""
+    links, place = _links(), st.empty()
+    if links.view is None:
+        links.places.append(place)
+    else:
+        _write(place, links.view)
+
+
+def _links() -> _Links:
+    links: _Links = st.session_state.setdefault(_LINKS, _Links())
+    return links
+
+
+def _write(place: DeltaGenerator, view: Mapping[str, str]) -> None:
+    place.code(address(st.context.url or "", view), language=None, wrap_lines=True)

@@ -1,0 +1,366 @@
+"""The privacy claim of PeCL: printed ε, the true ε of its token noise, what the noise level reveals, and attacks to run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from typing import Any, cast
+
+import streamlit as st
+
+from dpcl_core.data import catalog as datasets
+from dpcl_core.events import Guarantee
+from dpcl_core.figures.picture import Provenance, epsilon_label
+from dpcl_core.privacy import text_mechanisms
+from dpcl_core.privacy.statement import shown
+from dpcl_core.spec import RunSpec
+from pages.parts import figure_card, layout, link, state, text
+from pages.parts.claim_calculator import TRIALS, UNBOUNDED, Claim, Controls, Game, attacks
+from pages.parts.state import View
+from pages.parts.text import plain
+
+# The privacy bar next to every result: what is protected and what is not, in the words of the statement.
+
+
+NO_NOISE = "No noise is added: no privacy."
+_PROTECTED, _NOT_DP = "What is protected", "Not differentially private"
+
+
+def privacy_bar(guarantees: Mapping[float, Guarantee], *, chosen: float | None = None, more: bool = True) -> None:
+    """Draws one bar for the guarantees of a run, keyed by requested ε.
+
+    The words are those of `chosen`, else of the largest ε with a bound; a run without a bound gets the red-edged "not DP"
+    banner. `more`: adds the full statement of every ε as a popover (else the caller draws `full_statement` elsewhere).
+    Draws nothing for an empty mapping.
+    """
+    if not guarantees:
+        return
+    from dpcl_core.privacy.statement import words
+
+    bounded = [budget for budget, guarantee in guarantees.items() if guarantee.is_private]
+    shown = chosen if chosen is not None and chosen in guarantees else max(bounded, default=min(guarantees))
+    statement = words(guarantees[shown])
+    if statement.claimed is not None:
+        cells = [
+            ("wide not", statement.banner or "", ""),
+            ("wide", "", statement.audited or statement.odds),
+            ("not", "Why", guarantees[shown].caveats[0] if guarantees[shown].caveats else ""),
+        ]
+    elif statement.is_private:
+        cells = [
+            ("not", statement.banner or "", ""),
+            ("wide", "", f"{statement.headline} {statement.odds}"),
+            ("covered", "Covered", _first_two(statement.covered)),
+        ]
+    else:
+        cells = [("not", statement.banner or statement.headline, ""), ("wide", "", statement.odds)]
+    cells.append(("not", "Not covered", _first_two(statement.not_covered)))
+    layer = guarantees[shown].layer
+    if layer is not None:
+        cells.append(("", "Layer", layer.title))
+    html = "".join(_cell(*cell) for cell in cells if any(cell[1:]))
+    _bar(html, is_dp=statement.is_private, label=_PROTECTED if statement.is_private else _NOT_DP)
+    if more:
+        full_statement(guarantees)
+
+
+def looks(dataset: str) -> None:
+    """Draws how often a person's own data were used so far, and what that adds up to; nothing for public data."""
+    from dpcl_core.runs import administration
+
+    if found := administration.of(state.store(), dataset):
+        st.caption(plain(replace(found, dataset=datasets.called(dataset)).sentence))
+
+
+def full_statement(guarantees: Mapping[float, Guarantee]) -> None:
+    """Draws the full statement of every ε in a popover."""
+    from dpcl_core.privacy.statement import standing
+
+    box = layout.popover("Full statement", "privacy-bar-more", type="tertiary")
+    if box is not None:
+        parts = (_statement(epsilon_label(budget, standing(one)), one) for budget, one in sorted(guarantees.items()))
+        box.markdown("\n\n---\n\n".join(parts))
+
+
+def side_by_side(guarantees: Sequence[tuple[str, Guarantee]]) -> None:
+    """Draws one cell per run: its guarantee in one sentence, or that there is none."""
+    from dpcl_core.privacy.statement import words
+
+    statements = [(name, words(guarantee)) for name, guarantee in guarantees]
+    html = "".join(
+        _cell("covered", name, one.headline) if one.is_private else _cell("not", name, one.banner or one.headline)
+        for name, one in statements
+    )
+    _bar(html, is_dp=all(one.is_private for _, one in statements))
+
+
+def _first_two(texts: tuple[str, ...]) -> str:
+    """The first two texts, and how many more the full statement has."""
+    more = f" · and {len(texts) - 2} more" if len(texts) > 2 else ""
+    return " · ".join(texts[:2]) + more
+
+
+def pending(spec: RunSpec, *, is_over: bool) -> None:
+    """Draws the bar before a model is finished: the full statement needs the whole ledger, some facts do not."""
+    if all(map(math.isinf, spec.privacy.epsilons)):
+        not_dp(NO_NOISE)
+        return
+    if reason := no_bound_reason(spec.method):
+        not_dp(reason)
+        return
+    if spec.reads_labels:
+        not_dp("The list of labels is read from the data: no bound holds, whatever ε is.")
+        return
+    text = "The statement appears when the first model is finished; it is computed from the ledger."
+    if is_over:
+        text = "No model was finished, so no protection is stated. What was released before the end has spent its ε."
+    if spec.privacy.noise == "seeded":
+        text += " <b>Seeded noise: for teaching only.</b>"
+    _bar(f'<div class="bar-cell not">{text}</div>')
+
+
+def no_bound_reason(method: str) -> str:
+    """Why this method has no bound under any settings; empty for a method with a bound."""
+    from dpcl_core.methods import catalog as methods
+
+    if methods.is_nominal(method):
+        return "The ε of this method is claimed by its paper and not verified: no bound holds. Every run of it is audited."
+    has_none = method in methods.CARDS and methods.CARDS[method].guarantee == "none"
+    return "This method adds no noise: no privacy." if has_none else ""
+
+
+def not_dp(reason: str) -> None:
+    """Draws the red-edged "not DP" banner with the reason."""
+    _bar(_cell("not", "Not DP.", reason), is_dp=False, label=_NOT_DP)
+
+
+def facts(*cells: tuple[str, str]) -> None:
+    """Draws a bar of facts, each a heading and a text, for views without a released model."""
+    _bar("".join(_cell("", head, text) for head, text in cells))
+
+
+def _cell(kind: str, head: str, text: str) -> str:
+    bold = f"<b>{escape(head)}</b> " if head else ""
+    return f'<div class="bar-cell {kind}">{bold}{escape(text)}</div>'
+
+
+def _bar(cells: str, *, is_dp: bool = True, label: str = _PROTECTED) -> None:
+    edge = "" if is_dp else " not-dp"
+    st.html(f'<div class="privacy-bar{edge}" role="note" aria-label="{label}">{cells}</div>')
+
+
+def _statement(title: str, guarantee: Guarantee) -> str:
+    from dpcl_core.privacy.statement import words
+
+    statement = words(guarantee)
+    lists = (("Covered", statement.covered), ("Not covered", statement.not_covered))
+    listed = (f"{name}: {'; '.join(items)}" for name, items in lists if items)
+    caveats = "\n".join(f"- {caveat}" for caveat in guarantee.caveats)
+    texts = (f"**{title}** {statement.headline}", statement.audited, statement.odds, *listed, statement.layer, caveats)
+    return "\n\n".join(filter(None, texts))
+
+
+_WIDTHS = (64, 128, 768, 4096)
+_LOW, _HIGH = 0.1, 100.0
+_UPPER = 10.0
+_CURVE = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+FIELDS: list[link.Field[Any]] = [
+    link.Field("tokens", "t", "token claims open", link.Flag(), False),
+    link.Field("t_epsilon", "te", "nominal ε", link.Number(_LOW, _HIGH), 1.0),
+    link.Field("t_clip", "tc", "C", link.Number(1e-3, 1e3), 1.0),
+    link.Field("t_length", "tl", "tokens of a text", link.Whole(1, 4096), 64),
+    link.Field("t_epochs", "tp", "epochs", link.Whole(1, 1000), 3),
+    link.Field("t_times", "tn", "occurrences of a name", link.Whole(1, 10_000), 20),
+    link.Field("t_delta", "td", "δ of a token", link.Number(1e-12, 0.1), 1e-6),
+    link.Field("t_width", "tw", "values of an embedding", link.Whole(1, 100_000), 768),
+]
+TITLE = "Claimed, accounted, audited: noise by the token (PeCL)"
+ABOUT = """PeCL (Zhan et al.) adds noise to the embedding of every token of a text: the more surprising the token, the more
+noise. It prints an ε for each token, from 1 for the most surprising to 10 for the least. Its formulas are computed here as
+printed, next to the true cost of this noise. **Published: heuristic noise, nominal budget only. No differential privacy
+guarantee for tokens, texts or people.**"""
+NOT_COVERED = """- **Stop words are released exactly.** They get no noise. Between a stop word and a noised token the only
+valid δ is 1, and the positions of stop words are visible.
+- **One token changes the noise of all later ones.** Their probabilities depend on it, and their noise on their
+probabilities. "Texts that differ in one token" therefore differ in everything after it.
+- **The clean token is used again.** The loss is computed against the raw token, and scores, counts and the memory use the
+raw text. The trained weights depend on more than the noisy embeddings, so even correct noise on these would not protect
+what is trained.
+- **An occurrence is not a person.** A name occurs many times, and every epoch reads it again with fresh noise, which
+averages out.
+
+Repaired, with a bound from a ledger: `pecl`, with noise of the same size on every token, drawn once, or with noise on
+gradients."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The values of the controls."""
+
+    epsilon: float
+    clip: float
+    length: int
+    epochs: int
+    times: int
+    delta: float
+
+
+def _body(view: View, given: Guarantee | None) -> dict[str, object]:
+    controls = Controls(view, FIELDS)
+    left, right = st.columns(2)
+    with left, layout.card("token-costs"):
+        inputs = _inputs(controls)
+        _costs(inputs)
+    with right:
+        _curves(inputs)
+        width = _level(view, inputs)
+    left, right = st.columns(2)
+    with left, layout.card("token-more"):
+        st.markdown("**What no number above covers**")
+        st.markdown(NOT_COVERED)
+    with right:
+        _audits(inputs)
+    return controls.values | {"t_width": width}
+
+
+def _lines(given: Guarantee) -> tuple[dict[str, str], str]:
+    """The nominal ε of a run, and the true ε of their noise."""
+    assert given.claim is not None
+    claimed = given.claim
+    rows = {f"{plain(name)} (no guarantee)": _number(value) for name, value in claimed.terms.items()}
+    true = {name: value for name, value in claimed.numbers.items() if name.startswith("true ε")}
+    rows |= {plain(name): _number(value) for name, value in true.items()}
+    rest = " · ".join(f"{name} = {_number(value)}" for name, value in claimed.numbers.items() if name not in true)
+    return rows | UNBOUNDED, f"Claimed: {claimed.source}. {rest}. True: exact for noise that does not depend on the token."
+
+
+def _inputs(controls: Controls) -> Inputs:
+    st.markdown("**What Eq. 5 prints, and what it costs**")
+    with st.container(horizontal=True, gap="small"):
+        epsilon = controls.number("t_epsilon", "nominal ε of a token")
+        clip = controls.number("t_clip", "C, length of an embedding")
+    with st.container(horizontal=True, gap="small"):
+        length = controls.whole("t_length", "tokens of a text")
+        epochs = controls.whole("t_epochs", "epochs")
+        times = controls.whole("t_times", "times a name occurs")
+    return Inputs(epsilon, clip, length, epochs, times, controls.delta("t_delta"))
+
+
+def _costs(inputs: Inputs) -> None:
+    epsilon, delta, length, epochs, times = inputs.epsilon, inputs.delta, inputs.length, inputs.epochs, inputs.times
+    ratio = text_mechanisms.printed_ratio(epsilon, delta)
+
+    def true(n_releases: int, share: float = 1.0) -> str:
+        return _number(text_mechanisms.true_epsilon(share * ratio, delta, n_releases))
+
+    nominal, epoch_text, remark = (
+        _number(epsilon),
+        _times(epochs, "epoch"),
+        text_mechanisms.remark_1([epsilon] * length, delta),
+    )
+    plain_sum = _number(length * epsilon)
+    layout.table(("of", "nominal, no guarantee", "true ε"), (
+        ("one token, one release", nominal, f"**{true(1)}**"),
+        (f"one token, {epoch_text} with fresh noise", nominal, f"**{true(epochs)}**"),
+        (f"a name that occurs {_times(times, 'time')}, one epoch", nominal, f"**{true(times)}**"),
+        (f"the same name, {epoch_text}", nominal, f"**{true(times * epochs)}**"),
+        (f"a text of {_times(length, 'token')}: plain sum, one release", plain_sum, f"**{true(length)}**"),
+        (f"the same text: Remark 1, {epoch_text}", _number(remark), f"**{true(length * epochs)}**"),
+        ("the same text, one release, with noise for sensitivity 2C", "", true(length, 2.0)),
+    ))  # fmt: skip
+    needed = text_mechanisms.ratio_for(epsilon, delta)
+    st.caption(
+        f"Eq. 5: σ/C = √(2 ln(1.25/δ))/ε = {_number(ratio)}, so σ = {_number(ratio * inputs.clip)} here; C does not affect "
+        f"ε. Two clipped embeddings can be 2C apart, but the noise is scaled to C. It would have to be {_number(needed)}, "
+        f"{needed / ratio:.2f} times as much. At the printed ε the true δ is "
+        f"{text_mechanisms.true_delta(epsilon, ratio):.2g}. Exact (Balle and Wang 2018) for noise that does not depend on "
+        "the token; this noise does. Remark 1 is called advanced composition but is always larger than the plain sum."
+    )
+    not_dp(
+        f"Nominal ε = {shown(epsilon)} ({text_mechanisms.PAPER}), no guarantee: the noise level reveals the token, stop "
+        "words have no noise, and training reads the raw text."
+    )
+
+
+def _curves(inputs: Inputs) -> None:
+    from dpcl_core.figures import tokens
+
+    epsilon, delta, length, epochs, times = inputs.epsilon, inputs.delta, inputs.length, inputs.epochs, inputs.times
+    nominal = sorted({*_CURVE, epsilon})
+    costs = {
+        "one token": 1,
+        f"one token, {_times(epochs, 'epoch')}": epochs,
+        f"a name, {_times(times, 'time')}": times,
+        f"a text of {_times(length, 'token')}": length,
+    }
+    true = {
+        name: [text_mechanisms.true_epsilon(text_mechanisms.printed_ratio(one, delta), delta, count) for one in nominal]
+        for name, count in costs.items()
+    }
+    picture = tokens.true_costs(nominal, true, chosen=epsilon, dark=text.is_dark())
+    figure_card.show(
+        picture, Provenance("computed", None, "PeCL as published, Eq. 5", delta=delta), key="token-curves",
+        title="Nominal and true", linked=True,
+    )  # fmt: skip
+
+
+def _level(view: View, inputs: Inputs) -> int:
+    """Draws what the noise level reveals if both embeddings are equal; returns the chosen width."""
+    epsilon, delta, start = inputs.epsilon, inputs.delta, cast(int, view["t_width"])
+    with layout.card("token-level"):
+        st.markdown("**The noise level alone reveals the token**")
+        options = sorted({*_WIDTHS, start})
+        title, key = "Values of an embedding, d", view.key("t_width")
+        width = int(st.segmented_control(title, options, default=start, required=True, key=key) or start)
+        rows = []
+        for factor in (1.01, 1.1, 1.2, 2.0):
+            first, second = (text_mechanisms.printed_ratio(one, delta) for one in (epsilon, factor * epsilon))
+            level_epsilon = text_mechanisms.scale_epsilon(first, second, width, delta)
+            share = 50 + 50 * text_mechanisms.scale_advantage(first, second, width)
+            rows.append((f"{_number(epsilon)} or {_number(factor * epsilon)}", _number(level_epsilon), f"{share:.1f} %"))
+        layout.table(("nominal ε of two tokens, no guarantee", "ε of the noise level", "guessed right"), rows)
+        st.caption(
+            f"Two tokens with the same embedding; only their noise differs. The norm of one noisy vector of {width:,} "
+            f"values reveals its σ to within {100 / math.sqrt(2 * width):.1f} %, and σ follows from the token's probability."
+        )
+    return width
+
+
+def _audits(inputs: Inputs) -> None:
+    from dpcl_core.attacks.token_noise_games import ATTACKS, Setting, audited  # loads the accountant, which takes a second
+    from dpcl_core.privacy.audit_bounds import one_way_bound
+
+    upper = max(_UPPER, 2 * inputs.epsilon)
+    setting = Setting(inputs.epsilon, upper, inputs.delta, min(inputs.epochs, 20), inputs.length)
+    with layout.card("token-audits"):
+        st.markdown("**Attack it**")
+        st.caption(
+            "Real attacks on the published mechanism, with the numbers above: which of two tokens was it? The decision rule "
+            f"is fixed before the counted releases. Nominal for the attacked token: ε = {shown(setting.lower)}, no "
+            "guarantee; accounted: no bound. Each takes about a second."
+        )
+        attacks(
+            (Game(name, one.title, one.adversary, TRIALS * one.times) for name, one in ATTACKS.items()),
+            lambda name: audited(setting, name, TRIALS),
+            setting, key="token-audit", than=lambda result: f"the nominal {_number(result.claimed)}",
+        )  # fmt: skip
+        most = math.floor(100 * one_way_bound(TRIALS, TRIALS, 0, TRIALS, setting.delta)) / 100
+        st.caption(
+            f"{TRIALS:,} releases per side without an error prove at most {most:.2f}. If the nominal ε is larger, the "
+            "number of rounds is the limit, not the attack."
+        )
+
+
+def _times(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _number(value: float) -> str:
+    from dpcl_core.figures.tokens import budget_number
+
+    return budget_number(value)
+
+
+CLAIM = Claim(TITLE, ABOUT, FIELDS, text_mechanisms.SOURCE, _lines, _body)

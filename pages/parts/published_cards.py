@@ -1,0 +1,195 @@
+"""The cards of Published numbers: what the runs say of a paper, the numbers beside ours, match rates, earlier versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from dpcl_core import presets
+from dpcl_core.events import AnchorScores, Signatures
+from dpcl_core.explorers.matching import TABLE_8
+from dpcl_core.figures.picture import Provenance, counted, epsilon_text
+from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.features.cards.adaptation_params import MEMBER
+from dpcl_core.papers import comparison, report
+from dpcl_core.papers.comparison import Row
+from dpcl_core.papers.measured import Measured
+from dpcl_core.papers.paper import Experiment, Paper
+from pages.parts import layout, state, text, train_form
+from pages.parts.figure_card import show, still
+from pages.parts.published_content import Content, Key
+from pages.parts.text import plain
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MEMBERS = (
+    "The workshop version states for its Figure A.1, a plot without numbers: single members are better without noise than "
+    "with it, and their ensemble is not."
+)
+
+
+@still
+def findings(key: Key, _content: Content) -> None:
+    """Draws the lead, the runs that are still missing, a line for each layer, and a verdict on each of the claims."""
+    if lead := comparison.lead(_content.judged):
+        st.header(lead, anchor=False)
+    if not _content.runs:
+        st.info("None of these runs exists yet: open one below and press Start, or use the terminal.")
+    elif len(_content.runs) < len(_content.specs):
+        missing = ", ".join(label for label in _content.specs if label not in _content.runs)
+        st.info(f"Here: {len(_content.runs)} of {counted(len(_content.specs), 'run')}. Still missing: {missing}.")
+    _layers(_content)
+    _claims(_content)
+
+
+def _layers(content: Content) -> None:
+    """Draws a line for each layer: its runs, what it means, and the claims between two runs of it."""
+    counts = comparison.by_layer(content.specs, content.runs, content.judged)
+    if not counts:
+        return
+    with layout.card("layers"):
+        st.markdown("**Layer by layer**")
+        st.markdown("\n".join(f"- **{name}**: {what}" for name, what in map(report.layer, counts)))
+        st.caption(report.LAYERS_NOTE)
+
+
+def _claims(content: Content) -> None:
+    """Draws the table of verdicts; nothing without claims."""
+    import pandas as pd
+
+    if not content.judged:
+        return
+    lines = report.claims(content.paper, content.experiment, content.specs, content.runs, content.judged)
+    with st.container(key="card-claims", gap="small"):
+        whose = "Our own" if content.experiment.is_ours else "The paper's"
+        st.markdown(f"**{whose} claims, tested in our runs**")
+        st.dataframe(pd.DataFrame(lines), hide_index=True, key="claims-table", alt=comparison.lead(content.judged))
+        st.caption(report.claims_note(content.paper, lines))
+
+
+@still
+def numbers(key: Key, metric: str, _content: Content) -> None:
+    """Draws the numbers of one metric and the reasons for their differences."""
+    import pandas as pd
+
+    lines, notes = report.numbers(_content.of_metric(metric))
+    with st.container(key="card-reproduction-table", gap="small"):
+        st.markdown("**The numbers** :small[percent, mean ± standard deviation over seeds]")
+        if lines:
+            alt = f"{len(lines)} numbers, published and ours, in percent"
+            st.dataframe(pd.DataFrame(lines), hide_index=True, key="reproduction-table", alt=alt, height="content")
+        remarks = [f"Note {number}: {remark}" for number, remark in enumerate(notes, start=1)]
+        for remark in (*remarks, *comparison.table_remarks(_content.paper, _content.experiment)):
+            st.caption(plain(remark))
+        reasons = comparison.reasons(_content.paper, _content.experiment, _content.size, _content.runs.values())
+        if reasons:
+            st.markdown("**Why our numbers differ**")
+            st.markdown("\n".join(f"- {plain(reason)}" for reason in reasons))
+
+
+@still
+def runs(key: Key, _content: Content) -> None:
+    """Draws a line for each run of the preset, with its link, and the command for all."""
+    experiment, size = _content.experiment, _content.size
+    with st.container(key="card-reproduction-runs", gap="small"):
+        st.markdown("**The runs**")
+        for label, spec in _content.specs.items():
+            run = _content.runs.get(label)
+            with st.container(key=f"reproduction-run-{label}", horizontal=True, vertical_alignment="center", gap="small"):
+                layer = methods.layer(spec)
+                suffix = "" if layer is None else f" · {layer.title}"
+                more = " ".join([*([layer.words] if layer else []), *(run.made_before if run else ())])
+                st.markdown(plain(f"{report.source(label, run)}{suffix}"), width="stretch", help=plain(more) or None)
+                st.page_link(
+                    "pages/train.py", label=":primary[Open in Train →]", query_params=train_form.parameters_of(spec)
+                )
+        seconds = presets.about(experiment.preset(size)).seconds_in_all
+        st.caption("All runs from a terminal" + (f", about {seconds:g} s on two cores:" if seconds is not None else ":"))
+        command = f"python -m dpcl_core reproduce {_content.paper.name} --experiment {experiment.name} --{size}"
+        st.code(command, language=None, wrap_lines=True)
+
+
+def match_rates(runs: Mapping[str, Measured]) -> None:
+    """Draws the printed p̂ and margins, ours if a run of the visitor recorded them, and a link to Matching clients."""
+    run_ids = (run.run_id for run in runs.values() if run.run_id)
+    scores_by_run = {run_id: scores for run_id in run_ids if (scores := _scores(run_id)) is not None}
+    run_id, scores = max(scores_by_run.items(), key=lambda item: len(item[1].m), default=(None, None))
+    ours = {} if scores is None else {
+        m: (f"{mean:.2f}", f"{least:.2f}", f"{gap:.2g}")
+        for m, mean, least, gap in zip(scores.m, scores.mean_rate, scores.least_rate, scores.least_gap, strict=True)
+    }  # fmt: skip
+    with st.container(key="card-match-rates", gap="small"):
+        st.markdown("**How often an anchor separates two entries** :small[Table 8; not a metric of models]")
+        layout.table(
+            ("m", "p̂ printed", "margin printed", "ours: p̂, mean", "p̂, worst pair", "least gap"),
+            ((f"{m}", f"{rate:.2f}", f"{margin:.2f}", *ours.get(m, "–––")) for m, (rate, margin) in TABLE_8.items()),
+            names=0,
+        )
+        whose = (
+            "No own numbers yet: recorded runs keep models, not lists."
+            if scores is None
+            else f"Ours: your run {str(run_id)[:4]}, entries of all its clients' lists; separated if signatures differ by "
+            f"{scores.gap:g} standard deviations."
+        )
+        st.caption(f"{whose} The paper prints neither γ nor the margin's unit, so no difference is formed.")
+        query = {"v": "1", "sh": "run", "run": str(run_id)} if run_id else {"v": "1"}
+        where = "this run" if run_id else "a simulation, or a run of yours"
+        label = f":primary[p̂ by number of anchors, for {where}: tab Anchors of Matching clients →]"
+        st.page_link("pages/anchors.py", label=label, query_params=query)
+
+
+def _scores(run_id: str) -> AnchorScores | None:
+    """The anchor scores that a run measured at its end; None if it did not."""
+    events = state.of(state.store().get(run_id)).events
+    scores = [event.anchors for event in events if isinstance(event, Signatures) and event.anchors is not None]
+    return scores[-1] if scores else None
+
+
+def earlier(
+    paper: Paper, experiment: Experiment, rows: Sequence[Row], runs: Mapping[str, Measured], provenance: Provenance
+) -> None:
+    """Draws the earlier numbers next to the later ones and ours, and the figure; nothing without an earlier version."""
+    import pandas as pd
+
+    from dpcl_core.figures import statistics
+
+    printed = comparison.earlier(paper, experiment, rows)
+    if not printed:
+        return
+    with st.container(key="card-earlier", gap="small"):
+        st.markdown("**The workshop version** :small[percent, mean ± standard deviation]")
+        lines = [
+            {
+                "method": one.row.name,
+                "ε": epsilon_text(one.row.epsilon),
+                "quantity": comparison.METRICS[one.row.metric],
+                "workshop": report.printed_text(one.row),
+                "later": report.printed_text(one.later) if one.later is not None else "–",
+                "ours": report.ours_text(one.later) if one.later is not None else "–",
+            }
+            for one in printed
+        ]
+        alt = f"{len(lines)} numbers of the workshop version, beside the later ones"
+        st.dataframe(pd.DataFrame(lines), hide_index=True, key="earlier-table", alt=alt, height="content")
+        st.caption("The workshop version prints forgetting as a share; here it is in percent.")
+    frame = _frame(runs)
+    show(
+        statistics.members_and_ensemble(frame, dark=text.is_dark()), provenance, key="members",
+        title="Single members and the ensemble", note=_MEMBERS, table=frame, linked=True,
+    )  # fmt: skip
+
+
+def _frame(runs: Mapping[str, Measured]) -> pd.DataFrame:
+    """Accuracy in percent of single members and of the ensemble: one row per model of runs that measured both."""
+    import pandas as pd
+
+    rows = [
+        (model.epsilon, model.seed, 100 * model.by_rule[MEMBER], 100 * (model.value("AA") or 0.0))
+        for run in runs.values()
+        for model in run.models
+        if MEMBER in model.by_rule
+    ]
+    return pd.DataFrame(rows, columns=["epsilon", "seed", "member", "ensemble"])

@@ -1,0 +1,430 @@
+"""The panel of a run, active or finished: status line, privacy bar, figures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from html import escape
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from dpcl_core import checks
+from dpcl_core.errors import BadInput
+from dpcl_core.figures.picture import Picture, epsilon_label, epsilon_text
+from dpcl_core.papers import measured
+from dpcl_core.results import Result, rule_title
+from pages.parts import anchor_source as lists
+from pages.parts import layout, pecl_claim, rooms, state, status_line, text, token_figures, train_form
+from pages.parts.figure_card import show
+from pages.parts.text import capital, plain
+
+if TYPE_CHECKING:
+    from dpcl_core.runs.run import Run
+    from dpcl_core.runs.store import Store
+    from dpcl_core.spec import RunSpec
+
+
+ACTIVE = ("queued", "starting", "running", "stopping")
+_ENDED = {"finished": "finished", "failed": "failed", "lost": "been lost"}
+_MIMES = {"csv": "text/csv", "html": "text/html"}
+_WAITS = "The store takes nothing just now. The run goes on: its results wait in a file and appear here later."
+_FULL = "The disk of this server is full: the run waits. It goes on and loses nothing once there is room again."
+_QUIET_SECONDS = 2.0  # a run gives a sign of life four times a second
+_WAITS_SECONDS = 5.0  # a store on a busy machine may take nothing for a moment, of which nobody need know
+# What the pictures of a run depend on: the store and what is seen of it, run, number of events, rule, theme, ceiling.
+_Key = tuple[str, str, str, str | None, int, str | None, bool, float | None]
+_RULES = "Post-processing: switching costs no privacy. Choosing the best rule on private validation data would."
+
+
+def status_card(run: Run, result: Result, *, beside: Callable[[], None] | None = None) -> None:
+    """Draws state, task, ε so far, time left, and the buttons available in this state; `beside` draws a further one."""
+    from dpcl_core.runs import journal
+
+    line = looked_at(run, result)
+    with st.container(key="card-status", gap="small"):
+        with st.container(key="status-line", horizontal=True, vertical_alignment="center", gap="small"):
+            st.html(pill(line), width="stretch")
+            refusal = _buttons(run, result)
+            if beside is not None:
+                beside()
+        if refusal is not None:
+            st.caption(refusal)
+        waits_since = None if run.is_over else journal.needed_since(run.id)
+        is_quiet = run.silent_seconds is None or run.silent_seconds > _QUIET_SECONDS
+        if not run.is_over and is_quiet and state.store().is_full():
+            st.warning(_FULL)
+        elif waits_since is not None and time.time() - waits_since >= _WAITS_SECONDS:
+            st.info(_WAITS)
+        if line.fraction is not None:
+            st.html(segments(line.fraction, 1 if line.is_stage else result.n_tasks))
+        if run.status == "failed":
+            log(run, "run-log")
+
+
+def looked_at(run: Run, result: Result) -> status_line.StatusLine:
+    """The status line, whose time left follows what this visitor was shown last."""
+    now, key = time.time(), f"look-{run.id}"
+    line = status_line.of(run, result.events, now, st.session_state.get(key))
+    st.session_state[key] = status_line.Look(line, now)
+    return line
+
+
+def log(run: Run, key: str) -> None:
+    """Draws the log of a run that ended with an error, on demand."""
+    if run.status in ("failed", "lost") and run.error_log:
+        with st.expander("Details", key=key):
+            st.code(run.error_log, language=None)
+
+
+def bar(result: Result, chosen: float | None, *, is_over: bool) -> None:
+    """Draws the privacy bar of a run: its statement, or a placeholder before there is one."""
+    if result.guarantees:
+        pecl_claim.privacy_bar(result.guarantees, chosen=chosen, more=False)
+    else:
+        pecl_claim.pending(result.spec, is_over=is_over)
+    pecl_claim.looks(result.spec.data.dataset)
+
+
+def focus(result: Result, key: str, start: float | None) -> float:
+    """The budget whose matrix and statement are shown; a choice if the run has several."""
+    budgets = sorted(result.spec.privacy.epsilons)
+    default = start if start in budgets else result.spec.privacy.usual_epsilon
+    picked = None
+    with st.container(key="focus-row", horizontal=True, vertical_alignment="center", gap="small"):
+        if len(budgets) > 1:
+            picked = st.segmented_control(
+                "ε in the bar and the tables", budgets, default=default, format_func=epsilon_text, key=key, required=True,
+            )  # fmt: skip
+        if result.guarantees:
+            pecl_claim.full_statement(result.guarantees)
+    return float(default if picked is None else picked)
+
+
+def under_rule(result: Result, key: str, start: str | None) -> Result:
+    """The result under the chosen prediction rule, if the method has several; else unchanged."""
+    if not result.rules:
+        return result
+    with st.container(key="rule-row", horizontal=True, vertical_alignment="center", gap="small"):
+        picked = st.segmented_control(
+            "Prediction rule", result.rules, default=start if start in result.rules else result.rules[0],
+            format_func=rule_title, key=key, required=True,
+        )  # fmt: skip
+        st.caption(_RULES, width="stretch")
+    return replace(result, rule=None if picked in (None, result.rules[0]) else picked)
+
+
+def figures(result: Result, chosen: float, *, live: bool) -> None:
+    """Draws what moves during a run, and further figures in views once it is over."""
+    moving(result, chosen, live=live)
+    if not live:
+        _more(result, chosen)
+
+
+def moving(result: Result, chosen: float, *, live: bool) -> None:
+    """Draws what moves during a run, and stays afterwards: its texts or lists, its curves, matrix and forgetting.
+
+    Texts or lists come first: during the run they exist before a model is tested.
+    """
+    token_figures.scored(result, chosen, live=live)
+    if live and token_figures.has_any(result):
+        token_figures.figures(result, chosen, live=True)
+    lists.matched(result, chosen, live=live)
+    spec, source = result.spec, result.provenance
+    overall, matrix, forgotten = _pictures(key=_key(result), chosen=chosen, _result=result)
+    left, right = st.columns([1.45, 1], gap="small")
+    with left:
+        few = not _has_intervals(spec)
+        show(
+            overall, source, key="accuracy", title=f"{capital(result.score)} on the tasks seen so far",
+            note="line: mean; dots: single seeds" if few else "line: mean; band: 95 % interval over seeds",
+            table=result.scores, linked=True, live=live,
+        )  # fmt: skip
+    with right:
+        which = epsilon_label(chosen, result.standing)
+        show(matrix, None, key="matrix", title="Who remembers what", note=f"{which}, {result.score} %", live=True)
+        note = f"{which}, points lost since its best"
+        show(forgotten, None, key="forgetting", title="Forgetting", note=note, live=True)
+
+
+def _more(result: Result, chosen: float) -> None:
+    """Draws the further figures of a run that is over, one at a time."""
+    spec, source, key = result.spec, result.provenance, _key(result)
+
+    def forgetting() -> None:
+        picture, title = _forgetting(key=key, _result=result), "Points lost since the best"
+        show(picture, source, key="forgetting-curve", title=title, note="mean over earlier tasks")
+
+    def costs() -> None:
+        show(
+            _trade_off(key=key, _result=result), source, key="trade-off", table=result.finished_accuracy, linked=True,
+            title=f"Final {result.score} and forgetting against the budget",
+            note="dots: trained models" + ("; bars: 95 % interval over seeds" if _has_intervals(spec) else ""),
+        )  # fmt: skip
+
+    def settings() -> None:
+        st.code(checks.to_toml(spec), language="toml")
+        st.code(checks.command_line(spec), language="bash", wrap_lines=True)
+
+    draw: dict[str, Callable[[], None]] = {"Forgetting over tasks": forgetting, "Settings": settings}
+    if not result.finished_accuracy.empty:
+        draw = {"What privacy costs": costs, **draw}
+    if token_figures.has_any(result):
+        draw["Tokens"] = partial(token_figures.figures, result, chosen, live=False)
+    layout.views(draw, "more-figures")
+
+
+def _has_intervals(spec: RunSpec) -> bool:
+    """Whether its seeds are enough for intervals."""
+    from dpcl_core.figures.statistics import MIN_SEEDS  # loads scipy
+
+    return len(spec.seeds) >= MIN_SEEDS
+
+
+def _key(result: Result) -> _Key:
+    return (*state.where(), result.run_id, len(result.events), result.rule, text.is_dark(), result.ceiling)
+
+
+@st.cache_resource(max_entries=60, show_spinner=False)
+def _pictures(key: _Key, chosen: float, _result: Result) -> tuple[Picture, Picture, Picture]:
+    """Curves, matrix and forgetting of a run, cached for all visitors until the run has new events."""
+    from dpcl_core.figures import curves, grids
+
+    *_, dark, _ceiling = key
+    table, n_tasks, score, standing = _result.accuracy, _result.n_tasks, _result.score, _result.standing
+    overall = curves.accuracy_over_tasks(
+        table, n_tasks=n_tasks, labels=_result.spec.labels, score=score, standing=standing, references=_result.references,
+        dark=dark,
+    )  # fmt: skip
+    return (
+        overall,
+        grids.accuracy_matrix(table, epsilon=chosen, n_tasks=n_tasks, score=score, standing=standing, dark=dark),
+        grids.forgetting_grid(table, epsilon=chosen, n_tasks=n_tasks, standing=standing, dark=dark),
+    )
+
+
+@st.cache_resource(max_entries=60, show_spinner=False)
+def _forgetting(key: _Key, _result: Result) -> Picture:
+    """The forgetting of a run over its tasks, cached likewise."""
+    *_, dark, _ceiling = key
+    return _result.figure("forgetting", dark=dark)
+
+
+@st.cache_resource(max_entries=60, show_spinner=False)
+def _trade_off(key: _Key, _result: Result) -> Picture:
+    """The final scores of a run against its budgets, cached likewise."""
+    *_, dark, _ceiling = key
+    return replace(_result, name="this run").figure("tradeoff", dark=dark)
+
+
+def pill(line: status_line.StatusLine) -> str:
+    """The status line as HTML; screen readers announce its changes."""
+    return (
+        f'<div class="run-state {line.tone}" role="status"><span class="pill">{escape(line.label)}</span> '
+        f"<b>{escape(line.headline) if line.headline != line.label else ''}</b> "
+        f'<span class="soft">{escape(line.detail)}</span></div>'
+    )
+
+
+def segments(fraction: float, n_tasks: int) -> str:
+    """A progress bar as HTML, one segment per task."""
+    n = min(n_tasks, 20)
+    parts = "".join(
+        f'<i><b style="width:{100 * min(1.0, max(0.0, fraction * n - part)):.0f}%"></b></i>' for part in range(n)
+    )
+    done = f'aria-label="Work done" aria-valuenow="{100 * fraction:.0f}"'
+    return f'<div class="run-bar" role="progressbar" {done}>{parts}</div>'
+
+
+def _buttons(run: Run, result: Result) -> str | None:
+    """Draws what can be done with a run; returns why one that ended before its time cannot go on."""
+    if stop_button(run, "stop"):
+        return None
+
+    def again() -> None:
+        st.session_state["show-run"] = retry(run.id)
+
+    refusal = resume_button(run, "resume")
+    if run.readable_spec is not None:
+        st.button("Retry" if run.status != "finished" else "Run again", key="retry", on_click=attempt(again))
+    if run.status == "finished":
+        st.page_link("pages/compare.py", label="Compare", query_params={"v": "1", "r": run.id})
+    if result.events:
+        export(run.id)
+    return refusal
+
+
+def stop_button(run: Run, key: str) -> bool:
+    """Draws Stop for an active run that this visitor may stop; returns whether it is active."""
+    if not state.store().may_change(run):
+        return run.status in ACTIVE
+    if run.status == "stopping":
+        st.button("Stopping …", key=key, disabled=True)
+    elif run.status in ACTIVE:
+        st.button("Stop", key=key, type="primary", on_click=attempt(lambda: stop(run.id)))
+    return run.status in ACTIVE
+
+
+def stop(run_id: str) -> None:
+    """Requests a run to stop. Raises BadInput if the run had already ended."""
+    state.store().request_stop(run_id)
+    state.executor().schedule()
+    status = state.store().status(run_id)
+    if status not in ("stopping", "cancelled"):
+        raise BadInput("run", run_id, f"had {_ENDED[status]} before Stop reached it; its results are kept")
+
+
+def resume_button(run: Run, key: str, on_click: Callable[[], None] | None = None) -> str | None:
+    """Draws Resume for a run that ended before its time. Where it cannot go on, returns a sentence on why, if its error
+    does not say it already."""
+    from dpcl_core.runs import resumption
+
+    if run.status not in ("lost", "cancelled", "failed"):
+        return None
+    why = resumption.why_not(state.store(), run.id)
+    if why is not None:
+        return None if why in (run.error or "") else f"It cannot be resumed: {plain(why)}."
+    click = on_click or attempt(lambda: resume(run.id))
+    st.button("Resume", key=key, on_click=click, help="Goes on after the last task that it had learned.")
+    return None
+
+
+def resume(run_id: str) -> None:
+    """Puts a run back into the queue. Raises BadInput where it cannot be resumed."""
+    from dpcl_core.runs import resumption
+
+    resumption.resume(state.store(), run_id)
+    state.executor().submit(run_id)
+
+
+def retry(run_id: str) -> str:
+    """Queues a new run with the same settings; returns its id."""
+    fresh = state.store().retry(run_id)
+    rooms.share([fresh])
+    state.executor().submit(fresh)
+    return fresh
+
+
+def attempt(action: Callable[[], None]) -> Callable[[], None]:
+    """Wraps an action as a callback that shows BadInput and StoreTrouble instead of raising them."""
+    from dpcl_core.errors import StoreTrouble
+
+    def callback() -> None:
+        try:
+            action()
+        except (BadInput, StoreTrouble) as refused:
+            st.session_state["refused"] = train_form.in_words(refused) if isinstance(refused, BadInput) else str(refused)
+
+    return callback
+
+
+def export(run_id: str) -> None:
+    """Draws the downloads of a run: everything as a zip, made on demand, and the most used files."""
+    store = state.store()  # here: a download has no visitor
+    files = layout.popover("Export", "export")
+    if files is None:
+        return
+    with files:
+        st.download_button(
+            "Everything (zip)", lambda: _archive(store, run_id), f"run-{run_id}.zip", "application/zip",
+            key="export-zip", on_click="ignore", help="Report, classifiers, tables, figures, notebook, settings, card",
+        )  # fmt: skip
+        for name in ("report.html", "accuracy.csv", "spec.toml", "command.txt", "privacy.txt"):
+            mime, content = _MIMES.get(name.rpartition(".")[2], "text/plain"), partial(_file, store, run_id, name)
+            st.download_button(name, content, f"{run_id}-{name}", mime, key=f"export-{name}", on_click="ignore")
+
+
+def _file(store: Store, run_id: str, name: str) -> str:
+    """One file of the export as text."""
+    from dpcl_core import export as files
+    from dpcl_core.runs import administration
+
+    run = store.get(run_id)
+    spec = run.spec
+    if name == "spec.toml":
+        return checks.to_toml(spec)
+    if name == "command.txt":
+        return checks.command_line(spec) + "\n"
+    result = Result(run_id, run.name, spec, store.events(run_id))
+    if name == "report.html":
+        return result.to_html(administration.sentence(store, spec.data.dataset))
+    return files.privacy_text(result.events) if name == "privacy.txt" else result.scores.to_csv(index=False)
+
+
+def _archive(store: Store, run_id: str) -> bytes:
+    import io
+    import zipfile
+
+    from dpcl_core import export as files
+
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.bundle(store, run_id).items():
+            archive.writestr(f"run-{run_id}/{name}", content)
+    return packed.getvalue()
+
+
+# Where a run ended between chance, the untrained network and the ceiling, and a button that computes the ceiling.
+
+
+HELP = """**Guessing**: always the answer that is most frequent in the public test part. **Untrained**: the public network as
+it came. An encoder of texts takes the label whose name is nearest, a language model answers; a network of pictures has never
+heard of the labels and can only guess. **All at once without noise**: the same kind of model trained on all tasks together,
+without privacy. All are means over the tasks, after the last one."""
+_ON_DEMAND = "Trains on all tasks at once without noise, for comparison. Nothing protects it: for public benchmarks only."
+
+_NO_CEILING = "No ceiling: learning all tasks at once reached less than other runs do, or than the untrained network."
+
+
+def panel(result: Result, chosen: float) -> None:
+    """Draws the sentence for the chosen budget, a warning if budgets cannot be told from chance, and the button."""
+    said = result.placed(chosen)
+    if not said:
+        return
+    with st.container(key="references-row", horizontal=True, vertical_alignment="center", gap="small"):
+        st.markdown(f"**{plain(said)}**", help=HELP, width="stretch")
+        if result.run_id is not None and result.references.ceiling is None:
+            _button(result)
+    if result.lost:
+        st.warning(plain(result.lost))
+
+
+def _button(result: Result) -> None:
+    try:
+        wanted = measured.settings(result.spec)
+    except BadInput:
+        return  # a person's own data, or no method that takes these tasks at once
+    under_way = next((run for run in state.store().unfinished() if run.readable_spec == wanted), None)
+    if under_way is not None:
+        _watch(under_way.id)
+        return
+    if state.is_ceiling_tried(result.spec):
+        st.caption(_NO_CEILING)
+        return
+    st.button("Compute the ceiling", key="ceiling", help=_ON_DEMAND, on_click=attempt(lambda: _start(result, wanted)))
+
+
+@st.fragment(run_every=1.0)
+@state.guarded
+def _watch(run_id: str) -> None:
+    """Draws the state of the ceiling's run; when it ends, reruns the page without a timer."""
+    run = state.store().get(run_id)
+    if run.is_over:
+        state.look_for_ceilings()
+        st.rerun()
+    st.caption(f"Ceiling: {run.status} …", width="content")
+
+
+def _start(result: Result, wanted: RunSpec) -> None:
+    """Queues the run of the ceiling, unless it has ended meanwhile. Raises BadInput if it cannot be carried out here."""
+    from dpcl_core import checks
+    from dpcl_core.runs import process
+
+    state.look_for_ceilings()
+    if state.is_ceiling_tried(result.spec):
+        return
+    checks.check(wanted)
+    run_id = state.store().create(wanted, name=f"Ceiling of {result.name}"[:100], device=process.default())
+    state.executor().submit(run_id)

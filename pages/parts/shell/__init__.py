@@ -1,1 +1,0 @@
-"""Pieces of every page: header, layout, links, state, figure cards."""

@@ -1,0 +1,447 @@
+"""Inversion of noisy embeddings: each one decoded as the nearest token of the public table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from html import escape
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import streamlit as st
+
+from dpcl_core.data.texts import LOOKALIKE
+from dpcl_core.elements.element import HEATMAP, MEANS, TITLES, TOKENS, model, shown
+from dpcl_core.events import ScoredText
+from dpcl_core.explorers import tokens
+from dpcl_core.explorers.token_reader import ReaderEnded
+from dpcl_core.explorers.tokens import Dials, Layer
+from dpcl_core.figures import tokens as figures_tokens
+from dpcl_core.figures.picture import Picture, Provenance, counted
+from pages.parts import figure_card, layout, link, text, token_text
+from pages.parts.figure_card import mounted, still, written
+from pages.parts.text import capital, plain
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+
+# How well the score detects marked personal data over many texts, compared with a simple pattern, by kind of span.
+
+
+_SPELLED = {"SSN": "SSN", "IBAN": "IBAN", "DOB": "date of birth", "EMAIL": "e-mail", "RECORD": "record number"}
+
+
+def detection_card(texts: Sequence[ScoredText], key: tuple[object, ...], dials: Dials, source: Provenance) -> None:
+    """Draws AUROC, average precision, and recall at the threshold by kind of span. `key` identifies the texts."""
+    dark = text.is_dark()
+    picture, table, groups, kinds = _drawn(key, dials, dark, texts)
+    if groups.empty:
+        with layout.card("found"):
+            st.markdown("**Does the score find personal data?**")
+            st.caption("No personal data is marked in these texts, so detection cannot be measured.")
+        return
+    figure_card.show(
+        picture, source, key="detection", title="Does the score find personal data?", table=table, linked=True,
+    )  # fmt: skip
+    _tables(key, dials, groups, kinds)
+
+
+@still
+def _tables(key: tuple[object, ...], dials: Dials, _groups: pd.DataFrame, _kinds: pd.DataFrame) -> None:
+    """Draws the last two tables of `measured`, which follow from the texts and the settings."""
+    with layout.card("kinds"):
+        st.markdown("**Precision, and detection by kind of data**")
+        by_group(_groups)
+        st.caption(
+            "Precision: average precision. Guessing at random reaches the share of personal tokens. The pattern (a capital "
+            "letter, @ or two digits in the word) is a baseline, not a proposal."
+        )
+        with st.expander(f"Every kind, with recall at θ = {dials.threshold:g}"):
+            by_kind(_kinds)
+            st.caption("The AUROC of a kind compares its tokens with tokens outside any span.")
+
+
+@st.cache_resource(max_entries=40, show_spinner=False)
+def _drawn(
+    key: tuple[object, ...], dials: Dials, dark: bool, _texts: Sequence[ScoredText]
+) -> tuple[Picture, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """The figure and the tables of `measured`, cached for all visitors by texts and settings."""
+    from dpcl_core.figures import tokens as figures
+
+    table, groups, kinds = measured(_texts, dials)
+    return figures.detection(table, dark=dark), table, groups, kinds
+
+
+def measured(texts: Sequence[ScoredText], dials: Dials) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Three tables, the last two empty where no private span is marked.
+
+    1 group, detector ("score", "pattern"), auroc, average_precision, share (of private tokens in the group).
+    2 the same, wide. 3 kind, is_private, n, mean_score, nominal_epsilon, true_epsilon (means; NaN: stop words alone),
+    recall (share above the threshold), auroc.
+    """
+    import numpy as np
+    import pandas as pd
+
+    from dpcl_core.explorers import tokens as explorers_tokens
+    from dpcl_core.explorers.tokens import token_scores, values
+
+    tokens = explorers_tokens.gathered(texts)
+    score = np.concatenate([token_scores(text, dials) for text in texts])
+    by_detector = {
+        "score": explorers_tokens.scores(score, tokens),
+        "pattern": explorers_tokens.scores(tokens.has_pattern.astype(np.float64), tokens),
+    }
+    rows = [
+        (group, detector, one.auroc[group], one.precision[group], one.share[group])
+        for detector, one in by_detector.items()
+        for group in one.auroc
+    ]
+    table = pd.DataFrame(rows, columns=["group", "detector", "auroc", "average_precision", "share"])
+    if not tokens.is_private.any():
+        return table, pd.DataFrame(), pd.DataFrame()
+    nominal, true = (np.concatenate([values(text, layer, dials) for text in texts]) for layer in ("nominal", "true"))
+    kinds = []
+    for kind, auroc in explorers_tokens.by_kind(score, tokens).items():
+        inside = tokens.kinds == kind
+        noised = inside & ~tokens.is_stop
+        means = (float(each[noised].mean()) if noised.any() else float("nan") for each in (nominal, true))
+        recall = explorers_tokens.recall(score, inside, dials.threshold)
+        is_private = not kind.startswith(LOOKALIKE)
+        kinds.append((kind, is_private, int(inside.sum()), float(score[inside].mean()), *means, recall, auroc))
+    columns = ["kind", "is_private", "n", "mean_score", "nominal_epsilon", "true_epsilon", "recall", "auroc"]
+    wide = table.pivot(index="group", columns="detector", values=["auroc", "average_precision", "share"])
+    return table, wide.loc[list(by_detector["score"].auroc)], pd.DataFrame(kinds, columns=columns)
+
+
+def by_group(wide: pd.DataFrame) -> None:
+    """Draws the second table of `measured`."""
+    rows = (
+        (
+            str(group), f"{row['auroc', 'score']:.2f}", f"{row['auroc', 'pattern']:.2f}",
+            f"{row['average_precision', 'score']:.2f}", f"{row['average_precision', 'pattern']:.2f}",
+            f"{100 * row['share', 'score']:.0f} %",
+        )
+        for group, row in wide.iterrows()
+    )  # fmt: skip
+    layout.table(("kind", "AUROC, score", "AUROC, pattern", "precision, score", "precision, pattern", "personal"), rows)
+
+
+def by_kind(table: pd.DataFrame) -> None:
+    """Draws the third table of `measured`: private kinds first, then by ascending mean score."""
+    rows = (
+        (
+            _kind(row.kind), f"{row.n:,}", f"{row.mean_score:.2f}", f"{row.nominal_epsilon:.2g}", f"{row.true_epsilon:.2g}",
+            f"{100 * row.recall:.0f} %", f"{row.auroc:.2f}",
+        )
+        for row in table.sort_values(["is_private", "mean_score"], ascending=[False, True]).itertuples()
+    )  # fmt: skip
+    heads = ("kind", "tokens", "mean score", "mean nominal ε (no guarantee)", "mean true ε of the noise", "above θ", "AUROC")
+    layout.table(heads, rows)
+
+
+def _kind(kind: str) -> str:
+    if kind.startswith(LOOKALIKE):
+        return f"{kind.removeprefix(LOOKALIKE)} (harmless)"
+    return _SPELLED.get(kind, kind.lower())
+
+
+# The text to explore: words shaded by score, the arithmetic of each, own sentences; drawn and scored in the browser.
+#
+# The element in `assets/tokens/` gets all it needs once; it reports θ, ε and the layer only when a slider is let go.
+
+
+def draw(
+    text: ScoredText | None, dials: Dials, layer: Layer, label: str, budgets: Sequence[float], *, reader: str | None,
+    key: str,
+) -> tuple[Dials, Layer]:  # fmt: skip
+    """Draws the element; returns the settings and the layer with which it was left. `text` None: the visitor types one.
+
+    `reader`: the public model that scored the text, None for another; `budgets`: stops of the largest nominal ε.
+    """
+    data = written(shown(text, dials, layer, label, budgets, reader), model=_model())
+    reported = mounted(TOKENS)(key=key, data=data, on_dials_change=lambda: None).get("dials")
+    return _left(reported, dials, layer, budgets)
+
+
+@cache
+def _model() -> bytes:
+    return written(model())
+
+
+def _left(reported: object, dials: Dials, layer: Layer, budgets: Sequence[float]) -> tuple[Dials, Layer]:
+    """The settings that the browser reports; the given ones for what it cannot have reported."""
+    if not isinstance(reported, Mapping):
+        return dials, layer
+    threshold, upper, seen = (reported.get(name) for name in ("threshold", "upper", "layer"))
+    if isinstance(threshold, int | float) and 0 <= threshold <= 1:
+        dials = replace(dials, threshold=float(threshold))
+    if upper in budgets:
+        dials = replace(dials, upper=float(cast(float, upper)), lower=min(dials.lower, float(cast(float, upper))))
+    return dials, cast(Layer, seen) if seen in tokens.SHOWN else layer
+
+
+# The heatmap of a text: a choice of layer, the shaded text, its legend, and the finding in words.
+
+
+_COLUMNS: dict[Layer, str] = {  # of the CSV, where they differ from the layer's name
+    "nominal": "nominal_epsilon_no_guarantee", "true": "epsilon_of_the_noise", "sigma": "sigma_over_clip_norm",
+    "printed": "loss_weight_printed", "flipped": "loss_weight_flipped", "hinge": "loss_weight_hinge",
+}  # fmt: skip
+
+
+def picker(start: Layer, key: str) -> Layer:
+    """The chosen layer."""
+    options = list(TITLES)
+    picked = st.pills(
+        "Layer", options, default=start, format_func=TITLES.__getitem__, key=key, required=True, label_visibility="collapsed"
+    )
+    return picked or start
+
+
+def picture(text: ScoredText, layer: Layer, dials: Dials, name: str, *, key: str) -> None:
+    """Draws the shaded text and its legend. `key`: of the element, the same for every layer."""
+    mounted(HEATMAP)(key=key, data=document(text, layer, dials, name))
+
+
+def document(text: ScoredText, layer: Layer, dials: Dials, name: str) -> dict[str, dict[str, object]]:
+    """The data that the browser element draws (`figures/heatmap.py`)."""
+    values, edges = tokens.values(text, layer, dials), tokens.edges(layer, dials)
+    origin = tokens.base(dials) if layer in tokens.WEIGHTS else None
+    numbers = [figures_tokens.number(value, edges, origin) for value in values.tolist()]
+    shades = tokens.shades(layer, values, dials).tolist()
+    beyond = f" from {origin:g}" if origin else ""
+    ranges = figures_tokens.ranges(edges, falling=layer in tokens.FALLING, beyond=beyond)
+    legend = figures_tokens.legend(ranges, has_spans=any(text.kinds), has_stops=layer in tokens.NOISE and any(text.is_stop))
+    return figures_tokens.document(text.tokens, shades, numbers, text.kinds, legend=legend, label=name)
+
+
+def show(text: ScoredText, layer: Layer, dials: Dials, name: str, *, key: str) -> None:
+    """Draws the meaning of the layer, the text, the finding, and a warning where the printed formula leaves its range."""
+    st.caption(f"{MEANS[layer]} Darker: treated as more sensitive.")
+    picture(text, layer, dials, name, key=key)
+    st.markdown(f"**{plain(finding(text, dials))}**")
+    if (warning := tokens.warning([text], dials)) and layer in ("score", *tokens.NOISE):
+        st.caption(f"{plain(warning)} Nominal, no guarantee.")
+
+
+def finding(text: ScoredText, dials: Dials) -> str:
+    """A sentence: how many tokens of each sort have a score above the threshold."""
+    is_above = (tokens.token_scores(text, dials) > dials.threshold).tolist()
+    sorts: dict[str, list[bool]] = {"personal": [], "harmless look-alike": [], "other": []}
+    for above, kind in zip(is_above, text.kinds, strict=True):
+        sort = "other" if not kind else "harmless look-alike" if kind.startswith(LOOKALIKE) else "personal"
+        sorts[sort].append(above)
+    if not any(text.kinds):
+        return f"The score is above θ = {dials.threshold:g} for {sum(is_above)} of {counted(len(is_above), 'token')}."
+    counts = [f"{sum(rows)} of {len(rows)} {sort} tokens" for sort, rows in sorts.items() if rows]
+    listed = f"{', '.join(counts[:-1])}{' and ' if counts[1:] else ''}{counts[-1]}"
+    return f"The score is above θ = {dials.threshold:g} for {listed}."
+
+
+def bar(text: ScoredText, dials: Dials, name: str, *, is_published: bool) -> None:
+    """Draws the bar that says this noise has no proved guarantee, with printed and exact ε.
+
+    `is_published`: the shown text has this noise; otherwise a run's own statement covers it, on the Privacy page.
+    """
+    nominal, true = tokens.values(text, "nominal", dials), tokens.values(text, "true", dials)
+    is_noised = [not stop for stop in text.is_stop]
+    whose = "PeCL as published protects no token, no text and no person."
+    if not is_published:
+        whose = "These numbers are PeCL's as published. This run adds other noise: see its statement on the Privacy page."
+    cells = [("wide not", "Nominal budget, no guarantee.", whose)]
+    if any(is_noised):
+        low, high = (f"{each:.3g}" for each in (nominal[is_noised].min(), nominal[is_noised].max()))
+        least, most = (f"{each:.3g}" for each in (true[is_noised].min(), true[is_noised].max()))
+        text_epsilon = f"{tokens.text_epsilon(text, dials):,.0f}"
+        exact = f"Exact ε of that noise {least} to {most}, of this text {text_epsilon}."
+        beyond = ""
+        if tokens.warning([text], dials) is not None:
+            beyond = f" Scores below 0 (tokens common in every task) put it above {dials.upper:g}, as printed in the paper."
+        numbers = f"{low} to {high} (nominal, no guarantee).{beyond} {exact}"
+        cells.append(("wide", "ε printed per token", numbers))
+    n_stops = sum(text.is_stop)
+    stops = f"{counted(n_stops, 'stop word token')}: no noise. " if n_stops else ""
+    cells.append(("not", "Not covered", f"{stops}The noise level reveals the token."))
+    cells.append(("", "", f"{capital(name)}."))
+    spans = "".join(
+        f'<div class="bar-cell {kind}">{f"<b>{escape(head)}</b> " if head else ""}{escape(words)}</div>'
+        for kind, head, words in cells
+    )
+    st.html(f'<div class="privacy-bar not-dp" role="note" aria-label="Not differentially private">{spans}</div>')
+
+
+def budgets(text: ScoredText, dials: Dials) -> str:
+    """The range of printed budgets: a score below 0 puts a token's above the upper end."""
+    printed = tokens.values(text, "nominal", dials)
+    most = max([dials.upper, *printed[~np.isnan(printed)].tolist()])
+    return f"nominal ε {dials.lower:g} to {most:.3g}, no guarantee"
+
+
+def footer(text: ScoredText, dials: Dials, name: str) -> None:
+    """Draws the provenance line, the CSV download and the link."""
+    with st.container(key="strip-heat", horizontal=True, vertical_alignment="center", gap="small"):
+        settings = f"α = {dials.alpha:g} · θ = {dials.threshold:g} · {budgets(text, dials)}"
+        provenance = f"{name} · {len(text.tokens)} tokens · {settings}"
+        st.caption(plain(provenance), width="stretch")
+        st.download_button(
+            "CSV", lambda: csv(text, dials), "tokens.csv", "text/csv", key="csv-heat", type="tertiary", on_click="ignore",
+            help="Every token with the numbers of every layer",
+        )  # fmt: skip
+        link.offer()
+
+
+def csv(text: ScoredText, dials: Dials) -> str:
+    """All layers as CSV, one row per token."""
+    import pandas as pd
+
+    columns = {"token": text.tokens, "kind": text.kinds, "is_stop": text.is_stop}
+    layers = {_COLUMNS.get(layer, layer): tokens.values(text, layer, dials) for layer in tokens.LAYERS}
+    written: str = pd.DataFrame({**columns, **layers}).to_csv(index=False)
+    return written
+
+
+RELEASES = (1, 3, 10, 30, 100)
+_KEPT = "tokens-read"
+HONEST = 8.0  # epsilon of a whole text, for the noise that has a bound
+
+
+@dataclass(frozen=True)
+class Read:
+    """The text that an attacker decodes: each token's nearest neighbour, whether it is right, and whether it had noise."""
+
+    printed: tuple[str, ...]
+    is_right: tuple[bool, ...]
+    is_noised: tuple[bool, ...]
+
+    @property
+    def share(self) -> float | None:
+        """Share of noised tokens read correctly; None if none has noise."""
+        noised = [right for right, had in zip(self.is_right, self.is_noised, strict=True) if had]
+        return sum(noised) / len(noised) if noised else None
+
+
+@st.fragment
+def card(text: ScoredText, dials: Dials, reader: str, *, n_releases: int, key: str) -> None:
+    """Draws the text as read from its noisy embeddings; fresh noise for every text, every setting and every press.
+
+    `reader`: the model whose tokens and embeddings they are.
+    """
+    with layout.card("noise"):
+        st.markdown("**What remains readable**")
+        try:
+            reads = _latest(text, reader, dials, n_releases)
+        except ReaderEnded as error:
+            st.caption(f"Not shown: {error}.")
+            return
+        if reads is None:
+            st.caption("This text has other tokens in the model, so its embeddings cannot be shown.")
+            return
+        published, bounded = reads
+        st.html(_markup(published))
+        n_noised = sum(published.is_noised)
+        n_right = round((published.share or 0.0) * n_noised)
+        clean = len(text.tokens) - n_noised
+        stops = f" {clean} stop word token{'s have' if clean != 1 else ' has'} no noise." if clean else ""
+        st.markdown(
+            f"**The nearest embedding of the public table gives {n_right} of {n_noised} noised tokens correctly.{stops}**"
+        )
+        rows = [
+            (f"as published, {budgets(text, dials)}", published, n_releases),
+            (f"one noise for all tokens, once: ε = {HONEST:g} for the whole text, proved", bounded, 1),
+        ]
+        heads = ("noise", "releases", "noised tokens read")
+        layout.table(heads, ((name, str(n), _percent(read.share)) for name, read, n in rows))
+        st.button("Draw again", key=key, on_click=_forget, help="Fresh noise; none is recorded")
+        st.caption(
+            f"δ = {dials.delta:g}. Embeddings of {token_text.MODEL_NAMES[reader]}, clipped to their median norm. "
+            "Fresh noise in every epoch is one release per epoch; the attacker averages them. As published, stop words get "
+            "no noise. Where nothing can be read, a model can learn almost nothing either."
+        )
+
+
+def _latest(text: ScoredText, reader: str, dials: Dials, n_releases: int) -> tuple[Read, Read] | None:
+    """The text decoded under the published noise and under noise with a bound; cached for text, noise level and releases.
+
+    None if the text has other tokens in the model. Raises ReaderEnded.
+    """
+    import numpy as np
+
+    from dpcl_core.privacy import text_mechanisms
+
+    key = reader, text.tokens, tokens.values(text, "sigma", dials).tobytes(), n_releases
+    kept = st.session_state.get(_KEPT)
+    if kept is None or kept[0] != key:
+        read = _read if reader == token_text.BUNDLED else _read_big
+        published = read(text, np.nan_to_num(tokens.values(text, "sigma", dials), nan=0.0), n_releases)
+        honest = text_mechanisms.ratio_for(HONEST, dials.delta, len(text.tokens))
+        bounded = read(text, np.full(len(text.tokens), honest), 1)
+        kept = key, None if published is None or bounded is None else (published, bounded)
+        st.session_state[_KEPT] = kept
+    reads: tuple[Read, Read] | None = kept[1]
+    return reads
+
+
+def _forget() -> None:
+    st.session_state.pop(_KEPT, None)
+
+
+def _read_big(text: ScoredText, ratios: NDArray[np.float64], n_releases: int) -> Read | None:
+    """The same by the process that has the big model."""
+    found = token_text.big().read("".join(text.tokens), ratios.tolist(), n_releases)
+    return None if found is None else Read(*found, tuple((ratios > 0).tolist()))
+
+
+def _read(text: ScoredText, ratios: NDArray[np.float64], n_releases: int) -> Read | None:
+    """The nearest token of each noisy embedding; `ratios` [m]: σ / C, 0 for no noise. None if the text has other tokens."""
+    import numpy as np
+
+    from dpcl_core.attacks import inversion_audit
+    from dpcl_core.backbones import plain_language
+    from dpcl_core.privacy.noise import ReleaseNoise
+    from dpcl_core.privacy.text_mechanisms import clipped
+
+    tokens = _ids(text)
+    if tokens is None:
+        return None
+    table = plain_language.load().embeddings
+    clip_norm = float(np.median(np.linalg.norm(table, axis=1)))
+    rows = clipped(table, clip_norm)
+    seen = inversion_audit.seen(rows[tokens], ratios * clip_norm, n_releases, ReleaseNoise())
+    nearest, _ = inversion_audit.nearest(rows, seen)
+    vocabulary = plain_language.load_tokenizer("lm-tiny")
+    return Read(
+        tuple(vocabulary.shown(token) for token in nearest.tolist()),
+        tuple((nearest == tokens).tolist()),
+        tuple((ratios > 0).tolist()),
+    )
+
+
+def _ids(text: ScoredText) -> NDArray[np.int64] | None:
+    """Token ids [m] int64 in the bundled tokenizer; None if it tokenizes the text differently."""
+    import numpy as np
+
+    from dpcl_core.backbones import plain_language
+
+    ids, _ = plain_language.load_tokenizer("lm-tiny").encode("".join(text.tokens))
+    return np.array(ids, np.int64) if ids and len(ids) == len(text.tokens) else None
+
+
+def _markup(read: Read) -> str:
+    """The decoded text as HTML: right tokens bold and underlined, wrong ones faint, tokens without noise plain."""
+    parts = []
+    for printed, right, had in zip(read.printed, read.is_right, read.is_noised, strict=True):
+        name = "exact" if not had else "right" if right else "wrong"
+        word = printed.lstrip(" ")
+        parts.append(f"{printed[: len(printed) - len(word)]}<i class='{name}'>{escape(word)}</i>")
+    legend = (
+        '<ul class="heat-legend" aria-label="Legend"><li><i class="right">read right</i></li>'
+        '<li><i class="wrong">read wrong</i></li><li><i class="exact">had no noise</i></li></ul>'
+    )
+    return f'<div class="heat read" dir="auto" role="group" aria-label="What is read">{"".join(parts)}</div>{legend}'
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.1f} %"

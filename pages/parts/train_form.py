@@ -1,0 +1,440 @@
+"""The form of a run, built from the cards: maps settings to widgets, to a link, and to the raw mapping for the checks."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, Final, cast
+
+import streamlit as st
+
+from dpcl_core import checks, presets
+from dpcl_core.data import catalog as datasets
+from dpcl_core.data import files, own
+from dpcl_core.errors import BadInput
+from dpcl_core.figures.picture import epsilon_text
+from dpcl_core.methods import catalog as methods
+from dpcl_core.scenarios import catalog as scenarios
+from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec
+from pages.parts import fields, layout, link, pecl_claim, settings_form, state, visitor
+from pages.parts.fields import TITLES
+from pages.parts.state import View
+from pages.parts.text import plain
+
+EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, math.inf)
+SEED_COUNTS = (1, 3, 5, 10)
+_OWN_HELP = (
+    "Your own: a folder NAME with train.parquet and test.parquet (columns image and label, text and label, or window, "
+    "rate_hz and label), with train.csv and test.csv of texts (first line text,label), or with folders train/CLASS and "
+    "test/CLASS of images, in the folder that DPCL_DATA names. Type own:NAME if it is not on the list."
+)
+_NOT_HERE = " (not on this computer)"
+_SAME_EXAMPLES = (
+    "Every task has the same examples. If a method spends this ε on each task, as the cosine classifier does, the total ε "
+    "of the run is larger: see its statement."
+)
+_OF_RUN = ("method", "labels", "public_labels", "tuned", "seeds")  # the form's fields by the part of the spec they set
+_OF_PRIVACY = ("epsilons", "adjacency", "noise", "label_share")
+_SIZES = ("train_per_class", "train_per_source", "test_per_class")
+_MORE = (*_SIZES, "delta", "adjacency", "noise", "tuned", "label_share")  # fields under "More settings"
+
+Values = settings_form.Values
+
+
+@dataclass(frozen=True)
+class _Dataset:
+    """A dataset of the catalog, by name or title, or own:NAME, whose files need not be there."""
+
+    def read(self, text: str) -> str:
+        wanted = link.Text().read(text).strip()
+        cards = datasets.CARDS.items()
+        known = (name for name, card in cards if wanted.casefold() in (name.casefold(), card.title.casefold()))
+        found = next(known, wanted)
+        if found not in datasets.CARDS and not found.startswith("own:"):
+            raise ValueError(text)
+        return found
+
+    def write(self, value: str) -> str:
+        return value
+
+
+def codec_for(parameters: Mapping[str, str]) -> link.Codec:
+    """The codec of a link to the Train page, with the settings of the method and scenario that it names."""
+    return codec(parameters.get("m", checks.DEFAULT_METHOD), parameters.get("s", checks.DEFAULT_SCENARIO))
+
+
+@lru_cache(maxsize=200)
+def codec(method: str, scenario: str) -> link.Codec:
+    """The codec for links with the settings of this method and scenario (the defaults' for unknown names)."""
+    spec, data, privacy = RunSpec.model_fields, DataSpec.model_fields, PrivacySpec.model_fields
+    field = link.Field
+    return link.Codec(
+        [
+            field("run", "run", "run", link.Maybe(link.Text(20)), None),
+            field(
+                "question",
+                "question",
+                "question",
+                link.Maybe(link.Choice(tuple(presets.names()))),
+                None,
+                word="preset",  # the name that a terminal knows
+            ),
+            field("focus", "f", "budget shown", link.Maybe(link.BUDGET), None),
+            field("rule", "ru", "prediction rule shown", link.Maybe(link.Text(20)), None),
+            field("method", "m", "method", link.Choice(tuple(methods.CARDS)), checks.DEFAULT_METHOD),
+            field("dataset", "d", "dataset", _Dataset(), data["dataset"].default, always=True),
+            field("backbone", "bb", "network", link.Text(), data["backbone"].default),
+            field("resolution", "px", "resolution", link.Maybe(link.Whole(1, 4096)), None),
+            field("axes", "ax", "number of axes", link.Maybe(link.Whole(0, 4096)), None),
+            field("train_per_class", "tr", "training examples per class", link.Maybe(link.Whole(1, 10**7)), None),
+            field("train_per_source", "ts", "training examples per source", link.Maybe(link.Whole(1, 10**7)), None),
+            field("test_per_class", "te", "test examples per class", link.Maybe(link.Whole(1, 10**7)), None),
+            field("scenario", "s", "stream", link.Choice(tuple(scenarios.CARDS)), checks.DEFAULT_SCENARIO),
+            *(settings_form.link_field("s", setting) for setting in fields.of_scenario(scenario)),
+            *(settings_form.link_field("p", setting) for setting in fields.of_method(method)),
+            field("labels", "l", "label list", link.Choice(tuple(fields.LABELS)), spec["labels"].default),
+            field("label_share", "ls", "share of ε for the list", link.Number(0.001, 0.999), privacy["label_share"].default),
+            field("public_labels", "pl", "public labels", link.Maybe(link.Many(link.Text(60), 1000)), None),
+            field("epsilons", "e", "ε", link.Many(link.BUDGET), privacy["epsilons"].default),
+            field("delta", "dl", "δ", link.Maybe(link.Number(0, 1)), None),
+            field("adjacency", "a", "neighbours", link.Choice(tuple(fields.ADJACENCY)), privacy["adjacency"].default),
+            field("noise", "n", "noise", link.Choice(tuple(fields.NOISE)), privacy["noise"].default),
+            field("tuned", "tn", "settings tuned", link.Choice(tuple(fields.TUNED)), spec["tuned"].default),
+            field("study", "tu", "tuning", link.Maybe(link.Text(20)), None),
+            field("seeds", "sd", "seeds", link.Many(link.Whole(0, 2**32 - 1), 100), spec["seeds"].default),
+        ]
+    )
+
+
+def values_of(spec: RunSpec) -> Values:
+    """The form's values for a spec; a δ equal to the rule's becomes None."""
+    by_rule = rule_delta(spec.data.dataset, spec.data.train_per_class, spec.data.train_per_source)
+    values: Values = {name: getattr(spec, name) for name in _OF_RUN} | spec.data.model_dump()
+    values |= {name: getattr(spec.privacy, name) for name in _OF_PRIVACY}
+    values |= {"scenario": spec.scenario.kind, "delta": None if spec.privacy.delta == by_rule else spec.privacy.delta}
+    values |= {f"s.{name}": value for name, value in spec.scenario.model_dump().items() if name != "kind"}
+    return values | {f"p.{name}": value for name, value in spec.params.model_dump().items()}
+
+
+def parameters_of(spec: RunSpec, run_id: str | None = None, question: str | None = None) -> dict[str, str]:
+    """The link that fills the form with a spec, shows a run, and keeps the question that the form started from."""
+    return codec(spec.method, spec.scenario.kind).write({**values_of(spec), "run": run_id, "question": question})
+
+
+def instead(start: Mapping[str, str], linked: Mapping[str, str]) -> dict[str, str]:
+    """The link `start` with what `linked` says in its place, without settings of a method or stream that this replaces."""
+    both = {**start, **linked}
+    unknown = codec_for(both).read(both).unknown
+    return {key: text for key, text in both.items() if key in linked or key not in unknown}
+
+
+def raw_of(values: Mapping[str, object]) -> dict[str, object]:
+    """The nested mapping that `checks.parse` reads, from the form's values."""
+    delta = values["delta"]
+    if delta is None:
+        delta = rule_delta(str(values["dataset"]), *_caps(values))
+    privacy = {name: values[name] for name in _OF_PRIVACY}
+    return {
+        **{name: values[name] for name in _OF_RUN},
+        "params": {key[2:]: value for key, value in values.items() if key.startswith("p.")},
+        "data": {name: values[name] for name in DataSpec.model_fields},
+        "scenario": _scenario_of(values),
+        "privacy": privacy if delta is None else {**privacy, "delta": delta},
+    }
+
+
+def _scenario_of(values: Mapping[str, object]) -> dict[str, Any]:
+    return {"kind": values["scenario"], **{key[2:]: value for key, value in values.items() if key.startswith("s.")}}
+
+
+def _caps(values: Mapping[str, object]) -> tuple[int | None, int | None]:
+    """The maximum numbers of training examples per class and per source (None: all)."""
+    per_class, per_source = values["train_per_class"], values["train_per_source"]
+    return cast("int | None", per_class), cast("int | None", per_source)
+
+
+def rule_delta(dataset: str, train_per_class: int | None, train_per_source: int | None = None) -> float | None:
+    """δ by the rule: the largest power of ten below 1/(10·n); None if n is unknown."""
+    n_people = _n_people(dataset=dataset, train_per_class=train_per_class, train_per_source=train_per_source)
+    return checks.default_delta(n_people) if n_people else None
+
+
+@st.cache_data(ttl=300, show_spinner=False)
+def _n_people(dataset: str, train_per_class: int | None, train_per_source: int | None) -> int | None:
+    try:
+        return datasets.facts(dataset, datasets.Caps(train_per_class, None, train_per_source)).n_train or None
+    except BadInput:
+        return None
+
+
+@st.cache_data(ttl=60, show_spinner=False)
+def _here(own_names: Sequence[str]) -> frozenset[str]:
+    """The public datasets, and of one's own these, whose files are on this computer; uses no network."""
+    return frozenset(filter(_is_here, (*datasets.CARDS, *own_names)))
+
+
+def _is_here(dataset: str) -> bool:
+    try:
+        for member in datasets.members(datasets.card(dataset)):
+            if member.name != datasets.BUNDLED and not member.made_per_source:
+                files.find(member)
+    except BadInput:
+        return False
+    return True
+
+
+def form(view: View) -> Values:
+    """Draws the widgets and returns their values. Raises BadInput for data of another visitor, of which nothing is shown."""
+    values: Values = {}
+    mine = _own(where=state.where())
+    known, here = [*datasets.CARDS, *mine], _here(own_names=mine)
+    titled = partial(_dataset_title, here=here)
+    values["dataset"] = _typed(view, "dataset", TITLES["data.dataset"], known, titled, _OWN_HELP)
+    visitor.check(str(values["dataset"]))
+    values["scenario"] = fields.select(
+        view, "scenario", TITLES["scenario.kind"], {name: one.title for name, one in scenarios.CARDS.items()}
+    )
+    values |= settings_form.draw_scenario(view, str(values["scenario"]))
+    cards = {name: one.title for name, one in methods.CARDS.items()}
+    values["method"] = fields.select(view, "method", TITLES["method"], cards)
+    values |= settings_form.draw_method(view, str(values["method"]))
+    values |= settings_form.draw(view, _typed, str(values["dataset"]))
+    stream = scenarios.CARDS[str(values["scenario"])].settings.model_construct(**_scenario_of(values))  # checked later
+    values["labels"] = settings_form.setting(view, methods.CARDS[str(values["method"])], reads_lists=stream.reads_lists)
+    values["epsilons"] = _epsilons(view, values)
+    values["seeds"] = _seeds(view)
+    values |= _more(view, values)
+    if said := list(filter(None, (_delta(values), settings_form.rarest(raw_of(values)), _tuning(values)))):
+        st.caption(" ".join(said))  # in one: every element costs the server time
+    return values
+
+
+def _typed(view: View, name: str, title: str, options: list[str], shown: Callable[[str], str], help_text: str) -> str:
+    """A select box of names into which other names may be typed."""
+    current = str(view[name])
+    if current not in options:
+        options = [*options, current]  # own:NAME or timm:NAME from a link
+    picked = st.selectbox(
+        title, options, options.index(current), format_func=shown, key=view.key(name), help=help_text,
+        accept_new_options=True,
+    )  # fmt: skip
+    wanted = str(picked).strip()
+    titles = {name: shown(name).removesuffix(_NOT_HERE) for name in options}
+    named = (name for name, title in titles.items() if wanted.casefold() in (name.casefold(), title.casefold()))
+    return next(named, wanted)
+
+
+@st.cache_data(ttl=10, show_spinner=False)
+def _own(where: tuple[str, str, str]) -> list[str]:
+    """The names of the visitor's own datasets."""
+    return visitor.mine(own.names())
+
+
+@st.cache_data(ttl=10, show_spinner=False)
+def _called(name: str) -> str:
+    return datasets.called(name)
+
+
+def _dataset_title(name: str, here: Collection[str]) -> str:
+    if not visitor.is_mine(name):
+        return f"{name}{_NOT_HERE}"  # another visitor's title would tell that there are such data
+    title = _called(name=name)
+    is_here = name in here or (name not in datasets.CARDS and _is_here(name))  # a name that a visitor has typed
+    return title if is_here else f"{title}{_NOT_HERE}"
+
+
+def _epsilons(view: View, values: Mapping[str, object]) -> tuple[float, ...]:
+    start = cast("tuple[float, ...]", view["epsilons"])
+    box = st.container(gap=None)
+    picked = box.pills(
+        TITLES["privacy.epsilons"], EPSILONS, selection_mode="multi", default=[e for e in start if e in EPSILONS],
+        format_func=epsilon_text, key=view.key("epsilons"),
+        help="One model each. Left: stronger privacy. Right: higher accuracy. ∞: no noise, for contrast.",
+    )  # fmt: skip
+    others = [e for e in start if e not in EPSILONS]
+    text = st.session_state.get(view.key("exact"), " ".join(map(link.BUDGET.write, others)))
+    chosen = tuple(sorted({*picked, *_numbers(str(text))}))
+    is_without_noise = bool(chosen) and all(map(math.isinf, chosen))
+    reason = pecl_claim.NO_NOISE if is_without_noise else pecl_claim.no_bound_reason(str(values["method"]))
+    promise = "" if reason else _promise(values, chosen)
+    with box:
+        st.caption(f"← stronger privacy · higher accuracy →\n\n{promise}")
+        if reason:
+            pecl_claim.not_dp(reason)
+    return chosen
+
+
+def _promise(values: Mapping[str, object], epsilons: tuple[float, ...]) -> str:
+    """What the chosen budgets promise under these settings; empty without one, and where the form refuses the settings."""
+    from dpcl_core.privacy.statement import NO_ODDS
+
+    try:
+        params = {key[2:]: value for key, value in values.items() if key.startswith("p.")}
+        stream = _scenario_of(values)
+        spec = checks.parse({"method": values["method"], "labels": values["labels"], "params": params, "scenario": stream})
+    except BadInput:
+        return ""
+    if methods.standing(spec) != "bound":
+        return NO_ODDS
+    has_same_examples = spec.scenario.recurrence == "every" and spec.scenario.n_users is None  # clients' cover all tasks
+    return _SAME_EXAMPLES if has_same_examples else _odds(epsilons)
+
+
+def _odds(epsilons: tuple[float, ...]) -> str:
+    """The chosen budgets as odds, with a note if they promise little; empty without a finite one."""
+    from dpcl_core.privacy.statement import WEAK_EPSILON, odds_bound
+
+    finite = [epsilon for epsilon in epsilons if math.isfinite(epsilon)]
+    ends = [finite[0], finite[-1]] if len(finite) > 1 else finite
+    if not ends:
+        return ""
+    bounds = [f"{math.ceil(1e4 * odds_bound(e, 0.0) - 1e-6) / 100:g} % at ε = {epsilon_text(e)}" for e in ends]
+    note = " That is weak protection." if ends[-1] >= WEAK_EPSILON else ""
+    listed = " to ".join(bounds)
+    return f"A guess whether someone took part is right with probability at most {listed} (plus δ, worst case).{note}"
+
+
+def _delta(values: Mapping[str, object]) -> str:
+    """δ in words; its field is under "More settings". Empty where the number of people is unknown."""
+    dataset, caps = str(values["dataset"]), _caps(values)
+    people = _n_people(dataset=dataset, train_per_class=caps[0], train_per_source=caps[1])
+    chosen = cast("float | None", values["delta"])
+    delta = chosen if chosen is not None else rule_delta(dataset, *caps)
+    if delta is None or people is None:
+        return ""
+    return f"δ = {delta:g} for {people:,} training examples" + ("." if chosen is not None else ", by the rule.")
+
+
+def _tuning(values: Mapping[str, object]) -> str:
+    """A sentence on settings that were tuned; empty where they were not."""
+    tuned = str(values["tuned"])
+    return "" if tuned == "no" else f"Settings tuned {fields.TUNED[tuned]}. To change this: More settings."
+
+
+def _numbers(text: str) -> list[float]:
+    """The typed budgets; invalid parts are left out here and reported beside the field."""
+    budgets = []
+    for part in text.replace(",", " ").split():
+        with suppress(ValueError):
+            budgets.append(link.BUDGET.read(part))
+    return budgets
+
+
+def _seeds(view: View) -> tuple[int, ...]:
+    start = cast("tuple[int, ...]", view["seeds"])
+    counts = sorted({*SEED_COUNTS, len(start)})
+    picked = st.segmented_control(
+        TITLES["seeds"], counts, default=len(start), key=view.key("seeds"), required=True,
+        help="One model each: another class order, another subset. Fewer than 3 give no interval.",
+    )  # fmt: skip
+    count = len(start) if picked is None else picked
+    if count == 1:
+        st.caption("One seed: no intervals, and the result is a single draw.")
+    return start if count == len(start) else tuple(range(count))
+
+
+def _more(view: View, values: Mapping[str, object]) -> Values:
+    """Draws the settings that most visitors leave as they are; returns their values."""
+    labels, dataset = str(values["labels"]), str(values["dataset"])
+    public = settings_form.public(view, labels, dataset)
+    box = layout.folded("More settings", view.key("more"))
+    if box is None:
+        return {name: view[name] for name in _MORE} | {"public_labels": public}
+    with box:
+        return {**_fields(view, values), "public_labels": settings_form.public_field(view, labels, dataset, public)}
+
+
+def _fields(view: View, values: Mapping[str, object]) -> Values:
+    more: Values = {}
+    others = [e for e in cast("tuple[float, ...]", view["epsilons"]) if e not in EPSILONS]
+    typed = st.text_input(
+        "Exact ε values", " ".join(map(link.BUDGET.write, others)), key=view.key("exact"), max_chars=200,
+        help="Further budgets in addition to the buttons, separated by spaces.", placeholder="0.3 3",
+    )  # fmt: skip
+    bad = [part for part in typed.replace(",", " ").split() if not _numbers(part)]
+    if bad:
+        st.warning(f"ε = {plain(bad[0][:40])}: must be a number above 0, or inf for no noise; left out.")
+    for name in _SIZES:
+        start = cast("int | None", view[name])
+        help_text = DataSpec.model_fields[name].description
+        more[name] = st.number_input(
+            TITLES[f"data.{name}"], 1, None, start, 1, key=view.key(name), placeholder="all", help=help_text
+        )
+    more["delta"] = _delta_field(view, str(values["dataset"]), *_caps(more))
+    differ = fields.adjacency(str(values["scenario"]))
+    for name, options in (("adjacency", differ), ("noise", fields.NOISE)):
+        names, title = list(options), TITLES[f"privacy.{name}"]
+        more[name] = st.radio(
+            title, names, index=names.index(str(view[name])), format_func=options.__getitem__, key=view.key(name)
+        )
+    help_text = "The run's statement reports this. Tuning by hand counts, too."
+    more["tuned"] = fields.select(view, "tuned", TITLES["tuned"], fields.TUNED, help_text=help_text)
+    more["label_share"] = settings_form.share(view, str(values["labels"]))
+    return more
+
+
+def _delta_field(view: View, dataset: str, train_per_class: int | None, train_per_source: int | None) -> float | None:
+    start = cast("float | None", view["delta"])
+    by_rule = rule_delta(dataset, train_per_class, train_per_source)
+    shown = f"{by_rule:g}" if by_rule is not None else "the default"
+    typed = st.text_input(
+        TITLES["privacy.delta"], "" if start is None else link.BUDGET.write(start), key=view.key("delta"),
+        placeholder=f"{shown} by the rule", max_chars=30,
+        help="A small slack in addition to ε. Empty: the largest power of ten below 1/(10·people). Must be below 1/people.",
+    )  # fmt: skip
+    if not typed.strip():
+        return None
+    with suppress(ValueError):
+        if 0 < float(typed) < 1:
+            return float(typed)
+    st.warning(f"δ = {plain(typed[:40])}: must be a number between 0 and 1; using {shown}.")
+    return None
+
+
+# A refusal of the form in the words of its fields: the message itself names settings as files and commands do.
+
+
+# A name, in a list of options between quotes; no part of a path, of a file's name or of own:NAME.
+_WORD: Final = re.compile(r"'([\w-]+)'|(?<![\w/\\.:-])([\w-]+)(?![\w/\\-]|\.\w)")
+_KEY: Final = re.compile(r"\b(?:params|scenario|data|privacy)\.\w+")  # another setting, as files and commands name it
+_READ_AS_WORDS: Final = ("privacy.adjacency", "privacy.noise", "tuned")  # whose options are names between quotes alone
+
+
+def in_words(refused: BadInput, values: Mapping[str, object] | None = None) -> str:
+    """The refusal's sentence as the form speaks: its field's label, and options by their titles.
+
+    `values`: of the form, whose method and stream have fields of their own; None outside it.
+    """
+    key = refused.field
+    label = _label(key, values)
+    if label == key:
+        return str(refused)
+    method, scenario = _form(values) or ("", "")
+    titles = {name: card.title for name, card in methods.CARDS.items() if "-" in name}
+    options = dict(fields.options(key, scenario))
+    if key not in _READ_AS_WORDS:
+        titles, options = titles | options, {}
+    setting = fields.setting_of(key, method, scenario) if values is not None else None
+    options |= {} if setting is None else {name: fields.option_title(name) for name in setting.options}  # read as words, too
+    value = str(refused).removeprefix(f"{key} = ").partition(f": {refused.allowed}")[0]
+    listed = _WORD.sub(lambda word: _titled(word[2] or word[1], titles if word[2] else titles | options), refused.allowed)
+    said = _KEY.sub(lambda other: _label(other[0], values), listed)
+    return f"{label} = {_titled(value, titles | options)}: {said}"
+
+
+def _form(values: Mapping[str, object] | None) -> tuple[str, str] | None:
+    """The form's method and stream."""
+    return None if values is None else (str(values["method"]), str(values["scenario"]))
+
+
+def _label(key: str, values: Mapping[str, object] | None) -> str:
+    form = _form(values)
+    return fields.TITLES.get(key, key) if form is None else fields.title(key, *form)
+
+
+def _titled(name: str, titles: Mapping[str, str]) -> str:
+    return f"“{titles[name]}”" if name in titles else name

@@ -1,0 +1,446 @@
+"""The panel of a tuning: status line, trials, and the best trial's settings for the full run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Literal, cast
+
+import streamlit as st
+
+from dpcl_core import checks
+from dpcl_core.data import catalog as datasets
+from dpcl_core.errors import BadInput
+from dpcl_core.figures.picture import epsilon_label, epsilon_phrase, epsilon_text, span
+from dpcl_core.methods import catalog as methods
+from dpcl_core.privacy.statement import at_least, shown
+from dpcl_core.runs import run
+from dpcl_core.runs.audits import Audit, Audits, Studies, Study, refusal
+from dpcl_core.runs.run import seconds_left
+from dpcl_core.tuning import search, settings
+from dpcl_core.tuning.settings import TuneSpec
+from pages.parts import claim_calculator, layout, link, run_panel, state, status_line, text, train_form
+from pages.parts.figure_card import show
+from pages.parts.link import parameters
+from pages.parts.state import View
+from pages.parts.text import capital, plain
+from pages.parts.train_form import codec, raw_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpcl_core.privacy.audit_bounds import Audited
+    from dpcl_core.privacy.statement import Standing
+    from dpcl_core.runs.run import Run
+    from dpcl_core.spec import RunSpec
+
+
+ANCHOR = "tuning"
+
+
+def shown_studies() -> Studies:
+    """The tunings of the app's store."""
+    return Studies(state.store())
+
+
+def title(study: Study) -> str:
+    """A tuning in one line, for a list."""
+    done = f"{len(study.trials)} of {study.tune.n_trials} trials"
+    return f"{_what(study)}, on {study.tune.proxy or 'the private data'}: {done}, {study.turn.status}"
+
+
+def _what(study: Study) -> str:
+    base = study.tune.base
+    budget = epsilon_label(study.tune.epsilon, methods.standing(base))
+    return f"{methods.card(base.method).title} for {base.data.dataset}, {budget}, seed {study.tune.seed}"
+
+
+def panel(view: View, study_id: str, form: RunSpec | None) -> None:
+    """Draws the linked tuning, refreshed every second while active. `form`: the current spec of the form."""
+    try:
+        study = shown_studies().get(study_id)
+    except BadInput as refused:
+        st.warning(plain(f"{refused}."))
+        return
+    if study.turn.is_over:
+        _draw(view, study, form)
+    else:
+        _watch(view, study_id, form)
+
+
+@st.fragment(run_every=1.0)
+@state.guarded
+def _watch(view: View, study_id: str, form: RunSpec | None) -> None:
+    study = shown_studies().get(study_id)
+    if study.turn.is_over:
+        st.rerun()  # the tuning has ended: rerun the page without a timer
+    _draw(view, study, form)
+
+
+def _draw(view: View, study: Study, form: RunSpec | None) -> None:
+    line = words(study)
+    with st.container(key="card-tuning", gap="small"):
+        with st.container(key="status-line-tuning", horizontal=True, vertical_alignment="center", gap="small"):
+            st.html(f'<div id="{ANCHOR}" style="scroll-margin-top: 7rem">{run_panel.pill(line)}</div>', width="stretch")
+            _buttons(view, study)
+        if line.fraction is not None:
+            st.html(run_panel.segments(line.fraction, study.tune.n_trials))
+        st.caption(plain(f"{_what(study)}. {search.privacy_sentence(study.tune)}"))
+        run_panel.log(study.turn, "tuning-log")
+        _best(view, study, form)
+        if study.trials and study.sizes is not None:
+            _trials(study)
+
+
+def words(study: Study) -> status_line.StatusLine:
+    """The status line of a tuning."""
+    done, n_trials = len(study.trials), study.tune.n_trials
+    kept = f"{done} of {n_trials} trials are kept" if done else "no trial had ended yet"
+    fraction, seconds = done / n_trials, sum(trial.seconds for trial in study.trials)
+    if study.turn.status == "starting":
+        busy = status_line.StatusLine("Starting", "Tuning starts", "loading the tuning data", "busy")
+    else:
+        left = run.seconds_left(fraction, seconds)
+        when = f"{status_line.between(*left)} left" if left is not None else ""
+        busy = status_line.StatusLine("Running", f"Trial {min(done + 1, n_trials)} of {n_trials}", when, "busy", fraction)
+    done_line = status_line.StatusLine("Finished", f"{n_trials} trials", f"took {span(seconds)}", "good")
+    stops = "; trials that ended are kept"
+    return status_line.of_turn(study.turn, "Tuning", fraction, busy=busy, done=done_line, kept=kept, stops=stops)
+
+
+def _buttons(view: View, study: Study) -> None:
+    if run_panel.stop_button(study.turn, "tune-stop"):
+        return
+
+    def resume() -> None:
+        state.executor().submit(shown_studies().resume(study.id))
+
+    def close() -> None:
+        view.go({key: text for key, text in link.parameters().items() if key != "tu"})
+
+    if study.is_resumable:
+        st.button("Resume", key="tune-resume", type="primary", on_click=run_panel.attempt(resume))
+    st.button("Close", key="tune-close", on_click=close)
+
+
+def _best(view: View, study: Study, form: RunSpec | None) -> None:
+    """Draws the best trial's settings for the full data, and the button that loads them into the form."""
+    best = search.best(study.trials)
+    if best is None or study.sizes is None:
+        return
+    scaled = search.transferred(best, study.sizes)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="tuning-best"):
+        st.markdown(
+            f"**For the full data:** learning rate {scaled.learning_rate:.3g}, sampling rate {scaled.sample_rate:.3g} "
+            f"(about {scaled.batch_size:.0f} examples a batch), clipping norm {scaled.clip_norm:.3g}.",
+            width="stretch",
+            help=f"r = {study.sizes.n_final:g} / {study.sizes.n_tune} = {scaled.ratio:.3f}. The batch grows by r, so the "
+            f"sampling rate stays; the learning rate is multiplied by √r = {scaled.learning_rate_factor:.3f}; clipping "
+            "norm and epochs stay.",
+        )
+        kind: Literal["primary", "secondary"] = "primary" if study.turn.status == "finished" else "secondary"
+        if st.button("Use these settings", key="tune-use", type=kind):
+            base = form if form is not None and form.method == study.tune.base.method else None
+            parameters = train_form.parameters_of(search.tuned_spec(study.tune, scaled, base=base))
+            kept = {key: text for key, text in link.parameters().items() if key in ("run", "tu", "f")}
+            view.go(parameters | kept)
+            st.rerun()
+
+
+def _trials(study: Study) -> None:
+    from dpcl_core.figures import reproduction as figures
+
+    table, sizes = frame(study), study.sizes
+    assert sizes is not None  # checked by the caller
+    picture = figures.trials(table, n_trials=study.tune.n_trials, n_validation=sizes.n_validation, dark=text.is_dark())
+    show(picture, None, key="tuning-trials", live=True)
+    shown = table.assign(accuracy=(100 * table["accuracy"]).round(1), trouble=table["trouble"].fillna(""))
+    st.dataframe(
+        shown,
+        key="tuning-table",
+        hide_index=True,
+        height=min(250, 38 + 35 * len(shown)),
+        column_config={
+            "trial": st.column_config.NumberColumn("Trial", width="small"),
+            "accuracy": st.column_config.NumberColumn("Held-out accuracy", format="%.1f %%"),
+            "learning_rate": st.column_config.NumberColumn("Learning rate", format="%.2e"),
+            "batch_size": st.column_config.NumberColumn("Batch"),
+            "clip_norm": st.column_config.NumberColumn("Clipping norm", format="%.2f"),
+            "trouble": st.column_config.TextColumn("Failed because"),
+        },
+        column_order=[name for name in shown.columns if name != "trouble" or shown["trouble"].any()],
+        alt=f"{len(shown)} trials with accuracy on held-out examples, learning rate, batch size and clipping norm",
+    )
+    st.caption(
+        f"{sizes.n_tune} examples to train on, {sizes.n_validation} held out; the test examples are not used. Learning rate "
+        "and clipping norm are drawn on a logarithmic scale, the batch size on a linear one: the papers give only ranges."
+    )
+
+
+def frame(study: Study) -> pd.DataFrame:
+    """One row a trial: trial (from 1), accuracy (in [0, 1]; NaN: failed), learning_rate, batch_size, clip_norm, trouble."""
+    import pandas as pd
+
+    columns = ["trial", "accuracy", "learning_rate", "batch_size", "clip_norm", "trouble"]
+    rows = [
+        (trial.number + 1, trial.accuracy, trial.learning_rate, trial.batch_size, trial.clip_norm, trial.trouble)
+        for trial in study.trials
+    ]
+    return pd.DataFrame(rows, columns=columns).astype({"accuracy": "float64"})
+
+
+# The form that starts a tuning (data, number of trials), and the list of earlier tunings.
+
+
+ON = {
+    "public": ("On a public dataset", "Costs no privacy: the private data are not read."),
+    "private": ("On the private data", "Not accounted: no ε covers it."),
+}
+
+
+def form(view: View, values: Mapping[str, object], spec: RunSpec | None, device: str) -> None:
+    """Draws the form in an expander; Start queues a tuning on the device and shows it."""
+    is_shown = view["study"] is not None
+    box = layout.folded("Tune …", view.key("tune"), is_open=is_shown)
+    if box is None:
+        return
+    with box:
+        if is_shown:
+            st.markdown(f"[The tuning is at the top of this page.](#{ANCHOR})")
+        st.markdown("Search learning rate, batch size and clipping norm for this form before the run.")
+        if spec is None:
+            st.caption("First correct the form: see the message above.")
+        elif not settings.can_tune(spec.method):
+            st.caption("This method has no training: the budget determines its noise, and there is nothing to tune.")
+        else:
+            _choices(values, spec, device)
+        _earlier(view, values)
+
+
+def _choices(values: Mapping[str, object], spec: RunSpec, device: str) -> None:
+    on = st.radio(
+        "Tune", list(ON), format_func=lambda name: ON[name][0], captions=[text for _, text in ON.values()], key="tune-on"
+    )
+    n_trials = st.number_input(
+        "Trials", 1, 500, 20, key="tune-trials", help="Trainings on 70 % of one task's examples, measured on the other 30 %."
+    )
+    proxy = _proxy(spec.data.dataset) if on == "public" else None
+    if on == "private":
+        st.warning(
+            f"Tuning on the private data is not accounted: {n_trials} trials and the final run use the same data "
+            f"{n_trials + 1} times, but the statement counts one use. It will say so."
+        )
+    budgets, seeds = sorted(spec.privacy.epsilons), spec.seeds
+    usual = budgets.index(spec.privacy.usual_epsilon)
+    left, right = st.columns(2, gap="small")
+    epsilon = left.selectbox("For ε", budgets, index=usual, format_func=epsilon_text, key=f"tune-epsilon-{budgets}")
+    seed = right.selectbox("For seed", seeds, key=f"tune-seed-{seeds}")
+    tune, refusal = _checked(values, on, proxy, n_trials, epsilon, seed)
+    if refusal:
+        st.error(plain(refusal))
+    if st.button("Start tuning", width="stretch", disabled=tune is None, key="tune-start") and tune is not None:
+        _start(values, tune, device)
+
+
+def _proxy(dataset: str) -> str | None:
+    here = _proxies_here(dataset)
+    if not here:
+        st.caption("There is no other dataset on this computer: put one into the folder named by DPCL_DATA.")
+        return None
+    return st.selectbox(
+        "Public dataset", here, format_func=lambda name: datasets.card(name).title, key=f"tune-proxy-{dataset}",
+        help="Only datasets without examples of the private one.",
+    )  # fmt: skip
+
+
+@st.cache_data(ttl=60, show_spinner=False)
+def _proxies_here(dataset: str) -> tuple[str, ...]:
+    """Available datasets that may serve as proxy for this one."""
+    return tuple(name for name in settings.proxies(dataset) if datasets.available(datasets.card(name)) is None)
+
+
+def _checked(
+    values: Mapping[str, object], on: str, proxy: str | None, n_trials: int, epsilon: float, seed: int
+) -> tuple[TuneSpec | None, str | None]:
+    """The tuning, or the sentence that says what to change (None if the form already says it)."""
+    if on == "public" and proxy is None:
+        return None, None
+    raw = raw_of({**values, "epsilons": (epsilon,), "seeds": (seed,), "tuned": "no"})
+    try:
+        base = checks.parse(raw)
+        tune = settings.parse({"base": base, "on": on, "proxy": proxy, "n_trials": n_trials})
+        settings.check(tune)
+    except BadInput as refused:
+        return None, str(refused)
+    return tune, None
+
+
+def _start(values: Mapping[str, object], tune: TuneSpec, device: str) -> None:
+    study_id = shown_studies().create(tune, device=device)
+    state.executor().submit(study_id)
+    _show(values, study_id)
+
+
+def _earlier(view: View, values: Mapping[str, object]) -> None:
+    studies = {study.id: study for study in shown_studies().newest()}
+    if not studies:
+        return
+    shown = cast("str | None", view["study"])
+    options = list(studies) if shown is None or shown in studies else [shown, *studies]
+    picked = st.selectbox(
+        "Tunings so far", options, index=options.index(shown) if shown is not None else None, placeholder="Show one …",
+        format_func=lambda name: title(studies[name]) if name in studies else name, key=view.key("earlier"),
+    )  # fmt: skip
+    if picked != shown:
+        _show(values, picked)
+
+
+def _show(values: Mapping[str, object], study_id: str | None) -> None:
+    """Adds the tuning to the form's current link and reruns the page."""
+    linked = parameters()
+    link = codec(str(values["method"]), str(values["scenario"])).write({**values, "study": study_id})
+    st.session_state["show-study"] = link | {key: linked[key] for key in ("run", "f") if key in linked}
+    st.rerun()
+
+
+# The audit of a run: its button, its progress, and the proved lower bound next to claimed and accounted ε.
+
+
+WHAT = (
+    "An audit repeats the training with the run's settings and with planted examples, each included by the toss of a coin. "
+    "It then guesses from the release which were included. Many right guesses prove a lower bound on ε. "
+    "The audit runs in the background, in a separate process, and reads none of the run's own data."
+)
+LIMIT = "An audit can show that a guarantee is broken. It can never prove that one holds: a better attack may find more."
+
+
+def audits() -> Audits:
+    """The audits of the app's store."""
+    return Audits(state.store())
+
+
+def first(run: Run) -> Callable[[], None] | None:
+    """What draws the button of a run's first audit; None where it has had one, or can have none: `panel` then says more."""
+    spec = run.readable_spec
+    if spec is None or run.status != "finished" or audits().of_run(run.id) or refusal(spec) is not None:
+        return None
+    return partial(_button, run, None, is_refused=False, help_text=WHAT)
+
+
+def audit_panel(run: Run, *, always: bool = False) -> None:
+    """Draws the newest audit of a finished run, refreshed every second while active, or a button if there is none.
+
+    `always`: explains audits even if there is none yet, and shows the results of every ε without a press.
+    """
+    if run.readable_spec is None or run.status != "finished":
+        return
+    run_audits = audits().of_run(run.id)
+    if run_audits and not run_audits[0].turn.is_over:
+        _watch_audit(run.id)
+    else:
+        _draw_audit_panel(run, run.readable_spec, run_audits, always=always)
+
+
+@st.fragment(run_every=1.0)
+@state.guarded
+def _watch_audit(run_id: str) -> None:
+    run, run_audits = state.store().get(run_id), audits().of_run(run_id)
+    if not run_audits or run_audits[0].turn.is_over or run.readable_spec is None:
+        st.rerun()  # the audit has ended: rerun the page without a timer
+    else:
+        _draw_audit_panel(run, run.readable_spec, run_audits, always=True)
+
+
+def _draw_audit_panel(run: Run, spec: RunSpec, run_audits: list[Audit], *, always: bool) -> None:
+    refused = refusal(spec) if not run_audits else None
+    with st.container(key="card-audit", gap="small"):
+        with st.container(key="status-line-audit", horizontal=True, vertical_alignment="center", gap="small"):
+            if run_audits:
+                st.html(run_panel.pill(audit_words(run_audits[0])), width="stretch")
+            else:
+                st.markdown("**Audit**", width="stretch", help=None if always else WHAT)
+            _button(run, run_audits[0].turn if run_audits else None, is_refused=refused is not None)
+        if run_audits and not run_audits[0].turn.is_over:
+            done, n_budgets = len(run_audits[0].results), len(spec.privacy.epsilons)
+            st.html(run_panel.segments(done / n_budgets, n_budgets))
+        if message := st.session_state.pop("refused", None):
+            st.error(plain(message))
+        if refused is not None:
+            st.markdown(plain(f"{capital(methods.card(spec.method).title)} {refused[0]}."))
+            if refused[1] is not None:
+                with st.expander("A command audits its settings", key="audit-command"):
+                    st.code(refused[1], language=None, wrap_lines=True)
+        elif always and not any(audit.results for audit in run_audits):
+            st.caption(WHAT)
+        if run_audits:
+            run_panel.log(run_audits[0].turn, "audit-log")
+        _results(run_audits, methods.standing(spec), is_open=always)
+
+
+def audit_words(audit: Audit) -> status_line.StatusLine:
+    """The status line of an audit."""
+    run, done, budgets = audit.turn, len(audit.results), audit.turn.spec.privacy.epsilons
+    fraction = done / len(budgets)
+    kept = f"{done} of {len(budgets)} budgets were audited" if done else "nothing was proved yet"
+    elapsed = run.seconds_taken or 0.0
+    left = seconds_left(fraction, elapsed, run.estimate_seconds)
+    when = f"{status_line.between(*left)} left" if left is not None else f"{span(elapsed)} so far"
+    doing = f"a training with planted data {epsilon_phrase(budgets[min(done, len(budgets) - 1)])}"
+    busy = status_line.StatusLine("Running", "Audit", f"{doing} · {when}", "busy", fraction)
+    finished = status_line.StatusLine("Finished", "Audit", f"took {span(elapsed)}", "good")
+    return status_line.of_turn(run, "Audit", fraction, busy=busy, done=finished, kept=kept)
+
+
+def _button(run: Run, turn: Run | None, *, is_refused: bool, help_text: str | None = None) -> None:
+    def start() -> None:
+        state.executor().submit(audits().create(run.id))
+
+    if turn is None or not run_panel.stop_button(turn, "audit-stop"):
+        label = "Audit this run" if turn is None else "Audit again"
+        st.button(label, key="audit-start", disabled=is_refused, help=help_text, on_click=run_panel.attempt(start))
+
+
+def _results(run_audits: list[Audit], standing: Standing, *, is_open: bool) -> None:
+    """Draws the results of the newest audit that has any, ε by ε, and an error for every result that exceeds its ledger."""
+    for result in [result for audit in run_audits for result in audit.results if result.exceeds]:
+        st.error(plain(exceeding(result)))
+    results = next((audit.results for audit in run_audits if audit.results), ())
+    if not results:
+        return
+    finite = [result for result in results if math.isfinite(result.claimed)]
+    strongest = max(finite or results, key=lambda result: result.lower_bound)
+    st.markdown(plain(reading(strongest)))
+    with st.expander("Claimed, accounted and audited ε of every budget", expanded=is_open, key="audit-table"):
+        layout.table(("claimed", "accounted: ε at most", "audited: ε at least", "right guesses"), (
+            (epsilon_label(one.claimed, standing), claim_calculator.bound(one.accounted), f"**{at_least(one.lower_bound)}**",
+             _right(one))
+            for one in results
+        ))  # fmt: skip
+        caught = "" if strongest.detects is None else f" It would have detected {strongest.detects} nine times in ten."
+        st.caption(plain(f"Assumed: {strongest.assumes}. {LIMIT}{caught}"))
+
+
+def reading(result: Audited) -> str:
+    """A sentence: the audit's guesses and what they prove."""
+    planted = result.unit.partition(",")[0]
+    guesses = f"{result.right:,} of {result.guessed:,} guesses" if result.right is not None else "the guesses"
+    guessed = (
+        f"Someone who guesses which of {result.trials:,} planted {planted} were in the training is right in {guesses} "
+        f"{epsilon_phrase(result.claimed)}"
+    )
+    if result.lower_bound == 0:
+        return f"{guessed}. Tossing a coin could do as well: this proves nothing about ε."
+    return f"{guessed}; this proves ε ≥ {at_least(result.lower_bound)} at {100 * result.confidence:g}\u00a0% confidence."
+
+
+def exceeding(result: Audited) -> str:
+    """A sentence: the audit proves more than the ledger accounts for."""
+    return (
+        f"The audit proves ε ≥ {at_least(result.lower_bound)}, but the ledger accounts for only {shown(result.accounted)}: "
+        "the run's release reveals more about people than it promises. Do not release it, and report this."
+    )
+
+
+def _right(result: Audited) -> str:
+    return "" if result.right is None or result.guessed is None else f"{result.right:,} of {result.guessed:,}"
