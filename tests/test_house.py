@@ -18,11 +18,11 @@ from tests.support.waiting import PATIENCE_SECONDS
 ROOT = Path(__file__).resolve().parent.parent
 # From the top floor to the ground: a module imports only from its own room and from rooms further down.
 FLOORS = [
-    "cli", "flower", "site", "api", "listing", "export", "notebook", "apart", "classifiers", "elements", "results", "papers",
-    "figures", "lessons", "runs", "tuning", "engine", "learning", "checkpoints", "presets", "own_runs", "checks",
+    "cli", "flower", "site", "api", "export", "apart", "classifiers", "elements", "results", "papers",
+    "figures", "lessons", "runs", "tuning", "engine", "learning", "checkpoints", "presets", "checks",
     "explorers", "attacks", "methods", "methods.features", "methods.lifelong", "methods.language", "methods.federated",
     "methods.common", "backbones", "scenarios", "data", "privacy", "metrics", "events", "layers", "spec",
-    "published", "packages", "machine", "keys", "unforeseen", "masking", "paths", "errors",
+    "published", "machine", "unforeseen", "paths", "errors",
 ]  # fmt: skip
 FAMILIES = [name for name in FLOORS if name.startswith("methods.") and name != "methods.common"]
 MODULES = sorted((ROOT / "dpcl_core").rglob("*.py"))
@@ -95,7 +95,7 @@ def test_pages_look_into_no_method() -> None:
 PAGES = [ROOT / "app.py", *sorted((ROOT / "pages").rglob("*.py"))]
 # An attack plays one method, or several of a family: which of them it is decides what is planted and read off.
 ATTACKS_THAT_TELL_METHODS_APART = {
-    "auditable.py": 3,  # says what one training cannot audit of the families that `one_run` plays, and loads none of it
+    "play.py": 3,  # says what one training cannot audit of the families that `one_run` plays, and loads none of it
     "clients.py": 3,  # leaves a head next to no work, whether the server trains it or clients do
     "rounds.py": 2,  # a generator is another network than a head, and has no weights of one client alone
     "texts.py": 1,  # the loss of PeCL has a term more

@@ -421,8 +421,8 @@ class RayExecutor(Supervisor):
         busy = {_machine(run) for run in unfinished if run.status in ACTIVE}
         n_idle = sum(machine not in busy for machine in self._workers)  # about to take a run
         free = [machine for machine in _nodes() if machine not in self._workers]
-        for machine in free[: max(0, len(waiting) - n_idle)]:
-            self._workers[machine] = self._started(machine)
+        for node in free[: max(0, len(waiting) - n_idle)]:
+            self._workers[node] = self._started(node)
 
     def _started(self, machine: str) -> Any:
         import ray

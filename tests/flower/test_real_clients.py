@@ -128,8 +128,8 @@ def test_several_groups_are_matched_to_what_was_released(tmp_path: Path) -> None
     over = network(folders := parts(spec, tmp_path, again))
     events, _ = carried_out(folders, over)
     assert compared(events) == compared(simulated(spec, again))
-    asked = [record for n, record in over.asked if record["kind"] == "question" and n == 100]
-    first, second = (participant.question_of(record).state for record in asked)
+    questions = [record for n, record in over.asked if record["kind"] == "question" and n == 100]
+    first, second = (participant.question_of(record).state for record in questions)
     assert first.shape == (2, 3, clients.WIDTH)
     assert not np.array_equal(first, second)
 
