@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from dpcl_core.figures import svg_text, theme
+from dpcl_core.figures import svg_parts, theme
 from dpcl_core.figures.picture import Picture, bold, capital
 
 _FIRST, _LAST = 2.0, 98.0  # places of a row's outermost values
@@ -83,7 +83,7 @@ def _lines(texts: Sequence[str], places: Sequence[float]) -> list[int]:
     spans: list[tuple[float, float]] = []
     lines: list[int] = []
     for text, place in zip(texts, places, strict=True):
-        wide = 100 * svg_text.width(text, _SIZE) / _NARROWEST + 2
+        wide = 100 * svg_parts.width(text, _SIZE) / _NARROWEST + 2
         left = place - {"left": 0.0, "center": wide / 2, "right": wide}[_side(place)]
         taken = {line for (begin, end), line in zip(spans, lines, strict=True) if left < end and begin < left + wide}
         lines.append(next(line for line in range(len(texts)) if line not in taken))

@@ -127,7 +127,7 @@ def _level_name(level: float, text: str, height: float, inks: theme.Ink) -> dict
 def _legend(rows: pd.DataFrame, inks: theme.Ink) -> dict[str, object]:
     """An annotation: what the marks are."""
     parts = [text for column, text in (("published", "◇ published"), ("ours", "● ours")) if rows[column].notna().any()]
-    place = {"x": 1, "y": 1, "xref": "paper", "yref": "paper", "yshift": 24, "xanchor": "right"}
+    place = {"x": 1, "y": 1, "xref": "paper", "yref": "paper", "yshift": 24, "xanchor": "right", "yanchor": "top"}
     text = " · ".join([*parts, "bars: standard deviation"])
     return {"text": text, "showarrow": False, "font": {"color": inks.soft}, **place}
 
