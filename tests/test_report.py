@@ -25,7 +25,7 @@ SPEC = replay.a_spec(epsilons=(0.5, 8.0), seeds=(0, 1))
 def test_the_report_is_one_page_with_everything_in_it() -> None:
     result = Result("0" * 12, "my run", SPEC, tuple(replay.recorded(SPEC)))
     page = result.to_html()
-    assert len(page.encode()) < 2_000_000
+    assert len(page.encode()) < 1_000_000
     assert not re.findall(r"(?:src|href)=|@import|<script|url\((?!#)", page), "it asks for nothing"
     assert page.count("<svg") == 3
     for heading in ("What is protected", "Privacy card", "Settings", "How to repeat it", "How to cite it"):

@@ -11,7 +11,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dpcl_core.events import References
-from dpcl_core.figures import answer, svg_text, theme
+from dpcl_core.figures import answer, svg_parts, theme
 from dpcl_core.figures.picture import BREAK, Picture, bold, capital, counted, epsilon_label, epsilon_phrase, minus
 
 _ROW = 24  # pixels
@@ -129,7 +129,7 @@ def _level_name(level: float, text: str, height: float, inks: theme.Ink) -> dict
 def _legend(rows: pd.DataFrame, inks: theme.Ink) -> dict[str, object]:
     """An annotation: what the marks are."""
     parts = [text for column, text in (("published", "◇ published"), ("ours", "● ours")) if rows[column].notna().any()]
-    place = {"x": 1, "y": 1, "xref": "paper", "yref": "paper", "yshift": 24, "xanchor": "right"}
+    place = {"x": 1, "y": 1, "xref": "paper", "yref": "paper", "yshift": 24, "xanchor": "right", "yanchor": "top"}
     text = " · ".join([*parts, "bars: standard deviation"])
     return {"text": text, "showarrow": False, "font": {"color": inks.soft}, **place}
 
@@ -324,7 +324,7 @@ def _parallel_lines(texts: Sequence[str], places: Sequence[float]) -> list[int]:
     spans: list[tuple[float, float]] = []
     lines: list[int] = []
     for text, place in zip(texts, places, strict=True):
-        wide = 100 * svg_text.width(text, _SIZE) / _NARROWEST + 2
+        wide = 100 * svg_parts.width(text, _SIZE) / _NARROWEST + 2
         left = place - {"left": 0.0, "center": wide / 2, "right": wide}[_side(place)]
         taken = {line for (begin, end), line in zip(spans, lines, strict=True) if left < end and begin < left + wide}
         lines.append(next(line for line in range(len(texts)) if line not in taken))

@@ -1,79 +1,44 @@
-"""A figure as SVG: the very Plotly figure that a page draws, without a browser or JavaScript.
+"""A figure as SVG, without a browser or JavaScript: the kinds of figures that this package builds.
 
-It takes the values of the figure and of its template, and chooses what they leave open as Plotly does: ranges, ticks,
-margins that make room for labels, places in the legend. Widths of texts are estimated (`svg_text`), since no font is read. A
-part of a figure that this drawing does not know raises TypeError, so that it cannot be left out unseen.
+They have lines, bands, marks, bars and heatmaps, one horizontal legend, lines and rectangles as shapes, and annotations
+without arrows. What such a figure leaves open is chosen simply: ranges, ticks, margins that make room for labels. Other
+properties are ignored: `tests/figures/test_svg.py` fails for a figure that has some. All else is drawn by Plotly.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from html import escape
+from itertools import chain, groupby, pairwise
+from typing import Any
 
-from dpcl_core.figures import svg_layout, svg_text, svg_traces
-from dpcl_core.figures.picture import Parts, Picture
-from dpcl_core.figures.svg_axes import Axis, Extreme
-from dpcl_core.figures.svg_layout import Area
-from dpcl_core.figures.svg_text import element, paint
-from dpcl_core.figures.svg_traces import Panel, Place
+import numpy as np
 
-if TYPE_CHECKING:
-    from dpcl_core.figures.theme import Ink
+from dpcl_core.figures import svg_parts
+from dpcl_core.figures.picture import Picture
+from dpcl_core.figures.svg_parts import EDGE, PAD, SIZE, Attributes, Axis, Point, element, outline, paint, path, text
 
-_SILENT = "type name customdata hovertemplate hovertext hoverinfo hoverlabel hoverongaps showlegend xaxis yaxis "  # no ink
-_ERRORS = " ".join(
-    f"error_{axis}.{part}"
-    for axis in "xy"
-    for part in ("type", "symmetric", "array", "arrayminus", "color", "thickness", "width")
-)
-_TRACES = {
-    "scatter": _SILENT + _ERRORS + " x y mode text textposition textfont.color textfont.size cliponaxis connectgaps fill "
-    "fillcolor line.color line.width line.dash line.shape marker.color marker.size marker.symbol marker.opacity "
-    "marker.line.color marker.line.width",
-    "bar": _SILENT + _ERRORS + " x y orientation width text textposition textfont.color textfont.size cliponaxis "
-    "marker.color marker.opacity marker.line.color marker.line.width marker.pattern.shape marker.pattern.fgcolor "
-    "marker.pattern.bgcolor marker.pattern.size",
-    "heatmap": _SILENT + " x y z zmin zmax colorscale showscale xgap ygap text texttemplate textfont.color textfont.size",
-}
-_LAYOUT = (
-    "height margin.l margin.r margin.t margin.b plot_bgcolor showlegend legend.orientation legend.x legend.y legend.yanchor "
-    "legend.itemclick barmode bargap hovermode uirevision dragmode annotations shapes"
-)
-_AXIS = (
-    "title.text type range autorange rangemode dtick tick0 nticks tickvals ticktext showticklabels ticks showline showgrid "
-    "zeroline gridcolor color visible automargin domain anchor matches categoryarray categoryorder scaleanchor constrain "
-    "constraintoward tickangle"
-)
-_SHAPE = "type x0 x1 y0 y1 xref yref layer line.color line.width line.dash fillcolor"
-_ANNOTATION = "text x y xref yref xanchor yanchor xshift yshift align showarrow bgcolor font.color font.size"
-_COLOURS = ("#636efa", "#ef553b", "#00cc96", "#ab63fa", "#ffa15a", "#19d3f3", "#ff6692", "#b6e880", "#ff97ff", "#fecb52")
+Props = Mapping[str, Any]
 
-Said = tuple[float, float, str]
 _FIELD = re.compile(r"%\{([\w.]+)(?:\[(\d)\])?(?::([^}]+))?\}")
-_EXTRA = re.compile(r"<extra>.*?</extra>")
-
-_ROUNDS = 4  # ranges depend on margins, and margins on the labels of ranges
-_LEAST = 0.2  # of the drawing, which margins leave to the plot
-_EDGE = 4.0  # pixels between the drawing's edge and an axis' title or labels
-_SOURCE_SIZE, _SOURCE_GAP = 11.0, 8.0
-_ID = "ID"  # of definitions, before the drawing's own prefix is known
+_TITLE, _SOURCE, _STANDOFF = 12.0, 11.0, 8.0  # pixels: letters of axes' titles and of the source, and from labels to titles
+_KEY, _KEY_TEXT, _KEY_GAP = 30.0, 40.0, 10.0  # pixels: a legend's line, where its text begins, and between two items
+_SHARES = {"left": 0.0, "center": 0.5, "right": 1.0, "top": 0.0, "middle": 0.5, "bottom": 1.0}
+_ID = "\0"  # of definitions, before the drawing's own prefix is known
 
 
 def drawn(picture: Picture, *, width: int = 720, dark: bool = False, source: str = "") -> str:
     """The figure as one self-contained `<svg>` element, `width` pixels wide and as high as its layout says.
 
     Its title and description are the finding. `dark`: the theme that the figure was built for; its ground is painted.
-    `source`: a line below the figure, such as its provenance. Raises TypeError for a figure with a part that is not known.
+    `source`: a line below the figure, such as its provenance. Raises ValueError for a trace that it cannot draw.
     """
-    from dpcl_core.figures import theme  # loads plotly, which no page does before its first figure
-
-    first, _, rest = picture.finding.partition(". ")
-    named = element("title", svg_text.letters(first + ("." if rest else "")))
-    named += element("desc", svg_text.letters(picture.finding))
-    return _written(_Drawing(picture, width), picture.finding, theme.ink(dark), source, named)
+    first, dot, _ = picture.finding.partition(". ")
+    named = element("title", escape(first + dot.strip())) + element("desc", escape(picture.finding))
+    return _Drawing(picture, width, dark).written(source, named)
 
 
 def in_page(picture: Picture, *, place: int, factor: float = 1.0, dark: bool = False) -> dict[str, object]:
@@ -82,366 +47,369 @@ def in_page(picture: Picture, *, place: int, factor: float = 1.0, dark: bool = F
     `place`: the width of its place on the page; with letters and lines `factor` times as large, the drawing is that much
     narrower and shown as wide. It has no title, which a browser would show beside the words of a point.
     """
-    from dpcl_core.figures import theme
-
-    drawing = _Drawing(picture, round(place / factor))
-    written = _written(drawing, picture.finding, theme.ink(dark))
-    return {"svg": written, "width": drawing.width, "place": place, "said": drawing.said()}
-
-
-def _written(drawing: _Drawing, finding: str, inks: Ink, source: str = "", named: str = "") -> str:
-    body, high, width = drawing.body(), drawing.height, round(drawing.width)
-    if source:
-        words = svg_text.wrapped(svg_text.letters(source), _SOURCE_SIZE, width - 2 * _SOURCE_GAP)
-        body += svg_text.text(
-            words, _SOURCE_GAP, high, size=_SOURCE_SIZE, colour=inks.soft, across="start", down="top"
-        )  # fmt: skip
-        high += svg_text.height(words, _SOURCE_SIZE) + _SOURCE_GAP
-    prefix = f"svg-{zlib.crc32(body.encode()):08x}"
-    ground = element("rect", width=width, height=high, **paint("fill", inks.ground))
-    return element(
-        "svg", named + ground + body.replace(f'"{_ID}-', f'"{prefix}-').replace(f"url(#{_ID}-", f"url(#{prefix}-"),
-        xmlns="http://www.w3.org/2000/svg", role="img", aria_label=finding, width=width, height=round(high),
-        viewBox=f"0 0 {width} {svg_text.plain(high)}", style="max-width:100%;height:auto",
-        font_family=drawing.layout["font"]["family"],
-    )  # fmt: skip
+    drawing = _Drawing(picture, round(place / factor), dark)
+    return {"svg": drawing.written(), "width": drawing.width, "place": place, "said": drawing.said}
 
 
 class _Drawing:
-    """The figure with its axes and margins settled."""
+    """The figure with its axes and margins settled. `said`: what points say near a pointer, and where, once it is drawn."""
 
-    def __init__(self, picture: Picture, width: int) -> None:
-        parts = picture.parts
-        self.layout = layout_of(parts)
-        self.traces = traces_of(parts, self.layout)
-        self.width, self.height = float(width), float(self.layout.get("height", 450))
-        self.axes = {name[0] + name[5:]: self._axis(name) for name in self.layout if name.startswith(("xaxis", "yaxis"))}
-        pairs = [(trace.get("xaxis", "x"), trace.get("yaxis", "y")) for trace in self.traces] or [("x", "y")]
-        self.panels = {pair: Panel(self.axes[pair[0]], self.axes[pair[1]]) for pair in pairs}
-        shown = {name for pair in self.panels for name in pair}
-        self.axes = {name: axis for name, axis in self.axes.items() if name in shown}
-        self.places = _bar_places(self.traces, self.panels, self.layout)
-        self.legend = svg_layout.Legend((), 0.0)
-        self.extremes = {name: self._extremes(axis) for name, axis in self.axes.items() if not axis.is_given}
-        self.area = self._settled()
+    def __init__(self, picture: Picture, width: int, dark: bool) -> None:
+        from dpcl_core.figures import theme  # loads plotly, which no page does before its first figure
+
+        parts, self.finding, self.inks, self.width = picture.parts, picture.finding, theme.ink(dark), width
+        given = parts.layout["template"]
+        template = (given if isinstance(given, Mapping) else given.to_plotly_json())["layout"]
+        self.layout = {**template, **_plain(parts.layout)}
+        self.height, self.definitions = float(self.layout["height"]), dict[str, int]()
+        self.said: list[tuple[float, float, str]] = []
+        usual = {"name": "", "marker": {}, "line": {}, "mode": "", "orientation": "v"}
+        traces = (usual | _plain(trace) for trace in parts.traces)
+        self.traces = sorted(traces, key=lambda trace: ("heatmap", "bar", "scatter").index(trace["type"]))
+        bars = [trace for trace in self.traces if trace["type"] == "bar" and "width" not in trace]
+        for place, trace in enumerate(bars):  # side by side; those with a width stand where they are
+            trace["width"] = (1 - self.layout.get("bargap", 0.2)) / len(bars)
+            trace["shift"] = (place - (len(bars) - 1) / 2) * trace["width"]
+        self.axes = {name[0] + name[5:]: self._axis(name) for name in self.layout if name[1:5] == "axis"}
+        for trace in self.traces:
+            trace["axes"] = self.axes[trace.get("xaxis", "x")], self.axes[trace.get("yaxis", "y")]
+            trace["ink"] = trace["line"].get("color") or trace["marker"].get("color") or self.inks.text
+        margins = template["margin"] | self.layout["margin"]
+        self._place(margins)
+        for _ in range(3):  # labels depend on margins, and margins on labels
+            self._place(self._needed(margins))
 
     def _axis(self, name: str) -> Axis:
-        short, props = name[0] + name[5:], self.layout[name]
-        letter = short[0]
-        values = [
-            value
-            for trace in self.traces
-            if trace.get(f"{letter}axis", letter) == short
-            for value in svg_traces.listed(trace.get(letter))
-        ]
-        kind = props.get("type") or ("category" if any(isinstance(value, str) for value in values) else "linear")
-        if kind not in ("linear", "log", "category"):
-            raise TypeError(f"no axis that can be drawn as SVG: {kind}")
-        categories = list(dict.fromkeys([*(props.get("categoryarray") or ()), *values])) if kind == "category" else []
-        return Axis(short, props, kind, [one for one in categories if one is not None])
+        letter, props = name[0], self.layout[name]
+        traces = [trace for trace in self.traces if trace.get(f"{letter}axis", letter) == letter + name[5:]]
+        values = [value for trace in traces for value in trace.get(letter, ())]
+        is_named = props.get("type") == "category" or any(isinstance(value, str) for value in values)
+        names = dict.fromkeys([*props.get("categoryarray", ()), *values]) if is_named else ()
+        axis = Axis(letter, 0, 1, props, {one: place for place, one in enumerate(names)}, props.get("type") == "log")
+        feet = [0.0] if props.get("rangemode") == "tozero" or any(one["type"] == "bar" for one in traces) else []
+        feet = [-0.5, len(names) - 0.5] if names and any(one["type"] != "scatter" for one in traces) else feet
+        axis.fit([*values, *chain(*(end for one in traces for end in _ends(one, letter)))], feet)
+        return axis
 
-    def _settled(self) -> Area:
-        """The area of the plots, when axes, their labels and the margins agree."""
-        given = {"l": 80.0, "r": 80.0, "t": 100.0, "b": 80.0, **(self.layout.get("margin") or {})}
-        margins = dict(given)
-        for _ in range(_ROUNDS):
-            area = self._area(margins)
-            self._place(area)
-            margins = self._needed(given, area)
-        area = self._area(margins)
-        self._place(area)
-        return area
+    # Margins
 
-    def _area(self, margins: Mapping[str, float]) -> Area:
-        wide = max(self.width - margins["l"] - margins["r"], _LEAST * self.width)
-        high = max(self.height - margins["t"] - margins["b"], _LEAST * self.height)
-        return Area(margins["l"], margins["t"], wide, high)
-
-    def _place(self, area: Area) -> None:
-        """Gives every axis its place in the area, and its range."""
+    def _place(self, margins: Mapping[str, float]) -> None:
+        """Gives every axis its place."""
+        wide = max(self.width - margins["l"] - margins["r"], 0.2 * self.width)
+        high = max(self.height - margins["t"] - margins["b"], 0.2 * self.height)
+        self.paper = {"x": Axis("x", margins["l"], wide), "y": Axis("y", margins["t"] + high, -high)}
         for axis in self.axes.values():
-            low, high = axis.props.get("domain") or (0.0, 1.0)
-            if axis.is_vertical:
-                axis.start, axis.length = area.bottom - high * area.height, (high - low) * area.height
-            else:
-                axis.start, axis.length = area.left + low * area.width, (high - low) * area.width
-        for group in self._matching():
-            extremes = [one for axis in group for one in self.extremes.get(axis.name, ())]
-            for axis in group:
-                axis.set_range(extremes)
+            axis.start, end = map(self.paper[axis.letter].pixel, axis.props.get("domain", (0.0, 1.0)))
+            axis.length = end - axis.start
+        for y in (axis for axis in self.axes.values() if "scaleanchor" in axis.props):
+            both = (self.axes[y.props["scaleanchor"]], y)
+            unit = min(abs(axis.length / (axis.high - axis.low)) for axis in both)
+            for axis in both:  # a unit is as long on both: the longer axis shows more, or leaves some of its place free
+                used, middle = unit * abs((axis.high - axis.low) / axis.length), (axis.low + axis.high) / 2
+                if "constrain" in axis.props:
+                    axis.start += (1 - used) * axis.length * {"left": 0.0, "top": 1.0}[axis.props["constraintoward"]]
+                    axis.length *= used
+                else:
+                    axis.low, axis.high = (middle + (end - middle) / used for end in (axis.low, axis.high))
+
+    def _needed(self, given: Mapping[str, float]) -> dict[str, float]:
+        """The margins that labels, titles and the legend need, at least those given."""
+        area, needed = self.paper, dict(given)
         for axis in self.axes.values():
-            if axis.props.get("scaleanchor"):
-                _equal_units(axis, self.axes[axis.props["scaleanchor"]])
+            words, side = self._title(axis), "l" if axis.letter == "y" else "b"
+            deep = axis.depth() + EDGE + (_STANDOFF + svg_parts.height(words, _TITLE) if words else 0.0)
+            beyond = 0.0 if axis.letter == "y" else area["y"].start - self._across(axis).start
+            needed[side] = max(needed[side], deep - beyond)
+            for at, _, wide in axis.labels() if axis.letter == "x" and not axis.is_turned() else ():
+                needed["r"] = max(needed["r"], at + wide / 2 - area["x"].pixel(1.0))
+        top = area["y"].pixel(1.0)
+        return needed | {"t": max([needed["t"], *(top - y + EDGE for _, _, y in self._legend())])}
 
-    def _matching(self) -> list[list[Axis]]:
-        """Axes in groups that have one range."""
-        groups: dict[str, list[Axis]] = {}
-        for name, axis in self.axes.items():
-            groups.setdefault(axis.props.get("matches") or name, []).append(axis)
-        return list(groups.values())
+    def _across(self, axis: Axis) -> Axis:
+        return self.axes[axis.props.get("anchor", "x" if axis.letter == "y" else "y")]
 
-    def _extremes(self, axis: Axis) -> list[Extreme]:
-        """What all traces, shapes and annotations need of an axis."""
-        found = []
-        for trace, place in zip(self.traces, self.places, strict=True):
-            pair = trace.get("xaxis", "x"), trace.get("yaxis", "y")
-            if axis.name in pair:
-                found += list(svg_traces.extremes(trace, self.panels[pair], axis, place))
-        letter = axis.name[0]
-        for one in self.layout["shapes"]:
-            if one.get(f"{letter}ref", letter) == axis.name:
-                ends = (axis.own(one[f"{letter}{end}"]) for end in "01")
-                found += [Extreme(own, 1.0, 1.0) for own in ends if own is not None]
-        return found
+    def _title(self, axis: Axis) -> str:
+        """The axis' title in lines that fit when their middle is the axis' own."""
+        middle, most = axis.start + axis.length / 2, self.width if axis.letter == "x" else self.height
+        return svg_parts.wrapped(axis.props.get("title", {}).get("text", ""), _TITLE, 2 * min(middle, most - middle) - EDGE)
 
-    def _needed(self, given: Mapping[str, float], area: Area) -> dict[str, float]:
-        """The margins that the axes' labels and titles and the legend need, at least those given."""
-        margins = dict(given)
-        for axis in self.axes.values():
-            if not axis.props.get("automargin"):
-                continue
-            words = svg_layout.title(axis, self._title_room(axis))
-            size = float(axis.props["title"]["font"]["size"])
-            deep = axis.depth() + (float(axis.props["title"]["standoff"]) + svg_text.height(words, size) if words else 0.0)
-            deep += _EDGE
-            if axis.is_vertical:
-                margins["l"] = max(margins["l"], deep)
-            else:
-                beyond = area.bottom - self._edge(axis)
-                margins["b"] = max(margins["b"], deep - beyond)
-                left, right = axis.overhang()
-                margins["l"], margins["r"] = max(margins["l"], left), max(margins["r"], right)
-        self.legend = svg_layout.legend(self.traces, self.layout, self.width - margins["l"])
-        if self.legend.items:
-            margins["t"] = max(margins["t"], area.top - svg_layout.legend_top(self.layout, area, self.legend.height) + _EDGE)
-        return margins
+    def _legend(self) -> list[tuple[Props, float, float]]:
+        """The traces of the legend with their places in pixels, in columns, and rows no wider than the plots."""
+        shown = [trace for trace in self.traces if self.layout["showlegend"] and trace.get("showlegend", True)]
+        wide = max((svg_parts.width(trace["name"]) for trace in shown), default=0.0) + _KEY_TEXT + _KEY_GAP
+        left, high, given = self.paper["x"].start, svg_parts.height() + EDGE, self.layout.get("legend", {})
+        per_row = max(1, int((self.width - left) / wide))
+        top = self.paper["y"].pixel(given.get("y", 1.0)) - high * math.ceil(len(shown) / per_row) * ("yanchor" in given)
+        return [(one, left + at % per_row * wide, top + at // per_row * high) for at, one in enumerate(shown)]
 
-    def _title_room(self, axis: Axis) -> float:
-        return max(axis.length, 0.5 * self.height) if axis.is_vertical else self.width - 16
+    # The drawing
 
-    def _edge(self, axis: Axis) -> float:
-        """The side of the plot that an axis is at: the bottom or the left side of the axis across."""
-        across = next(b if axis is a else a for a, b in ((p.x, p.y) for p in self.panels.values()) if axis in (a, b))
-        return across.start if axis.is_vertical else across.end
+    def written(self, source: str = "", named: str = "") -> str:
+        """The `<svg>` element. `named`: its title and description."""
+        body, high = self._body(), self.height
+        if source:
+            words = svg_parts.wrapped(escape(source), _SOURCE, self.width - 16)
+            body += text(words, 8, high, size=_SOURCE, colour=self.inks.soft, across=0, down=0)
+            high += svg_parts.height(words, _SOURCE) + 8
+        body = element("rect", width=self.width, height=high, fill=self.inks.ground) + body
+        return element(
+            "svg", named + body.replace(_ID, f"svg-{zlib.crc32(body.encode()):08x}-"), role="img", aria_label=self.finding,
+            xmlns="http://www.w3.org/2000/svg", width=self.width, height=round(high), style="max-width:100%;height:auto",
+            viewBox=f"0 0 {self.width} {svg_parts.plain(high)}", font_family=self.layout["font"]["family"],
+        )  # fmt: skip
 
-    def body(self) -> str:
+    def _body(self) -> str:
         """All that is drawn, from the ground up."""
-        parts, clips = [], []
-        background = self.layout.get("plot_bgcolor")
-        shapes = [(one, svg_layout.panel_of(one, self.axes)) for one in self.layout["shapes"]]
-        for number, (pair, panel) in enumerate(self.panels.items()):
-            box = {"x": panel.x.start, "y": panel.y.start, "width": panel.x.length, "height": panel.y.length}
-            clips.append(element("clipPath", element("rect", **box), id=f"{_ID}-clip{number}"))
-            clip = f"url(#{_ID}-clip{number})"
-            if background and paint("fill", background).get("fill_opacity") != 0:
-                parts.append(element("rect", **box, **paint("fill", background)))
-            own = [one for one, where in shapes if where == pair]
-            below, above = (
-                "".join(svg_layout.shape(one, self.axes, self.area) for one in own if (one.get("layer") == "below") is first)
-                for first in (True, False)
-            )
-            parts += [element("g", below, clip_path=clip) if below else "", svg_layout.grid(panel.x, panel.y)]
-            parts += self._traces_of(pair, panel, clip)
-            parts.append(element("g", above, clip_path=clip) if above else "")
-        parts += [svg_layout.shape(one, self.axes, self.area) for one, where in shapes if where is None]
-        for axis in self.axes.values():
-            words, edge = svg_layout.title(axis, self._title_room(axis)), self._edge(axis)
-            parts += [axis.labels(edge), svg_layout.titled(axis, edge, words, self._middle(axis, words))]
-        parts += [
-            svg_layout.annotation(one, self.axes, self.area, self.width - 16) for one in self.layout["annotations"]
-        ]  # fmt: skip
-        if self.legend.items:
-            left = self.area.left + float(self.layout["legend"].get("x", 0)) * self.area.width
-            parts.append(
-                svg_layout.keyed(
-                    self.legend, self.layout, self.panels, left,
-                    svg_layout.legend_top(self.layout, self.area, self.legend.height),
-                )
-            )  # fmt: skip
-        hatches = [hatch for panel in self.panels.values() for hatch in panel.patterns.values()]
-        return element("defs", "".join([*clips, *hatches])) + "".join(parts)
+        shapes, axes = self.layout.get("shapes", ()), self.axes.values()
+        draw = {"heatmap": self._heatmap, "bar": self._bars, "scatter": self._scatter}
+        body = _box(*self.paper.values(), **paint("fill", self.layout["plot_bgcolor"]))
+        body += "".join(self._shape(one) for one in shapes if "layer" in one) + "".join(map(self._grid, axes))
+        body += "".join(draw[trace["type"]](trace) for trace in self.traces)
+        body += "".join(self._shape(one) for one in shapes if "layer" not in one) + "".join(map(self._labels, axes))
+        body += "".join(map(self._annotation, self.layout.get("annotations", ())))
+        body += "".join(self._key(*one) for one in self._legend())
+        made = (one.replace(f'"{_ID}"', f'"{_ID}{number}"') for one, number in self.definitions.items())
+        return element("defs", "".join(made)) + body
 
-    def said(self) -> list[Said]:
-        """What the points of all traces say, in the order in which they are drawn."""
-        return [
-            one
-            for trace, place in zip(self.traces, self.places, strict=True)
-            for one in said(trace, self.panels[trace.get("xaxis", "x"), trace.get("yaxis", "y")], place)
-        ]
+    def _defined(self, kind: str, body: str, **attributes: Any) -> str:
+        """A reference to a definition."""
+        made = element(kind, body, id=_ID, **attributes)
+        return f"url(#{_ID}{self.definitions.setdefault(made, len(self.definitions))})"
 
-    def _traces_of(self, pair: tuple[str, str], panel: Panel, clip: str) -> list[str]:
-        """The traces of a panel: heatmaps, then bars, then lines and marks."""
-        parts = []
-        for kind in ("heatmap", "bar", "scatter"):
-            for trace, place in zip(self.traces, self.places, strict=True):
-                if trace["type"] != kind or (trace.get("xaxis", "x"), trace.get("yaxis", "y")) != pair:
-                    continue
-                lines, marks = svg_traces.drawn(trace, panel, place)
-                is_clipped = trace.get("cliponaxis", True)
-                whole = lines + marks if is_clipped else lines
-                parts.append(element("g", whole, clip_path=clip) if whole else "")
-                parts.append("" if is_clipped else marks)
-        return parts
+    def _clipped(self, body: str, x: Axis, y: Axis) -> str:
+        return element("g", body, clip_path=self._defined("clipPath", _box(x, y))) if body else ""
 
-    def _middle(self, axis: Axis, words: str) -> float:
-        """The middle of an axis' title: of the axis, if the title then is within the drawing."""
-        middle, size = axis.start + axis.length / 2, float(axis.props["title"]["font"]["size"])
-        half = svg_text.width(words, size) / 2 if words else 0.0
-        most = self.height if axis.is_vertical else self.width
-        return min(max(middle, half + 2), most - half - 2) if 2 * half < most else most / 2
+    def _grid(self, axis: Axis) -> str:
+        """The lines at the ticks of an axis, and at zero where that is wanted."""
+        across = self._across(axis)
+        places = [at for at, *_ in axis.ticks()] if axis.props.get("showgrid", True) else []
+        places += [zero for zero in [axis.pixel(0.0)] if axis.props.get("zeroline") and axis.holds(zero)]
+        ends = (across.start, across.start + across.length)
+        data = "".join(path([axis.point(at, end) for end in ends]) for at in places)
+        return element("path", d=data, **outline(self.inks.grid, 1)) if data else ""
 
+    def _labels(self, axis: Axis) -> str:
+        """The labels and the title of an axis."""
+        edge, away, middle = self._across(axis).start, axis.depth() + _STANDOFF, axis.start + axis.length / 2
+        title, ink = self._title(axis), dict[str, Any](colour=self.inks.soft)
+        if axis.letter == "y":
+            labels = (text(label, edge - PAD, at, across=1, **ink) for at, label, _ in axis.labels())
+            return "".join(labels) + text(title, edge - away, middle, size=_TITLE, down=1, angle=-90, **ink)
+        ink |= {"across": 0, "angle": 90} if axis.is_turned() else {"down": 0}
+        labels = (text(label, at, edge + PAD, **ink) for at, label, _ in axis.labels())
+        return "".join(labels) + text(title, middle, edge + away, size=_TITLE, colour=self.inks.soft, down=0)
 
-def _equal_units(axis: Axis, other: Axis) -> None:
-    """Makes a unit as long on both axes: by shrinking the longer one's part of the drawing, or by widening its range."""
-    scales = [one.length / abs(one.high - one.low) for one in (axis, other)]
-    wider = axis if scales[0] > scales[1] else other
-    if wider.props.get("constrain") == "domain":
-        length = min(scales) * abs(wider.high - wider.low)
-        toward = wider.props.get("constraintoward", "middle")
-        free = wider.length - length
-        wider.start += {"left": 0.0, "top": 0.0, "right": free, "bottom": free}.get(toward, free / 2)
-        wider.length = length
-    else:
-        half, middle = wider.length / min(scales) / 2, (wider.low + wider.high) / 2
-        sign = 1 if wider.high > wider.low else -1
-        wider.low, wider.high = middle - sign * half, middle + sign * half
+    def _scale(self, letter: str, one: Props) -> Axis:
+        """What a coordinate of a shape or an annotation refers to: an axis, or shares of it or of all plots together."""
+        name, _, domain = one.get(f"{letter}ref", letter).partition(" ")
+        axis = self.axes.get(name, self.paper[letter])
+        return Axis(letter, axis.start, axis.length) if domain else axis
 
+    def _shape(self, one: Props) -> str:
+        """A line or a rectangle."""
+        x, y = self._scale("x", one), self._scale("y", one)
+        ends = [(x.at(one[f"x{end}"]), y.at(one[f"y{end}"])) for end in "01"]
+        line = {"color": self.inks.text, "width": 2, "dash": "solid", **one.get("line", {})}
+        ink = paint("fill", one.get("fillcolor", "none")) | outline(line["color"], line["width"], line["dash"])
+        return self._clipped(_rect(*ends, **ink) if one["type"] == "rect" else element("path", d=path(ends), **ink), x, y)
 
-def _bar_places(
-    traces: Sequence[Mapping[str, Any]], panels: Mapping[tuple[str, str], Panel], layout: Mapping[str, Any]
-) -> list[Place | None]:
-    """Where the bars of each trace stand; None for other traces. Raises TypeError for stacked bars."""
-    mode = layout.get("barmode", "group")
-    if mode not in ("group", "overlay"):
-        raise TypeError(f"no bars that can be drawn as SVG: {mode!r}")
-    groups: dict[tuple[str, str], list[int]] = {}
-    for number, trace in enumerate(traces):
+    def _annotation(self, one: Props) -> str:
+        """A text at its place, its lines aligned where it is anchored; empty where its place is out of an axis' range."""
+        font = {"size": SIZE, "color": self.inks.text, **one.get("font", {})}
+        words = svg_parts.wrapped(one["text"], font["size"], self.width - 16)
+        wide, high = svg_parts.width(words, font["size"]), svg_parts.height(words, font["size"])
+        across, down = (_SHARES[one.get(f"{letter}anchor", "middle")] for letter in "xy")
+        axes = [self._scale(letter, one) for letter in "xy"]
+        x, y = (axis.pixel(float(one[axis.letter]) if axis.is_log else axis.own(one[axis.letter])) for axis in axes)
+        if not (axes[0].holds(x) and axes[1].holds(y)):
+            return ""
+        x, y = x + one.get("xshift", 0) + 2 - 4 * across, y - one.get("yshift", 0) + 2 - 4 * down  # two pixels beside it
+        x = max(min(x, self.width - (1 - across) * wide), across * wide)  # a wide text stays within the drawing
+        left, top = x - across * wide, y - down * high
+        ground = _rect((left, top), (left + wide, top + high), **paint("fill", one["bgcolor"])) if "bgcolor" in one else ""
+        return ground + text(words, x, y, size=font["size"], colour=font["color"], across=across, down=down)
+
+    def _key(self, trace: Props, left: float, top: float) -> str:
+        """The look of a trace and its name."""
+        start, middle, end = left + 5, top + svg_parts.height() / 2, left + 5 + _KEY
+        name = text(trace["name"], left + _KEY_TEXT, middle, colour=self.inks.text, across=0)
         if trace["type"] == "bar":
-            groups.setdefault((trace.get("xaxis", "x"), trace.get("yaxis", "y")), []).append(number)
-    places: list[Place | None] = [None] * len(traces)
-    for pair, numbers in groups.items():
-        own = []
-        for number in numbers:
-            is_flat = traces[number].get("orientation") == "h"
-            axis = panels[pair].y if is_flat else panels[pair].x
-            own += [axis.own(value) for value in svg_traces.listed(traces[number].get("y" if is_flat else "x"))]
-        known = sorted({value for value in own if value is not None})
-        least = min((b - a for a, b in pairwise(known)), default=1.0)
-        n = len(numbers) if mode == "group" else 1
-        width = least * (1 - float(layout.get("bargap", 0.2))) / n
-        for order, number in enumerate(numbers):
-            shift = (order - (n - 1) / 2) * width if mode == "group" else 0.0
-            given = traces[number].get("width")
-            places[number] = Place(width, shift, least) if given is None else Place(float(given), 0.0, float(given))
-    return places
+            return _rect((start + 9, middle - 6), (start + 21, middle + 6), **self._bar_inks(trace)[0]) + name
+        line = element("path", d=path([(start, middle), (end, middle)]), **self._stroke(trace))
+        looks = self._looks(trace)[:1] if "markers" in trace["mode"] else []
+        return line + "".join(svg_parts.mark((start + end) / 2, middle, *look) for look in looks) + name
+
+    # Traces
+
+    def _points(self, trace: Props) -> list[Point]:
+        """The pixels of the points of a trace, or of the ends of its bars; NaN beside an axis without a value."""
+        (x, y), shift, points = trace["axes"], trace.get("shift", 0.0), []
+        across, down = (0.0, shift) if trace["orientation"] == "h" else (shift, 0.0)
+        names = [name for name in ("x", "y", "text", "hovertext", "customdata") if name in trace]
+        for place, (a, b) in enumerate(zip(trace["x"], trace["y"], strict=True)):
+            points.append((x.pixel(x.own(a) + across), y.pixel(y.own(b) + down)))
+            self._speak(trace, points[-1], {name: trace[name][place] for name in names})
+        return points
+
+    def _speak(self, trace: Props, at: Point, known: Props) -> None:
+        """Notes what a point says near a pointer. `known`: what the trace knows of it, by property."""
+        if trace.get("hoverinfo") != "skip" and "hovertemplate" in trace and math.isfinite(sum(at)):
+            words = _filled(trace["hovertemplate"].partition("<extra>")[0], {**known, "fullData.name": trace["name"]})
+            self.said.append((round(at[0], 1), round(at[1], 1), svg_parts.bare(words)))
+
+    def _text(self, trace: Props, words: str, at: Point, side: str, away: float, room: float = math.inf) -> str:
+        """The text beside a point, no wider than `room` pixels."""
+        if not words:
+            return ""
+        font = {"size": SIZE, "color": self.inks.text, **trace.get("textfont", {})}
+        down, across = (_SHARES[each] for each in side.split())
+        x, y = at[0] + (2 * across - 1) * away, at[1] + (2 * down - 1) * away
+        size = min(font["size"], room / svg_parts.width(words, 1.0))
+        return text(words, x, y, size=size, colour=font["color"], across=1 - across, down=1 - down)
+
+    def _stroke(self, trace: Props) -> Attributes:
+        """The attributes of a line; none if it has no width or is not to be drawn."""
+        width = trace["line"].get("width", 2) if "lines" in trace["mode"] else 0
+        return outline(trace["ink"], width, trace["line"].get("dash", "solid")) | {"fill": "none"}
+
+    def _looks(self, trace: Props) -> list[tuple[Any, ...]]:
+        """How the marks look, as arguments of `mark`: symbol, size, opacity, colour and outline."""
+        marker, colour = trace["marker"], trace["marker"].get("color", trace["ink"])
+        given, line = {"symbol": "circle", "size": 6.0, "opacity": 1.0, **marker}, marker.get("line", {})
+        columns = (_each(given[name], len(trace["x"])) for name in ("symbol", "size", "opacity"))
+        edge, drawn = (outline(line.get("color", usual), line.get("width", 0)) for usual in (self.inks.ground, colour))
+        return [(*row, colour, drawn if row[0].endswith("-open") else edge) for row in zip(*columns, strict=True)]
+
+    def _scatter(self, trace: Props) -> str:
+        (x, y), points, fill, above = trace["axes"], self._points(trace), trace.get("fill"), ""
+        grouped = groupby(points, lambda point: math.isfinite(sum(point)))
+        runs = [_stepped(list(run), trace["line"].get("shape")) for is_known, run in grouped if is_known]
+        zero, is_marked, n = y.pixel(0.0), "markers" in trace["mode"], len(points)
+        bands = (path(run + [(run[at][0], zero) for at in (-1, 0) if fill == "tozeroy"], closed=True) for run in runs)
+        below = element("path", d="".join(bands), **paint("fill", trace["fillcolor"])) if fill else ""
+        below += self._error_bars(trace, points, trace["ink"])
+        below += element("path", d="".join(map(path, runs)), **self._stroke(trace)) if "lines" in trace["mode"] else ""
+        texts = trace["text"] if "text" in trace["mode"] else [""] * n
+        sides = _each(trace.get("textposition", "middle center"), n)
+        looks = self._looks(trace) if is_marked else [("", 0.0)] * n
+        for at, look, words, side in zip(points, looks, texts, sides, strict=True):
+            if x.holds(at[0]) and y.holds(at[1]):
+                above += svg_parts.mark(*at, *look) if is_marked else ""
+                above += self._text(trace, words, at, side, PAD + look[1] / 2)
+        return self._clipped(below, x, y) + above
+
+    def _error_bars(self, trace: Props, points: Sequence[Point], colour: str) -> str:
+        drawn = ""
+        for axis in trace["axes"]:
+            given, data = trace.get(f"error_{axis.letter}", {}), ""
+            cap = given.get("width", 4.0)
+            for ends, point in zip(_ends(trace, axis.letter), points, strict=False):
+                middle, places = point[axis.letter == "x"], [axis.at(end) for end in ends]
+                lines = [[(at, middle - cap), (at, middle + cap)] for at in places] + [[(at, middle) for at in places]]
+                if math.isfinite(sum(places) + middle):
+                    data += "".join(path(axis.point(*one) for one in line) for line in lines)
+            ink = outline(given.get("color", colour), given.get("thickness", 2))
+            drawn += element("path", d=data, fill="none", **ink) if data else ""
+        return drawn
+
+    def _bar_inks(self, trace: Props) -> list[Attributes]:
+        """The attributes of each bar."""
+        marker, n = trace["marker"], len(trace["x"])
+        pattern, line = marker.get("pattern", {}), marker.get("line", {})
+        edge = {"opacity": marker.get("opacity"), **outline(line.get("color", self.inks.text), line.get("width", 0))}
+        if not pattern.get("shape"):
+            return [paint("fill", colour) | edge for colour in _each(trace["ink"], n)]
+        side = pattern.get("size", 8)
+        hatch = element("path", d=f"M{side / 2},0V{side}", **outline(pattern.get("fgcolor", trace["ink"]), 0.3 * side))
+        size = {"width": side, "height": side, "patternUnits": "userSpaceOnUse", "patternTransform": "rotate(45)"}
+        return [{"fill": self._defined("pattern", hatch, **size), **edge}] * n
+
+    def _bars(self, trace: Props) -> str:
+        (x, y), points, below, above = trace["axes"], self._points(trace), "", ""
+        along, across = (y, x) if trace["orientation"] == "h" else (x, y)
+        zero, half = across.pixel(0.0), abs(along.pixel(trace["width"]) - along.pixel(0.0)) / 2
+        texts = trace.get("text", [""] * len(points))
+        for point, ink, words in zip(points, self._bar_inks(trace), texts, strict=True):
+            if math.isfinite(sum(point)):
+                middle, end = along.point(*point)
+                below += _rect(along.point(middle - half, zero), along.point(middle + half, end), **ink)
+                above += self._text(trace, words, point, "top center" if end <= zero else "bottom center", PAD, 2 * half)
+        return self._clipped(below + self._error_bars(trace, points, self.inks.text), x, y) + above
+
+    def _heatmap(self, trace: Props) -> str:
+        (x, y), z, paths, texts = trace["axes"], np.array(trace["z"], dtype=np.float64), dict[str, str](), ""
+        names, is_known = {"y": range(len(z)), "x": range(z.shape[1]), **trace}, ~np.isnan(z)
+        known = z[is_known]
+        low, high = trace.get("zmin", known.min(initial=math.inf)), trace.get("zmax", known.max(initial=-math.inf))
+        colours = _scaled(trace["colorscale"], (z - low) / ((high - low) or 1.0))
+        for row, column in np.argwhere(is_known).tolist():
+            cell = {name: trace[name][row][column] for name in ("text", "customdata") if name in trace}
+            cell |= {"x": names["x"][column], "y": names["y"][row], "z": z.item(row, column)}
+            a, b, ink = x.own(cell["x"]), y.own(cell["y"]), colours[row][column]
+            sides = x.pixel(a - 0.5), x.pixel(a + 0.5), y.pixel(b - 0.5), y.pixel(b + 0.5)
+            paths[ink] = paths.get(ink, "") + "M{0},{2}H{1}V{3}H{0}Z".format(*map(svg_parts.plain, sides))
+            at = x.pixel(a), y.pixel(b)
+            texts += self._text(trace, _filled(trace.get("texttemplate", ""), cell), at, "middle center", 0)
+            self._speak(trace, at, cell)
+        # Without gaps between cells, smoothed edges would show as seams.
+        gap = outline(self.inks.empty, trace.get("xgap", 0)) or {"shape_rendering": "crispEdges"}
+        cells = "".join(element("path", d=data, fill=ink) for ink, data in paths.items())
+        return self._clipped(element("g", cells, **gap), x, y) + texts
 
 
-def said(trace: Mapping[str, Any], panel: Panel, place: Place | None) -> Iterator[Said]:
-    """Of each point of a trace that says something: its place in pixels, and its text in lines.
+def _rect(one: Point, other: Point, **ink: Any) -> str:
+    """A rectangle between two corners."""
+    (left, right), (top, bottom) = (sorted(ends) for ends in zip(one, other, strict=True))
+    return element("rect", x=left, y=top, width=right - left, height=bottom - top, **ink)
 
-    Raises TypeError for a template with a field that is not known.
-    """
-    template = trace.get("hovertemplate")
-    if not template or trace.get("hoverinfo") == "skip":
-        return
-    words = _EXTRA.sub("", template)
-    if trace["type"] == "heatmap":
-        for middle, level, cell in svg_traces.cells(trace, panel):
-            yield round(middle, 1), round(level, 1), _filled(words, cell)
-        return
-    x, y = svg_traces.listed(trace.get("x")), svg_traces.listed(trace.get("y"))
-    columns = {"x": x, "y": y, "fullData.name": [trace["name"]] * len(x)}
-    columns |= {name: svg_traces.one_each(trace.get(name), len(x)) for name in ("text", "hovertext", "customdata")}
-    for at, (across, down) in enumerate(svg_traces.places(trace, panel, place)):
-        if across is not None and down is not None:
-            yield round(across, 1), round(down, 1), _filled(words, {name: values[at] for name, values in columns.items()})
+
+def _box(x: Axis, y: Axis, **ink: Any) -> str:
+    return _rect((x.start, y.start), (x.start + x.length, y.start + y.length), **ink)
+
+
+def _plain(part: Any) -> Any:
+    """A part of a figure with lists of Python's own values, and without what is not given."""
+    if hasattr(part, "tolist"):
+        return part.tolist()
+    if isinstance(part, Mapping):
+        return {name: _plain(value) for name, value in part.items() if value is not None}
+    is_nested = isinstance(part, list | tuple) and part and isinstance(part[0], Mapping)
+    return [_plain(one) for one in part] if is_nested else part
+
+
+def _each(value: Any, n: int) -> Sequence[Any]:
+    """A property that is one value, or a list with one for each of n points."""
+    return value if isinstance(value, list | tuple) else [value] * n
+
+
+def _ends(trace: Props, letter: str) -> list[Point]:
+    """Both ends of every error bar along an axis; empty if there are none."""
+    given = trace.get(f"error_{letter}", {})
+    up = given.get("array", ())
+    return [(at - a, at + b) for at, a, b in zip(trace.get(letter, ()), given.get("arrayminus", up), up, strict=False)]
+
+
+def _stepped(points: list[Point], shape: str | None) -> list[Point]:
+    """The corners of a line; `shape`: "hv" and "hvh" for steps."""
+    corners = points[:1]
+    for (before, low), (x, y) in pairwise(points):
+        turn = x if shape == "hv" else (before + x) / 2
+        corners += [(turn, low), (turn, y), (x, y)] if shape in ("hv", "hvh") else [(x, y)]
+    return corners
+
+
+def _scaled(scale: Sequence[tuple[float, str]], shares: Any) -> list[list[str]]:
+    """The colours at shares [rows, columns] of a colour scale, mixed linearly in sRGB."""
+    places, stops = zip(*scale, strict=True)
+    mixed = [np.interp(np.nan_to_num(shares), places, [int(stop[i : i + 2], 16) for stop in stops]) for i in (1, 3, 5)]
+    cells = np.rint(np.stack(mixed, -1)).astype(int).tolist()
+    return [["#{:02x}{:02x}{:02x}".format(*cell) for cell in row] for row in cells]
 
 
 def _filled(template: str, values: Mapping[str, Any]) -> str:
     def field(found: re.Match[str]) -> str:
         name, number, form = found.groups()
-        if name not in values:
-            raise TypeError(f"no field that can be said of a point: {name}")
         value = values[name] if number is None else values[name][int(number)]
-        if isinstance(value, str) or value is None:
-            return value or ""
-        return format(value, form or ".6g")
+        return value or "" if isinstance(value, str | None) else format(value * (1 + 1e-12), form or ".6g")  # halves up
 
-    return "\n".join(svg_text.plain_lines(_FIELD.sub(field, template)))
-
-
-def layout_of(parts: Parts) -> dict[str, Any]:
-    """The layout with the template's values, and every axis with those of its kind; raises TypeError for what is unknown."""
-    own = dict(parts.layout)
-    given = own.pop("template", None)
-    given = given.to_plotly_json() if hasattr(given, "to_plotly_json") else given
-    axes = {name: part for name, part in own.items() if name.startswith(("xaxis", "yaxis"))}
-    _check({name: part for name, part in own.items() if name not in axes}, _LAYOUT, "layout")
-    for name, part in axes.items():
-        _check(part, _AXIS, name)
-    for kind, known in (("shape", _SHAPE), ("annotation", _ANNOTATION)):
-        for part in own.get(f"{kind}s") or ():
-            _check(part, known, kind)
-    template = (given or {}).get("layout") or {}
-    layout = merged(template, own) | {"template": given}
-    font = layout["font"]
-    for name in {"xaxis", "yaxis", *axes}:
-        axis = merged(template.get(name[:5]) or {}, own.get(name) or {})
-        ink = axis.get("color") or font["color"]
-        axis["tickfont"] = {"size": font["size"], "color": ink, **(axis.get("tickfont") or {})}
-        axis["title"] = merged({"font": {"size": 1.2 * font["size"], "color": ink}, "standoff": 0}, axis.get("title") or {})
-        layout[name] = axis
-    for kind in ("shapes", "annotations"):
-        layout[kind] = [merged(template.get(f"{kind[:-1]}defaults") or {}, part) for part in layout.get(kind) or ()]
-    layout["annotations"] = [merged({"font": font}, part) for part in layout["annotations"]]
-    return layout
-
-
-def traces_of(parts: Parts, layout: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The traces with the template's values and the colours that Plotly gives those without; TypeError for unknown parts."""
-    template = ((layout.get("template") or {}).get("data")) or {}
-    colours = layout.get("colorway") or _COLOURS
-    traces = []
-    for place, own in enumerate(parts.traces):
-        if own["type"] not in _TRACES:
-            raise TypeError(f"no trace that can be drawn as SVG: {own['type']}")
-        _check(own, _TRACES[own["type"]], own["type"])
-        defaults: tuple[Mapping[str, Any], ...] = template.get(own["type"]) or ({},)
-        trace = merged(defaults[place % len(defaults)], own)
-        trace.setdefault("name", f"trace {place}")
-        trace["textfont"] = merged(layout["font"], trace.get("textfont") or {})
-        line, marker = dict(trace.get("line") or {}), dict(trace.get("marker") or {})
-        given = marker.get("color") if isinstance(marker.get("color"), str) else None
-        line["color"] = line.get("color") or given or colours[place % len(colours)]
-        if marker.get("color") is None:
-            marker["color"] = line["color"]
-        trace["line"], trace["marker"] = line, marker
-        traces.append(trace)
-    return traces
-
-
-def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Both together; of two values for one property the one from `above`."""
-    result = dict(below)
-    for name, value in above.items():
-        known = result.get(name)
-        if isinstance(value, Mapping) and isinstance(known, Mapping):
-            result[name] = merged(known, value)
-        elif value is not None:
-            result[name] = value
-    return result
-
-
-def _check(own: Mapping[str, Any], known: str, where: str) -> None:
-    unknown = sorted(set(_paths(own)) - set(known.split()))
-    if unknown:
-        raise TypeError(f"cannot be drawn as SVG: {where}.{unknown[0]}")
-
-
-def _paths(part: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """The dotted names of all values."""
-    for name, value in part.items():
-        if isinstance(value, Mapping) and value:
-            yield from _paths(value, f"{prefix}{name}.")
-        elif value is not None and not (isinstance(value, Mapping) and not value):
-            yield prefix + name
+    return _FIELD.sub(field, template)

@@ -6,7 +6,7 @@ from itertools import combinations, pairwise
 
 import pytest
 
-from dpcl_core.figures import reproduction, svg_text, theme
+from dpcl_core.figures import reproduction, svg_parts, theme
 
 ROWS = [
     {"setting": "Learning rate", "A": "0.01", "B": "0.001", "C": "0.1"},
@@ -66,7 +66,7 @@ def test_no_two_texts_overlap_on_a_phone() -> None:
         low, high = figure.layout.xaxis.range
         boxes = []
         for note in figure.layout.annotations:
-            wide = svg_text.width(note.text, note.font.size) * (high - low) / 316
+            wide = svg_parts.width(note.text, note.font.size) * (high - low) / 316
             left = note.x - {"left": 0.0, "center": wide / 2, "right": wide}[note.xanchor]
             boxes.append((70 * note.y + note.yshift, left, left + wide))
             assert low - 1 <= left <= left + wide <= high + 1, note.text
