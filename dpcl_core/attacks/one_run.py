@@ -33,8 +33,8 @@ from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import PADDING, PLANES, TOKEN, TextForm
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.features.adapted_network import Adapted
-from dpcl_core.methods.features.cards.adaptation_params import PeftParams
+from dpcl_core.methods.features.adapters import Adapted
+from dpcl_core.methods.features.params import PeftParams
 from dpcl_core.methods.language.adapted_model import AdaptedModel
 from dpcl_core.methods.language.cards.lm_params import BaselineParams
 from dpcl_core.methods.language.cards.pecl import PeclParams

@@ -23,7 +23,7 @@ from dpcl_core.explorers.projection_maps import ProjectionMaps
 from dpcl_core.lessons import modes
 from dpcl_core.lessons.modes import N_MODES, World
 from dpcl_core.methods import catalog
-from dpcl_core.methods.features.cards.adaptation_params import PeftParams
+from dpcl_core.methods.features.params import PeftParams
 from dpcl_core.methods.federated.lists import Lists, Signature
 from dpcl_core.methods.lifelong.cards.coefficient_params import CoeffMemoryParams, IndependentLaplaceParams
 from dpcl_core.methods.lifelong.cards.l2dp_ml import L2dpMlParams

@@ -8,7 +8,7 @@ import torch
 
 from dpcl_core.methods.features import adapters, linear_heads
 from dpcl_core.methods.features.adapters import Directions
-from dpcl_core.methods.features.head_gradients import clipped_sums
+from dpcl_core.methods.features.linear_heads import clipped_sums
 from dpcl_core.methods.features.process_pool import is_wide
 from dpcl_core.privacy.noise import Batches, SeededNoise
 from dpcl_core.spec import Cell

@@ -12,7 +12,7 @@ from scipy.stats import chi2
 from dpcl_core.errors import Diverged
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT
 from dpcl_core.methods.features import linear_heads
-from dpcl_core.methods.features.head_gradients import Prepared, clipped_sums
+from dpcl_core.methods.features.linear_heads import Prepared, clipped_sums
 from dpcl_core.privacy.gaussian import grid32
 from dpcl_core.privacy.noise import Batches, ReleaseNoise, SeededNoise
 from dpcl_core.spec import Cell
