@@ -31,7 +31,7 @@ from dpcl_core.methods.federated.cards import (
     local_list,
 )
 from dpcl_core.methods.language.cards import baselines, pecl, pecl_published
-from dpcl_core.methods.lifelong.cards import agem, dp_agem, dp_coeff_memory, independent_laplace, joint_network, l2dp_ml
+from dpcl_core.methods.lifelong import agem, dp_agem, dp_coeff_memory, independent_laplace, joint_network, l2dp_ml
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.accounting import training_budget
 from dpcl_core.scenarios import catalog as scenarios

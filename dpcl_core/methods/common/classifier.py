@@ -95,6 +95,14 @@ def _score(marks: Sequence[Marks], rule: str, cell: int) -> float | None:
     return reached / possible if possible else None
 
 
+def masked(scores: NDArray[np.floating], classes: Sequence[int] | NDArray[np.int64]) -> NDArray[np.floating]:
+    """A copy of scores [..., n, n_classes] with -inf outside of these classes."""
+    found = np.full_like(scores, -np.inf)
+    chosen = list(classes)
+    found[..., chosen] = scores[..., chosen]
+    return found
+
+
 def _right(scores: NDArray[np.floating], labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """Right answers and number of answers [epsilons, 2]; a model without any label, such as an empty learned list, has none.
 

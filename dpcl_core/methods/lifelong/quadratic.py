@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from dpcl_core.events import Fact, Progress
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.lifelong.cards.coefficient_params import CoefficientParams
-from dpcl_core.methods.lifelong.cards.network_params import Projection
+from dpcl_core.methods.lifelong.params import CoefficientParams, Projection
 from dpcl_core.privacy.coefficient_release import Coefficients
 from dpcl_core.privacy.mechanisms import RowProducts, row_blocks, unit_rows
 from dpcl_core.privacy.noise import noise_of

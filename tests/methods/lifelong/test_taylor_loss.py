@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from dpcl_core.methods.lifelong import l2dp_ml
-from dpcl_core.methods.lifelong.cards.l2dp_ml import LabelObjective
+from dpcl_core.methods.lifelong.l2dp_ml import LabelObjective
 
 LOG2 = math.log(2)
 
