@@ -59,16 +59,16 @@ if __name__ == "__main__":
 FOLLOWED = """
 from pathlib import Path
 import dpcl_core as dpcl
-from dpcl_core import checks, listing, presets
+from dpcl_core import checks, export, presets
 from streamlit.testing.v1 import AppTest
 from tests.test_house import test_every_method_is_one_file, test_families_do_not_know_each_other
 
 assert dpcl.__file__.startswith(str(Path.cwd())), dpcl.__file__
 test_every_method_is_one_file()
 test_families_do_not_know_each_other("methods.features")
-assert "centred-cosine" in [row["name"] for row in listing.rows("methods")]
+assert "centred-cosine" in [row["name"] for row in export.rows("methods")]
 assert dpcl.run("new-method").guarantee(1.0).epsilon <= 1.0
-(row,) = [row for row in listing.rows("datasets") if row["name"] == "two-words"]
+(row,) = [row for row in export.rows("datasets") if row["name"] == "two-words"]
 assert row["missing"] is None, row["missing"]
 checks.check(checks.parse({"data": {"dataset": "two-words", "backbone": "hashed-text"}, "scenario": {"tasks": 1},
                            "privacy": {"delta": 1e-3}}))

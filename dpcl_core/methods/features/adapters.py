@@ -23,10 +23,10 @@ from dpcl_core.backbones.gpu import at_least_single, full_precision, mixed_preci
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT, Schedule, diverged
 from dpcl_core.methods.common.per_example_gradients import clip_weights, noisy_means
-from dpcl_core.methods.features.linear_heads import Floats
 from dpcl_core.privacy.noise import Batches, Noise
 
 Kind = Literal["film", "lora"]
+Floats = NDArray[np.floating]
 _ATTENTION = frozenset({"qkv", "q", "k", "v", "q_proj", "k_proj", "v_proj", "query", "key", "value"})
 _WITH_LAYERNORM = "must be a network with LayerNorm, such as vit-cifar100 or a ViT of timm"
 
@@ -47,11 +47,21 @@ class Adapted(nn.Module):
         super().__init__()
         refuse(network, kind)
         self._blank = network.features.blank
-        self.features = _sharing(network.features)
+        # A copy that shares its tensors: replacing a layer in it leaves the original unchanged.
+        tensors = chain(network.features.parameters(), network.features.buffers())
+        self.features = deepcopy(network.features, {id(tensor): tensor for tensor in tensors})
         if kind == "film":
-            _free_norms(self.features)
+            for norm in _norms(self.features):
+                norm.weight = nn.Parameter(norm.weight.detach().clone())
+                if norm.bias is not None:
+                    norm.bias = nn.Parameter(norm.bias.detach().clone())
         else:
-            _add_low_rank(self.features, rank, torch.Generator().manual_seed(seed))
+            start = torch.Generator().manual_seed(seed)
+            for name in targets(self.features):
+                parent, _, last = name.rpartition(".")
+                frozen = self.features.get_submodule(name)
+                assert isinstance(frozen, nn.Linear | nn.Conv2d)
+                self.features.get_submodule(parent).add_module(last, LowRank(frozen, rank, start))
         example = next(network.features.parameters())
         dtype = at_least_single(example.dtype)
         self._is_along_axes = axes is not None
@@ -167,26 +177,6 @@ def targets(features: nn.Module) -> list[str]:
 def _norms(features: nn.Module) -> Iterator[nn.LayerNorm | Affine]:
     modules = features.modules()
     return (m for m in modules if isinstance(m, Affine) or (isinstance(m, nn.LayerNorm) and m.elementwise_affine))
-
-
-def _sharing(module: nn.Module) -> nn.Module:
-    """A copy of the module that shares its tensors; replacing a layer in the copy leaves the original unchanged."""
-    return deepcopy(module, {id(tensor): tensor for tensor in chain(module.parameters(), module.buffers())})
-
-
-def _free_norms(features: nn.Module) -> None:
-    for norm in _norms(features):
-        norm.weight = nn.Parameter(norm.weight.detach().clone())
-        if norm.bias is not None:
-            norm.bias = nn.Parameter(norm.bias.detach().clone())
-
-
-def _add_low_rank(features: nn.Module, rank: int, start: torch.Generator) -> None:
-    for name in targets(features):
-        parent, _, last = name.rpartition(".")
-        frozen = features.get_submodule(name)
-        assert isinstance(frozen, nn.Linear | nn.Conv2d)
-        features.get_submodule(parent).add_module(last, LowRank(frozen, rank, start))
 
 
 # Sums of clipped per-example gradients of a network, computed in pieces that fit into memory.

@@ -77,11 +77,7 @@ class Prepared:
 
     @classmethod
     def of(
-        cls,
-        features: NDArray[np.generic],
-        targets: NDArray[np.int64],
-        allowed: NDArray[np.bool_],
-        expected_batch: float,
+        cls, features: NDArray[np.generic], targets: NDArray[np.int64], allowed: NDArray[np.bool_], expected_batch: float,
         dtype: np.dtype[np.floating],
     ) -> Prepared:
         """Prepares features [n, K] with targets [n]."""
@@ -184,11 +180,7 @@ def clipped_sums(
 
 
 def clipped_residuals(
-    data: Prepared,
-    batch: NDArray[np.int64],
-    directions: Floats | OnCard,
-    rows: Floats | None,
-    weights: Floats,
+    data: Prepared, batch: NDArray[np.int64], directions: Floats | OnCard, rows: Floats | None, weights: Floats,
     clips: Floats,
 ) -> Floats:
     """R above for a batch, before truncation; for budgets without clipping, plain residuals p_i - onehot(y_i).
@@ -264,28 +256,21 @@ def exact_product(left: Floats, right: Floats, widest: float, unit: float) -> Fl
     if _is_exact(left, len(right), widest, unit):
         return left @ right
     half = len(right) // 2
-    parts = (
-        exact_product(left[:, :half], right[:half], widest, unit),
-        exact_product(left[:, half:], right[half:], widest, unit),
-    )
-    return np.add(*parts, dtype=np.float64)
+    first, second = (left[:, :half], right[:half]), (left[:, half:], right[half:])
+    return np.add(exact_product(*first, widest, unit), exact_product(*second, widest, unit), dtype=np.float64)
 
 
 def _is_exact(left: Floats, n_terms: int, widest: float, unit: float) -> bool:
     """Whether the precision of `left` holds its sums of so many terms, whatever `right` is (see `exact_product`)."""
     largest = _LARGEST_WHOLE[left.dtype] * unit
     is_small = n_terms * widest * _RESIDUAL_STEPS[left.dtype] <= largest or n_terms < 2
-    return is_small or 2 * _heaviest(left) * widest <= largest  # factor 2: single precision may have rounded the sums
+    # Otherwise by the largest sum of absolute values in a row; factor 2: single precision may have rounded these sums.
+    return is_small or 2 * float(np.abs(left).sum(axis=1).max(initial=0)) * widest <= largest
 
 
 def _largest(values: Floats) -> float:
     """The largest absolute value; NaN if any value is NaN."""
     return float(np.maximum(values.max(initial=0), -values.min(initial=0)))
-
-
-def _heaviest(left: Floats) -> float:
-    """The largest sum of absolute values in a row."""
-    return float(np.abs(left).sum(axis=1).max(initial=0))
 
 
 def _allowance(n_terms: int, dtype: np.dtype[np.floating]) -> float:
@@ -298,7 +283,6 @@ def _allowance(n_terms: int, dtype: np.dtype[np.floating]) -> float:
 
 Spaces = Sequence[Sequence[int]]
 OnStep = Callable[[int], None]
-Addition = Callable[[Floats], Floats]
 _MOST_IN_SINGLE = 2.0**7
 
 
@@ -347,16 +331,9 @@ def no_progress(step: int) -> None:
 
 
 def trained(
-    start: Heads,
-    features: NDArray[np.generic],
-    labels: NDArray[np.int64],
-    plan: Schedule,
-    noise_multipliers: Sequence[float],
-    batches: Batches,
-    noises: Sequence[Noise],
-    on_step: OnStep = no_progress,
-    *,
-    device: str = "cpu",
+    start: Heads, features: NDArray[np.generic], labels: NDArray[np.int64], plan: Schedule,
+    noise_multipliers: Sequence[float], batches: Batches, noises: Sequence[Noise], on_step: OnStep = no_progress,
+    *, device: str = "cpu",
 ) -> Heads:
     """The classifiers after `plan.n_steps` steps of DP-SGD with Adam on cross-entropy, from `start`.
 
@@ -418,7 +395,9 @@ def _is_small(weights: Floats) -> bool:
     return bool(max(weights.max(initial=0), -weights.min(initial=0)) <= LARGEST_WEIGHT)
 
 
-def _addition(noises: Sequence[Noise], multipliers: Sequence[float], like: Floats, n_steps: int) -> Addition:
+def _addition(
+    noises: Sequence[Noise], multipliers: Sequence[float], like: Floats, n_steps: int
+) -> Callable[[Floats], Floats]:
     """A function that adds noise of these standard deviations, drawn ahead, to a step's sums [budgets, columns, K+1].
 
     Sums in double precision are put on the same grid and get the same final rounding as sums in single precision, so the
@@ -426,12 +405,10 @@ def _addition(noises: Sequence[Noise], multipliers: Sequence[float], like: Float
     the grid is no coarser than 2^5; larger noise is always added in double precision.
     """
     if like.dtype == np.float64 or max(multipliers) > _MOST_IN_SINGLE:
+        both = list(zip(noises, multipliers, strict=True))
         return lambda sums: np.stack(
-            [
-                noise.added(row.astype(np.float64), std).astype(like.dtype)
-                for row, noise, std in zip(sums, noises, multipliers, strict=True)
-            ]
-        )
+            [noise.added(row.astype(np.float64), std) for row, (noise, std) in zip(sums, both, strict=True)]
+        ).astype(like.dtype)
     add = additions32(noises, multipliers, like.size, n_steps)
     steps = np.array([grid32(std) for std in multipliers])[:, None, None]
 

@@ -43,14 +43,7 @@ class Job:
     def trained(self, on_step: linear_heads.OnStep = linear_heads.no_progress) -> linear_heads.Heads:
         """The trained heads."""
         return linear_heads.trained(
-            self.start,
-            self.features,
-            self.labels,
-            self.plan,
-            self.noise_multipliers,
-            self.batches,
-            self.noises,
-            on_step,
+            self.start, self.features, self.labels, self.plan, self.noise_multipliers, self.batches, self.noises, on_step,
             device=self.device,
         )
 
@@ -63,17 +56,12 @@ class Job:
         if self.batches.is_seeded or count < 2 or len(self.noises) < 2:
             return [self]
         parts = np.array_split(np.arange(len(self.noises)), min(count, len(self.noises)))
-        return [self._piece(part, batches) for part, batches in zip(parts, self.batches.copies(len(parts)), strict=True)]
-
-    def _piece(self, budgets: NDArray[np.int64], batches: Batches) -> Job:
-        start = replace(self.start, weights=self.start.weights[budgets], allowed=self.start.allowed[budgets])
-        return replace(
-            self,
-            start=start,
-            noise_multipliers=[self.noise_multipliers[k] for k in budgets],
-            batches=batches,
-            noises=[self.noises[k] for k in budgets],
-        )
+        pieces = []
+        for part, batches in zip(parts, self.batches.copies(len(parts)), strict=True):
+            start = replace(self.start, weights=self.start.weights[part], allowed=self.start.allowed[part])
+            multipliers, noises = [self.noise_multipliers[k] for k in part], [self.noises[k] for k in part]
+            pieces.append(replace(self, start=start, noise_multipliers=multipliers, batches=batches, noises=noises))
+        return pieces
 
     @property
     def is_wide(self) -> bool:

@@ -104,7 +104,13 @@ class VoteAccumulator:
 
     def add(self, logits: Scores) -> None:
         """Adds one member's votes: logits [epsilons, n, classes], -inf outside its label space."""
-        votes = _votes_of(logits, one_space=self._one_space)
+        allowed = np.isfinite(logits)
+        probabilities = _softmax(logits)
+        # 0 log 0 = 0: a label of probability 0, or outside the member's space, adds nothing to its entropy.
+        entropy = -(probabilities * np.log(np.where(probabilities > 0, probabilities, 1))).sum(axis=2, keepdims=True)
+        weights = np.exp(-entropy) * allowed.any(axis=2, keepdims=True)
+        voted = np.where(allowed, weights * (np.where(allowed, logits, 0) if self._one_space else probabilities), -np.inf)
+        votes = _Votes(logits, logits - _median(logits, allowed)[:, :, None], voted, weights)
         self._votes = votes if self._votes is None else _combined(self._votes, votes)
         self.n_members += 1
 
@@ -124,16 +130,6 @@ class _Votes(NamedTuple):
     centred: Scores
     weighted: Scores
     weights: Scores
-
-
-def _votes_of(logits: Scores, *, one_space: bool) -> _Votes:
-    allowed = np.isfinite(logits)
-    probabilities = _softmax(logits)
-    # 0 log 0 = 0: a label of probability 0, or outside the member's space, adds nothing to its entropy.
-    entropy = -(probabilities * np.log(np.where(probabilities > 0, probabilities, 1))).sum(axis=2, keepdims=True)
-    weights = np.exp(-entropy) * allowed.any(axis=2, keepdims=True)
-    voted = weights * (np.where(allowed, logits, 0) if one_space else probabilities)
-    return _Votes(logits, logits - _median(logits, allowed)[:, :, None], np.where(allowed, voted, -np.inf), weights)
 
 
 def _combined(left: _Votes, right: _Votes) -> _Votes:

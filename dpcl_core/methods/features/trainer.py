@@ -80,27 +80,18 @@ class Trainer:
         self._spec, self._params, self._context = spec, spec.params, context
         self.seeds = tuple(dict.fromkeys(cell.seed for cell in cells))
         self._epsilons = tuple(dict.fromkeys(cell.epsilon for cell in cells))
-        batch = spec.params.schedule(context.task_size).expected_batch
-        self._device = context.device if is_wide(batch, self._n_weights()) else "cpu"  # of heads
-        self._pool = self._process_pool()  # first, so that processes start during the search for noise multipliers
-        self._multipliers = {
-            e: noise_multiplier(spec, spec.params.sample_rate, spec.params.n_steps, e) for e in self._epsilons
-        }
+        plan = spec.params.schedule(context.task_size)
+        n_weights = len(self._epsilons) * context.n_classes * (context.n_inputs + 1)  # of all budgets' heads of a seed
+        self._device = context.device if is_wide(plan.expected_batch, n_weights) else "cpu"  # of heads
+        # Sized from public numbers, and first, so that processes start during the search for noise multipliers. Adapters
+        # train in this process, and so do heads on a graphics card.
+        is_pooled = spec.params.adapter == "head" and self._device == "cpu"
+        seconds = estimate(plan.n_steps, plan.expected_batch, n_weights) if is_pooled else 0.0
+        self._pool = ProcessPool(len(self.seeds), len(self.seeds) * context.n_tasks * seconds)
+        self._multipliers = {e: noise_multiplier(spec, plan.sample_rate, plan.n_steps, e) for e in self._epsilons}
         self._lists = LabelLists(spec, context.public, context.n_tasks)
         self._begun: dict[int, Running] = {}  # by task
         self._network: Network | None = None  # the frozen network under all adapters: loaded once, shared by every model
-
-    def _n_weights(self) -> int:
-        """Of all budgets' heads of a seed together."""
-        return len(self._epsilons) * self._context.n_classes * (self._context.n_inputs + 1)
-
-    def _process_pool(self) -> ProcessPool:
-        """A pool sized from public numbers; adapters train in this process, and so do heads on a graphics card."""
-        context, params = self._context, self._params
-        plan = params.schedule(context.task_size)
-        is_pooled = params.adapter == "head" and self._device == "cpu"
-        seconds = estimate(plan.n_steps, plan.expected_batch, self._n_weights()) if is_pooled else 0.0
-        return ProcessPool(len(self.seeds), len(self.seeds) * context.n_tasks * seconds)
 
     def begin(self, works: Mapping[int, Work]) -> None:
         """Prefetches later tasks' head training on idle workers (public label lists only).

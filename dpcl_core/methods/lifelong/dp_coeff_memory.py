@@ -73,7 +73,9 @@ class CoefficientMemory(LinearReadout):
             if self.params.solution == "steps":
                 yield from self._descend(seed, task, loss, "the sums", turn, len(tasks))
             else:
-                self._solve(seed, loss, [std / self._context.task_size for std in self._stds])
+                self._memory[seed].keep(loss)
+                stds = [std / self._context.task_size for std in self._stds]
+                self._weights[seed] = quadratic.solved(self._weights[seed], self._memory[seed], stds)
                 yield Progress("training", turn + 1, len(tasks), task.index, f"solving for {task.name}")
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
@@ -174,15 +176,8 @@ CARD = settings.card(
     summary="Releases three noisy sums of each task's features, once: all that L2DP-ML's second-order loss needs. The "
     "memory holds these sums instead of examples, so more epochs, other orders of tasks and replays cost nothing more.",
     source="A repair of Lai et al. 2022, section 4: one release with a proof in place of one noise for all",
-    params=CoeffMemoryParams,
-    matters=("features", "steps", "projection"),
-    module=__name__, planned=f"{__name__}:planned", audit="dpcl_core.attacks.coefficients",
-    shares="all",
-    labels=("prior", "prior-const"),
-    derived=derived,
-    forecast=forecast,
-    ceiling="dp-coeff-memory",
-    at_once={"solution": "exact"},
-    printed=PRINTED,
-    table_names=lambda spec: ("Repair: coefficients", ""),
+    params=CoeffMemoryParams, matters=("features", "steps", "projection"),
+    module=__name__, planned=f"{__name__}:planned", audit="dpcl_core.attacks.coefficients", shares="all",
+    labels=("prior", "prior-const"), derived=derived, forecast=forecast, ceiling="dp-coeff-memory",
+    at_once={"solution": "exact"}, printed=PRINTED, table_names=lambda spec: ("Repair: coefficients", ""),
 )

@@ -131,20 +131,12 @@ def reconstruction(x: Tensor, z: Tensor, objective: Reconstruction) -> Tensor:
     return terms.sum() if objective == "taylor1-linear" else (math.log(2) + terms).abs().sum()
 
 
-def classification(y: Tensor, z: Tensor, objective: LabelObjective = "taylor2") -> Tensor:
-    """The output layer's loss L~ for labels y and scores z, both [n, K].
-
-    "taylor2" is Σ z/2 + z²/8 - y z, the sigmoid's cross-entropy to the second order. "eq-12" is Σ z - y z - |z|/2 - z²/8, as
-    printed, with z for max(z, 0) and the square taken off: it falls without end as |z| grows, whatever the label.
-    """
-    terms = z / 2 + z.square() / 8 if objective == "taylor2" else z - z.abs() / 2 - z.square() / 8
-    return (terms - y * z).sum()
-
-
 def logit_gradient(y: Tensor, z: Tensor, objective: LabelObjective = "taylor2") -> Tensor:
-    """Gradient [n, K] of L~ in z, which is backpropagated below the output layer without noise.
+    """Gradient [n, K] in scores z of the output layer's loss L~ for labels y; backpropagated below it without noise.
 
-    "taylor2": 1/2 + z/4 - y. "eq-12": 1 - sign(z)/2 - z/4 - y.
+    "taylor2": 1/2 + z/4 - y, of L~ = Σ z/2 + z²/8 - y z, the sigmoid's cross-entropy to the second order. "eq-12":
+    1 - sign(z)/2 - z/4 - y, of L~ = Σ z - y z - |z|/2 - z²/8, as printed, with z for max(z, 0) and the square taken off: it
+    falls without end as |z| grows, whatever the label.
     """
     return (0.5 + z / 4 if objective == "taylor2" else 1 - z.sign() / 2 - z / 4) - y
 
@@ -431,17 +423,8 @@ CARD = settings.network_card(
     "for all hidden units and one for the output layer, used for every example, step and task. Theorem 2 of its paper "
     "claims one epsilon for any number of tasks. It does not hold: subtracting two examples removes the noise.",
     source="Lai et al. 2022, Algorithms 1 and 2",
-    params=L2dpMlParams,
-    matters=("epochs", "learning_rate", "encoder_share"),
-    module=__name__, audit="dpcl_core.attacks.l2dp_ml",
-    shares="cell",
-    refuses=check,
-    derived=derived,
-    guarantee="nominal",
-    batch_size=batch_size,
-    notes=notes,
-    printed=PRINTED,
-    table_names=lambda spec: ("L2DP-ML", settings.variant(spec)),
-    differences=differences,
-    no_classifier=no_classifier,
+    params=L2dpMlParams, matters=("epochs", "learning_rate", "encoder_share"),
+    module=__name__, audit="dpcl_core.attacks.l2dp_ml", shares="cell", refuses=check, derived=derived,
+    guarantee="nominal", batch_size=batch_size, notes=notes, printed=PRINTED,
+    table_names=lambda spec: ("L2DP-ML", settings.variant(spec)), differences=differences, no_classifier=no_classifier,
 )
