@@ -195,14 +195,7 @@ def kept(
     names = (*context.classes, *context.undeclared)  # an undeclared label is in a rule only once it was released
     # The format writes memory as it lies: arrays must be in C order.
     content = safetensors.save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
-    return Classifier(
-        cell,
-        task,
-        rule.name,
-        tuple(names[label] for label in rule.columns),
-        tuple(names[label] for label in rule.competing),
-        tuple(tuple(names[label] for label in of_task) for of_task in rule.by_task),
-        {**rule.facts, **reads},
-        rule.uses_all,
-        base64.b64encode(content).decode("ascii"),
-    )
+    columns, competing = (tuple(names[label] for label in labels) for labels in (rule.columns, rule.competing))
+    by_task = tuple(tuple(names[label] for label in of_task) for of_task in rule.by_task)
+    facts, text = {**rule.facts, **reads}, base64.b64encode(content).decode("ascii")
+    return Classifier(cell, task, rule.name, columns, competing, by_task, facts, rule.uses_all, text)

@@ -12,11 +12,11 @@ from dpcl_core.events import Progress
 from dpcl_core.layers import Print
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd import PublicSizes, learned_list
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.learner import PublicContext, labelled
 from dpcl_core.methods.features import params, trainer
 from dpcl_core.privacy.accounting import training_budget
 from dpcl_core.privacy.calculator import NoiseForecast, noise_to_signal
-from dpcl_core.privacy.labels import LabelLists, in_label_space, listed_labels
+from dpcl_core.privacy.labels import LabelLists, listed_labels
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums, row_blocks, unit_rows
 from dpcl_core.privacy.noise import Noise, noise_of
@@ -56,7 +56,7 @@ class CosineClassifier:
             spaces = self._lists.released(cells, task.prior, labels, ledgers, tasks=(task.index,))
             for space in dict.fromkeys(spaces):  # one space, unless every budget has learned its own
                 alike = [place for place, other in enumerate(spaces) if other == space]
-                train = task.train.take(np.flatnonzero(in_label_space(labels, space)))
+                train = labelled(task, space)
                 self._sums[row, alike] += noisy_class_sums(
                     train.inputs, train.labels, space, self._sums.shape[2],
                     [self._stds[place] for place in alike],

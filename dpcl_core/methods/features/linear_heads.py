@@ -326,13 +326,9 @@ def joined(parts: Sequence[Heads]) -> Heads:
     return Heads(weights, parts[0].columns, allowed, parts[0].n_classes)
 
 
-def no_progress(step: int) -> None:
-    """No-op progress callback."""
-
-
 def trained(
     start: Heads, features: NDArray[np.generic], labels: NDArray[np.int64], plan: Schedule,
-    noise_multipliers: Sequence[float], batches: Batches, noises: Sequence[Noise], on_step: OnStep = no_progress,
+    noise_multipliers: Sequence[float], batches: Batches, noises: Sequence[Noise], on_step: OnStep = lambda step: None,
     *, device: str = "cpu",
 ) -> Heads:
     """The classifiers after `plan.n_steps` steps of DP-SGD with Adam on cross-entropy, from `start`.

@@ -40,7 +40,7 @@ class Job:
     noises: Sequence[Noise]
     device: str = "cpu"
 
-    def trained(self, on_step: linear_heads.OnStep = linear_heads.no_progress) -> linear_heads.Heads:
+    def trained(self, on_step: linear_heads.OnStep = lambda step: None) -> linear_heads.Heads:
         """The trained heads."""
         return linear_heads.trained(
             self.start, self.features, self.labels, self.plan, self.noise_multipliers, self.batches, self.noises, on_step,

@@ -18,10 +18,10 @@ from dpcl_core.events import Progress
 from dpcl_core.layers import Print, Printed
 from dpcl_core.methods.common.classifier import Rule, masked
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT, PublicSizes
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.learner import PublicContext, labelled
 from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong.params import BatchParams
-from dpcl_core.privacy.labels import in_label_space, label_space
+from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task, generator
 from dpcl_core.spec import Cell, RunSpec
@@ -116,7 +116,7 @@ class Agem:
         number is private, they form one smaller, possibly empty, batch instead."""
         from dpcl_core.methods.lifelong import nets
 
-        train = task.train.take(np.flatnonzero(in_label_space(task.train.labels, competing)))
+        train = labelled(task, competing)
         size, device = self._size(len(train)), self._context.device
         draws = generator(self._cell.seed, f"batches of task {task.index}")
         chosen = fixed(len(train), size, draws)

@@ -27,11 +27,11 @@ from dpcl_core.events import Progress
 from dpcl_core.layers import Departure, Print, Printed
 from dpcl_core.methods.common.classifier import Rule, masked
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT, ROUNDING_ASSUMED, PublicSizes, Schedule, diverged
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.learner import PublicContext, labelled
 from dpcl_core.methods.lifelong import odometer
 from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong.params import ReplayParams
-from dpcl_core.privacy.labels import in_label_space, label_space
+from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, Noise, Steps, noise_of
 from dpcl_core.published import Published
@@ -141,7 +141,7 @@ class Model:
         labels = self._own_labels(task)
         self._released = tuple(sorted({*self._released, *labels}))
         competing = self._competing(labels)
-        train = _of_classes(task, competing)
+        train = labelled(task, competing)
         turns = self._turns[task.index]
         own, replays = self._account(task.index, turns, ledger)
         current = self._source(train, competing, own, task.index, None)
@@ -237,13 +237,8 @@ class Model:
         for task, places in zip(learned, self._places, strict=True):
             labels = self._own_labels(task)
             seen = tuple(sorted({*seen, *labels}))
-            train = _of_classes(task, labels if self._params.head == "per-task" else seen)
+            train = labelled(task, labels if self._params.head == "per-task" else seen)
             self._samples.append((train.take(places), labels))
-
-
-def _of_classes(task: Task, classes: Sequence[int]) -> Examples:
-    """The task's training examples of these classes."""
-    return task.train.take(np.flatnonzero(in_label_space(task.train.labels, classes)))
 
 
 class DpAgem:
@@ -374,15 +369,6 @@ def _part(row: Published, name: str) -> float:
     return next(float(part[2:]) for part in row.variant.split() if part.startswith(f"{name}="))
 
 
-_REPLAY_OPEN = settings.OPEN | {
-    "params.sample_rate": "How batches are drawn is not given.",
-    "params.memory_size": "How much is kept of a task is not given.",
-    "params.replay_rate": "How much of it a step reads is not given.",
-    "params.memory_epsilon_cap": "Nothing retires a stored example in print.",
-    "params.epochs": "The passes of this baseline are not given.",
-    "params.steps": "How many steps it takes is not given.",
-    "params.scope": "Whether the projection is of the whole gradient is not said.",
-}
 _NOISE = published.by_budget("lifelong", "text", "noise_scale_z")  # chosen for each epsilon from the grid of table 5
 _CLIPS = tuple(dict.fromkeys(published.by_budget("lifelong", "text", "clipping_bound_C").values()))
 _GRID = published.numbers("lifelong", "5", "avg_accuracy_pct")
@@ -399,8 +385,8 @@ def _grid_name(noise_multiplier: float, clip_norm: float, epsilon: float) -> str
 PRINTED = Print(
     settings.SOURCE,
     settings.OF_ALL
+    | settings.ALWAYS_PROJECTED
     | {
-        "params.projection": Printed(("always",), "A-GEM's own code leaves a step alone that does the memory no harm."),
         "params.budget": Printed(("per-task",), "One noise for a person's whole life makes one bound of it."),
         "params.noise_multiplier": Printed(
             (None, *_GRID_OF["z"]),
@@ -410,7 +396,16 @@ PRINTED = Print(
         ),
         "params.clip_norm": Printed(_GRID_OF["C"], "The printed best is the smallest of its grid."),
     },
-    _REPLAY_OPEN,
+    settings.OPEN
+    | {
+        "params.sample_rate": "How batches are drawn is not given.",
+        "params.memory_size": "How much is kept of a task is not given.",
+        "params.replay_rate": "How much of it a step reads is not given.",
+        "params.memory_epsilon_cap": "Nothing retires a stored example in print.",
+        "params.epochs": "The passes of this baseline are not given.",
+        "params.steps": "How many steps it takes is not given.",
+        "params.scope": "Whether the projection is of the whole gradient is not said.",
+    },
     (
         Departure(
             "",

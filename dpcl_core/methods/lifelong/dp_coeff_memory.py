@@ -14,7 +14,7 @@ from dpcl_core.events import Progress
 from dpcl_core.layers import Print, Printed
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd import PublicSizes, each_task
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.learner import PublicContext, labelled
 from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong import quadratic
 from dpcl_core.methods.lifelong.params import CoefficientParams
@@ -22,7 +22,7 @@ from dpcl_core.methods.lifelong.quadratic import LinearReadout, RandomRelu
 from dpcl_core.privacy.calculator import NoiseForecast, noise_to_signal
 from dpcl_core.privacy.coefficient_release import coefficients_std, noisy_coefficients, sensitivity
 from dpcl_core.privacy.gaussian import SENSITIVITY
-from dpcl_core.privacy.labels import in_label_space, label_space
+from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import unit_rows
 from dpcl_core.scenarios.stream import Task
@@ -94,16 +94,10 @@ class CoefficientMemory(LinearReadout):
         books, context = [ledgers[cell] for cell in cells], self._context
         labels = task.train.labels
         space = label_space(self._labels, task.prior, context.public, labels, books, task=task.index)
-        train = task.train.take(np.flatnonzero(in_label_space(labels, space)))
+        train = labelled(task, space)
+        features, noises = self._features(seed, train.inputs), [self._noises[cell] for cell in cells]
         sums = noisy_coefficients(
-            self._features(seed, train.inputs),
-            train.labels,
-            space,
-            context.n_classes,
-            self._stds,
-            [self._noises[cell] for cell in cells],
-            books,
-            task=task.index,
+            features, train.labels, space, context.n_classes, self._stds, noises, books, task=task.index,
             is_non_negative=self._is_raw,
         )
         return self._loss(seed, task, sums, context.task_size)
@@ -140,13 +134,8 @@ def forecast(
     params = spec.params
     assert isinstance(params, CoeffMemoryParams)
     on_pixels = spec.data.backbone == "pixels"
-    std = coefficients_std(
-        epsilon,
-        spec.privacy.delta,
-        spec.privacy.adjacency,
-        is_non_negative=on_pixels,
-        n_releases=facts.n_tasks if facts.recurrence == "every" else 1,
-    )
+    delta, adjacency, n = spec.privacy.delta, spec.privacy.adjacency, facts.n_tasks if facts.recurrence == "every" else 1
+    std = coefficients_std(epsilon, delta, adjacency, is_non_negative=on_pixels, n_releases=n)
     class_size = facts.task_size / classes_per_task
     uses = facts.n_tasks if settings.is_noised_in_every_task(spec, facts) else 1
     ratio = noise_to_signal(std, params.features if on_pixels else n_features, class_size, uses=uses)

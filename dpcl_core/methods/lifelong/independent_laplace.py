@@ -129,11 +129,7 @@ def centred(inputs: NDArray[np.generic], form: Form) -> NDArray[np.float32]:
 
 
 def unbiased_sums(
-    copies: NDArray[np.float32],
-    answers: NDArray[np.int64],
-    space: Sequence[int],
-    n_classes: int,
-    local: Randomiser,
+    copies: NDArray[np.float32], answers: NDArray[np.int64], space: Sequence[int], n_classes: int, local: Randomiser,
     unit: float,
 ) -> Coefficients:
     """Unbiased estimates, from noisy copies, of the records' sums; a record is its values times `unit` and a last value 1.
@@ -176,13 +172,10 @@ def forecast(
     if local.l1_clip is not None:  # normal values with an L1 norm of 1, or of the clip if smaller
         length, signal = min(1.0, local.l1_clip) * math.sqrt(math.pi / 2 / local.n_values), "usual signal"
     class_size, is_everywhere = facts.task_size / classes_per_task, settings.is_noised_in_every_task(spec, facts)
+    n_labels = facts.n_classes if is_everywhere else max(1, round(classes_per_task))
+    n_records = facts.n_people if is_everywhere else facts.task_size
     ratio = noise_to_signal_of_copies(
-        local.scale,
-        local.chances(facts.n_classes if is_everywhere else max(1, round(classes_per_task))),
-        length,
-        n_values=local.n_values,
-        class_size=class_size,
-        n_records=facts.n_people if is_everywhere else facts.task_size,
+        local.scale, local.chances(n_labels), length, n_values=local.n_values, class_size=class_size, n_records=n_records
     )
     # Four times as many records have four times the signal and twice the noise.
     return NoiseForecast(

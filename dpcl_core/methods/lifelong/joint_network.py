@@ -18,10 +18,10 @@ from dpcl_core.events import Progress
 from dpcl_core.layers import Print, Printed
 from dpcl_core.methods.common.classifier import Rule, masked
 from dpcl_core.methods.common.dpsgd import PublicSizes
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.learner import PublicContext, labelled
 from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong.params import NetworkName
-from dpcl_core.privacy.labels import in_label_space, label_space
+from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task, generator, joined
 from dpcl_core.spec import Cell, Params, RunSpec
@@ -30,13 +30,8 @@ if TYPE_CHECKING:
     from dpcl_core.methods.lifelong.nets import Network
 
 TITLES: dict[NetworkName, str] = {
-    "lifelong": "Lifelong network",
-    "cnn-32": "CNN-32",
-    "cnn-64": "CNN-64",
-    "cnn-128": "CNN-128",
-    "bilstm": "BiLSTM",
-    "cnn-ig": "CNN-Ig",
-    "cnn-ig-featureless": "CNN-Ig-featureless",
+    "lifelong": "Lifelong network", "cnn-32": "CNN-32", "cnn-64": "CNN-64", "cnn-128": "CNN-128", "bilstm": "BiLSTM",
+    "cnn-ig": "CNN-Ig", "cnn-ig-featureless": "CNN-Ig-featureless",
 }
 
 
@@ -74,7 +69,7 @@ class JointNetwork:
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
         task, ledger = tasks[self._cell.seed], ledgers[self._cell]
         labels = label_space(self._labels, task.prior, self._context.public, task.train.labels, [ledger], task=task.index)
-        self._waiting.append(_of_labels(task, labels))
+        self._waiting.append(labelled(task, labels))
         self._lists.append(labels)
         if len(self._waiting) < self._context.n_tasks:
             return
@@ -89,7 +84,7 @@ class JointNetwork:
     def recall(self, learned: Sequence[Mapping[int, Task]]) -> None:
         """Reads the examples of the tasks so far again."""
         for tasks, labels in zip(learned, self._lists, strict=True):
-            self._waiting.append(_of_labels(tasks[self._cell.seed], labels))
+            self._waiting.append(labelled(tasks[self._cell.seed], labels))
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """The network's logits, the only prediction rule; -inf for classes that do not compete. Nothing before it exists."""
@@ -148,10 +143,6 @@ class JointNetwork:
         if name == "lifelong":
             return nets.build(self._form, n_classes, seed)
         return nets.build_sensor_net(name, n_classes, seed)
-
-
-def _of_labels(task: Task, labels: Sequence[int]) -> Examples:
-    return task.train.take(np.flatnonzero(in_label_space(task.train.labels, labels)))
 
 
 def _batches(n: int, size: int, draws: np.random.Generator) -> Iterator[NDArray[np.int64]]:

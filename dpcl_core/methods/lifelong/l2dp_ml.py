@@ -387,15 +387,16 @@ def differences(spec: RunSpec) -> tuple[str, ...]:
         *settings.differences(spec),
         "Not given either: how ε is split, which numbers d and |h1| stand for in Δ_R, and whether test inputs carry the "
         f"noise. Ours: Δ_R {params.delta_r}, test noise {params.test_noise}, half of ε for the auto-encoder unless "
-        "said otherwise.")
+        "said otherwise.",
+    )
 
 
 PRINTED = Print(
     settings.SOURCE,
     settings.OF_ALL
     | settings.BATCHES
+    | settings.ALWAYS_PROJECTED
     | {
-        "params.projection": Printed(("always",), "A-GEM's own code leaves a step alone that does the memory no harm."),
         "params.scope": Printed(("joint",), "The algorithms print one gradient; each block has a loss of its own."),
         "params.algorithm": Printed(("batches", "whole-task"), "No other algorithm is printed."),
         "params.delta_r": Printed(("literal",), "The predecessor's code takes a thousandth of the printed sensitivity."),
