@@ -31,7 +31,7 @@ their squares, and that number is added to their length.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -282,7 +282,6 @@ def _allowance(n_terms: int, dtype: np.dtype[np.floating]) -> float:
 
 
 Spaces = Sequence[Sequence[int]]
-OnStep = Callable[[int], None]
 _MOST_IN_SINGLE = 2.0**7
 
 
@@ -328,10 +327,9 @@ def joined(parts: Sequence[Heads]) -> Heads:
 
 def trained(
     start: Heads, features: NDArray[np.generic], labels: NDArray[np.int64], plan: Schedule,
-    noise_multipliers: Sequence[float], batches: Batches, noises: Sequence[Noise], on_step: OnStep = lambda step: None,
-    *, device: str = "cpu",
-) -> Heads:
-    """The classifiers after `plan.n_steps` steps of DP-SGD with Adam on cross-entropy, from `start`.
+    noise_multipliers: Sequence[float], batches: Batches, noises: Sequence[Noise], device: str = "cpu",
+) -> Generator[int, None, Heads]:
+    """DP-SGD with Adam on cross-entropy from `start`: yields the steps taken so far, returns the trained classifiers.
 
     One batch sequence serves all budgets, noise never does. An example whose label is not in a budget's space counts zero
     there (Tobaben et al., Eq. 6); an empty batch, or no examples at all, runs the same noisy steps. A noise multiplier of 0
@@ -369,7 +367,7 @@ def trained(
         adam.step(weights, gradient)
         if not _is_small(weights):
             raise diverged(step, plan)
-        on_step(step)
+        yield step + 1
     return Heads(weights[np.argsort(order)], start.columns, start.allowed, start.n_classes)
 
 

@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 from dpcl_core.methods.features import linear_heads
 from dpcl_core.methods.features.linear_heads import Prepared, clipped_residuals, clipped_sums
 from dpcl_core.privacy.noise import Batches, ReleaseNoise
-from tests.methods.training import plan
+from tests.methods.training import plan, trained_heads
 
 STRANGE = (2e19, 1e38, -1e38, 1e300, 1e-38, 1e-45, 0.0, np.nan, np.inf, -np.inf)
 SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
@@ -157,6 +157,6 @@ def test_one_enormous_example_stops_no_training(value: float) -> None:
     labels = np.arange(50) % 3
     for _ in range(10):
         start = linear_heads.fresh([(0, 1, 2)], 8, 3)
-        found = linear_heads.trained(start, rows, labels, plan(n_steps=30), [1.0], Batches(0.3, None), [ReleaseNoise()])
+        found = trained_heads(start, rows, labels, plan(n_steps=30), [1.0], Batches(0.3, None), [ReleaseNoise()])
         assert np.isfinite(found.weights).all()
         assert np.isfinite(found.logits(rows)).all()
