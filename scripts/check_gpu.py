@@ -43,10 +43,9 @@ from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.events import CellFinished
 from dpcl_core.methods.common.per_example_gradients import noisy_means
 from dpcl_core.methods.features import adapters
-from dpcl_core.methods.features.adapted_network import Kind
-from dpcl_core.methods.features.adapters import Directions
+from dpcl_core.methods.features.adapters import Directions, Kind
 from dpcl_core.methods.features.adapters import Gradients as OfPictures
-from dpcl_core.methods.features.head_gradients import Prepared, clipped_sums
+from dpcl_core.methods.features.linear_heads import Prepared, clipped_sums
 from dpcl_core.methods.language.gradients import Gradients as OfTexts
 from dpcl_core.methods.language.gradients import batch_of
 from dpcl_core.methods.language.losses import task_loss

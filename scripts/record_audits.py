@@ -19,7 +19,7 @@ from typing import Any
 
 from dpcl_core import checks, presets
 from dpcl_core.attacks import adapters, clients, copies, cosine, heads, networks, play, rounds, texts
-from dpcl_core.methods.features.cards.adaptation_params import PeftParams
+from dpcl_core.methods.features.params import PeftParams
 from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.spec import RunSpec
 

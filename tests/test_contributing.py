@@ -59,16 +59,16 @@ if __name__ == "__main__":
 FOLLOWED = """
 from pathlib import Path
 import dpcl_core as dpcl
-from dpcl_core import checks, listing, presets
+from dpcl_core import checks, export, presets
 from streamlit.testing.v1 import AppTest
-from tests.test_house import test_every_method_is_one_file_and_one_card, test_families_do_not_know_each_other
+from tests.test_house import test_every_method_is_one_file, test_families_do_not_know_each_other
 
 assert dpcl.__file__.startswith(str(Path.cwd())), dpcl.__file__
-test_every_method_is_one_file_and_one_card()
+test_every_method_is_one_file()
 test_families_do_not_know_each_other("methods.features")
-assert "centred-cosine" in [row["name"] for row in listing.rows("methods")]
+assert "centred-cosine" in [row["name"] for row in export.rows("methods")]
 assert dpcl.run("new-method").guarantee(1.0).epsilon <= 1.0
-(row,) = [row for row in listing.rows("datasets") if row["name"] == "two-words"]
+(row,) = [row for row in export.rows("datasets") if row["name"] == "two-words"]
 assert row["missing"] is None, row["missing"]
 checks.check(checks.parse({"data": {"dataset": "two-words", "backbone": "hashed-text"}, "scenario": {"tasks": 1},
                            "privacy": {"delta": 1e-3}}))
@@ -106,15 +106,11 @@ def test_a_method_a_dataset_a_preset_and_a_page_are_added_as_it_says(copy: Path)
     cells = json.loads((ROOT / "examples" / "3_own_method.ipynb").read_text(encoding="utf-8"))["cells"]
     (module,) = ["".join(cell["source"]) for cell in cells if "".join(cell["source"]).startswith("%%writefile")]
     _, _, module = module.partition("\n")
-    learner, _, card = module.partition("CARD = ")
-    family = copy / "dpcl_core" / "methods" / "features"
-    (family / "centred_cosine.py").write_text(learner, encoding="utf-8")
-    begin, _, rest = learner.partition("class CentredCosine:")
-    assert rest
-    inside = card.replace('module="centred_cosine"', 'module="dpcl_core.methods.features.centred_cosine"')
-    (family / "cards" / "centred_cosine.py").write_text(f"{begin}CARD = {inside}", encoding="utf-8")
+    method = copy / "dpcl_core" / "methods" / "features" / "centred_cosine.py"
+    method.write_text(module, encoding="utf-8")
+    changed(method, 'module="centred_cosine"', 'module="dpcl_core.methods.features.centred_cosine"')
     catalog = copy / "dpcl_core" / "methods" / "catalog.py"
-    changed(catalog, "features.cards import ", "features.cards import centred_cosine, ")
+    changed(catalog, "methods.features import ", "methods.features import centred_cosine, ")
     changed(catalog, "(cosine.CARD, ", "(cosine.CARD, centred_cosine.CARD, ")
 
     with (copy / "assets" / "cards" / "datasets.toml").open("a", encoding="utf-8") as cards:

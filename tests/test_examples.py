@@ -74,7 +74,7 @@ def test_the_what_if_has_ten_lines_and_the_method_about_thirty() -> None:
 def test_a_method_of_another_place_needs_a_card_with_a_name_of_its_own(tmp_path: Path) -> None:
     """One sentence and exit status 2, as for any other input."""
     (tmp_path / "empty.py").write_text("", encoding="utf-8")
-    (tmp_path / "taken.py").write_text("from dpcl_core.methods.features.cards.cosine import CARD\n", encoding="utf-8")
+    (tmp_path / "taken.py").write_text("from dpcl_core.methods.features.cosine import CARD\n", encoding="utf-8")
     for named, said in (("absent", "No module named 'absent'"), ("empty", "a MethodCard called CARD"), ("taken", "cosine")):
         environment = {**os.environ, "DPCL_METHODS": named, "PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])}
         command = [sys.executable, "-m", "dpcl_core", "list", "methods"]

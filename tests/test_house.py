@@ -88,7 +88,7 @@ def test_pages_look_into_no_method() -> None:
     for path in [ROOT / "app.py", *(ROOT / "pages").rglob("*.py")]:
         for name in imported(path):
             is_inside = any(name.startswith(f"dpcl_core.{floor}.") for floor in (*FAMILIES, "methods.common"))
-            is_of_a_card = ".cards" in name or any(name.startswith(one) for one in shared)
+            is_of_a_card = re.search(r"\.(cards|params|claim)\b", name) or any(name.startswith(one) for one in shared)
             assert not is_inside or is_of_a_card, f"{path} imports {name}"
 
 
@@ -101,7 +101,7 @@ ATTACKS_THAT_TELL_METHODS_APART = {
     "texts.py": 1,  # the loss of PeCL has a term more
 }
 # Branches on settings within their own family: what shared code there does with the parts that settings are made of.
-BRANCHES_WITHIN = {"methods.features": 0, "methods.lifelong": 2, "methods.language": 10, "methods.federated": 8}
+BRANCHES_WITHIN = {"methods.features": 0, "methods.lifelong": 1, "methods.language": 10, "methods.federated": 8}
 
 
 def classes_of_settings() -> dict[str, str]:
@@ -217,13 +217,13 @@ def test_the_app_process_imports_no_torch() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_every_method_is_one_file_and_one_card() -> None:
-    """The card names the module that makes its learner, and stands in a file of its family's cards of that module's name."""
+def test_every_method_is_one_file() -> None:
+    """The card stands in the module that makes its learner."""
     for name, card in methods.CARDS.items():
         assert card.name == name
-        assert (ROOT / Path(*card.module.split("."))).with_suffix(".py").exists()
-        family, _, module = card.module.rpartition(".")
-        assert f'"{name}"' in (ROOT / Path(*family.split(".")) / "cards" / f"{module}.py").read_text(encoding="utf-8")
+        path = (ROOT / Path(*card.module.split("."))).with_suffix(".py")
+        cards = path.parent / "cards"  # of families whose methods are still two files
+        assert f'"{name}"' in (cards / path.name if cards.exists() else path).read_text(encoding="utf-8")
 
 
 def test_every_room_is_in_the_architecture() -> None:

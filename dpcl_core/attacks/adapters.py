@@ -19,9 +19,8 @@ from dpcl_core.attacks.play import Floats, Game, Released, digits
 from dpcl_core.backbones import adaptable
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.features import adapters
-from dpcl_core.methods.features.adapted_network import Adapted
-from dpcl_core.methods.features.adapters import Gradients
-from dpcl_core.methods.features.cards.adaptation_params import PeftParams
+from dpcl_core.methods.features.adapters import Adapted, Gradients
+from dpcl_core.methods.features.params import PeftParams
 from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec

@@ -13,7 +13,7 @@ from dpcl_core.attacks import play
 from dpcl_core.attacks.play import Floats, Game, Neighbours, Released, Seen, digits
 from dpcl_core.data.dataset import Form
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.lifelong.cards.coefficient_params import CoeffMemoryParams
+from dpcl_core.methods.lifelong.dp_coeff_memory import CoeffMemoryParams
 from dpcl_core.methods.lifelong.quadratic import RandomRelu
 from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.privacy.mechanisms import unit_rows

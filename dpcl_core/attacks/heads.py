@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpcl_core.attacks import play
 from dpcl_core.attacks.play import Floats, Game, Released, digits
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.features.cards.adaptation_params import PeftParams
+from dpcl_core.methods.features.params import PeftParams
 from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.privacy.labels import people_to_be_named
 from dpcl_core.scenarios.stream import Examples, Task

@@ -26,9 +26,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.dpsgd import PublicSizes, of_spec
 from dpcl_core.methods.language.cards.network_params import LanguageParams
 from dpcl_core.methods.language.sensitivity import copy_noise
-from dpcl_core.methods.lifelong.cards.coefficient_params import IndependentLaplaceParams
-from dpcl_core.methods.lifelong.cards.independent_laplace import check
-from dpcl_core.methods.lifelong.independent_laplace import randomiser
+from dpcl_core.methods.lifelong.independent_laplace import IndependentLaplaceParams, check, randomiser
 from dpcl_core.methods.lifelong.quadratic import RandomProjection
 from dpcl_core.privacy.audit_bounds import Audited, lower_bound
 from dpcl_core.privacy.ledger import Ledger

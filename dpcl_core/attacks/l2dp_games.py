@@ -23,7 +23,7 @@ from scipy.optimize import least_squares
 from dpcl_core.attacks.play import CONFIDENCE, Attack
 from dpcl_core.backbones import extractor
 from dpcl_core.data import load
-from dpcl_core.methods.lifelong.cards import claim
+from dpcl_core.methods.lifelong import claim
 from dpcl_core.privacy.audit_bounds import Audited, bound_of_counts
 from dpcl_core.privacy.noise import Noise, ReleaseNoise
 from dpcl_core.spec import DataSpec

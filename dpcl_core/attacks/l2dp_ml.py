@@ -11,8 +11,8 @@ from dpcl_core.attacks.l2dp_games import audited as played
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.dataset import Form
 from dpcl_core.methods.common.dpsgd import of_spec
-from dpcl_core.methods.lifelong.cards import claim
-from dpcl_core.methods.lifelong.cards.l2dp_ml import L2dpMlParams
+from dpcl_core.methods.lifelong import claim
+from dpcl_core.methods.lifelong.l2dp_ml import L2dpMlParams
 from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.spec import RunSpec
 

@@ -17,8 +17,7 @@ from dpcl_core.methods.common.dpsgd import PublicSizes, Schedule, of_spec
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.per_example_gradients import Gradients, clip_weights, noisy_means
 from dpcl_core.methods.lifelong import nets, odometer
-from dpcl_core.methods.lifelong.cards.dp_agem_params import DpAgemParams
-from dpcl_core.methods.lifelong.dp_agem import schedule
+from dpcl_core.methods.lifelong.dp_agem import DpAgemParams
 from dpcl_core.privacy.audit_bounds import Audited, lower_bound
 from dpcl_core.privacy.noise import Batches, ReleaseNoise
 from dpcl_core.scenarios.stream import Examples, Task, generator
@@ -101,15 +100,15 @@ def dp_agem_audit(spec: RunSpec, trials: int) -> list[Audited]:
 
 
 def _attacked(spec: RunSpec, params: DpAgemParams, facts: PublicSizes, epsilon: float, trials: int) -> Audited:
-    plan = odometer.plan(params, spec.privacy, facts.n_tasks, facts.recurrence)
-    noises = odometer.noises(params, plan, epsilon)
+    plan = params.plan(spec.privacy, facts.n_tasks, facts.recurrence)
+    noises = odometer.noises(plan, epsilon)
     turns = odometer.capped_schedule(plan, noises, params.memory_epsilon_cap)
     person = max(
         range(facts.n_tasks), key=lambda task: plan.epsilon(plan.steps_of(task, noises, odometer.n_uses(plan, turns, task)))
     )
     n_uses = odometer.n_uses(plan, turns, person)
     tasks = range(facts.n_tasks) if facts.recurrence == "every" else (person,)
-    training, replay = (schedule(params, facts.task_size, is_replay=is_replay) for is_replay in (False, True))
+    training, replay = (params.schedule(facts.task_size, is_replay=is_replay) for is_replay in (False, True))
     trace = [StepGroup(training, noises.of(task), training.n_steps) for task in tasks]
     trace.append(StepGroup(replay, noises.later, n_uses))
     is_replaced = spec.privacy.adjacency == "replace"
@@ -227,7 +226,7 @@ def _projections(
     """Initial minus released weights, projected on every example's clipped gradient at the initial weights [n]."""
     assert isinstance(spec.params, DpAgemParams)
     start = nets.build(_FORM, n_classes, seed)
-    before = nets.released(start)
+    before = start.released()
     differences = [np.asarray(before[name], np.float64) - np.asarray(seen[0][name], np.float64) for name in before]
     change = torch.from_numpy(np.concatenate([part.ravel() for part in differences]))
     clipped, inputs, columns = Gradients(start, spec.params.clip_norm), nets.tensor(rows, _FORM), torch.arange(n_classes)

@@ -33,13 +33,14 @@ from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import PADDING, PLANES, TOKEN, TextForm
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.features.adapted_network import Adapted
-from dpcl_core.methods.features.cards.adaptation_params import PeftParams
+from dpcl_core.methods.features.adapters import Adapted
+from dpcl_core.methods.features.params import PeftParams
 from dpcl_core.methods.language.adapted_model import AdaptedModel
 from dpcl_core.methods.language.cards.lm_params import BaselineParams
 from dpcl_core.methods.language.cards.pecl import PeclParams
 from dpcl_core.methods.language.public_text import planes
-from dpcl_core.methods.lifelong.cards.coefficient_params import CoeffMemoryParams, IndependentLaplaceParams
+from dpcl_core.methods.lifelong.dp_coeff_memory import CoeffMemoryParams
+from dpcl_core.methods.lifelong.independent_laplace import IndependentLaplaceParams
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.audit_bounds import (
     Area,

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Guarantee, JsonValue
-from dpcl_core.methods.features.cards.cosine import CosineParams
+from dpcl_core.methods.features.cosine import CosineParams
 from dpcl_core.privacy.gaussian import sigma
 from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger

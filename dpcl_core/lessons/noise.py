@@ -23,10 +23,11 @@ from dpcl_core.explorers.projection_maps import ProjectionMaps
 from dpcl_core.lessons import modes
 from dpcl_core.lessons.modes import N_MODES, World
 from dpcl_core.methods import catalog
-from dpcl_core.methods.features.cards.adaptation_params import PeftParams
+from dpcl_core.methods.features.params import PeftParams
 from dpcl_core.methods.federated.lists import Lists, Signature
-from dpcl_core.methods.lifelong.cards.coefficient_params import CoeffMemoryParams, IndependentLaplaceParams
-from dpcl_core.methods.lifelong.cards.l2dp_ml import L2dpMlParams
+from dpcl_core.methods.lifelong.dp_coeff_memory import CoeffMemoryParams
+from dpcl_core.methods.lifelong.independent_laplace import IndependentLaplaceParams
+from dpcl_core.methods.lifelong.l2dp_ml import L2dpMlParams
 from dpcl_core.privacy import audit_bounds, gaussian
 from dpcl_core.privacy.audit_bounds import Coins, bound_of_counts
 from dpcl_core.privacy.labels import in_label_space, label_space

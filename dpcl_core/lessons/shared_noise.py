@@ -23,7 +23,7 @@ from dpcl_core.data.dataset import Form
 from dpcl_core.lessons.noise import Duel
 from dpcl_core.methods.language import sensitivity
 from dpcl_core.methods.language.cards.pecl import Form as pecl_Form
-from dpcl_core.methods.lifelong.cards import claim
+from dpcl_core.methods.lifelong import claim
 from dpcl_core.privacy.noise import Noise, ReleaseNoise
 from dpcl_core.spec import DataSpec, Spec
 

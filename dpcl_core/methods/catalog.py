@@ -18,7 +18,7 @@ from dpcl_core.data.card import Kind
 from dpcl_core.errors import BadInput, unknown
 from dpcl_core.methods.common.card import MakeLearner, MethodCard
 from dpcl_core.methods.common.dpsgd import PublicSizes
-from dpcl_core.methods.features.cards import cosine, naive, non_cl, peft_ensemble
+from dpcl_core.methods.features import cosine, naive, non_cl, peft_ensemble
 from dpcl_core.methods.federated.cards import (
     cslr_central,
     cslr_published,
@@ -31,7 +31,7 @@ from dpcl_core.methods.federated.cards import (
     local_list,
 )
 from dpcl_core.methods.language.cards import baselines, pecl, pecl_published
-from dpcl_core.methods.lifelong.cards import agem, dp_agem, dp_coeff_memory, independent_laplace, joint_network, l2dp_ml
+from dpcl_core.methods.lifelong import agem, dp_agem, dp_coeff_memory, independent_laplace, joint_network, l2dp_ml
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.accounting import training_budget
 from dpcl_core.scenarios import catalog as scenarios

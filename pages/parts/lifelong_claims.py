@@ -14,7 +14,7 @@ from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
 from dpcl_core.figures.picture import Provenance
-from dpcl_core.methods.lifelong.cards import claim
+from dpcl_core.methods.lifelong import claim
 from dpcl_core.privacy.statement import shown
 from pages.parts import figure_card, layout, link, pecl_claim, text
 from pages.parts.claim_calculator import TRIALS, UNBOUNDED, Claim, Controls, Game, attacks

@@ -12,7 +12,7 @@ from dpcl_core.events import AnchorScores, Signatures
 from dpcl_core.explorers.matching import TABLE_8
 from dpcl_core.figures.picture import Provenance, counted, epsilon_text
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.features.cards.adaptation_params import MEMBER
+from dpcl_core.methods.features.params import MEMBER
 from dpcl_core.papers import comparison, report
 from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.measured import Measured

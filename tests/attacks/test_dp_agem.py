@@ -45,7 +45,7 @@ def test_without_noise_everyone_is_found_out() -> None:
 def test_a_rule_that_forgets_the_replays_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     """20 steps of small batches cost a person little; 41 replays of the whole sample cost far more, and that is measured."""
     settings = {"sample_rate": 0.05, "replay_rate": 1.0, "epochs": 1}
-    monkeypatch.setattr(odometer, "noises", lambda params, plan, epsilon: Noises(4.0, 4.0))
+    monkeypatch.setattr(odometer, "noises", lambda plan, epsilon: Noises(4.0, 4.0))
     own = audited(1000, params={**settings, "projection": "never"})[0].accounted
     (result,) = audited(2000, params=settings)
     assert own < 0.3 < 0.5 < result.lower_bound < result.accounted  # measured: 2.3, as at epsilon 8 above

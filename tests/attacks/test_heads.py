@@ -10,7 +10,7 @@ import pytest
 from dpcl_core import checks, presets
 from dpcl_core.attacks import catalog, heads
 from dpcl_core.attacks.play import audited as played
-from dpcl_core.methods.features.cards.adaptation_params import PeftParams
+from dpcl_core.methods.features.params import PeftParams
 from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.spec import RunSpec
 from tests.attacks import mutants

@@ -15,10 +15,8 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.per_example_gradients import noisy_means
-from dpcl_core.methods.lifelong import nets
-from dpcl_core.methods.lifelong.cards import claim, l2dp_ml
-from dpcl_core.methods.lifelong.cards.l2dp_ml import L2dpMlParams
-from dpcl_core.methods.lifelong.l2dp_ml import reconstruction
+from dpcl_core.methods.lifelong import claim, l2dp_ml, nets
+from dpcl_core.methods.lifelong.l2dp_ml import L2dpMlParams, reconstruction
 from dpcl_core.privacy.noise import ReleaseNoise, SeededNoise
 from dpcl_core.spec import Cell, DataSpec, PrivacySpec, RunSpec
 

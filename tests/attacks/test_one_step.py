@@ -12,7 +12,7 @@ from dpcl_core import checks, presets
 from dpcl_core.attacks import adapters, one_run
 from dpcl_core.methods.features import adapters as features_adapters
 from dpcl_core.methods.features.adapters import Gradients
-from dpcl_core.methods.features.cards.adaptation_params import PeftParams
+from dpcl_core.methods.features.params import PeftParams
 from dpcl_core.methods.language import gradients as text_gradients
 from dpcl_core.spec import RunSpec
 from tests.attacks import mutants

@@ -11,7 +11,7 @@ from dpcl_core import checks
 from dpcl_core.attacks import catalog, coefficients, inversion_audit
 from dpcl_core.attacks.play import audited as played
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.lifelong.cards.coefficient_params import IndependentLaplaceParams
+from dpcl_core.methods.lifelong.independent_laplace import IndependentLaplaceParams
 from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.spec import RunSpec
 from tests.attacks import mutants

@@ -19,8 +19,7 @@ from torch.nn import functional
 
 from dpcl_core.backbones import adaptable
 from dpcl_core.methods.features import adapters
-from dpcl_core.methods.features.adapted_network import Adapted, Kind
-from dpcl_core.methods.features.adapters import Gradients
+from dpcl_core.methods.features.adapters import Adapted, Gradients, Kind
 from dpcl_core.privacy.noise import ReleaseNoise
 
 BATCH, N_CLASSES, ROUNDS = 64, 100, 7

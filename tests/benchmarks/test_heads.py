@@ -13,7 +13,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.features.cards.peft_ensemble import EnsembleParams
+from dpcl_core.methods.features.peft_ensemble import EnsembleParams
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.scenarios.stream import Examples, Task

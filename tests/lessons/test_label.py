@@ -11,8 +11,7 @@ from dpcl_core.lessons import label as lesson
 from dpcl_core.lessons import noise
 from dpcl_core.lessons.label import Neighbours
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.features.cards.cosine import CosineParams
-from dpcl_core.methods.features.cosine import CosineClassifier
+from dpcl_core.methods.features.cosine import CosineClassifier, CosineParams
 from dpcl_core.privacy import gaussian, statement
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import unit_rows

@@ -9,7 +9,7 @@ from dpcl_core.backbones import lite0
 from dpcl_core.backbones.adaptable import Input, Network, Pictures
 from dpcl_core.backbones.networks import Frozen
 from dpcl_core.methods.features import adapters
-from dpcl_core.methods.features.adapted_network import Kind
+from dpcl_core.methods.features.adapters import Kind
 
 WIDTH = 8
 

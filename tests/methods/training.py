@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from dpcl_core.methods.common.dpsgd import Schedule
+from dpcl_core.methods.features import linear_heads
 from dpcl_core.privacy.noise import Addition32
 
 N_FEATURES = 5
+
+
+def trained_heads(*given: Any, **named: Any) -> linear_heads.Heads:
+    """The classifiers that a training of last layers returns after its last step."""
+    steps = linear_heads.trained(*given, **named)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            return ended.value  # type: ignore[no-any-return]
 
 
 def data(n: int = 30, n_classes: int = 4, seed: int = 3) -> tuple[np.ndarray, np.ndarray]:

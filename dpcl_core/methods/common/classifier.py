@@ -95,6 +95,14 @@ def _score(marks: Sequence[Marks], rule: str, cell: int) -> float | None:
     return reached / possible if possible else None
 
 
+def masked(scores: NDArray[np.floating], classes: Sequence[int] | NDArray[np.int64]) -> NDArray[np.floating]:
+    """A copy of scores [..., n, n_classes] with -inf outside of these classes."""
+    found = np.full_like(scores, -np.inf)
+    chosen = list(classes)
+    found[..., chosen] = scores[..., chosen]
+    return found
+
+
 def _right(scores: NDArray[np.floating], labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """Right answers and number of answers [epsilons, 2]; a model without any label, such as an empty learned list, has none.
 
@@ -187,14 +195,7 @@ def kept(
     names = (*context.classes, *context.undeclared)  # an undeclared label is in a rule only once it was released
     # The format writes memory as it lies: arrays must be in C order.
     content = safetensors.save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
-    return Classifier(
-        cell,
-        task,
-        rule.name,
-        tuple(names[label] for label in rule.columns),
-        tuple(names[label] for label in rule.competing),
-        tuple(tuple(names[label] for label in of_task) for of_task in rule.by_task),
-        {**rule.facts, **reads},
-        rule.uses_all,
-        base64.b64encode(content).decode("ascii"),
-    )
+    columns, competing = (tuple(names[label] for label in labels) for labels in (rule.columns, rule.competing))
+    by_task = tuple(tuple(names[label] for label in of_task) for of_task in rule.by_task)
+    facts, text = {**rule.facts, **reads}, base64.b64encode(content).decode("ascii")
+    return Classifier(cell, task, rule.name, columns, competing, by_task, facts, rule.uses_all, text)

@@ -13,8 +13,9 @@ from dpcl_core.data.dataset import Form
 from dpcl_core.data.texts import Canary, TextForm
 from dpcl_core.events import Leaks, Note, Progress, Retained, TokensScored
 from dpcl_core.methods.common.dpsgd import PublicSizes
+from dpcl_core.privacy.labels import in_label_space
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.scenarios.stream import Task
+from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell
 
 
@@ -65,6 +66,11 @@ class PublicContext(PublicSizes):
     def size_of(self, task: Task) -> float:
         """Nominal number of training examples of this task: its source's size if a card gives it, else `task_size`."""
         return self.source_sizes.get(task.name, self.task_size)
+
+
+def labelled(task: Task, labels: Sequence[int]) -> Examples:
+    """The task's training examples of these labels."""
+    return task.train.take(np.flatnonzero(in_label_space(task.train.labels, labels)))
 
 
 class Learner(Protocol):

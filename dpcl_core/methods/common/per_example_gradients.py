@@ -27,7 +27,6 @@ from dpcl_core.privacy.noise import Noise
 AT_ONCE = {"cpu": 16, "cuda": 64}
 BYTES_A_PIXEL = 6100
 _CANCELLED = 1e-3  # share of the sum of absolute values; random signs would leave about one over the number of positions
-Hook = Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]
 _Sum = Callable[[Tensor], list[Tensor]]  # example weights [b] -> the layer's weighted sums of gradients
 
 
@@ -63,9 +62,8 @@ class Gradients:
         for start in range(0, len(x), size):
             if math.isinf(self._clip_norm):
                 piece = slice(start, start + size)
-                parts: Sequence[Tensor] = torch.autograd.grad(
-                    self._loss(x[piece], targets[piece], columns), self._parameters
-                )
+                loss = self._loss(x[piece], targets[piece], columns)
+                parts: Sequence[Tensor] = torch.autograd.grad(loss, self._parameters)
             else:
                 places = torch.arange(start, start + size, device=x.device)
                 filled = places.clamp(max=len(x) - 1)  # repeats the last example, which counts once
@@ -101,7 +99,7 @@ def clip_weights(norms: Tensor, clip_norm: float) -> Tensor:
 
 
 @contextmanager
-def hooked(layers: Sequence[nn.Module], note: Hook) -> Iterator[None]:
+def hooked(layers: Sequence[nn.Module], note: Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]) -> Iterator[None]:
     """Calls `note(layer, inputs, output)` in every forward pass made inside the context."""
     hooks = [layer.register_forward_hook(note) for layer in layers]
     try:

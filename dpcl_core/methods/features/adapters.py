@@ -1,11 +1,13 @@
-"""FiLM and LoRA adapters with a last layer on top, trained by DP-SGD on pictures: one training, one model at a time."""
+"""A frozen network with FiLM or LoRA adapters and a last layer on top, trained by DP-SGD on pictures, one at a time."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import ClassVar, cast
+from itertools import chain
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -17,19 +19,167 @@ from torch.nn import functional
 from dpcl_core.backbones import gpu
 from dpcl_core.backbones.adaptable import Affine, Network, is_out_of_memory, of_rows
 from dpcl_core.backbones.bundled import Axes
-from dpcl_core.backbones.gpu import mixed_precision
+from dpcl_core.backbones.gpu import at_least_single, full_precision, mixed_precision
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT, Schedule, diverged
 from dpcl_core.methods.common.per_example_gradients import clip_weights, noisy_means
-from dpcl_core.methods.features.adapted_network import Adapted, Kind
-from dpcl_core.methods.features.head_gradients import Floats
 from dpcl_core.privacy.noise import Batches, Noise
 
+Kind = Literal["film", "lora"]
+Floats = NDArray[np.floating]
+_ATTENTION = frozenset({"qkv", "q", "k", "v", "q_proj", "k_proj", "v_proj", "query", "key", "value"})
+_WITH_LAYERNORM = "must be a network with LayerNorm, such as vit-cifar100 or a ViT of timm"
+
+
+class Adapted(nn.Module):
+    """Pictures uint8 [b, side, side, channels] -> logits [b, n_labels]; trains the adapter and the last layer only.
+
+    Shares all frozen weights with `network`: one copy serves any number of adapted networks. `seed` sets lora's random
+    initial factor, which is public. `axes`: public axes along which the last layer reads the features.
+    """
+
+    centre: Tensor
+    directions: Tensor
+
+    def __init__(
+        self, network: Network, kind: Kind, rank: int, n_labels: int, seed: int = 0, axes: Axes | None = None
+    ) -> None:
+        super().__init__()
+        refuse(network, kind)
+        self._blank = network.features.blank
+        # A copy that shares its tensors: replacing a layer in it leaves the original unchanged.
+        tensors = chain(network.features.parameters(), network.features.buffers())
+        self.features = deepcopy(network.features, {id(tensor): tensor for tensor in tensors})
+        if kind == "film":
+            for norm in _norms(self.features):
+                norm.weight = nn.Parameter(norm.weight.detach().clone())
+                if norm.bias is not None:
+                    norm.bias = nn.Parameter(norm.bias.detach().clone())
+        else:
+            start = torch.Generator().manual_seed(seed)
+            for name in targets(self.features):
+                parent, _, last = name.rpartition(".")
+                frozen = self.features.get_submodule(name)
+                assert isinstance(frozen, nn.Linear | nn.Conv2d)
+                self.features.get_submodule(parent).add_module(last, LowRank(frozen, rank, start))
+        example = next(network.features.parameters())
+        dtype = at_least_single(example.dtype)
+        self._is_along_axes = axes is not None
+        if axes is not None:
+            for name, values in (("centre", axes.centre), ("directions", axes.directions)):
+                self.register_buffer(name, torch.from_numpy(values).to(example.device, dtype), persistent=False)
+        n_features = network.feature_dim if axes is None else axes.directions.shape[1]
+        self.head = nn.Linear(n_features, n_labels, device=example.device, dtype=dtype)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+        self.eval()  # dropout stays off: only the accounted noise and sampling are to be random
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        features = self.features(pixels)
+        with full_precision(features):
+            single: Tensor = features.to(self.head.weight.dtype)
+            if self._is_along_axes:
+                single = (single - self.centre) @ self.directions
+            logits: Tensor = self.head(single)
+        return logits
+
+    def trainable(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Names and parameters that are trained."""
+        return ((name, parameter) for name, parameter in self.named_parameters() if parameter.requires_grad)
+
+    def state(self) -> dict[str, Tensor]:
+        """Copies of the trained parameters on the CPU, by name."""
+        return {name: parameter.detach().cpu().clone() for name, parameter in self.trainable()}
+
+    @torch.no_grad()
+    def take(self, state: Mapping[str, Tensor]) -> None:
+        """Loads the parameters of an earlier `state`; freezes those that it does not contain."""
+        for name, parameter in self.trainable():
+            if name in state:
+                parameter.copy_(state[name])
+            else:
+                parameter.requires_grad_(False)
+
+    def leave_unused(self) -> None:
+        """Freezes parameters that no feature depends on: features may be read before the network's last layers."""
+        self.features(self._blank().to(self.head.weight.device)).sum().backward()
+        for name, parameter in self.trainable():
+            if parameter.grad is None and not name.startswith("head."):
+                parameter.requires_grad_(False)
+            parameter.grad = None
+
+
+class LowRank(nn.Module):
+    """LoRA (Hu et al. 2022): a frozen Linear plus a product of two narrow ones, x -> W x + b + B A x.
+
+    A convolution that mixes the channels of a place is such a layer at every place.
+
+    B starts at zero, so that the network starts unchanged; A at random, with variance 1 / inputs. There is no scale factor:
+    under Adam a constant one only changes the learning rate. A and B compute in single precision, whatever W does.
+    """
+
+    def __init__(self, frozen: nn.Linear | nn.Conv2d, rank: int, start: torch.Generator) -> None:
+        super().__init__()
+        self.frozen = frozen
+        n_outputs, n_inputs = frozen.weight.shape[:2]
+        self.down, self.up = _narrow(frozen, n_inputs, rank), _narrow(frozen, rank, n_outputs)
+        nn.init.normal_(self.down.weight, std=n_inputs**-0.5, generator=start)
+        nn.init.zeros_(self.up.weight)
+        self.to(frozen.weight.device, at_least_single(frozen.weight.dtype))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.frozen(inputs)
+        with full_precision(inputs):
+            change: Tensor = self.up(self.down(inputs.to(self.down.weight.dtype)))
+        return outputs + change.to(outputs.dtype)
+
+
+def _narrow(like: nn.Linear | nn.Conv2d, n_inputs: int, n_outputs: int) -> nn.Linear | nn.Conv2d:
+    if isinstance(like, nn.Linear):
+        return nn.Linear(n_inputs, n_outputs, bias=False)
+    return nn.Conv2d(n_inputs, n_outputs, 1, bias=False)
+
+
+def refuse(network: Network, kind: Kind) -> None:
+    """Raises BadInput if the network mixes examples, or has no layers of the kind that the adapter needs."""
+    for name, module in network.features.named_modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            # In training mode BatchNorm averages over the batch, so no example has a gradient of its own. Frozen, it would
+            # use averages of other pictures; Tobaben et al. use networks without it.
+            layer = f"{name.removeprefix('network.')} ({type(module).__name__})"
+            allowed = f"mixes examples in its layer {layer}: {_WITH_LAYERNORM}, or one with GroupNorm"
+            raise BadInput("data.backbone", network.name, allowed)
+    if kind == "film" and not any(_norms(network.features)):
+        raise BadInput("data.backbone", network.name, f"has no LayerNorm for film to adapt: {_WITH_LAYERNORM}")
+    if kind == "lora" and not targets(network.features):
+        raise BadInput("data.backbone", network.name, "has no Linear layers for lora to adapt: take a ViT or a ConvNeXt")
+
+
+def targets(features: nn.Module) -> list[str]:
+    """Names of the Linear layers that lora adapts. Our choice: the paper names lora only as an alternative.
+
+    Query, key and value projections if the network has attention, as in Hu et al.; otherwise every Linear layer, or, in a
+    network of convolutions alone, every one that mixes the channels of a place.
+    """
+    named = dict(features.named_modules())
+    linear = [name for name, module in named.items() if isinstance(module, nn.Linear)]
+    return (
+        [name for name in linear if name.rpartition(".")[2] in _ATTENTION]
+        or linear
+        or [
+            name
+            for name, module in named.items()
+            if isinstance(module, nn.Conv2d) and module.kernel_size == (1, 1) and module.groups == 1
+        ]
+    )
+
+
+def _norms(features: nn.Module) -> Iterator[nn.LayerNorm | Affine]:
+    modules = features.modules()
+    return (m for m in modules if isinstance(m, Affine) or (isinstance(m, nn.LayerNorm) and m.elementwise_affine))
+
+
 # Sums of clipped per-example gradients of a network, computed in pieces that fit into memory.
-
-
-Pictures = NDArray[np.generic]
-Targets = NDArray[np.int64]
 
 
 @register_grad_sampler(Affine)  # type: ignore[untyped-decorator]
@@ -60,7 +210,7 @@ class Gradients:
             module.training = any(p.requires_grad for p in module.parameters(recurse=False))
         self._hooked: GradSampleModule | None = None
 
-    def of(self, pictures: Pictures, targets: Targets) -> list[Tensor]:
+    def of(self, pictures: NDArray[np.generic], targets: NDArray[np.int64]) -> list[Tensor]:
         """The sums in double precision, one per trainable parameter.
 
         Args: pictures uint8 [b, side, side, channels] with targets int64 [b].
@@ -88,7 +238,7 @@ class Gradients:
             start += n
         return sums
 
-    def _piece(self, pictures: Pictures, targets: Targets, n_counting: int) -> list[Tensor]:
+    def _piece(self, pictures: NDArray[np.generic], targets: NDArray[np.int64], n_counting: int) -> list[Tensor]:
         """Clipped sums over the first `n_counting` examples; without clipping, sums over all."""
         pixels = torch.from_numpy(np.ascontiguousarray(pictures)).to(self._device)
         truth = torch.from_numpy(targets).to(self._device)
@@ -213,13 +363,8 @@ def fresh(
 
 
 def trained(
-    start: Adapter,
-    pictures: NDArray[np.generic],
-    labels: NDArray[np.int64],
-    plan: Schedule,
-    noise_multiplier: float,
-    batches: Batches,
-    noise: Noise,
+    start: Adapter, pictures: NDArray[np.generic], labels: NDArray[np.int64], plan: Schedule, noise_multiplier: float,
+    batches: Batches, noise: Noise,
 ) -> Generator[int, None, Adapter]:
     """DP-SGD with Adam on cross-entropy from `start`: yields the steps taken so far, returns the trained model.
 
@@ -264,7 +409,7 @@ def at_once(network: Network) -> int:
 
 # The two products of a last layer's step on a graphics card, without rounding.
 #
-# `head_gradients` multiplies whole numbers (times powers of two) whose sums of absolute products stay below 2^53 in double
+# `linear_heads` multiplies whole numbers (times powers of two) whose sums of absolute products stay below 2^53 in double
 # precision: weights of up to 2^24 / n_x with directions, and residuals of up to 2^9 with directions of up to 2^11, of at
 # most 2^33 examples. Double precision holds every such sum, in any order of additions, fused or not, and it has no shorter
 # substitute as single precision has in TF32. So a card gives the processor's product bit by bit, and the proof there holds
@@ -295,7 +440,7 @@ class Directions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """A batch's directions float64 [b, K+1], on the card; the `OnCard` of `head_gradients`."""
+    """A batch's directions float64 [b, K+1], on the card; the `OnCard` of `linear_heads`."""
 
     rows: Tensor
 

@@ -9,16 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
+from dpcl_core.layers import Print
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd import PublicSizes, learned_list
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.learner import PublicContext, labelled
+from dpcl_core.methods.features import params, trainer
 from dpcl_core.privacy.accounting import training_budget
-from dpcl_core.privacy.labels import LabelLists, in_label_space, listed_labels
+from dpcl_core.privacy.calculator import NoiseForecast, noise_to_signal
+from dpcl_core.privacy.labels import LabelLists, listed_labels
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums, row_blocks, unit_rows
 from dpcl_core.privacy.noise import Noise, noise_of
 from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell, RunSpec
+from dpcl_core.spec import Cell, Params, RunSpec
+
+
+class CosineParams(Params):
+    """Settings of the cosine classifier: none, because the budget alone sets its noise."""
 
 
 class CosineClassifier:
@@ -49,16 +56,12 @@ class CosineClassifier:
             spaces = self._lists.released(cells, task.prior, labels, ledgers, tasks=(task.index,))
             for space in dict.fromkeys(spaces):  # one space, unless every budget has learned its own
                 alike = [place for place, other in enumerate(spaces) if other == space]
-                train = task.train.take(np.flatnonzero(in_label_space(labels, space)))
+                train = labelled(task, space)
                 self._sums[row, alike] += noisy_class_sums(
-                    train.inputs,
-                    train.labels,
-                    space,
-                    self._sums.shape[2],
+                    train.inputs, train.labels, space, self._sums.shape[2],
                     [self._stds[place] for place in alike],
                     [self._noises[cells[place]] for place in alike],
-                    [ledgers[cells[place]] for place in alike],
-                    task=task.index,
+                    [ledgers[cells[place]] for place in alike], task=task.index,
                 )
                 self._released[row][np.ix_(alike, space)] = True
             yield Progress("training", done, len(self._seeds), task.index, f"summing features of {task.name}")
@@ -103,3 +106,28 @@ def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -
     for task in range(facts.n_tasks):
         learned_list(spec, facts, epsilon, ledger, (task,))
         ledger.spend(dp.GaussianDpEvent(std), task=task, what="planned sums")
+
+
+def forecast(
+    spec: RunSpec, epsilon: float, *, n_features: int, classes_per_task: float, facts: PublicSizes
+) -> NoiseForecast:
+    """The noise on a class's sum, in each task whose release has a sum for it."""
+    class_size, uses = facts.n_people / facts.n_classes, facts.n_tasks if spec.labels == "prior-const" else 1
+    ratio = noise_to_signal(trainer.sigma(spec, epsilon), n_features, class_size, uses=uses)
+    return NoiseForecast(epsilon, ratio, class_size, uses > 1, None)
+
+
+CARD = params.card(
+    name="cosine",
+    title="DP cosine classifier",
+    summary="Sums the unit-length features of each class once per task, with Gaussian noise. A test example gets the class "
+    "whose noisy sum is closest in direction. Nothing is trained, so a later task cannot overwrite an earlier one.",
+    source="Tobaben et al. 2025, Algorithm 1",
+    params=CosineParams, module=__name__, planned=f"{__name__}:planned", audit="dpcl_core.attacks.cosine",
+    forecast=forecast, is_one_release=True, is_in_playground=True, table_names=lambda spec: ("Cosine classifier", ""),
+    printed=Print(
+        params.SOURCE,
+        params.OF_ALL,
+        left_open={"privacy.epsilons": "How σ follows from ε is not printed; ours is the exact Gaussian mechanism."},
+    ),
+)

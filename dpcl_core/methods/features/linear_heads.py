@@ -1,22 +1,287 @@
-"""Last layers trained by DP-SGD on cached features; all budgets of a seed share one wide matrix product."""
+"""Last layers trained by DP-SGD on cached features; all budgets of a seed share one wide matrix product.
+
+The sensitivity of the sums of clipped gradients holds exactly, for the sums as computed in floating point.
+
+Noise hides a change of a sum by at most the clipping norm. The bound must hold for the computed sum, yet one more term can
+change every digit of a floating-point sum. Here it cannot, for two reasons.
+
+1. An example's contribution depends on the example and the weights alone. Logits are sums without rounding: an example
+   enters as the direction X_i below, weights as integers, and no sum of absolute products reaches 2^24 (2^53 in double
+   precision), so that every order of additions, fused or not, on any number of cores, gives the same result. Everything else
+   is computed per example, with examples along the innermost axis, padded to whole vector registers. That a function gives
+   the same number at every position of a vector is a property of kernels, not of arithmetic:
+   tests/methods/features/test_head_gradients.py compares the bits on the kernels at hand.
+2. Contributions are summed without rounding. The gradient (p_i - onehot(y_i)) ⊗ row_i of example i, clipped to C, is
+
+       C R_i ⊗ X_i / (n_r n_x),   R_i integer [columns], |R_i| <= n_r,   X_i integer [K+1], |X_i| <= n_x:
+
+   X_i is the direction of its row in steps of 1 / n_x, R_i the residual scaled to the length that clipping leaves, in steps
+   of 1 / n_r; both are truncated toward zero, so no length grows. Sums of R_i ⊗ X_i are integers: `exact_product` keeps them
+   within 2^24 (2^53), so they are exact too. (X_i is stored times 1 / (n_r n_x), a power of two, which changes no digit.)
+
+So, in units of C, the sums of neighbours differ by exactly R_i ⊗ X_i / (n_r n_x), whose length is at most 1.
+
+The lengths are upper bounds although they are computed with rounding. With u half the distance from 1 to the next number, a
+computed sum of k squares is at least (1 - (k + 2) u) times the true one, minus the squares that underflow (each below
+2^-126). Both divisors are therefore raised by a relative 2 (k + 8) u, which also covers root, division and products; the 1
+that ends every row, and Opacus' stabiliser, exceed what underflow loses. Likewise for weights: only weights below 2^-40 lose
+their squares, and that number is added to their length.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT, Adam, Schedule, diverged
-from dpcl_core.methods.features.head_gradients import Floats, Prepared, TakeOnCard, clipped_sums, with_bias
 from dpcl_core.privacy.gaussian import grid32
 from dpcl_core.privacy.noise import Batches, Noise, additions32
 
+Floats = NDArray[np.floating]
+# A row with a larger entry keeps its direction and is shortened to this length, so that no weight makes its logits infinite.
+# Clipping leaves it the same contribution as before: its gradient exceeds the clipping norm unless its class is certain.
+LARGEST_INPUT = 2.0**20
+_STABILISER = 1e-6  # added to the norm in clipping, as in Opacus
+_LANES = 16  # batches are padded to a multiple of the widest vector register: remainders are slow
+_RESIDUAL_STEPS = {np.dtype(np.float32): 2.0**9, np.dtype(np.float64): 2.0**22}  # n_r
+_LARGEST_WHOLE = {np.dtype(np.float32): 2.0**24, np.dtype(np.float64): 2.0**53}  # all integers up to here are exact
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """Examples prepared for the steps; each row is a function of its example alone.
+
+    `rows` [n, K+1]: features and a final 1; `lengths` [n]: their L2 norms; `directions` [n, K+1]: X above over n_r n_x,
+    multiples of `unit` = 1 / (n_r n_x) up to `widest`. `targets` [n]: column indices of the labels. `allowed`
+    [epsilons, columns]: the budgets' label spaces; `outside`: 0 inside them, -inf outside (all zeros for a budget without
+    labels, where no example counts), None if every space is all columns. `residual_steps`: n_r divided by the factor that
+    raises its divisor; `per_length`: grid step of integer weights, divided by the length of all weights.
+    """
+
+    rows: Floats
+    lengths: Floats
+    directions: Floats
+    widest: float
+    unit: float
+    targets: NDArray[np.int64]
+    allowed: NDArray[np.bool_]
+    outside: Floats | None
+    residual_steps: float
+    per_length: float
+
+    @classmethod
+    def of(
+        cls, features: NDArray[np.generic], targets: NDArray[np.int64], allowed: NDArray[np.bool_], expected_batch: float,
+        dtype: np.dtype[np.floating],
+    ) -> Prepared:
+        """Prepares features [n, K] with targets [n]."""
+        rows = with_bias(features, dtype)
+        width = rows.shape[1]
+        n_steps = direction_steps(width, expected_batch, dtype)
+        lengths = np.sqrt(np.einsum("nk,nk->n", rows, rows))
+        np.maximum(lengths, 1, out=lengths)  # avoids a division by zero for rows that count zero
+        lengths *= 1 + _allowance(width, dtype)
+        directions = rows * (n_steps / lengths)[:, None]
+        np.trunc(directions, out=directions)
+        unit = 1 / (n_steps * _RESIDUAL_STEPS[dtype])
+        directions *= unit
+        usable = allowed | ~allowed.any(axis=1, keepdims=True)
+        return cls(
+            rows,
+            lengths,
+            directions,
+            _largest(directions),
+            unit,
+            targets,
+            allowed,
+            None if allowed.all() else np.where(usable, 0, -np.inf).astype(dtype),
+            _RESIDUAL_STEPS[dtype] / (1 + _allowance(allowed.shape[1], dtype)),
+            (1 + _allowance(allowed.shape[1] * width, dtype)) / (_LARGEST_WHOLE[dtype] / n_steps - math.sqrt(width)),
+        )
+
+
+def with_bias(features: NDArray[np.generic], dtype: np.dtype[np.floating] | type[np.floating]) -> Floats:
+    """Features [n, K] with a column of ones [n, K+1]; a non-finite row becomes zero, bias included.
+
+    A row with an entry beyond `LARGEST_INPUT` is shortened to that length, however large its finite entries.
+    """
+    rows = np.ones((len(features), features.shape[1] + 1), dtype=dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        rows[:, :-1] = features
+    if not _largest(rows) <= LARGEST_INPUT:
+        far = np.flatnonzero(~(np.abs(rows).max(axis=1) <= LARGEST_INPUT))
+        wide = np.ones((len(far), rows.shape[1]))
+        wide[:, :-1] = features[far]
+        wide[~np.isfinite(wide).all(axis=1)] = 0
+        wide /= np.maximum(np.abs(wide).max(axis=1, keepdims=True), 1)
+        rows[far] = wide * (LARGEST_INPUT / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-300))
+    return rows
+
+
+def direction_steps(n_inputs: int, expected_batch: float, dtype: np.dtype[np.floating]) -> float:
+    """n_x, a public power of two: as fine as one exact product of an expected batch allows, 2^8 to 2^11 in single precision.
+
+    Assumes that the largest entry of a direction is six times that of a vector with equal entries.
+    """
+    if dtype == np.float64:
+        return 2.0**22
+    fine = _LARGEST_WHOLE[dtype] / _RESIDUAL_STEPS[dtype] * math.sqrt(n_inputs) / (6 * max(1.0, expected_batch))
+    return float(2.0 ** min(11, max(8, math.floor(math.log2(fine)))))
+
+
+class OnCard(Protocol):
+    """A batch's directions [b, K+1] on a graphics card, whose products are exact as well (`adapters.Directions`)."""
+
+    def scores(self, whole: Floats) -> Floats: ...
+    def sums(self, residuals: Floats) -> Floats: ...
+
+
+TakeOnCard = Callable[[NDArray[np.int64]], OnCard]
+
+
+def clipped_sums(
+    data: Prepared, batch: NDArray[np.int64], weights: Floats, clips: Floats, on_card: TakeOnCard | None = None
+) -> tuple[Floats, Floats]:
+    """Gradient sums over a batch: exact, clipped and in units of C for the first k budgets; plain for the others.
+
+    Args: batch [b]: row indices; weights [epsilons, columns, K+1]; clips [k]: C of the first k budgets; on_card: gives a
+    batch's directions on a graphics card, where the products of the first k budgets are then computed.
+    Returns: [k, columns, K+1], in the precision of `weights`, or double where that cannot hold them exactly;
+    [epsilons - k, columns, K+1].
+    """
+    hidden, others = weights[: len(clips)], weights[len(clips) :]
+    if len(batch) == 0:
+        return np.zeros_like(hidden), np.zeros_like(others)
+    filled = np.zeros(_LANES * -(-len(batch) // _LANES), np.int64)  # the padding is not used
+    filled[: len(batch)] = batch
+    directions = data.directions.take(filled, axis=0) if on_card is None else on_card(filled)
+    rows = data.rows.take(filled, axis=0) if len(clips) < len(weights) else None
+    residuals = clipped_residuals(data, filled, directions, rows, weights, clips)
+    if len(clips):
+        clipped = residuals[: len(clips)]
+        np.trunc(clipped, out=clipped)
+        weights_of_batch = clipped.reshape(-1, len(filled))[:, : len(batch)]
+        if isinstance(directions, np.ndarray):
+            product = exact_product(weights_of_batch, directions[: len(batch)], data.widest, data.unit)
+        else:
+            product = directions.sums(weights_of_batch)
+            if _is_exact(weights_of_batch, len(batch), data.widest, data.unit):
+                product = product.astype(weights.dtype)
+        hidden = product.reshape(hidden.shape)
+    if rows is not None:
+        others = residuals[len(clips) :, :, : len(batch)] @ rows[: len(batch)]
+    return hidden, others
+
+
+def clipped_residuals(
+    data: Prepared, batch: NDArray[np.int64], directions: Floats | OnCard, rows: Floats | None, weights: Floats,
+    clips: Floats,
+) -> Floats:
+    """R above for a batch, before truncation; for budgets without clipping, plain residuals p_i - onehot(y_i).
+
+    The gradient's length is the product of the two lengths; clipping is one factor per example and budget,
+    min(1, C / (length + 1e-6)). Args: batch [b], a multiple of `_LANES`; directions, rows [b, K+1] of the batch, rows None
+    if all budgets are clipped. Returns: [epsilons, columns, b].
+    """
+    n_budgets, n_columns, width = weights.shape
+    n, n_clipped, n_steps = len(batch), len(clips), _RESIDUAL_STEPS[weights.dtype]
+    residuals = np.empty((n_budgets, n_columns, n), weights.dtype)
+    lengths = data.lengths.take(batch)
+    if n_clipped:
+        whole, per_step = whole_weights(data, weights[:n_clipped])
+        clipped, flat = residuals[:n_clipped], whole.reshape(n_clipped * n_columns, width)
+        if isinstance(directions, np.ndarray):
+            np.matmul(flat, directions.T, out=clipped.reshape(n_clipped * n_columns, n))
+        else:
+            clipped[:] = directions.scores(flat).reshape(clipped.shape)
+        per_step *= n_steps
+        clipped *= (per_step[:, None] * lengths)[:, None]
+    if rows is not None:
+        np.matmul(weights[n_clipped:], rows.T, out=residuals[n_clipped:])
+    if data.outside is not None:
+        residuals += data.outside[:, :, None]
+    residuals -= np.maximum.reduce(residuals, axis=1, keepdims=True)
+    np.exp(residuals, out=residuals)
+    sums = np.add.reduce(residuals, axis=1)
+    targets = data.targets.take(batch)
+    places = targets * n
+    places += np.arange(n)
+    # (exp - sum * onehot) / sum is the residual: the division is merged with the clipping factor below.
+    residuals.reshape(-1)[places + np.arange(0, residuals.size, n_columns * n)[:, None]] -= sums
+    factors = np.empty_like(sums)
+    if n_clipped:
+        clipped, total = residuals[:n_clipped], sums[:n_clipped]
+        longest = np.sqrt(np.einsum("ecb,ecb->eb", clipped, clipped))
+        longest *= lengths
+        longest += total * _STABILISER
+        np.maximum(longest, total * clips[:, None], out=longest)
+        lengths *= data.residual_steps
+        np.divide(lengths, longest, out=factors[:n_clipped])
+    if rows is not None:
+        np.divide(1, sums[n_clipped:], out=factors[n_clipped:])
+    if data.outside is not None:  # an example outside a budget's label space is not in that budget's data
+        factors = np.where(data.allowed[:, targets], factors, 0)
+    residuals *= factors[:, None]
+    return residuals
+
+
+def whole_weights(data: Prepared, weights: Floats) -> tuple[Floats, Floats]:
+    """Weights [k, columns, K+1] as integers, and the grid step of each budget [k].
+
+    The norm of a budget's integer weights is at most the largest exact integer over n_x, minus what rounding can add to a
+    column's norm. By Cauchy-Schwarz no sum of absolute products with a direction exceeds that largest integer.
+    """
+    flat = weights.reshape(len(weights), -1)
+    per_step = np.sqrt(np.vecdot(flat, flat))
+    per_step += 2.0**-40
+    per_step *= data.per_length
+    whole = flat / per_step[:, None]
+    np.rint(whole, out=whole)
+    return whole.reshape(weights.shape), per_step
+
+
+def exact_product(left: Floats, right: Floats, widest: float, unit: float) -> Floats:
+    """left [m, b] @ right [b, k] without rounding, in double precision where single would round.
+
+    `left` holds integers up to n_r, `right` multiples of a power of two `unit` up to `widest`. If no sum of absolute terms
+    reaches `_LARGEST_WHOLE` units, the product is exact in any order of additions; otherwise the halves of b are multiplied
+    separately and added in double precision, which holds sums of 2^32 examples of 2^21 each.
+    """
+    if _is_exact(left, len(right), widest, unit):
+        return left @ right
+    half = len(right) // 2
+    first, second = (left[:, :half], right[:half]), (left[:, half:], right[half:])
+    return np.add(exact_product(*first, widest, unit), exact_product(*second, widest, unit), dtype=np.float64)
+
+
+def _is_exact(left: Floats, n_terms: int, widest: float, unit: float) -> bool:
+    """Whether the precision of `left` holds its sums of so many terms, whatever `right` is (see `exact_product`)."""
+    largest = _LARGEST_WHOLE[left.dtype] * unit
+    is_small = n_terms * widest * _RESIDUAL_STEPS[left.dtype] <= largest or n_terms < 2
+    # Otherwise by the largest sum of absolute values in a row; factor 2: single precision may have rounded these sums.
+    return is_small or 2 * float(np.abs(left).sum(axis=1).max(initial=0)) * widest <= largest
+
+
+def _largest(values: Floats) -> float:
+    """The largest absolute value; NaN if any value is NaN."""
+    return float(np.maximum(values.max(initial=0), -values.min(initial=0)))
+
+
+def _allowance(n_terms: int, dtype: np.dtype[np.floating]) -> float:
+    """Relative increase of a divisor, 2 (k + 8) u, as the module docstring derives it."""
+    return (n_terms + 8) * float(np.finfo(dtype).eps)
+
+
+# The classifiers and their training.
+
+
 Spaces = Sequence[Sequence[int]]
-OnStep = Callable[[int], None]
-Addition = Callable[[Floats], Floats]
 _MOST_IN_SINGLE = 2.0**7
 
 
@@ -60,30 +325,18 @@ def joined(parts: Sequence[Heads]) -> Heads:
     return Heads(weights, parts[0].columns, allowed, parts[0].n_classes)
 
 
-def no_progress(step: int) -> None:
-    """No-op progress callback."""
-
-
 def trained(
-    start: Heads,
-    features: NDArray[np.generic],
-    labels: NDArray[np.int64],
-    plan: Schedule,
-    noise_multipliers: Sequence[float],
-    batches: Batches,
-    noises: Sequence[Noise],
-    on_step: OnStep = no_progress,
-    *,
-    device: str = "cpu",
-) -> Heads:
-    """The classifiers after `plan.n_steps` steps of DP-SGD with Adam on cross-entropy, from `start`.
+    start: Heads, features: NDArray[np.generic], labels: NDArray[np.int64], plan: Schedule,
+    noise_multipliers: Sequence[float], batches: Batches, noises: Sequence[Noise], device: str = "cpu",
+) -> Generator[int, None, Heads]:
+    """DP-SGD with Adam on cross-entropy from `start`: yields the steps taken so far, returns the trained classifiers.
 
     One batch sequence serves all budgets, noise never does. An example whose label is not in a budget's space counts zero
     there (Tobaben et al., Eq. 6); an empty batch, or no examples at all, runs the same noisy steps. A noise multiplier of 0
     trains without noise and without clipping. The caller must have written the training to the ledgers.
 
     Sensitivity: one example changes a step's sum by one gradient over weights and bias together, clipped to length
-    `plan.clip_norm`; replacing one, by at most twice that. `head_gradients` proves it for the sums as computed. Noise is
+    `plan.clip_norm`; replacing one, by at most twice that. The module docstring proves it for the sums as computed. Noise is
     added to sums in units of the clipping norm, so its standard deviation is the multiplier itself.
 
     Args: features [n, K]; labels [n] int64, inside `start.columns` or not; device: a graphics card for the products of
@@ -114,7 +367,7 @@ def trained(
         adam.step(weights, gradient)
         if not _is_small(weights):
             raise diverged(step, plan)
-        on_step(step)
+        yield step + 1
     return Heads(weights[np.argsort(order)], start.columns, start.allowed, start.n_classes)
 
 
@@ -136,7 +389,9 @@ def _is_small(weights: Floats) -> bool:
     return bool(max(weights.max(initial=0), -weights.min(initial=0)) <= LARGEST_WEIGHT)
 
 
-def _addition(noises: Sequence[Noise], multipliers: Sequence[float], like: Floats, n_steps: int) -> Addition:
+def _addition(
+    noises: Sequence[Noise], multipliers: Sequence[float], like: Floats, n_steps: int
+) -> Callable[[Floats], Floats]:
     """A function that adds noise of these standard deviations, drawn ahead, to a step's sums [budgets, columns, K+1].
 
     Sums in double precision are put on the same grid and get the same final rounding as sums in single precision, so the
@@ -144,12 +399,10 @@ def _addition(noises: Sequence[Noise], multipliers: Sequence[float], like: Float
     the grid is no coarser than 2^5; larger noise is always added in double precision.
     """
     if like.dtype == np.float64 or max(multipliers) > _MOST_IN_SINGLE:
+        both = list(zip(noises, multipliers, strict=True))
         return lambda sums: np.stack(
-            [
-                noise.added(row.astype(np.float64), std).astype(like.dtype)
-                for row, noise, std in zip(sums, noises, multipliers, strict=True)
-            ]
-        )
+            [noise.added(row.astype(np.float64), std) for row, (noise, std) in zip(sums, both, strict=True)]
+        ).astype(like.dtype)
     add = additions32(noises, multipliers, like.size, n_steps)
     steps = np.array([grid32(std) for std in multipliers])[:, None, None]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from dpcl_core.events import Progress
+from dpcl_core.layers import Print
+from dpcl_core.methods.features import params, trainer
 from dpcl_core.methods.features.trainer import ModelOfSeed, Work
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
@@ -19,11 +21,20 @@ class Naive(ModelOfSeed):
     """
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
-        works = {
-            seed: Work(task.train, task.prior, (task.index,), self._context.task_size, self._models.get(seed))
-            for seed, task in tasks.items()
-        }
-        self._models = yield from self._trainer.train_with_progress(works, ledgers)
+        size, before = self._context.task_size, self._models
+        works = {s: Work(task.train, task.prior, (task.index,), size, before.get(s)) for s, task in tasks.items()}
+        self._models = yield from self._trainer.train(works, ledgers)
 
 
 make_learner = Naive
+CARD = params.trained_card(
+    name="naive",
+    title="Naive fine-tuning",
+    summary="One model, trained by DP-SGD on one task after another. Nothing protects it from forgetting: a lower bound for "
+    "the other methods. It has a single last layer, so it needs one list of all labels.",
+    source="Tobaben et al. 2025, Algorithm A2",
+    matters=("adapter", "epochs", "clip_norm"), module=__name__, planned="dpcl_core.methods.features.trainer:planned",
+    labels=("prior-const",), forecast=trainer.forecast,
+    printed=Print(params.SOURCE, params.TRAINED, params.OPEN, params.ALWAYS),
+    table_names=lambda spec: ("Naive", ""),  # what it trains is not printed
+)

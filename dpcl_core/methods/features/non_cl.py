@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Literal
+
+from pydantic import Field
 
 from dpcl_core.events import Progress
+from dpcl_core.layers import Print, Printed
 from dpcl_core.methods.common.dpsgd import PublicSizes
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.features.cards.non_cl import NonClParams
-from dpcl_core.methods.features.trainer import ModelOfSeed, Work, planned_on
+from dpcl_core.methods.features import params, trainer
+from dpcl_core.methods.features.trainer import ModelOfSeed, Work
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task, joined
 from dpcl_core.spec import Cell, RunSpec
+
+
+class NonClParams(params.PeftParams):
+    """Settings of training on all data seen so far, and how often the model is released."""
+
+    release: Literal["every-task", "once"] = Field(
+        "every-task", title="Published",
+        description="every-task: trained from scratch and released after each task, so early examples are used many times "
+        "and their epsilon adds up. once: trained and released after the last task alone.")
 
 
 class NonCl(ModelOfSeed):
@@ -34,7 +48,7 @@ class NonCl(ModelOfSeed):
         if self._once and n_seen < self._context.n_tasks:
             return
         works = {seed: self._work(seen) for seed, seen in self._seen.items()}
-        self._models = yield from self._trainer.train_with_progress(works, ledgers)
+        self._models = yield from self._trainer.train(works, ledgers)
 
     def recall(self, learned: Sequence[Mapping[int, Task]]) -> None:
         """Keeps the tasks so far again; lays the networks under the adapters."""
@@ -54,4 +68,24 @@ def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -
     """The plan of a model (`methods.planned`): a training on all tasks so far after each, or one after the last."""
     assert isinstance(spec.params, NonClParams)
     so_far = [tuple(range(n)) for n in range(1, facts.n_tasks + 1)]
-    planned_on(so_far[-1:] if spec.params.release == "once" else so_far, spec, facts, epsilon, ledger)
+    trainer.planned_on(so_far[-1:] if spec.params.release == "once" else so_far, spec, facts, epsilon, ledger)
+
+
+CARD = params.trained_card(
+    name="non-cl",
+    title="All data at once",
+    summary="Keeps every example and trains a fresh model on all of them together. This is not continual learning, but an "
+    "upper bound for it. If it is released after every task, early examples are used again each time, and their guarantee "
+    "is weaker.",
+    source="Tobaben et al. 2025, Algorithm A3",
+    params=NonClParams, matters=("adapter", "epochs", "release"), module=__name__, planned=f"{__name__}:planned",
+    trains_on="all", at_once={"release": "once"}, forecast=partial(trainer.forecast, on_all=True),
+    printed=Print(
+        params.SOURCE,
+        params.TRAINED
+        | {"params.release": Printed(("every-task", "once"), "Both are printed, in two versions of the paper.")},
+        params.OPEN,
+        params.ALWAYS,
+    ),
+    table_names=lambda spec: ("Non-CL baseline", params.variant(spec)),
+)

@@ -6,18 +6,28 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from dpcl_core.events import Progress
+from dpcl_core.layers import Print, Printed
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.state import Records
-from dpcl_core.methods.features.adapted_network import VoteAccumulator
-from dpcl_core.methods.features.cards.adaptation_params import MEMBER
-from dpcl_core.methods.features.cards.peft_ensemble import EnsembleParams
+from dpcl_core.methods.features import params, trainer
+from dpcl_core.methods.features.params import MEMBER
+from dpcl_core.methods.features.rules import VoteAccumulator
 from dpcl_core.methods.features.trainer import Model, Trainer, Work
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
+
+
+class EnsembleParams(params.PeftParams):
+    """Settings of each member's training, and of the vote."""
+
+    rule: params.Rule = Field(
+        "argmax", title="Decision rule",
+        description="How the members of all tasks vote. Every rule is computed, and can be looked at after the run.")
 
 
 class PeftEnsemble:
@@ -40,7 +50,7 @@ class PeftEnsemble:
             self._trainer.begin(self._works(tasks))
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
-        models = yield from self._trainer.train_with_progress(self._works(tasks), ledgers)
+        models = yield from self._trainer.train(self._works(tasks), ledgers)
         for seed, model in models.items():
             self._members[seed].append(model)
 
@@ -84,3 +94,19 @@ class PeftEnsemble:
 
 
 make_learner = PeftEnsemble
+CARD = params.trained_card(
+    name="peft-ensemble",
+    title="PEFT ensemble",
+    summary="For each task, DP-SGD trains a new last layer, or a small adapter with one, on the same frozen network. All "
+    "are kept, and they vote on a test example. No task can overwrite what another has learned.",
+    source="Tobaben et al. 2025, Algorithm 2",
+    params=EnsembleParams, matters=("adapter", "epochs", "rule"), module=__name__, forecast=trainer.forecast,
+    planned="dpcl_core.methods.features.trainer:planned",
+    printed=Print(
+        params.SOURCE,
+        params.TRAINED | {"params.rule": Printed(("argmax", "median", "entropy"), "No other rule is printed.")},
+        params.OPEN,
+        params.ALWAYS,
+    ),
+    table_names=lambda spec: ("PEFT Ensemble", params.variant(spec)),
+)

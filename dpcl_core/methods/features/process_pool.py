@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import threading
+import time
 import weakref
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, FIRST_EXCEPTION, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from multiprocessing.process import BaseProcess
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,9 @@ from threadpoolctl import threadpool_limits
 from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.features import linear_heads
 from dpcl_core.privacy.noise import Batches, Noise
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
 
 _POLL_SECONDS = 0.1  # between progress reports
 # Time of a training on one core, per step and per multiplication (2026-11-22); starting processes takes about a second.
@@ -40,19 +42,20 @@ class Job:
     noises: Sequence[Noise]
     device: str = "cpu"
 
-    def trained(self, on_step: linear_heads.OnStep = linear_heads.no_progress) -> linear_heads.Heads:
-        """The trained heads."""
+    def steps(self) -> Generator[int, None, linear_heads.Heads]:
+        """The training: yields the steps taken so far, returns the heads."""
         return linear_heads.trained(
-            self.start,
-            self.features,
-            self.labels,
-            self.plan,
-            self.noise_multipliers,
-            self.batches,
-            self.noises,
-            on_step,
-            device=self.device,
+            self.start, self.features, self.labels, self.plan, self.noise_multipliers, self.batches, self.noises, self.device
         )
+
+    def trained(self) -> linear_heads.Heads:
+        """The trained heads."""
+        steps = self.steps()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as ended:
+                return cast(linear_heads.Heads, ended.value)
 
     def pieces(self, count: int) -> list[Job]:
         """At most `count` jobs with a share of the budgets each; they use the same batches as one job would.
@@ -63,17 +66,12 @@ class Job:
         if self.batches.is_seeded or count < 2 or len(self.noises) < 2:
             return [self]
         parts = np.array_split(np.arange(len(self.noises)), min(count, len(self.noises)))
-        return [self._piece(part, batches) for part, batches in zip(parts, self.batches.copies(len(parts)), strict=True)]
-
-    def _piece(self, budgets: NDArray[np.int64], batches: Batches) -> Job:
-        start = replace(self.start, weights=self.start.weights[budgets], allowed=self.start.allowed[budgets])
-        return replace(
-            self,
-            start=start,
-            noise_multipliers=[self.noise_multipliers[k] for k in budgets],
-            batches=batches,
-            noises=[self.noises[k] for k in budgets],
-        )
+        pieces = []
+        for part, batches in zip(parts, self.batches.copies(len(parts)), strict=True):
+            start = replace(self.start, weights=self.start.weights[part], allowed=self.start.allowed[part])
+            multipliers, noises = [self.noise_multipliers[k] for k in part], [self.noises[k] for k in part]
+            pieces.append(replace(self, start=start, noise_multipliers=multipliers, batches=batches, noises=noises))
+        return pieces
 
     @property
     def is_wide(self) -> bool:
@@ -102,7 +100,7 @@ class ProcessPool:
 
         `is_last`: no other round is queued before this one has finished.
         """
-        return _InThread(jobs) if self._processes is None else self._processes.begin(jobs, is_last=is_last)
+        return _InThisProcess(jobs) if self._processes is None else self._processes.begin(jobs, is_last=is_last)
 
 
 def is_wide(expected_batch: float, n_weights: int) -> bool:
@@ -116,44 +114,39 @@ def estimate(n_steps: int, expected_batch: float, n_weights: int) -> float:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _InThread:
-    """Trainings one after another in a thread, so that the main thread can report progress."""
+class _InThisProcess:
+    """Trainings one after another, in the caller's own thread."""
 
     jobs: Mapping[int, Job]
 
     def heads(self) -> Generator[int, None, dict[int, linear_heads.Heads]]:
-        """The heads by seed; yields the steps done so far, over all seeds. Raises Diverged."""
-        jobs = self.jobs
-        done = dict.fromkeys(jobs, 0)
-        stopped: list[bool] = []
-
-        def one(seed: int) -> linear_heads.Heads:
-            def count(step: int) -> None:
-                if stopped:
-                    raise _Stopped
-                done[seed] = step + 1
-
-            return jobs[seed].trained(count)
-
-        few = None if any(job.is_wide for job in jobs.values()) else 1
-        with threadpool_limits(few), ThreadPoolExecutor(1) as pool:
-            try:
-                futures = {seed: pool.submit(one, seed) for seed in jobs}
-                while wait(list(futures.values()), _POLL_SECONDS, FIRST_EXCEPTION).not_done:
-                    if failed := next((f for f in futures.values() if f.done() and f.exception()), None):
-                        failed.result()
-                    yield sum(done.values())
-                heads = {seed: future.result() for seed, future in futures.items()}
-                yield sum(done.values())  # its end is reported however short a round was
-                return heads
-            finally:
-                stopped.append(True)  # after a close or a divergence the others stop at their next step
+        """The heads by seed; now and then yields the steps done so far, over all seeds. Raises Diverged."""
+        heads: dict[int, linear_heads.Heads] = {}
+        before, shown = 0, time.monotonic()
+        with threadpool_limits(None if any(job.is_wide for job in self.jobs.values()) else 1):
+            for seed, job in self.jobs.items():
+                steps = job.steps()
+                while seed not in heads:
+                    try:
+                        done = before + next(steps)
+                    except StopIteration as ended:
+                        heads[seed] = ended.value
+                    else:
+                        if time.monotonic() - shown > _POLL_SECONDS:
+                            yield done
+                            shown = time.monotonic()
+                before += job.plan.n_steps
+            yield before  # its end is reported however short a round was
+        return heads
 
 
 class _Processes:
     """Worker processes that load little more than NumPy. They end with this process, however it ends."""
 
     def __init__(self, count: int) -> None:
+        import multiprocessing
+        from concurrent.futures import ProcessPoolExecutor
+
         method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
         context = multiprocessing.get_context(method)
         if method == "forkserver":
@@ -188,6 +181,8 @@ class _Processes:
     @contextmanager
     def _tracking_children(self) -> Iterator[None]:
         """Adds to `_children` the processes that the pool starts inside; it starts them when it is given work."""
+        import multiprocessing
+
         others = set(multiprocessing.active_children()) - self._children
         yield
         self._children |= set(multiprocessing.active_children()) - others
@@ -216,7 +211,7 @@ class _InProcesses:
         return {seed: linear_heads.joined([future.result() for future in parts]) for seed, parts in self.futures.items()}
 
 
-Running = _InThread | _InProcesses  # one round of trainings, started already or on the first call of `heads`
+Running = _InThisProcess | _InProcesses  # one round of trainings, started already or on the first call of `heads`
 
 
 def _end(processes: Iterable[BaseProcess], futures: Iterable[Future[linear_heads.Heads]]) -> None:
@@ -228,16 +223,16 @@ def _end(processes: Iterable[BaseProcess], futures: Iterable[Future[linear_heads
 
 def _start_process() -> None:
     """Initialises a worker process: limits it to one core and ties its end to that of its parent."""
+    import threading
+
     threadpool_limits(1)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
+    import multiprocessing
+
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
     os._exit(1)
-
-
-class _Stopped(Exception):
-    """Ends a training whose result is no longer needed."""

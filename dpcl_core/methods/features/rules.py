@@ -1,21 +1,20 @@
-"""How the releases of this family classify without their learners; the arithmetic is the learners' own."""
+"""How the releases of this family classify without their learners, and how the members of an ensemble vote."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.methods.common.classifier import PUBLIC, Step
-from dpcl_core.methods.features.adapted_network import VoteAccumulator
-from dpcl_core.methods.features.cards.adaptation_params import Rule as Vote
+from dpcl_core.methods.features import params
 from dpcl_core.methods.features.linear_heads import Heads
 from dpcl_core.privacy.mechanisms import unit_rows
 
 if TYPE_CHECKING:
-    from dpcl_core.methods.features.adapted_network import Kind
+    from dpcl_core.methods.features.adapters import Kind
 
 Scores = NDArray[np.floating]
 
@@ -75,6 +74,91 @@ def _voted(steps: Sequence[Step], logits: Iterator[Scores]) -> Scores:
             if name in step.classes:
                 placed[0, :, place] = of_member[:, step.classes.index(name)]
         votes.add(placed)
-    vote = cast(Vote, last.facts.get("vote", "argmax"))
+    vote = cast(params.Rule, last.facts.get("vote", "argmax"))
     scores: Scores = votes.scores(vote)[vote][0]
     return scores
+
+
+# Prediction rules of an ensemble: ArgMax, Median and Entropy (Tobaben et al., Eq. 10, A41 and appendix H.2).
+
+
+class VoteAccumulator:
+    """Accumulates the members' votes on one set of examples, under every rule at once.
+
+    Members may be added in any order. `one_space`: all members have the same label space (S_prior_const).
+
+    * ArgMax: the largest logit of any member.
+    * Median: the largest logit after subtracting from each member's logits their median over its labels.
+    * Entropy: the weighted sum of the members' logits, with weights softmax over members of minus the entropy of each
+      member's softmax (natural logarithm, gamma = 1, after SAFE, Zhao et al. 2024). If members have different label spaces,
+      that sum is not defined, and multiplying a negative logit by a small weight would raise it; our extension then uses
+      probabilities instead of logits.
+
+    A member votes only for labels in its own space (finite logits).
+    """
+
+    def __init__(self, *, one_space: bool) -> None:
+        self._one_space = one_space
+        self._votes: _Votes | None = None
+        self.n_members = 0
+
+    def add(self, logits: Scores) -> None:
+        """Adds one member's votes: logits [epsilons, n, classes], -inf outside its label space."""
+        allowed = np.isfinite(logits)
+        probabilities = _softmax(logits)
+        # 0 log 0 = 0: a label of probability 0, or outside the member's space, adds nothing to its entropy.
+        entropy = -(probabilities * np.log(np.where(probabilities > 0, probabilities, 1))).sum(axis=2, keepdims=True)
+        weights = np.exp(-entropy) * allowed.any(axis=2, keepdims=True)
+        voted = np.where(allowed, weights * (np.where(allowed, logits, 0) if self._one_space else probabilities), -np.inf)
+        votes = _Votes(logits, logits - _median(logits, allowed)[:, :, None], voted, weights)
+        self._votes = votes if self._votes is None else _combined(self._votes, votes)
+        self.n_members += 1
+
+    def scores(self, first: params.Rule) -> dict[str, Scores]:
+        """Scores [epsilons, n, classes] by rule, `first` first; -inf for labels in no member's space. Needs a member."""
+        votes = self._votes
+        assert votes is not None
+        weighted = votes.weighted / np.maximum(votes.weights, np.finfo(votes.weights.dtype).tiny)
+        scores = {"argmax": votes.largest, "median": votes.centred, "entropy": weighted}
+        return {rule: scores[rule] for rule in (first, *(rule for rule in params.RULES if rule != first))}
+
+
+class _Votes(NamedTuple):
+    """Sums and maxima over members that the three rules require, each [epsilons, n, classes or 1]."""
+
+    largest: Scores
+    centred: Scores
+    weighted: Scores
+    weights: Scores
+
+
+def _combined(left: _Votes, right: _Votes) -> _Votes:
+    both = np.isfinite(left.weighted) & np.isfinite(right.weighted)
+    return _Votes(
+        np.maximum(left.largest, right.largest),
+        np.maximum(left.centred, right.centred),
+        np.where(both, left.weighted + right.weighted, np.maximum(left.weighted, right.weighted)),
+        left.weights + right.weights,
+    )
+
+
+def _median(logits: Scores, allowed: NDArray[np.bool_]) -> Scores:
+    """Median [epsilons, n] over the labels in the space; 0 if it is empty.
+
+    A budget's label space is the same for all examples, so the first example's mask applies to all.
+    """
+    medians = np.zeros(logits.shape[:2], dtype=logits.dtype)
+    if logits.shape[1]:
+        for budget, mask in enumerate(allowed[:, 0]):
+            if mask.any():
+                medians[budget] = np.median(logits[budget][:, mask], axis=1)
+    return medians
+
+
+def _softmax(logits: Scores) -> Scores:
+    """Softmax over the labels; zeros if the label space is empty."""
+    top = logits.max(axis=2, keepdims=True)
+    raised: Scores = np.exp(logits - np.where(np.isfinite(top), top, 0))
+    total = raised.sum(axis=2, keepdims=True)
+    shares: Scores = np.divide(raised, total, out=np.zeros_like(raised), where=total > 0)
+    return shares

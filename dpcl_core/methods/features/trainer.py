@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, cast
+from functools import partial
+from operator import add
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +20,7 @@ from dpcl_core.methods.common.dpsgd import PublicSizes, Schedule, learned_list, 
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.state import Records
 from dpcl_core.methods.features import linear_heads
-from dpcl_core.methods.features.cards.adaptation_params import PeftParams
+from dpcl_core.methods.features.params import PeftParams
 from dpcl_core.methods.features.process_pool import Job, ProcessPool, Running, estimate, is_wide
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.accounting import training_budget
@@ -33,17 +35,26 @@ if TYPE_CHECKING:
     from dpcl_core.backbones.adaptable import Network
     from dpcl_core.methods.features import adapters
 
+Returned = TypeVar("Returned")
+Shown = TypeVar("Shown")
 
-class Model(Protocol):
-    """The trained classifiers of one seed, one per budget."""
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SideBySide:
+    """The adapted networks of one seed, one per budget."""
+
+    models: Sequence[adapters.Adapter]
 
     def logits(self, inputs: NDArray[np.generic]) -> NDArray[np.floating]:
-        """[epsilons, n, classes] of inputs [n, ...]; -inf outside a budget's label space."""
-        ...
+        """[epsilons, n, classes] of pictures uint8 [n, side, side, channels]."""
+        return np.stack([model.logits(inputs) for model in self.models])
 
     def released(self, place: int) -> Mapping[str, NDArray[np.generic]]:
-        """The trained weights of the budget at this index, by name, and which `labels` [classes] are in its space."""
-        ...
+        """The weights of the adapter and the last layer, by name."""
+        return self.models[place].released()
+
+
+Model = linear_heads.Heads | SideBySide  # the trained classifiers of one seed, one per budget
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,27 +80,18 @@ class Trainer:
         self._spec, self._params, self._context = spec, spec.params, context
         self.seeds = tuple(dict.fromkeys(cell.seed for cell in cells))
         self._epsilons = tuple(dict.fromkeys(cell.epsilon for cell in cells))
-        batch = spec.params.schedule(context.task_size).expected_batch
-        self._device = context.device if is_wide(batch, self._n_weights()) else "cpu"  # of heads
-        self._pool = self._process_pool()  # first, so that processes start during the search for noise multipliers
-        self._multipliers = {
-            e: noise_multiplier(spec, spec.params.sample_rate, spec.params.n_steps, e) for e in self._epsilons
-        }
+        plan = spec.params.schedule(context.task_size)
+        n_weights = len(self._epsilons) * context.n_classes * (context.n_inputs + 1)  # of all budgets' heads of a seed
+        self._device = context.device if is_wide(plan.expected_batch, n_weights) else "cpu"  # of heads
+        # Sized from public numbers, and first, so that processes start during the search for noise multipliers. Adapters
+        # train in this process, and so do heads on a graphics card.
+        is_pooled = spec.params.adapter == "head" and self._device == "cpu"
+        seconds = estimate(plan.n_steps, plan.expected_batch, n_weights) if is_pooled else 0.0
+        self._pool = ProcessPool(len(self.seeds), len(self.seeds) * context.n_tasks * seconds)
+        self._multipliers = {e: noise_multiplier(spec, plan.sample_rate, plan.n_steps, e) for e in self._epsilons}
         self._lists = LabelLists(spec, context.public, context.n_tasks)
         self._begun: dict[int, Running] = {}  # by task
         self._network: Network | None = None  # the frozen network under all adapters: loaded once, shared by every model
-
-    def _n_weights(self) -> int:
-        """Of all budgets' heads of a seed together."""
-        return len(self._epsilons) * self._context.n_classes * (self._context.n_inputs + 1)
-
-    def _process_pool(self) -> ProcessPool:
-        """A pool sized from public numbers; adapters train in this process, and so do heads on a graphics card."""
-        context, params = self._context, self._params
-        plan = params.schedule(context.task_size)
-        is_pooled = params.adapter == "head" and self._device == "cpu"
-        seconds = estimate(plan.n_steps, plan.expected_batch, self._n_weights()) if is_pooled else 0.0
-        return ProcessPool(len(self.seeds), len(self.seeds) * context.n_tasks * seconds)
 
     def begin(self, works: Mapping[int, Work]) -> None:
         """Prefetches later tasks' head training on idle workers (public label lists only).
@@ -105,36 +107,20 @@ class Trainer:
 
     def train(
         self, works: Mapping[int, Work], ledgers: Mapping[Cell, Ledger]
-    ) -> Generator[tuple[int, int], None, dict[int, Model]]:
-        """The models by seed; yields steps done and total steps, over all seeds.
+    ) -> Generator[Progress, None, Mapping[int, Model]]:
+        """The models by seed; yields the steps done so far, over all seeds.
 
         The ledgers have every entry before any step's result leaves. Raises Diverged, BadInput.
         """
         spaces = {seed: self._account(seed, work, ledgers) for seed, work in works.items()}
-        if self._params.adapter != "head":
-            return (yield from self._adapters(works, spaces))
-        running = self._begun.pop(_task(works), None) or self._pool.begin(self._jobs(works, spaces))
-        total = sum(self._plan(work).n_steps for work in works.values())
-        steps = running.heads()
-        while True:
-            try:
-                yield next(steps), total
-            except StopIteration as ended:
-                return cast("dict[int, Model]", ended.value)
-
-    def train_with_progress(
-        self, works: Mapping[int, Work], ledgers: Mapping[Cell, Ledger]
-    ) -> Generator[Progress, None, dict[int, Model]]:
-        """`train`, with its progress as events."""
-        steps = self.train(works, ledgers)
-        task = _task(works)
+        task, total = _task(works), sum(self._plan(work).n_steps for work in works.values())
+        steps: Generator[int, None, Mapping[int, Model]]
+        if self._params.adapter == "head":
+            steps = (self._begun.pop(task, None) or self._pool.begin(self._jobs(works, spaces))).heads()
+        else:
+            steps, total = self._adapters(works, spaces), total * len(self._epsilons)
         text = f"steps of DP-SGD ({self._params.adapter})"
-        while True:
-            try:
-                done, total = next(steps)
-            except StopIteration as ended:
-                return cast("dict[int, Model]", ended.value)
-            yield Progress("training", done, total, task, text)
+        return (yield from shown(steps, lambda done: Progress("training", done, total, task, text)))
 
     @property
     def kept_records(self) -> Records:
@@ -172,9 +158,8 @@ class Trainer:
         facts |= {"adapter": self._params.adapter, "rank": self._params.lora_rank}
         arrays = tuple(name for name in self.released(models[-1], cell) if name != "labels")
         public = {} if axes is None else {"centre": axes.centre, "directions": axes.directions}
-        return Rule(
-            "adapters", arrays, np.flatnonzero(masks[-1]), competing, facts=facts, public=public, uses_all=votes is not None
-        )
+        columns = np.flatnonzero(masks[-1])
+        return Rule("adapters", arrays, columns, competing, facts=facts, public=public, uses_all=votes is not None)
 
     def _account(self, seed: int, work: Work, ledgers: Mapping[Cell, Ledger]) -> linear_heads.Spaces:
         """The label list of every budget of this seed; writes list and training to the ledgers."""
@@ -182,12 +167,9 @@ class Trainer:
         plan = self._plan(work)
         spaces = self._lists.released(cells, work.prior, work.examples.labels, ledgers, tasks=work.tasks)
         for cell in cells:
+            steps, shared = self._steps(work, cell.epsilon), self._params.shares_batches
             ledgers[cell].spend(
-                self._steps(work, cell.epsilon),
-                task=work.tasks[-1],
-                what=plan.words,
-                people_of=work.tasks,
-                shares_batches=self._params.shares_batches,
+                steps, task=work.tasks[-1], what=plan.words, people_of=work.tasks, shares_batches=shared
             )
         return spaces
 
@@ -203,16 +185,11 @@ class Trainer:
         for seed, work in works.items():
             start = work.start or linear_heads.fresh(spaces[seed], self._context.n_inputs, self._context.n_labels)
             assert isinstance(start, linear_heads.Heads)
-            jobs[seed] = Job(
-                start,
-                work.examples.inputs,
-                work.examples.labels,
-                self._plan(work),
-                [self._steps(work, epsilon).noise_multiplier for epsilon in self._epsilons],
-                self._batches(seed, work),
-                [self._noise(Cell(epsilon, seed), work) for epsilon in self._epsilons],
-                self._device,
-            )
+            multipliers = [self._steps(work, epsilon).noise_multiplier for epsilon in self._epsilons]
+            batches = self._batches(seed, work)
+            noises = [self._noise(Cell(epsilon, seed), work) for epsilon in self._epsilons]
+            inputs, labels = work.examples.inputs, work.examples.labels
+            jobs[seed] = Job(start, inputs, labels, self._plan(work), multipliers, batches, noises, self._device)
         return jobs
 
     def _noise(self, cell: Cell, work: Work) -> Noise:
@@ -244,14 +221,13 @@ class Trainer:
 
     def _adapters(
         self, works: Mapping[int, Work], spaces: Mapping[int, linear_heads.Spaces]
-    ) -> Generator[tuple[int, int], None, dict[int, Model]]:
+    ) -> Generator[int, None, Mapping[int, Model]]:
         """Trains one model after another: each uses all cores."""
         from dpcl_core.methods.features import adapters  # loads torch, which heads do not need
 
         params, n_labels, network = self._params, self._context.n_labels, self._frozen()
         assert params.adapter != "head"
         models: dict[int, Model] = {}
-        total = sum(self._plan(work).n_steps for work in works.values()) * len(self._epsilons)
         before = 0
         for seed, work in works.items():
             plan, trained = self._plan(work), []
@@ -259,47 +235,32 @@ class Trainer:
                 if isinstance(work.start, SideBySide):
                     start = work.start.models[place]
                 else:
-                    start = adapters.fresh(
-                        network, params.adapter, params.lora_rank, space, n_labels, seed, self._axes(epsilon)
-                    )
+                    axes = self._axes(epsilon)
+                    start = adapters.fresh(network, params.adapter, params.lora_rank, space, n_labels, seed, axes)
+                batches, noise = self._batches(seed, work, epsilon), self._noise(Cell(epsilon, seed), work)
+                multiplier = self._steps(work, epsilon).noise_multiplier
                 steps = adapters.trained(
-                    start,
-                    work.examples.inputs,
-                    work.examples.labels,
-                    plan,
-                    self._steps(work, epsilon).noise_multiplier,
-                    self._batches(seed, work, epsilon),
-                    self._noise(Cell(epsilon, seed), work),
+                    start, work.examples.inputs, work.examples.labels, plan, multiplier, batches, noise
                 )
-                while True:
-                    try:
-                        yield before + next(steps), total
-                    except StopIteration as ended:
-                        trained.append(cast("adapters.Adapter", ended.value))
-                        break
+                trained.append((yield from shown(steps, partial(add, before))))
                 before += plan.n_steps
             models[seed] = SideBySide(trained)
         return models
 
 
+def shown(steps: Generator[int, None, Returned], as_event: Callable[[int], Shown]) -> Generator[Shown, None, Returned]:
+    """The steps of a training as other objects; returns what the training returns."""
+    while True:
+        try:
+            done = next(steps)
+        except StopIteration as ended:
+            return cast(Returned, ended.value)
+        yield as_event(done)
+
+
 def _task(works: Mapping[int, Work]) -> int:
     """The task being learned, the same for all seeds."""
     return next(iter(works.values())).tasks[-1]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SideBySide:
-    """The adapted networks of one seed, one per budget."""
-
-    models: Sequence[adapters.Adapter]
-
-    def logits(self, inputs: NDArray[np.generic]) -> NDArray[np.floating]:
-        """[epsilons, n, classes] of pictures uint8 [n, side, side, channels]."""
-        return np.stack([model.logits(inputs) for model in self.models])
-
-    def released(self, place: int) -> Mapping[str, NDArray[np.generic]]:
-        """The weights of the adapter and the last layer, by name."""
-        return self.models[place].released()
 
 
 class ModelOfSeed:
@@ -312,7 +273,7 @@ class ModelOfSeed:
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         self._trainer, self._context = Trainer(spec, cells, context), context
-        self._models: dict[int, Model] = {}
+        self._models: Mapping[int, Model] = {}
 
     @property
     def kept_records(self) -> Records:
@@ -352,54 +313,35 @@ def planned_on(reads: Sequence[tuple[int, ...]], spec: RunSpec, facts: PublicSiz
         ledger.spend(training, task=tasks[-1], what="planned training", people_of=tasks, shares_batches=shared)
 
 
-# Pre-run noise-to-signal forecast for class sums and for last layers trained by DP-SGD, from public numbers only.
+# Pre-run noise-to-signal forecast, from public numbers only.
 
 
 # DP-SGD with sampled batches needs up to this many times the noise of full-batch training, if the ratio is near 1.
 _MOST_BY_SAMPLING = 3.0
 
 
-def of_class_sums(
-    spec: RunSpec, epsilon: float, *, n_features: int, classes_per_task: float, facts: PublicSizes
-) -> NoiseForecast:
-    """Forecast for the cosine classifier: noise on a class's sum, in each task whose release has a sum for it."""
-    class_size = facts.n_people / facts.n_classes
-    uses = facts.n_tasks if spec.labels == "prior-const" else 1
-    ratio = noise_to_signal(_sigma(spec, epsilon), n_features, class_size, uses=uses)
-    return NoiseForecast(epsilon, ratio, class_size, uses > 1, None)
-
-
-def of_task_heads(
-    spec: RunSpec, epsilon: float, *, n_features: int, classes_per_task: float, facts: PublicSizes
+def forecast(
+    spec: RunSpec, epsilon: float, *, n_features: int, classes_per_task: float, facts: PublicSizes, on_all: bool = False
 ) -> NoiseForecast | None:
-    """Forecast for a last layer trained on one task at a time; None for FiLM and LoRA, for which it was not measured."""
-    return _of_heads(spec, epsilon, n_features, facts.task_size / classes_per_task)
+    """Forecast for a last layer trained on one task at a time, or `on_all` together; None for FiLM and LoRA.
 
-
-def of_heads_on_all(
-    spec: RunSpec, epsilon: float, *, n_features: int, classes_per_task: float, facts: PublicSizes
-) -> NoiseForecast | None:
-    """Forecast for a last layer trained on all tasks together; None for FiLM and LoRA, for which it was not measured."""
-    return _of_heads(spec, epsilon, n_features, facts.n_people / facts.n_classes)
-
-
-def _of_heads(spec: RunSpec, epsilon: float, n_features: int, class_size: float) -> NoiseForecast | None:
+    It was not measured for these two.
+    """
     params = spec.params
     assert isinstance(params, PeftParams)
     if params.adapter != "head":
         return None
-    full_batch = noise_to_signal(_sigma(spec, epsilon), n_features, class_size)
+    class_size = facts.n_people / facts.n_classes if on_all else facts.task_size / classes_per_task
+    full_batch = noise_to_signal(sigma(spec, epsilon), n_features, class_size)
     if full_batch * _MOST_BY_SAMPLING < COSTLY:
         return None
-    from dpcl_core.methods.common.dpsgd import noise_multiplier  # loads the accountant, which takes a second
-
     rate, steps = params.sample_rate, params.n_steps
     multiplier = noise_multiplier(spec, rate, steps, epsilon)
     ratio = noise_to_signal(multiplier, n_features, class_size, sample_rate=rate, n_steps=steps)
     return NoiseForecast(epsilon, ratio, class_size, False, full_batch if rate < 1 else None)
 
 
-def _sigma(spec: RunSpec, epsilon: float) -> float:
+def sigma(spec: RunSpec, epsilon: float) -> float:
     """Noise multiplier of one Gaussian release under the budget that is left after the label list."""
     left, delta = training_budget(spec.privacy, spec.labels, epsilon)
     return gaussian.sigma(left, delta, gaussian.SENSITIVITY[spec.privacy.adjacency])

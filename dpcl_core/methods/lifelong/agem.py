@@ -4,35 +4,39 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import dp_accounting as dp
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn import functional
 
-from dpcl_core.backbones import gpu
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
-from dpcl_core.methods.common.classifier import Rule
-from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT
-from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.per_example_gradients import BYTES_A_PIXEL
-from dpcl_core.methods.lifelong import nets
-from dpcl_core.methods.lifelong.cards.network_params import BatchParams
-from dpcl_core.methods.lifelong.nets import Batch, Gradients, descend
-from dpcl_core.methods.lifelong.odometer import fixed, picked, schedule
-from dpcl_core.privacy.labels import in_label_space, label_space
+from dpcl_core.layers import Print, Printed
+from dpcl_core.methods.common.classifier import Rule, masked
+from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT, PublicSizes
+from dpcl_core.methods.common.learner import PublicContext, labelled
+from dpcl_core.methods.lifelong import params as settings
+from dpcl_core.methods.lifelong.params import BatchParams
+from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task, generator
 from dpcl_core.spec import Cell, RunSpec
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from dpcl_core.methods.lifelong.nets import Batch, Gradients
+
 # Examples in one pass: more were no faster on a CPU, and take memory. On a card as many as fit, at most these.
 AT_ONCE = {"cpu": 200, "cuda": 5000}
+
+
+class AgemParams(BatchParams):
+    """Settings of A-GEM: those of fixed batches and memory, and no others."""
 
 
 class Agem:
@@ -47,6 +51,9 @@ class Agem:
     _largest_weight = LARGEST_WEIGHT
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
+        from dpcl_core.backbones import gpu
+        from dpcl_core.methods.lifelong import nets
+
         assert isinstance(spec.params, BatchParams)
         assert context.form is not None
         (self._cell,) = cells
@@ -58,6 +65,8 @@ class Agem:
         self._lists: list[tuple[int, ...]] = []  # the labels of each task
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
+        from dpcl_core.methods.lifelong.nets import descend
+
         seed, params = self._cell.seed, self._params
         task, ledger = tasks[seed], ledgers[self._cell]
         labels = label_space(self._labels, task.prior, self._context.public, task.train.labels, [ledger], task=task.index)
@@ -86,21 +95,18 @@ class Agem:
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """The network's logits, the only prediction rule; -inf for classes that do not compete."""
         labels = label_space(self._labels, task.prior, self._context.public, task.train.labels, [], task=task.index)
-        columns = list(self._competing(labels))
-        scores = np.full((1, len(task.test), self._context.n_classes), -np.inf, dtype=np.float32)
-        scores[0][:, columns] = self._logits(task.test.inputs)[:, columns]
-        return {"argmax": scores}
+        return {"argmax": masked(self._logits(task.test.inputs)[None], self._competing(labels))}
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """The network's weights by name; the stored batches are not released."""
-        return nets.released(self._net)
+        return self._net.released()
 
     def rule(self, cell: Cell) -> Rule | None:
         """The network's largest logit."""
-        return nets.rule(self._net, self._space, self._lists if self._params.is_task_given else ())
+        return self._net.rule(self._space, self._lists if self._params.is_task_given else ())
 
     def _logits(self, inputs: NDArray[np.generic]) -> NDArray[np.float32]:
-        return nets.logits(self._net, inputs, self._form)
+        return self._net.logits(inputs, self._form)
 
     def _competing(self, labels: tuple[int, ...]) -> tuple[int, ...]:
         return labels if self._params.head == "per-task" else self._space
@@ -108,7 +114,9 @@ class Agem:
     def _batches(self, task: Task, competing: tuple[int, ...]) -> list[Batch]:
         """The task's fixed batches. Raises BadInput if its examples of the competing classes do not fill one batch; if their
         number is private, they form one smaller, possibly empty, batch instead."""
-        train = task.train.take(np.flatnonzero(in_label_space(task.train.labels, competing)))
+        from dpcl_core.methods.lifelong import nets
+
+        train = labelled(task, competing)
         size, device = self._size(len(train)), self._context.device
         draws = generator(self._cell.seed, f"batches of task {task.index}")
         chosen = fixed(len(train), size, draws)
@@ -118,10 +126,7 @@ class Agem:
             allowed = f"must be at most {len(train)}, the number of training examples of {task.name} with public labels"
             raise BadInput("params.batch_size", size, allowed)
         used: Examples = train.take(np.concatenate(chosen))
-        inputs = torch.split(nets.tensor(used.inputs, self._form, device), size)
-        targets = torch.split(torch.from_numpy(np.searchsorted(competing, used.labels)).to(device), size)
-        columns = torch.tensor(competing, device=device)
-        return [Batch(x, y, columns) for x, y in zip(inputs, targets, strict=True)]
+        return nets.pieces(nets.batch(used, competing, self._form, device), size)
 
     def _store(self, task: Task, batches: Sequence[Batch]) -> None:
         place = picked(self._params, len(batches), generator(self._cell.seed, f"stored batch of task {task.index}"))
@@ -142,13 +147,17 @@ class Agem:
 
     def _gradients(self, batch: Batch) -> Gradients:
         """Gradients of the batch's mean loss for every parameter, summed over pieces to save memory."""
-        size, n = self._at_once(), self._divisor(batch)
-        pieces = zip(torch.split(batch.inputs, size), torch.split(batch.targets, size), strict=True)
-        of_pieces = [self._of_piece(inputs, targets, batch.columns, n) for inputs, targets in pieces]
-        return [functools.reduce(torch.add, parts) for parts in zip(*of_pieces, strict=True)]
+        from dpcl_core.methods.lifelong.nets import pieces
+
+        n = self._divisor(batch)
+        of_pieces = [self._of_piece(p.inputs, p.targets, p.columns, n) for p in pieces(batch, self._at_once())]
+        return [functools.reduce(operator.add, parts) for parts in zip(*of_pieces, strict=True)]
 
     def _at_once(self) -> int:
         """Examples in one pass."""
+        from dpcl_core.backbones import gpu
+        from dpcl_core.methods.common.per_example_gradients import BYTES_A_PIXEL
+
         bytes_each = BYTES_A_PIXEL * math.prod(self._form.shape[:2])
         return gpu.at_once(self._room, AT_ONCE["cpu"], bytes_each, AT_ONCE["cuda"])
 
@@ -158,10 +167,69 @@ class Agem:
 
     def _of_piece(self, inputs: Tensor, targets: Tensor, columns: Tensor, n: int) -> Gradients:
         """Gradients of the softmax cross-entropy on a piece of a batch of n."""
-        loss = functional.cross_entropy(self._net(inputs)[:, columns], targets, reduction="sum") / n
+        import torch
+
+        loss = torch.nn.functional.cross_entropy(self._net(inputs)[:, columns], targets, reduction="sum") / n
         return list(torch.autograd.grad(loss, list(self._net.parameters())))
 
 
-def make_learner(spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> Agem:
-    """The learner of one cell."""
-    return Agem(spec, cells, context)
+make_learner = Agem
+
+
+# Fixed batches of a task, its number of steps, and the batch that is kept (Lai et al., Algorithm 2, section 5).
+
+
+def fixed(n: int, size: int, generator: np.random.Generator) -> list[NDArray[np.int64]]:
+    """Indices of n examples, split at random into disjoint batches of exactly `size`; a remainder is left out.
+
+    The batches of a task are the same in all its epochs.
+    """
+    order = generator.permutation(n).astype(np.int64)
+    return [order[start : start + size] for start in range(0, n - size + 1, size)]
+
+
+def schedule(params: BatchParams, task: int, n_batches: int) -> int:
+    """Number of steps for a task of `n_batches`; `task` counts from 0 in the stream's order.
+
+    Step i takes batch i modulo `n_batches`: "balanced" may stop within an epoch or start another.
+    """
+    if params.variant == "balanced":
+        assert params.steps is not None
+        return params.steps
+    if params.variant == "heterogeneous":
+        assert params.epochs_by_task is not None
+        return params.epochs_by_task[task] * n_batches
+    return params.epochs * n_batches
+
+
+def picked(params: BatchParams, n_batches: int, generator: np.random.Generator) -> int:
+    """Index of the batch to keep: random (as printed) or the last (as in code of the same group)."""
+    return n_batches - 1 if params.memory_pick == "last" else int(generator.integers(n_batches))
+
+
+def check(spec: RunSpec, facts: PublicSizes) -> None:
+    """Raises BadInput for a finite budget, and as `params.check` does."""
+    settings.refuse_budgets(spec, "A-GEM adds no noise; dp-agem is its private form")
+    settings.check(spec, facts)
+
+
+CARD = settings.network_card(
+    name="agem",
+    title="A-GEM without noise",
+    summary="A whole network learns one task after another and keeps one batch of each. A step that would make it worse on "
+    "the kept batches is projected until it does not. Adds no noise: an upper bound for the private versions.",
+    source="Chaudhry et al. 2019; the noiseless baseline of Lai et al. 2022",
+    params=AgemParams, matters=("epochs", "learning_rate", "memory_pick"), module=__name__, shares="cell", guarantee="none",
+    refuses=check, derived=settings.derived, batch_size=settings.batch_size,
+    printed=Print(
+        settings.SOURCE,
+        settings.OF_ALL
+        | settings.BATCHES
+        | {
+            "params.projection": Printed(("if-violated", "always"), "Chaudhry et al. print the one, Lai et al. the other."),
+            "params.scope": Printed(("joint",), "A-GEM projects the whole gradient."),
+        },
+        settings.BATCHES_OPEN,
+    ),
+    table_names=lambda spec: ("A-GEM", settings.variant(spec, "noiseless")),
+)

@@ -15,25 +15,88 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from pydantic import Field
 
+from dpcl_core import published
+from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
-from dpcl_core.methods.common.classifier import Rule
-from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT, Schedule, diverged
-from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.per_example_gradients import Gradients, noisy_means
-from dpcl_core.methods.lifelong import nets, odometer
-from dpcl_core.methods.lifelong.cards.dp_agem_params import DpAgemParams
-from dpcl_core.methods.lifelong.nets import projected
-from dpcl_core.privacy.labels import in_label_space, label_space
+from dpcl_core.layers import Departure, Print, Printed
+from dpcl_core.methods.common.classifier import Rule, masked
+from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT, ROUNDING_ASSUMED, PublicSizes, Schedule, diverged
+from dpcl_core.methods.common.learner import PublicContext, labelled
+from dpcl_core.methods.lifelong import odometer
+from dpcl_core.methods.lifelong import params as settings
+from dpcl_core.methods.lifelong.params import ReplayParams
+from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, Noise, Steps, noise_of
+from dpcl_core.published import Published
 from dpcl_core.scenarios.stream import Examples, Task
-from dpcl_core.spec import Cell, RunSpec
+from dpcl_core.spec import Cell, Params, PrivacySpec, Recurrence, RunSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+NoiseMultiplier = Annotated[float, Field(ge=0.1, le=1e4, allow_inf_nan=False)]
+Cap = Annotated[float, Field(gt=0, le=1e4, allow_inf_nan=False)]
+
+
+class DpAgemParams(ReplayParams):
+    """Settings of the steps, the kept samples and the scope of the budget."""
+
+    budget: odometer.Budget = Field(
+        "lifetime", title="Budget covers",
+        description="What epsilon is for. lifetime: one noise, so that the worst-off person's own task and all replays stay "
+        "within it. per-task: an equal share for every task (NaiveGaussian). fixed: the noise multiplier below.")
+    noise_multiplier: NoiseMultiplier | None = Field(
+        None, title="Noise multiplier σ",
+        description="Noise over the clipping norm, under budget = fixed; not used otherwise.")
+    epochs: int = Field(2, ge=1, le=1000, description="How often each example of a task is used on average.")
+    steps: Annotated[int, Field(ge=1, le=10**6)] | None = Field(
+        None, title="Training steps",
+        description="Steps in every task; empty: as many as the epochs and the sampling rate give.")
+    sample_rate: float = Field(
+        0.05, gt=0, le=1, allow_inf_nan=False, title="Sampling rate q",
+        description="Chance that an example is in a batch (Poisson sampling).")
+    clip_norm: Annotated[float, Field(ge=1e-9, le=1e6, allow_inf_nan=False)] = Field(
+        1.0, title="Clipping norm C", description="Longest gradient, of all weights, that one example contributes.")
+    memory_size: int = Field(
+        200, ge=1, le=10**6, description="Examples of each task kept for replay, on average; each is kept by chance.")
+    replay_rate: float = Field(
+        0.2, gt=0, le=1, allow_inf_nan=False, title="Sampling rate of the memory",
+        description="Chance that a kept example is in a replay of its sample.")
+    memory_epsilon_cap: Cap | None = Field(
+        None, title="Largest ε spent on the memory",
+        description="A sample is retired before a replay brings its people's epsilon above this; empty: never.")
+
+    @property
+    def is_noise_given(self) -> bool:
+        return self.budget == "fixed"
+
+    @property
+    def n_steps(self) -> int:
+        """Steps in every task: a public number that does not depend on the task's size."""
+        return self.steps or max(1, round(self.epochs / self.sample_rate))
+
+    def plan(self, privacy: PrivacySpec, n_tasks: int, recurrence: Recurrence) -> odometer.Plan:
+        """The public numbers of a run that its cost follows from."""
+        replays, noise = self.projection != "never", self.noise_multiplier
+        return odometer.Plan(
+            n_tasks, self.n_steps, self.sample_rate, self.replay_rate, replays, recurrence, privacy, self.budget, noise
+        )
+
+    def schedule(self, task_size: float, *, is_replay: bool = False) -> Schedule:
+        """Public numbers of a task's steps, or of the replays of a sample.
+
+        Sums are divided by the expected batch size, on the nominal task or on its kept sample.
+        """
+        rate = self.replay_rate if is_replay else self.sample_rate
+        expected = rate * (min(task_size, self.memory_size) if is_replay else task_size)
+        return Schedule(rate, self.n_steps, self.clip_norm, self.learning_rate, expected)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,21 +104,11 @@ class Source:
     """Examples for noisy gradients, with labels among `classes`, which compete in the loss."""
 
     examples: Examples
-    classes: NDArray[np.int64]
+    classes: tuple[int, ...]
     plan: Schedule
     batches: Batches
     noise: Noise
     noise_multiplier: float
-
-
-def schedule(params: DpAgemParams, task_size: float, *, is_replay: bool = False) -> Schedule:
-    """Public numbers of a task's steps, or of the replays of a sample.
-
-    Sums are divided by the expected batch size, on the nominal task or on its kept sample.
-    """
-    rate = params.replay_rate if is_replay else params.sample_rate
-    expected = rate * (min(task_size, params.memory_size) if is_replay else task_size)
-    return Schedule(rate, params.n_steps, params.clip_norm, params.learning_rate, expected)
 
 
 class Model:
@@ -64,12 +117,15 @@ class Model:
     KEPT = ("_net", "_released", "_places")
 
     def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext) -> None:
+        from dpcl_core.methods.common.per_example_gradients import Gradients
+        from dpcl_core.methods.lifelong import nets
+
         assert isinstance(spec.params, DpAgemParams)
         assert context.form is not None
         self._spec, self._params, self._cell, self._context = spec, spec.params, cell, context
         self._form = context.form
-        self._public = odometer.plan(self._params, spec.privacy, context.n_tasks, context.recurrence)
-        self._noises = odometer.noises(self._params, self._public, cell.epsilon)
+        self._public = self._params.plan(spec.privacy, context.n_tasks, context.recurrence)
+        self._noises = odometer.noises(self._public, cell.epsilon)
         self._turns = odometer.capped_schedule(self._public, self._noises, self._params.memory_epsilon_cap)
         self._net = nets.build(self._form, context.n_classes, cell.seed).to(context.device)
         is_clipped = self._noises.first > 0
@@ -80,10 +136,12 @@ class Model:
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[int]:
         """Yields the number of steps taken; the whole task is in the ledger before the first."""
+        from dpcl_core.methods.lifelong.nets import projected
+
         labels = self._own_labels(task)
         self._released = tuple(sorted({*self._released, *labels}))
         competing = self._competing(labels)
-        train = _of_classes(task, competing)
+        train = labelled(task, competing)
         turns = self._turns[task.index]
         own, replays = self._account(task.index, turns, ledger)
         current = self._source(train, competing, own, task.index, None)
@@ -96,28 +154,20 @@ class Model:
             yield step + 1
         self._keep(train, labels, task.index)
 
-    def logits(self, task: Task) -> NDArray[np.float32]:
+    def logits(self, task: Task) -> NDArray[np.floating]:
         """Logits [n, n_classes] of the task's test examples; -inf for labels that do not compete or are not released."""
-        outputs = nets.logits(self._net, task.test.inputs, self._form)
-        scores = np.full_like(outputs, -np.inf)
-        competing = list(self._competing(self._own_labels(task)))
-        scores[:, competing] = outputs[:, competing]
-        return scores
-
-    def released(self) -> Mapping[str, NDArray[np.generic]]:
-        """The network's weights by name."""
-        return nets.released(self._net)
+        return masked(self._net.logits(task.test.inputs, self._form), self._competing(self._own_labels(task)))
 
     def rule(self) -> Rule:
         """The network's largest logit."""
         by_task = [labels for _, labels in self._samples] if self._params.is_task_given else []
-        return nets.rule(self._net, self._released, by_task)
+        return self._net.rule(self._released, by_task)
 
     def _account(self, task: int, turns: Sequence[int | None], ledger: Ledger) -> tuple[Steps, dict[int, Steps]]:
         """The steps and the uses of every sample, charged to the people whose examples they read."""
         plan, size = self._public, self._params.clip_norm
         own, replays = plan.own_steps(task, self._noises), {}
-        ledger.spend(own, task=task, what=schedule(self._params, self._context.task_size).words)
+        ledger.spend(own, task=task, what=self._params.schedule(self._context.task_size).words)
         for sample, uses in sorted(Counter(sample for sample in turns if sample is not None).items()):
             replays[sample] = plan.uses(task, self._noises, uses)
             what = f"replay of task {sample + 1}, {uses} times, sampling rate {plan.replay_rate:g}, clipping norm {size:g}"
@@ -136,15 +186,13 @@ class Model:
         examples, labels = self._samples[sample]
         return self._source(examples, self._competing(labels), steps, task, sample)
 
-    def _source(
-        self, examples: Examples, classes: tuple[int, ...], steps: Steps, task: int, sample: int | None
-    ) -> Source:
+    def _source(self, examples: Examples, classes: tuple[int, ...], steps: Steps, task: int, sample: int | None) -> Source:
         """The task's own examples (`sample` None) or a kept sample, each with the coins and the noise that are charged."""
-        plan = schedule(self._params, self._context.task_size, is_replay=sample is not None)
+        plan = self._params.schedule(self._context.task_size, is_replay=sample is not None)
         purpose = f"task {task}" if sample is None else f"replay of task {sample} in task {task}"
         batches = steps.batches(self._coin_seed, f"{purpose} at epsilon {self._cell.epsilon}")
         noise = noise_of(self._spec.privacy.noise, self._cell, purpose)
-        return Source(examples, np.asarray(classes, dtype=np.int64), plan, batches, noise, steps.noise_multiplier)
+        return Source(examples, classes, plan, batches, noise, steps.noise_multiplier)
 
     @property
     def _coin_seed(self) -> int | None:
@@ -157,15 +205,18 @@ class Model:
         Adding or removing an example changes the sum by at most the clipping norm; the noise on every coordinate of the sum
         has a standard deviation of the multiplier times that norm.
         """
-        batch = source.examples.take(source.batches.draw(len(source.examples)))
-        device = self._context.device
-        x = nets.tensor(batch.inputs, self._form, device)
-        targets = torch.from_numpy(np.searchsorted(source.classes, batch.labels)).to(device)
-        sums = self._gradients.of(x, targets, torch.from_numpy(source.classes).to(device))
+        from dpcl_core.methods.common.per_example_gradients import noisy_means
+        from dpcl_core.methods.lifelong import nets
+
+        drawn = source.examples.take(source.batches.draw(len(source.examples)))
+        batch = nets.batch(drawn, source.classes, self._form, self._context.device)
+        sums = self._gradients.of(batch.inputs, batch.targets, batch.columns)
         std, dtype = source.plan.noise_std(source.noise_multiplier), next(self._net.parameters()).dtype
         return noisy_means(sums, source.plan.expected_batch, std, source.noise, dtype=dtype)
 
     def _step(self, means: Sequence[Tensor], step: int, plan: Schedule) -> None:
+        import torch
+
         with torch.no_grad():
             parameters = list(self._net.parameters())
             for parameter, mean in zip(parameters, means, strict=True):
@@ -186,13 +237,8 @@ class Model:
         for task, places in zip(learned, self._places, strict=True):
             labels = self._own_labels(task)
             seen = tuple(sorted({*seen, *labels}))
-            train = _of_classes(task, labels if self._params.head == "per-task" else seen)
+            train = labelled(task, labels if self._params.head == "per-task" else seen)
             self._samples.append((train.take(places), labels))
-
-
-def _of_classes(task: Task, classes: Sequence[int]) -> Examples:
-    """The task's training examples of these classes."""
-    return task.train.take(np.flatnonzero(in_label_space(task.train.labels, classes)))
 
 
 class DpAgem:
@@ -224,13 +270,162 @@ class DpAgem:
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """The network's weights by name; the kept samples are not released."""
-        return self._models[cell].released()
+        return self._models[cell]._net.released()
 
     def rule(self, cell: Cell) -> Rule:
         """The largest logit of the cell's network."""
         return self._models[cell].rule()
 
 
-def make_learner(spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> DpAgem:
-    """The learner of a run's whole grid."""
-    return DpAgem(spec, cells, context)
+make_learner = DpAgem
+
+
+def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
+    """The plan of a model (`methods.planned`): steps on every task, and the public schedule of replays."""
+    assert isinstance(spec.params, DpAgemParams)
+    numbers = spec.params.plan(spec.privacy, facts.n_tasks, facts.recurrence)
+    both = odometer.noises(numbers, epsilon)
+    for task, turns in enumerate(odometer.capped_schedule(numbers, both, spec.params.memory_epsilon_cap)):
+        ledger.spend(numbers.own_steps(task, both), task=task, what="planned steps")
+        for sample, uses in Counter(sample for sample in turns if sample is not None).items():
+            ledger.spend(numbers.uses(task, both, uses), task=task, what="planned replays", people_of=(sample,))
+
+
+def check(spec: RunSpec, facts: PublicSizes) -> None:
+    """Raises BadInput for inconsistent settings, and for settings that data of these public sizes cannot train with."""
+    settings.check(spec, facts)
+    params = spec.params
+    assert isinstance(params, DpAgemParams)
+    facts.check_sampled(params.sample_rate)
+    if params.memory_size > facts.task_size:
+        allowed = f"must be at most {facts.task_size:.0f}, the examples that a task has on average"
+        raise BadInput("params.memory_size", params.memory_size, allowed, {"params.memory_size": int(facts.task_size)})
+    if params.replay_rate * params.memory_size < 1:
+        allowed = f"must be at least {1 / params.memory_size:.3g}, one of the {params.memory_size} examples kept of a task"
+        raise BadInput("params.replay_rate", params.replay_rate, allowed)
+    if params.budget != "fixed":
+        return
+    if params.noise_multiplier is None:
+        raise BadInput("params.noise_multiplier", "nothing", "must be given with params.budget = fixed")
+    _refuse_too_little_noise(spec, params, facts)
+
+
+def _refuse_too_little_noise(spec: RunSpec, params: DpAgemParams, facts: PublicSizes) -> None:
+    """Raises BadInput where the given noise does not keep the budget: such a budget must not be displayed anywhere."""
+    finite = [epsilon for epsilon in spec.privacy.epsilons if math.isfinite(epsilon)]
+    if not finite:
+        return
+    plan = params.plan(spec.privacy, facts.n_tasks, facts.recurrence)
+    noises = odometer.noises(plan, finite[0])
+    needed = odometer.worst_epsilon(plan, noises, odometer.capped_schedule(plan, noises, params.memory_epsilon_cap))
+    if needed > min(finite):
+        rounded = math.ceil(needed * 1e3) / 1e3
+        allowed = f"must be at least {rounded:g}: params.noise_multiplier = {params.noise_multiplier} costs that for life"
+        raise BadInput("privacy.epsilons", f"{min(finite):,.10g}", allowed)
+
+
+def derived(params: Params, facts: PublicSizes) -> str:
+    """The settings in numbers, for a task of average size."""
+    assert isinstance(params, DpAgemParams)
+    batch = params.sample_rate * facts.task_size
+    steps = f"{params.n_steps:,} noisy steps a task, {batch:.0f} examples in a batch on average"
+    if params.projection == "never" or facts.n_tasks == 1:
+        return f"{steps}; no replays."
+    return f"{steps}, and {params.replay_rate * params.memory_size:.0f} in a replay, of {params.memory_size} kept of a task."
+
+
+def notes(params: Params) -> tuple[str, ...]:
+    """The limits and assumptions of the bound."""
+    assert isinstance(params, DpAgemParams)
+    if params.projection == "never":
+        return (ROUNDING_ASSUMED,)
+    on_memory = "Examples kept for replay are stored unprotected by the trainer: the bound covers what is released."
+    return on_memory, ROUNDING_ASSUMED
+
+
+def names(spec: RunSpec) -> tuple[str, str]:
+    """The paper's names of the method and, where noise and clipping are given, of the setting in its grid."""
+    params = spec.params
+    assert isinstance(params, DpAgemParams)
+    if params.budget == "lifetime":  # NaiveGaussian has an equal share for each task, or a noise of the paper's choice
+        return "Repair: DP-A-GEM", ""
+    if params.noise_multiplier is None or params.budget != "fixed":
+        return "NaiveGaussian", ""
+    return "NaiveGaussian", _grid_name(params.noise_multiplier, params.clip_norm, spec.privacy.epsilons[0])
+
+
+def differences(spec: RunSpec) -> tuple[str, ...]:
+    """Our choices where Lai et al. leave something open, and deviations from their paper."""
+    assert isinstance(spec.params, DpAgemParams)
+    clipped = (
+        "The paper's NaiveGaussian clips averaged gradients layer by layer and states no δ; ours clips every example's "
+        "whole gradient, and pays for each replay."
+    )
+    return (*settings.differences(spec), *([clipped] if spec.params.budget != "lifetime" else []))
+
+
+def _part(row: Published, name: str) -> float:
+    """The number after "z=" or "C=" in the variant of a row of table 5."""
+    return next(float(part[2:]) for part in row.variant.split() if part.startswith(f"{name}="))
+
+
+_NOISE = published.by_budget("lifelong", "text", "noise_scale_z")  # chosen for each epsilon from the grid of table 5
+_CLIPS = tuple(dict.fromkeys(published.by_budget("lifelong", "text", "clipping_bound_C").values()))
+_GRID = published.numbers("lifelong", "5", "avg_accuracy_pct")
+_GRID_OF = {name: tuple(dict.fromkeys(_part(row, name) for row, _ in _GRID)) for name in "zC"}
+
+
+def _grid_name(noise_multiplier: float, clip_norm: float, epsilon: float) -> str:
+    """The name that table 5 gives to these settings; "" for those that the paper selected, which have none elsewhere."""
+    if _NOISE.get(epsilon) == noise_multiplier and clip_norm in _CLIPS:
+        return ""
+    return f"z={noise_multiplier} C={clip_norm}"
+
+
+PRINTED = Print(
+    settings.SOURCE,
+    settings.OF_ALL
+    | settings.ALWAYS_PROJECTED
+    | {
+        "params.budget": Printed(("per-task",), "One noise for a person's whole life makes one bound of it."),
+        "params.noise_multiplier": Printed(
+            (None, *_GRID_OF["z"]),
+            "Printed are {:g}, {:g} and {:g} at ε = {:g}, {:g} and {:g}; the ledger asks for others.".format(
+                *_NOISE.values(), *_NOISE
+            ),
+        ),
+        "params.clip_norm": Printed(_GRID_OF["C"], "The printed best is the smallest of its grid."),
+    },
+    settings.OPEN
+    | {
+        "params.sample_rate": "How batches are drawn is not given.",
+        "params.memory_size": "How much is kept of a task is not given.",
+        "params.replay_rate": "How much of it a step reads is not given.",
+        "params.memory_epsilon_cap": "Nothing retires a stored example in print.",
+        "params.epochs": "The passes of this baseline are not given.",
+        "params.steps": "How many steps it takes is not given.",
+        "params.scope": "Whether the projection is of the whole gradient is not said.",
+    },
+    (
+        Departure(
+            "",
+            "averaged gradients clipped layer by layer",
+            "every example's whole gradient is clipped, in Poisson batches",
+            "Only what one example adds can be bounded by clipping it.",
+        ),
+        Departure("", "only the task's own steps", "replays are paid for", "A kept example is read again in later tasks."),
+        Departure("", "none", "δ is stated, and split with ε over the tasks", "A Gaussian has no bound without a δ."),
+    ),
+    kind="repair",
+)
+CARD = settings.network_card(
+    name="dp-agem",
+    title="DP-A-GEM",
+    summary="Trains one network from task to task. No step may point against the gradient on a sample of an earlier task; "
+    "both gradients are clipped example by example and get fresh noise. An example in a kept sample is charged for every "
+    "replay, and the ledger adds that up.",
+    source="NaiveGaussian of Lai et al. 2022 (Desai et al. 2021), repaired: per-example clipping, replays accounted for",
+    params=DpAgemParams, matters=("epochs", "clip_norm", "memory_size"),
+    module=__name__, planned=f"{__name__}:planned", audit="dpcl_core.attacks.networks", shares="all", refuses=check,
+    derived=derived, notes=notes, printed=PRINTED, table_names=names, differences=differences,
+)

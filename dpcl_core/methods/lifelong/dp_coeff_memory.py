@@ -3,25 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Literal
 
 import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from dpcl_core.events import Progress
+from dpcl_core.layers import Print, Printed
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd import PublicSizes, each_task
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.learner import PublicContext, labelled
+from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong import quadratic
-from dpcl_core.methods.lifelong.cards.coefficient_params import CoeffMemoryParams
+from dpcl_core.methods.lifelong.params import CoefficientParams
 from dpcl_core.methods.lifelong.quadratic import LinearReadout, RandomRelu
+from dpcl_core.privacy.calculator import NoiseForecast, noise_to_signal
 from dpcl_core.privacy.coefficient_release import coefficients_std, noisy_coefficients, sensitivity
 from dpcl_core.privacy.gaussian import SENSITIVITY
-from dpcl_core.privacy.labels import in_label_space, label_space
+from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import unit_rows
 from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell, RunSpec
+from dpcl_core.spec import Cell, Params, RunSpec
+
+
+class CoeffMemoryParams(CoefficientParams):
+    """Settings of the coefficient memory."""
+
+    features: Annotated[int, Field(ge=1, le=2048)] = Field(
+        256,
+        description="Random ReLU features of an example's values, with data.backbone = pixels; not used with a network's.")
+    solution: Literal["steps", "exact"] = Field(
+        "steps",
+        description="steps: gradient descent on the task, projected against the memory. exact: minimises the loss of all "
+        "tasks so far at once; steps, learning rate and projection are then not used.")
+
 
 _ROOM = 1 << 28  # most bytes of cached test features
 
@@ -55,7 +73,9 @@ class CoefficientMemory(LinearReadout):
             if self.params.solution == "steps":
                 yield from self._descend(seed, task, loss, "the sums", turn, len(tasks))
             else:
-                self._solve(seed, loss, [std / self._context.task_size for std in self._stds])
+                self._memory[seed].keep(loss)
+                stds = [std / self._context.task_size for std in self._stds]
+                self._weights[seed] = quadratic.solved(self._weights[seed], self._memory[seed], stds)
                 yield Progress("training", turn + 1, len(tasks), task.index, f"solving for {task.name}")
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
@@ -74,16 +94,10 @@ class CoefficientMemory(LinearReadout):
         books, context = [ledgers[cell] for cell in cells], self._context
         labels = task.train.labels
         space = label_space(self._labels, task.prior, context.public, labels, books, task=task.index)
-        train = task.train.take(np.flatnonzero(in_label_space(labels, space)))
+        train = labelled(task, space)
+        features, noises = self._features(seed, train.inputs), [self._noises[cell] for cell in cells]
         sums = noisy_coefficients(
-            self._features(seed, train.inputs),
-            train.labels,
-            space,
-            context.n_classes,
-            self._stds,
-            [self._noises[cell] for cell in cells],
-            books,
-            task=task.index,
+            features, train.labels, space, context.n_classes, self._stds, noises, books, task=task.index,
             is_non_negative=self._is_raw,
         )
         return self._loss(seed, task, sums, context.task_size)
@@ -101,9 +115,7 @@ class CoefficientMemory(LinearReadout):
         return self._maps[seed].of(inputs) if self._is_raw else inputs
 
 
-def make_learner(spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> CoefficientMemory:
-    """The learner of a run's whole grid."""
-    return CoefficientMemory(spec, cells, context)
+make_learner = CoefficientMemory
 
 
 def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
@@ -113,3 +125,48 @@ def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -
     std = coefficients_std(epsilon, spec.privacy.delta, adjacency, is_non_negative=is_raw, n_releases=n)
     ratio = sensitivity(adjacency, is_non_negative=is_raw) / SENSITIVITY[adjacency]
     each_task(ledger, facts, dp.GaussianDpEvent(std / ratio))
+
+
+def forecast(
+    spec: RunSpec, epsilon: float, *, n_features: int, classes_per_task: float, facts: PublicSizes
+) -> NoiseForecast:
+    """The coefficient memory: the noise on a class's sum of features, in each task whose release has one for it."""
+    params = spec.params
+    assert isinstance(params, CoeffMemoryParams)
+    on_pixels = spec.data.backbone == "pixels"
+    delta, adjacency, n = spec.privacy.delta, spec.privacy.adjacency, facts.n_tasks if facts.recurrence == "every" else 1
+    std = coefficients_std(epsilon, delta, adjacency, is_non_negative=on_pixels, n_releases=n)
+    class_size = facts.task_size / classes_per_task
+    uses = facts.n_tasks if settings.is_noised_in_every_task(spec, facts) else 1
+    ratio = noise_to_signal(std, params.features if on_pixels else n_features, class_size, uses=uses)
+    return NoiseForecast(epsilon, ratio, class_size, uses > 1, None)
+
+
+def derived(params: Params, facts: PublicSizes) -> str:
+    """The effect of the settings on the budget."""
+    assert isinstance(params, CoeffMemoryParams)
+    if facts.recurrence == "once":
+        return "One noisy release a task; whatever the steps, a task costs an example the budget once."
+    return f"One noisy release a task; an example is in all {facts.n_tasks}, so each release has its part of the budget."
+
+
+PRINTED = Print(
+    settings.SOURCE,
+    settings.OF_ALL
+    | settings.ALWAYS_PROJECTED
+    | {"params.solution": Printed(("steps",), "The sum of all tasks' losses can be minimised at once.")},
+    settings.READOUT_OPEN | {"params.features": "The paper learns its features."},
+    (settings.RELEASED_ONCE, settings.LINEAR),
+    kind="repair",
+)
+CARD = settings.card(
+    name="dp-coeff-memory",
+    title="Coefficient memory (repair of L2DP-ML)",
+    summary="Releases three noisy sums of each task's features, once: all that L2DP-ML's second-order loss needs. The "
+    "memory holds these sums instead of examples, so more epochs, other orders of tasks and replays cost nothing more.",
+    source="A repair of Lai et al. 2022, section 4: one release with a proof in place of one noise for all",
+    params=CoeffMemoryParams, matters=("features", "steps", "projection"),
+    module=__name__, planned=f"{__name__}:planned", audit="dpcl_core.attacks.coefficients", shares="all",
+    labels=("prior", "prior-const"), derived=derived, forecast=forecast, ceiling="dp-coeff-memory",
+    at_once={"solution": "exact"}, printed=PRINTED, table_names=lambda spec: ("Repair: coefficients", ""),
+)

@@ -4,26 +4,49 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
+from dpcl_core.layers import Departure, Print, Printed
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd import PublicSizes, each_task
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong import quadratic
-from dpcl_core.methods.lifelong.cards.coefficient_params import IndependentLaplaceParams
+from dpcl_core.methods.lifelong.params import CoefficientParams
 from dpcl_core.methods.lifelong.quadratic import LinearReadout, RandomProjection
+from dpcl_core.privacy.calculator import NoiseForecast, noise_to_signal_of_copies
 from dpcl_core.privacy.coefficient_release import Coefficients
 from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import row_blocks
 from dpcl_core.privacy.text_mechanisms import Randomiser, epsilon_of_each, noisy_records
 from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell, RunSpec
+from dpcl_core.spec import Cell, Params, RunSpec
+
+
+class IndependentLaplaceParams(CoefficientParams):
+    """Settings of noise for every record."""
+
+    steps: int = Field(
+        20, ge=1, le=100_000, title="Training steps",
+        description="Steps of gradient descent in each task; few of them fit less of the noise.")
+    project_to: Annotated[int, Field(ge=0, le=4096)] = Field(
+        16, title="Random projection to",
+        description="Dimensions that an example's values are brought to by a public random projection; 0: the values "
+        "themselves, which data.backbone = pixels alone allows.")
+    clip: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = Field(
+        1.0, title="Clipping bound",
+        description="L1 norm that projected values are cut down to, 1 on average before; not used without projection.")
+    label_share: float = Field(
+        0.5, ge=0.01, le=0.99, allow_inf_nan=False, title="Share of ε for labels",
+        description="Share of epsilon that pays for the label of each example.")
 
 
 def randomiser(params: IndependentLaplaceParams, n_inputs: int, epsilon: float) -> Randomiser:
@@ -106,11 +129,7 @@ def centred(inputs: NDArray[np.generic], form: Form) -> NDArray[np.float32]:
 
 
 def unbiased_sums(
-    copies: NDArray[np.float32],
-    answers: NDArray[np.int64],
-    space: Sequence[int],
-    n_classes: int,
-    local: Randomiser,
+    copies: NDArray[np.float32], answers: NDArray[np.int64], space: Sequence[int], n_classes: int, local: Randomiser,
     unit: float,
 ) -> Coefficients:
     """Unbiased estimates, from noisy copies, of the records' sums; a record is its values times `unit` and a last value 1.
@@ -131,9 +150,7 @@ def unbiased_sums(
     return sums
 
 
-def make_learner(spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> NoisyRecords:
-    """The learner of a run's whole grid."""
-    return NoisyRecords(spec, cells, context)
+make_learner = NoisyRecords
 
 
 def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
@@ -141,3 +158,86 @@ def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -
     assert isinstance(spec.params, IndependentLaplaceParams)
     n_copies = facts.n_tasks if facts.recurrence == "every" else 1
     each_task(ledger, facts, randomiser(spec.params, 1, epsilon_of_each(epsilon, spec.privacy.delta, n_copies)).event)
+
+
+def forecast(
+    spec: RunSpec, epsilon: float, *, n_features: int, classes_per_task: float, facts: PublicSizes
+) -> NoiseForecast:
+    """Forecast for noise on every record: the noise on the sum of a class's copies; projected values by their usual norm."""
+    params = spec.params
+    assert isinstance(params, IndependentLaplaceParams)
+    n_copies = facts.n_tasks if facts.recurrence == "every" else 1
+    local = randomiser(params, n_features, epsilon_of_each(epsilon, spec.privacy.delta, n_copies))
+    length, signal = math.sqrt(n_features), "longest signal there can be"
+    if local.l1_clip is not None:  # normal values with an L1 norm of 1, or of the clip if smaller
+        length, signal = min(1.0, local.l1_clip) * math.sqrt(math.pi / 2 / local.n_values), "usual signal"
+    class_size, is_everywhere = facts.task_size / classes_per_task, settings.is_noised_in_every_task(spec, facts)
+    n_labels = facts.n_classes if is_everywhere else max(1, round(classes_per_task))
+    n_records = facts.n_people if is_everywhere else facts.task_size
+    ratio = noise_to_signal_of_copies(
+        local.scale, local.chances(n_labels), length, n_values=local.n_values, class_size=class_size, n_records=n_records
+    )
+    # Four times as many records have four times the signal and twice the noise.
+    return NoiseForecast(
+        epsilon, ratio, class_size, is_everywhere, None, class_size * ratio**2, signal, params.project_to == 0
+    )
+
+
+SIZES_ARE_PUBLIC = (
+    "how many examples a task has is public, and so is which task an example is in: one of the same task takes its place"
+)
+
+
+def check(spec: RunSpec, facts: PublicSizes) -> None:
+    """Raises BadInput for settings under which no bound holds."""
+    params = spec.params
+    assert isinstance(params, IndependentLaplaceParams)
+    if spec.privacy.adjacency != "replace":
+        allowed = "must be replace: each example leaves a noisy copy, so that how many there are is plain to see"
+        raise BadInput("privacy.adjacency", spec.privacy.adjacency, allowed, {"privacy.adjacency": "replace"})
+    if params.project_to == 0 and spec.data.backbone != "pixels":
+        allowed = "must be at least 1 with features of a network: they have no range, only their projection is clipped"
+        raise BadInput("params.project_to", 0, allowed)
+
+
+def derived(params: Params, facts: PublicSizes) -> str:
+    """The effect of the settings on the noise."""
+    assert isinstance(params, IndependentLaplaceParams)
+    if params.project_to == 0:
+        return "Noise on a value of range 2: for each value of an example 2 / ε of the values' part of the budget."
+    return f"Noise of scale {2 * params.clip:g} / ε of the values' part on each of {params.project_to} projected values."
+
+
+PRINTED = Print(
+    settings.SOURCE,
+    settings.OF_ALL
+    | settings.ALWAYS_PROJECTED
+    | {"params.project_to": Printed((0,), "On fewer values less noise is needed.")},
+    settings.READOUT_OPEN
+    | {
+        "params.clip": "The paper projects nothing, and so clips nothing.",
+        "params.label_share": "Labels have no noise of their own in the paper.",
+    },
+    (
+        Departure("", "one draw of noise for all records", "every record has noise of its own", settings.RELEASED_ONCE.why),
+        Departure(
+            "", "a noise on the output layer's coefficients", "every label is a random answer",
+            "The layers below the output would read labels without any noise.",
+        ),
+        settings.LINEAR,
+    ),
+    kind="repair",
+)
+CARD = settings.card(
+    name="independent-laplace",
+    title="Noise for every record (repair of L2DP-ML)",
+    summary="Stores every example with its own noise: Laplace noise on each value, and a label that is true only with some "
+    "probability. The copies may be used without limit. This is local privacy: no one has to be trusted, but the price is "
+    "high.",
+    source="A repair of Lai et al. 2022, section 4: fresh noise for each record in place of one noise for all",
+    params=IndependentLaplaceParams, matters=("project_to", "clip", "label_share"),
+    module=__name__, planned=f"{__name__}:planned", audit="dpcl_core.attacks.inversion_audit", shares="all",
+    labels=("prior", "prior-const"), scenarios=("class-incremental", "split", "permuted", "source-incremental"),
+    refuses=check, assumes=lambda params: (SIZES_ARE_PUBLIC,), derived=derived, forecast=forecast,
+    ceiling="dp-coeff-memory", printed=PRINTED,
+)

@@ -1,25 +1,51 @@
-"""One network trained on all tasks together, after the last has arrived: centralised training, without noise or memory."""
+"""One network trained on all tasks together, after the last has arrived, without noise: the ceiling of this family."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import dp_accounting as dp
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch.nn import functional
+from pydantic import Field
 
+from dpcl_core.data import catalog as datasets
+from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
-from dpcl_core.methods.common.classifier import Rule
-from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.lifelong import nets
-from dpcl_core.methods.lifelong.cards.joint_network import JointNetworkParams, n_steps
-from dpcl_core.privacy.labels import in_label_space, label_space
+from dpcl_core.layers import Print, Printed
+from dpcl_core.methods.common.classifier import Rule, masked
+from dpcl_core.methods.common.dpsgd import PublicSizes
+from dpcl_core.methods.common.learner import PublicContext, labelled
+from dpcl_core.methods.lifelong import params as settings
+from dpcl_core.methods.lifelong.params import NetworkName
+from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task, generator, joined
-from dpcl_core.spec import Cell, RunSpec
+from dpcl_core.spec import Cell, Params, RunSpec
+
+if TYPE_CHECKING:
+    from dpcl_core.methods.lifelong.nets import Network
+
+TITLES: dict[NetworkName, str] = {
+    "lifelong": "Lifelong network", "cnn-32": "CNN-32", "cnn-64": "CNN-64", "cnn-128": "CNN-128", "bilstm": "BiLSTM",
+    "cnn-ig": "CNN-Ig", "cnn-ig-featureless": "CNN-Ig-featureless",
+}
+
+
+class JointNetworkParams(settings.NetworkParams):
+    """Settings of one training on all tasks."""
+
+    network: NetworkName = Field(
+        "lifelong",
+        description="lifelong: the network of the other methods. The rest read windows of a sensor, as in table 4 of Lai et "
+        "al.: convolutions with 32, 64 or 128 channels, a recurrent network, and Ignatov's with and without statistics of a "
+        "window.")
+    learning_rate: float = Field(1e-3, gt=0, le=1, allow_inf_nan=False, description="Step size of Adam.")
+    batch_size: int = Field(100, ge=1, le=100_000, description="Examples in each batch.")
+    epochs: int = Field(10, ge=1, le=1000, description="How often each example is used.")
 
 
 class JointNetwork:
@@ -38,12 +64,12 @@ class JointNetwork:
         self._params, self._labels, self._context, self._form = spec.params, spec.labels, context, context.form
         self._waiting: list[Examples] = []
         self._lists: list[tuple[int, ...]] = []  # the labels of each task
-        self._net: nets.Network | None = None
+        self._net: Network | None = None
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
         task, ledger = tasks[self._cell.seed], ledgers[self._cell]
         labels = label_space(self._labels, task.prior, self._context.public, task.train.labels, [ledger], task=task.index)
-        self._waiting.append(_of_labels(task, labels))
+        self._waiting.append(labelled(task, labels))
         self._lists.append(labels)
         if len(self._waiting) < self._context.n_tasks:
             return
@@ -58,27 +84,25 @@ class JointNetwork:
     def recall(self, learned: Sequence[Mapping[int, Task]]) -> None:
         """Reads the examples of the tasks so far again."""
         for tasks, labels in zip(learned, self._lists, strict=True):
-            self._waiting.append(_of_labels(tasks[self._cell.seed], labels))
+            self._waiting.append(labelled(tasks[self._cell.seed], labels))
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """The network's logits, the only prediction rule; -inf for classes that do not compete. Nothing before it exists."""
         if self._net is None:
             return {}
         columns = np.flatnonzero(self._competing(np.asarray([task.index]))[0])
-        scores = np.full((1, len(task.test), self._context.n_classes), -np.inf, dtype=np.float32)
-        scores[0][:, columns] = nets.logits(self._net, task.test.inputs, self._form)[:, columns]
-        return {"argmax": scores}
+        return {"argmax": masked(self._net.logits(task.test.inputs, self._form)[None], columns)}
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """The network's weights by name; nothing before the last task."""
-        return {} if self._net is None else nets.released(self._net)
+        return {} if self._net is None else self._net.released()
 
     def rule(self, cell: Cell) -> Rule | None:
         """The network's largest logit; None before the last task."""
         if self._net is None:
             return None
         every, by_task = sorted(set().union(*self._lists)), self._lists if self._params.is_task_given else ()
-        return nets.rule(self._net, every, by_task, architecture=self._params.network)
+        return self._net.rule(every, by_task, architecture=self._params.network)
 
     def _competing(self, of_task: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which classes compete for an example of each of these tasks, bool [n, n_classes]."""
@@ -89,6 +113,10 @@ class JointNetwork:
         return allowed[of_task]
 
     def _train(self, examples: Examples, of_task: NDArray[np.int64], task: int) -> Iterator[Progress]:
+        import torch
+
+        from dpcl_core.methods.lifelong import nets
+
         params, device = self._params, self._context.device
         net = self._fresh().to(device)
         allowed = torch.from_numpy(self._competing(of_task)).to(device)
@@ -102,21 +130,19 @@ class JointNetwork:
             places = torch.from_numpy(rows).to(device)
             logits = net(x).masked_fill(~allowed[places], -torch.inf)
             optimiser.zero_grad()
-            loss = functional.cross_entropy(logits, targets[places], reduction="sum") / max(1, len(rows))
+            loss = torch.nn.functional.cross_entropy(logits, targets[places], reduction="sum") / max(1, len(rows))
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
             yield Progress("training", step, total, task, "steps on all tasks")
         self._net = net
 
-    def _fresh(self) -> nets.Network:
+    def _fresh(self) -> Network:
+        from dpcl_core.methods.lifelong import nets
+
         name, n_classes, seed = self._params.network, self._context.n_classes, self._cell.seed
         if name == "lifelong":
             return nets.build(self._form, n_classes, seed)
         return nets.build_sensor_net(name, n_classes, seed)
-
-
-def _of_labels(task: Task, labels: Sequence[int]) -> Examples:
-    return task.train.take(np.flatnonzero(in_label_space(task.train.labels, labels)))
 
 
 def _batches(n: int, size: int, draws: np.random.Generator) -> Iterator[NDArray[np.int64]]:
@@ -129,6 +155,59 @@ def _batches(n: int, size: int, draws: np.random.Generator) -> Iterator[NDArray[
         waiting = waiting[size:]
 
 
-def make_learner(spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> JointNetwork:
-    """The learner of one cell."""
-    return JointNetwork(spec, cells, context)
+make_learner = JointNetwork
+
+
+def check(spec: RunSpec, facts: PublicSizes) -> None:
+    """Raises BadInput for a finite budget, for a network that cannot read the data, and as `settings.check` does."""
+    settings.refuse_budgets(spec, "this training adds no noise; it is the ceiling of the methods that do")
+    settings.check(spec, facts)
+    params = spec.params
+    assert isinstance(params, JointNetworkParams)
+    if params.network != "lifelong" and datasets.card(spec.data.dataset).kind != "sensor":
+        allowed = "must be lifelong on pictures: the others read windows of a sensor, such as those of har-wisdm"
+        raise BadInput("params.network", params.network, allowed, {"params.network": "lifelong"})
+
+
+def n_steps(params: JointNetworkParams, facts: PublicSizes) -> int:
+    """Steps in all, from public sizes alone."""
+    return params.epochs * math.ceil(facts.n_tasks * facts.task_size / params.batch_size)
+
+
+def derived(params: Params, facts: PublicSizes) -> str:
+    """The settings in numbers."""
+    assert isinstance(params, JointNetworkParams)
+    return f"{n_steps(params, facts):,} steps on all tasks together, after the last has arrived."
+
+
+def names(spec: RunSpec) -> tuple[str, str]:
+    """The network and the variant as table 4 names them."""
+    assert isinstance(spec.params, JointNetworkParams)
+    return TITLES[spec.params.network], "noiseless"
+
+
+PRINTED = Print(
+    settings.SOURCE,
+    settings.OF_ALL
+    | {
+        "data.dataset": Printed((), "HARW is not public; other data are not the paper's.", "HARW", is_of_scale=True),
+        "params.network": Printed(
+            ("cnn-32", "cnn-64", "cnn-128", "bilstm", "cnn-ig", "cnn-ig-featureless"),
+            "Table 4 has other networks than the experiments.",
+        ),
+    },
+    settings.OPEN
+    | {
+        "params.batch_size": "The batch size is not given.",
+        "params.epochs": "The epochs of centralised training are not given.",
+    },
+)
+CARD = settings.network_card(
+    name="joint-network",
+    title="All tasks at once (network)",
+    summary="Collects the examples of all tasks and trains one network on them together, without noise. This is not "
+    "continual learning: it shows what could be reached if nothing were forgotten and no one protected.",
+    source="Centralised training of Lai et al. 2022, appendix D",
+    params=JointNetworkParams, matters=("network", "epochs", "learning_rate"), module=__name__, shares="cell",
+    trains_on="all", refuses=check, derived=derived, guarantee="none", printed=PRINTED, table_names=names,
+)

@@ -20,25 +20,102 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn import functional
+from pydantic import Field
 
 from dpcl_core.events import Progress
+from dpcl_core.layers import Print, Printed
 from dpcl_core.methods.common.classifier import Rule
+from dpcl_core.methods.common.dpsgd import PublicSizes
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.lifelong import nets
+from dpcl_core.methods.common.state import Records
+from dpcl_core.methods.lifelong import claim
+from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong.agem import Agem
-from dpcl_core.methods.lifelong.cards import claim
-from dpcl_core.methods.lifelong.cards.l2dp_ml import L2dpMlParams, LabelObjective, Reconstruction
-from dpcl_core.methods.lifelong.nets import Batch, Gradients
+from dpcl_core.methods.lifelong.claim import DeltaR, ThetaNorm
+from dpcl_core.methods.lifelong.params import BatchParams, FirstLayer, OutputNoise, Scope
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import noise_of
 from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell, RunSpec
+from dpcl_core.spec import Cell, Params, RunSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from dpcl_core.methods.lifelong.nets import Batch, Gradients
+
+Losses = Literal["taylor", "softmax"]
+Reconstruction = Literal["taylor1-abs", "taylor1-linear"]
+LabelObjective = Literal["taylor2", "eq-12"]
+NonNegative = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+
+
+class L2dpMlParams(BatchParams):
+    """Settings of noise, losses and their limits. Where the paper gives no value, the description names its source."""
+
+    learning_rate: float = Field(0.02, gt=0, le=100, allow_inf_nan=False, description="Step size of plain gradient descent.")
+    batch_size: int = Field(
+        100, ge=1, le=100_000, description="Examples in each batch, which the noise is divided by; the rest is left out.")
+    scope: Scope = Field(
+        "per-block", title="Projection acts on",
+        description="joint: one projection of the whole gradient. per-block: one of the encoder, one of the classifier.")
+    algorithm: Literal["batches", "whole-task"] = Field(
+        "batches", title="Training step",
+        description="batches: Algorithm 2, as in the paper's experiments. whole-task: Algorithm 1, each step on all "
+        "examples of a task, all of which are kept; the batch size is not used.")
+    encoder_share: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = Field(
+        0.5, title="Share of ε for the encoder",
+        description="Share of epsilon for the encoder's three terms; the output layer has the rest. Not in the paper.")
+    delta_r: DeltaR = Field(
+        "literal", title="Sensitivity Δ",
+        description="Sensitivity of the reconstruction loss. literal: all inputs and hidden units, as printed. witness: one "
+        "patch and one feature map, as in the predecessor's code; smaller by about a thousand.")
+    theta_norm: ThetaNorm = Field(
+        "rows", title="Norm of the encoder's weights",
+        description="Norm of the encoder in the claim. rows: the one that bounds what an input does. columns: as printed. "
+        "singular: largest singular value of the kernel, as in the predecessor's code.")
+    theta1_norm_cap: NonNegative = Field(
+        0.0, title="Norm bound of the first layer",
+        description="The encoder is scaled down after a step that brings its norm above this; 0: never.")
+    output_norm_cap: NonNegative = Field(
+        2.0, title="Output norm bound",
+        description="Longest weight vector of a class: the noise on the output layer is the same at every step, and adds "
+        "up. 0: any length. Ours.")
+    losses: Losses = Field(
+        "taylor", title="Loss",
+        description="taylor: polynomials for an encoder and a classifier, trained apart, as published. softmax: A-GEM's "
+        "loss, which trains all layers.")
+    recon_objective: Reconstruction = Field(
+        "taylor1-abs", title="Reconstruction loss",
+        description="The encoder's loss. taylor1-linear: as printed (Eq. 13), decoded by the encoder's transpose, without a "
+        "minimum. taylor1-abs: its size, cell by cell, decoded by upsampling and a ReLU, as in the predecessor's code.")
+    label_objective: LabelObjective = Field(
+        "taylor2", title="Label loss",
+        description="The output layer's loss. taylor2: the cross-entropy to the second order. eq-12: as printed, with two "
+        "other signs, so that it falls without end as scores grow.")
+    encoder_weight: NonNegative = Field(
+        0.1, title="Weight of the encoder's loss",
+        description="Weight of the encoder's loss against the classifier's. Printed without one, which is 1.")
+    encoder_divisor: Literal["noise", "none"] = Field(
+        "noise", title="Divisor of encoder gradients",
+        description="noise: the encoder's gradient is divided by the scales of its noise and by the number of input values, "
+        "public numbers, so that one step size serves all budgets. none: as printed.")
+    first_layer: FirstLayer = Field(
+        "recentred",
+        description="What the classifier reads. recentred: units less what noise alone gives them, so that no data is read "
+        "to bring the noise down. plain: units as they are. batch-norm: as in the predecessor's code; its statistics are "
+        "not accounted for.")
+    output_noise: OutputNoise = Field(
+        "per-class", title="Noise of the output layer",
+        description="Noise on the output layer. shared: one number for each last hidden unit, the same for all classes, as "
+        "printed. per-class: one for each class as well, as in the predecessor's code.")
+    test_noise: Literal["same", "none"] = Field(
+        "same", title="Noise at test time",
+        description="Noise on test examples. same: that of training, which is then a part of the model. none: without.")
+
 
 _OFFSET = "offset"  # released beside the network's weights
 
@@ -54,20 +131,12 @@ def reconstruction(x: Tensor, z: Tensor, objective: Reconstruction) -> Tensor:
     return terms.sum() if objective == "taylor1-linear" else (math.log(2) + terms).abs().sum()
 
 
-def classification(y: Tensor, z: Tensor, objective: LabelObjective = "taylor2") -> Tensor:
-    """The output layer's loss L~ for labels y and scores z, both [n, K].
-
-    "taylor2" is Σ z/2 + z²/8 - y z, the sigmoid's cross-entropy to the second order. "eq-12" is Σ z - y z - |z|/2 - z²/8, as
-    printed, with z for max(z, 0) and the square taken off: it falls without end as |z| grows, whatever the label.
-    """
-    terms = z / 2 + z.square() / 8 if objective == "taylor2" else z - z.abs() / 2 - z.square() / 8
-    return (terms - y * z).sum()
-
-
 def logit_gradient(y: Tensor, z: Tensor, objective: LabelObjective = "taylor2") -> Tensor:
-    """Gradient [n, K] of L~ in z, which is backpropagated below the output layer without noise.
+    """Gradient [n, K] in scores z of the output layer's loss L~ for labels y; backpropagated below it without noise.
 
-    "taylor2": 1/2 + z/4 - y. "eq-12": 1 - sign(z)/2 - z/4 - y.
+    "taylor2": 1/2 + z/4 - y, of L~ = Σ z/2 + z²/8 - y z, the sigmoid's cross-entropy to the second order. "eq-12":
+    1 - sign(z)/2 - z/4 - y, of L~ = Σ z - y z - |z|/2 - z²/8, as printed, with z for max(z, 0) and the square taken off: it
+    falls without end as |z| grows, whatever the label.
     """
     return (0.5 + z / 4 if objective == "taylor2" else 1 - z.sign() / 2 - z / 4) - y
 
@@ -85,17 +154,18 @@ def output_gradient(h: Tensor, in_logits: Tensor) -> Tensor:
 class L2dpMl(Agem):
     """One network for one seed, with three noise draws. Batches and memory hold perturbed inputs x̄ = x + χ1/λ, float64."""
 
-    KEPT, kept_records = (*Agem.KEPT, "_draws", "_statistics"), (nets.Draws, nets.Statistics)
+    KEPT = (*Agem.KEPT, "_draws", "_statistics")
     _title, _unbounded = "L2DP-ML", "under one noise for all records, which subtracting two of them removes"
     _largest_weight = float(np.finfo(np.float32).max)  # without a norm cap noise alone makes weights this large
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
+        from dpcl_core.methods.lifelong import nets
+
         super().__init__(spec, cells, context)
         assert isinstance(spec.params, L2dpMlParams)
         self._chosen = chosen = spec.params
-        self._n = (
-            chosen.batch_size if chosen.algorithm == "batches" else max(1, int(context.task_size))
-        )  # λ of the last step
+        size = chosen.batch_size if chosen.algorithm == "batches" else max(1, int(context.task_size))
+        self._n = size  # λ of the last step
         sizes = claim.sizes(self._form, context.n_classes)
         share, epsilon = chosen.encoder_share, self._cell.epsilon
         self._plan = claim.plan(sizes, chosen.delta_r, self._n, epsilon, share, self._theta_norm())
@@ -104,6 +174,13 @@ class L2dpMl(Agem):
         height, _, n_channels = self._form.planes
         self._draws = nets.draw(self._plan, noise, n_channels, height, context.device, chosen.output_noise)
         self._statistics = nets.Statistics.fresh(self._net.first.out_channels, context.device)
+
+    @property
+    def kept_records(self) -> Records:
+        """The classes of its draws and its statistics."""
+        from dpcl_core.methods.lifelong.nets import Draws, Statistics
+
+        return Draws, Statistics
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
         for progress in super().learn(tasks, ledgers):
@@ -133,6 +210,8 @@ class L2dpMl(Agem):
         return total
 
     def _of_piece(self, inputs: Tensor, targets: Tensor, columns: Tensor, n: int) -> Gradients:
+        from dpcl_core.methods.lifelong import nets
+
         of_inputs = nets.noise_response(self._net.first, self._draws.inputs / n)
         gradients = self._taylor if self._chosen.losses == "taylor" else self._softmax
         return gradients(inputs, targets, columns, of_inputs, n)
@@ -143,6 +222,8 @@ class L2dpMl(Agem):
         The output layer's gradient is the closed form; the caller adds its noise. The layers below get the gradient in the
         logits, which reads labels without any noise. The output has no bias, z = h_π·W.
         """
+        import torch
+
         net, hidden = self._net, self._draws.hidden / n
         with torch.no_grad():
             units = net.first((perturbed - self._draws.inputs / n).float())  # the subtraction undoes the noise
@@ -150,9 +231,8 @@ class L2dpMl(Agem):
         last = net.rest[1:](read).clamp(max=1)  # a ReLU's output: at least 0
         with torch.no_grad():
             weights = net.head.weight[columns]
-            in_logits = logit_gradient(
-                functional.one_hot(targets, len(columns)), last @ weights.T, self._chosen.label_objective
-            )
+            truth = torch.nn.functional.one_hot(targets, len(columns))
+            in_logits = logit_gradient(truth, last @ weights.T, self._chosen.label_objective)
             output = torch.zeros_like(net.head.weight)
             output[columns] = output_gradient(last, in_logits) / n
         below = torch.autograd.grad(last, list(net.rest.parameters()), in_logits @ weights / n)
@@ -166,6 +246,10 @@ class L2dpMl(Agem):
         Single precision suffices: it keeps a picture under noise of 10^4 to two decimals, and only the encoder's small
         updates depend on the rest.
         """
+        import torch
+
+        from dpcl_core.methods.lifelong import nets
+
         kernel, plan, chosen = self._net.first.weight, replace(self._plan, n_mean=n), self._chosen
         if chosen.encoder_weight == 0:
             return torch.zeros_like(kernel)
@@ -181,14 +265,18 @@ class L2dpMl(Agem):
 
     def _softmax(self, perturbed: Tensor, targets: Tensor, columns: Tensor, of_inputs: Tensor, n: int) -> Gradients:
         """Gradients of A-GEM's softmax loss on a piece of a batch of n, for all layers, on perturbed units; no clipping."""
+        import torch
+
         units = self._net.first((perturbed - self._draws.inputs / n).float())
         read = self._read(units, of_inputs + 2 * self._draws.hidden / n, training=True)
         logits = self._net.head(self._net.rest[1:](read))[:, columns]
-        loss = functional.cross_entropy(logits, targets, reduction="sum") / n
+        loss = torch.nn.functional.cross_entropy(logits, targets, reduction="sum") / n
         return list(torch.autograd.grad(loss, list(self._net.parameters())))
 
     def _read(self, units: Tensor, offset: Tensor, *, training: bool) -> Tensor:
         """Input of the layers above the first."""
+        from dpcl_core.methods.lifelong import nets
+
         values = nets.classifier_input(units, offset, self._chosen.first_layer)
         if self._chosen.first_layer == "batch-norm":
             return self._statistics.normalised(values, training=training).to(units.dtype)
@@ -196,6 +284,10 @@ class L2dpMl(Agem):
 
     def _logits(self, inputs: NDArray[np.generic]) -> NDArray[np.float32]:
         """Logits [n, n_classes] under the noise of the latest step, or without noise."""
+        import torch
+
+        from dpcl_core.methods.lifelong import nets
+
         device, net, size = self._context.device, self._net, self._at_once()
         logits = np.zeros((len(inputs), self._context.n_classes), np.float32)
         with torch.inference_mode():
@@ -214,7 +306,7 @@ class L2dpMl(Agem):
             return None
         by_task = self._lists if self._params.is_task_given else ()
         clips, first = self._chosen.losses == "taylor", self._chosen.first_layer
-        plain = nets.rule(self._net, self._space, by_task, clips_hidden=clips, first_layer=first)
+        plain = self._net.rule(self._space, by_task, clips_hidden=clips, first_layer=first)
         return replace(plain, arrays=(*plain.arrays, _OFFSET))
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
@@ -223,11 +315,15 @@ class L2dpMl(Agem):
 
     def _offset(self) -> Tensor:
         """What the noise of the latest step adds to the first layer's units, float64 [1, filters, ...]; zeros without."""
+        from dpcl_core.methods.lifelong import nets
+
         offset = nets.noise_response(self._net.first, self._draws.inputs / self._n) + 2 * self._draws.hidden / self._n
-        return torch.zeros_like(offset) if self._chosen.test_noise == "none" else offset
+        return offset.new_zeros(offset.shape) if self._chosen.test_noise == "none" else offset
 
     def _hold_norms(self) -> None:
         """Rescales weights to the settings' norm caps."""
+        import torch
+
         chosen = self._chosen
         with torch.no_grad():
             if chosen.output_norm_cap > 0:
@@ -240,6 +336,96 @@ class L2dpMl(Agem):
         return claim.theta_norm(self._net.first.weight.detach().cpu().numpy(), self._chosen.theta_norm)
 
 
-def make_learner(spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> L2dpMl:
-    """The learner of one cell."""
-    return L2dpMl(spec, cells, context)
+make_learner = L2dpMl
+
+
+def check(spec: RunSpec, facts: PublicSizes) -> None:
+    """Raises BadInput where a part of the budget would be zero, and as `settings.check` does."""
+    assert isinstance(spec.params, L2dpMlParams)
+    claim.check_share(spec.params.encoder_share)
+    settings.check(spec, facts)
+
+
+def batch_size(params: Params) -> int:
+    """Fewest examples that a task may have: one batch; Algorithm 1 takes any number."""
+    assert isinstance(params, L2dpMlParams)
+    return params.batch_size if params.algorithm == "batches" else 1
+
+
+def derived(params: Params, facts: PublicSizes) -> str:
+    """The settings in numbers, for a task of average size."""
+    assert isinstance(params, L2dpMlParams)
+    if params.algorithm == "batches":
+        return settings.derived(params, facts)
+    return f"Steps on all {facts.task_size:,.0f} examples of a task; all of them are kept for good."
+
+
+def no_classifier(params: Params) -> str:
+    """Why predictions need more than what is released, in one sentence; else empty."""
+    assert isinstance(params, L2dpMlParams)
+    normalised = params.first_layer == "batch-norm"
+    return "Under batch normalisation predictions need statistics of batches, which are not released." if normalised else ""
+
+
+def notes(params: Params) -> tuple[str, ...]:
+    """The reasons why its epsilon is no bound, and the place of the noise."""
+    assert isinstance(params, L2dpMlParams)
+    inside = "The noise is inside the model file: test examples get the same, so anyone who has the model has the noise."
+    one_row = "One noise vector is shared by all classes, too: the difference of two classes' weights has none of it."
+    return (
+        "One noise vector is shared by all records. Subtracting two noisy records removes it.",
+        *([one_row] if params.output_noise == "shared" else []),
+        *([inside] if params.test_noise == "same" else []),
+    )
+
+
+def differences(spec: RunSpec) -> tuple[str, ...]:
+    """Our choices where Lai et al. leave something open."""
+    params = spec.params
+    assert isinstance(params, L2dpMlParams)
+    return (
+        *settings.differences(spec),
+        "Not given either: how ε is split, which numbers d and |h1| stand for in Δ_R, and whether test inputs carry the "
+        f"noise. Ours: Δ_R {params.delta_r}, test noise {params.test_noise}, half of ε for the auto-encoder unless "
+        "said otherwise.",
+    )
+
+
+PRINTED = Print(
+    settings.SOURCE,
+    settings.OF_ALL
+    | settings.BATCHES
+    | settings.ALWAYS_PROJECTED
+    | {
+        "params.scope": Printed(("joint",), "The algorithms print one gradient; each block has a loss of its own."),
+        "params.algorithm": Printed(("batches", "whole-task"), "No other algorithm is printed."),
+        "params.delta_r": Printed(("literal",), "The predecessor's code takes a thousandth of the printed sensitivity."),
+        "params.theta_norm": Printed(("columns",), "The norm that bounds what one input does goes over rows."),
+        "params.theta1_norm_cap": Printed((0.0,), "The claim depends on the encoder's norm, which nothing printed holds."),
+        "params.output_norm_cap": Printed((0.0,), "The same noise at every step would add up without end."),
+        "params.losses": Printed(("taylor",), "A-GEM's own loss, to see what the polynomials do."),
+        "params.recon_objective": Printed(("taylor1-linear",), "The printed loss has no minimum."),
+        "params.label_objective": Printed(("eq-12",), "With two signs of Eq. 12 as printed, it has no minimum."),
+        "params.encoder_weight": Printed((1.0,), "One of the two losses would drown the other."),
+        "params.encoder_divisor": Printed(("none",), "The encoder's gradient is nearly all noise, of any size."),
+        "params.first_layer": Printed(("plain",), "Noise alone would switch units on and off, whatever the picture."),
+        "params.output_noise": Printed(("shared",), "The predecessor's code draws numbers for each class."),
+    },
+    settings.BATCHES_OPEN
+    | {
+        "params.encoder_share": "How ε is split between encoder and output layer is not given.",
+        "params.test_noise": "Whether test examples carry the noise is not said.",
+    },
+)
+CARD = settings.network_card(
+    name="l2dp-ml",
+    title="L2DP-ML",
+    summary="A-GEM whose losses are cut off after a few terms and perturbed by Laplace noise: one draw for all inputs, one "
+    "for all hidden units and one for the output layer, used for every example, step and task. Theorem 2 of its paper "
+    "claims one epsilon for any number of tasks. It does not hold: subtracting two examples removes the noise.",
+    source="Lai et al. 2022, Algorithms 1 and 2",
+    params=L2dpMlParams, matters=("epochs", "learning_rate", "encoder_share"),
+    module=__name__, audit="dpcl_core.attacks.l2dp_ml", shares="cell", refuses=check, derived=derived,
+    guarantee="nominal", batch_size=batch_size, notes=notes, printed=PRINTED,
+    table_names=lambda spec: ("L2DP-ML", settings.variant(spec)), differences=differences, no_classifier=no_classifier,
+)

@@ -29,13 +29,10 @@ from dpcl_core.errors import Diverged
 from dpcl_core.events import Fact
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT
-from dpcl_core.methods.lifelong.cards.claim import Plan
-from dpcl_core.methods.lifelong.cards.joint_network import NetworkName
-from dpcl_core.methods.lifelong.cards.l2dp_ml import FirstLayer, OutputNoise
-from dpcl_core.methods.lifelong.cards.network_params import BatchParams, Projection, Scope
-from dpcl_core.methods.lifelong.odometer import drawn
+from dpcl_core.methods.lifelong.claim import Plan
+from dpcl_core.methods.lifelong.params import BatchParams, FirstLayer, NetworkName, OutputNoise, Projection, Scope
 from dpcl_core.privacy.noise import Noise
-from dpcl_core.scenarios.stream import generator
+from dpcl_core.scenarios.stream import Examples, generator
 
 _GROUPS = 16
 _AT_ONCE = 200
@@ -77,6 +74,22 @@ class Network(nn.Module):
     """Any network of this family: it maps tensors of `tensor` to logits [b, n_classes], with `head` as its last layer."""
 
     head: nn.Linear
+
+    def logits(self, inputs: NDArray[np.generic], form: Form, batch: int = _AT_ONCE) -> NDArray[np.float32]:
+        """Logits [n, n_classes] of rows [n, K], computed on the network's device, without gradients."""
+        device = str(self.head.weight.device)
+        with torch.inference_mode():
+            parts = [self(tensor(inputs[at : at + batch], form, device)).cpu() for at in range(0, len(inputs), batch)]
+            return torch.cat(parts).numpy() if parts else np.zeros((0, self.head.out_features), np.float32)
+
+    def released(self) -> dict[str, NDArray[np.generic]]:
+        """A copy of all weights by name."""
+        return {name: weights.detach().cpu().numpy().copy() for name, weights in self.named_parameters()}
+
+    def rule(self, competing: Sequence[int], by_task: Sequence[Sequence[int]], **facts: Fact) -> Rule:
+        """The largest logit, of one output a class. `by_task`: empty where tasks share the last layer."""
+        columns, names = range(self.head.out_features), tuple(name for name, _ in self.named_parameters())
+        return Rule("network", names, columns, competing, by_task, facts)
 
 
 class Net(Network):
@@ -135,25 +148,6 @@ def tensor(inputs: NDArray[np.generic], form: Form, device: str = "cpu") -> Tens
     rows = torch.from_numpy(np.ascontiguousarray(inputs, dtype=np.float32)).to(device)
     rows = (rows - form.low).mul_(2 / (form.high - form.low)).sub_(1)
     return rows.reshape(-1, *form.planes).permute(0, 3, 1, 2)
-
-
-def logits(net: Network, inputs: NDArray[np.generic], form: Form, batch: int = _AT_ONCE) -> NDArray[np.float32]:
-    """Logits [n, n_classes] of rows [n, K], computed on the network's device, without gradients."""
-    device = str(net.head.weight.device)
-    with torch.inference_mode():
-        parts = [net(tensor(inputs[at : at + batch], form, device)).cpu() for at in range(0, len(inputs), batch)]
-        return torch.cat(parts).numpy() if parts else np.zeros((0, net.head.out_features), np.float32)
-
-
-def released(net: Network) -> dict[str, NDArray[np.generic]]:
-    """A copy of all weights by name."""
-    return {name: weights.detach().cpu().numpy().copy() for name, weights in net.named_parameters()}
-
-
-def rule(net: Network, competing: Sequence[int], by_task: Sequence[Sequence[int]], **facts: Fact) -> Rule:
-    """The largest logit of a network of one output a class. `by_task`: empty where tasks share the last layer."""
-    columns, names = range(net.head.out_features), tuple(name for name, _ in net.named_parameters())
-    return Rule("network", names, columns, competing, by_task, facts)
 
 
 def _initialise(net: Net, seed: int) -> None:
@@ -303,14 +297,28 @@ class Batch:
     columns: Tensor
 
 
+def batch(examples: Examples, classes: Sequence[int], form: Form, device: str) -> Batch:
+    """All of these examples as one batch; their labels are among `classes`, which compete."""
+    targets = torch.from_numpy(np.searchsorted(classes, examples.labels)).to(device)
+    return Batch(tensor(examples.inputs, form, device), targets, torch.tensor(classes, device=device))
+
+
+def pieces(batch: Batch, size: int) -> list[Batch]:
+    """The batch in parts of at most this many examples; one empty part of an empty batch."""
+    parts = zip(torch.split(batch.inputs, size), torch.split(batch.targets, size), strict=True)
+    return [Batch(inputs, targets, batch.columns) for inputs, targets in parts]
+
+
+def drawn(stored: Sequence[Batch], at_most: int, generator: np.random.Generator) -> Sequence[Batch]:
+    """A random sample of `at_most` stored batches without replacement; all of them if fewer are stored."""
+    if at_most >= len(stored):
+        return stored
+    return [stored[place] for place in generator.choice(len(stored), at_most, replace=False)]
+
+
 def descend(
-    parameters: Sequence[Tensor],
-    batches: Sequence[Batch],
-    stored: Sequence[Batch],
-    gradients: Callable[[Batch], Gradients],
-    n_steps: int,
-    params: BatchParams,
-    generator: np.random.Generator,
+    parameters: Sequence[Tensor], batches: Sequence[Batch], stored: Sequence[Batch],
+    gradients: Callable[[Batch], Gradients], n_steps: int, params: BatchParams, generator: np.random.Generator,
     largest: float = LARGEST_WEIGHT,
 ) -> Iterator[int]:
     """Updates θ <- θ - ϱ g~ in place `n_steps` times; yields the number of steps taken. Step i takes batch i modulo their

@@ -26,30 +26,19 @@ Under "replace" the coins belong to positions in the data, and the accountant do
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal
 
 import dp_accounting as dp
-import numpy as np
-from numpy.typing import NDArray
 
-from dpcl_core.methods.common.dpsgd import PublicSizes
-from dpcl_core.methods.lifelong.cards.coefficient_params import (
-    CoefficientParams,
-    CoeffMemoryParams,
-    IndependentLaplaceParams,
-)
-from dpcl_core.methods.lifelong.cards.dp_agem_params import DpAgemParams
-from dpcl_core.methods.lifelong.cards.network_params import BatchParams
 from dpcl_core.privacy import accounting
-from dpcl_core.privacy.calculator import NoiseForecast, noise_to_signal, noise_to_signal_of_copies
-from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Steps
-from dpcl_core.scenarios.catalog import Permuted
-from dpcl_core.spec import PrivacySpec, Recurrence, RunSpec
+from dpcl_core.spec import PrivacySpec, Recurrence
 
+Budget = Literal["lifetime", "per-task", "fixed"]
 ReplaySchedule = tuple[tuple[int | None, ...], ...]  # per task and step, the task whose sample is replayed; None: none
 
 
@@ -66,7 +55,10 @@ class Noises:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Public numbers of a stream and its training. `n_steps`: per task; `replays`: whether samples are replayed at all."""
+    """Public numbers of a stream and its training. `n_steps`: per task; `replays`: whether samples are replayed at all.
+
+    `budget`: what a run's epsilon is for; `noise_multiplier`: that of the "fixed" one.
+    """
 
     n_tasks: int
     n_steps: int
@@ -75,6 +67,8 @@ class Plan:
     replays: bool
     recurrence: Recurrence
     privacy: PrivacySpec
+    budget: Budget = "lifetime"
+    noise_multiplier: float | None = None
 
     def own_steps(self, task: int, noises: Noises) -> Steps:
         """A task's steps on its own examples."""
@@ -96,12 +90,6 @@ class Plan:
     def epsilon(self, steps: Sequence[Steps]) -> float:
         """Epsilon of these steps at the run's delta and adjacency."""
         return accounting.Pld().epsilon(_events(steps), self.privacy.delta, self.privacy.adjacency)
-
-
-def plan(params: DpAgemParams, privacy: PrivacySpec, n_tasks: int, recurrence: Recurrence) -> Plan:
-    """The plan that follows from a run's settings."""
-    replays = params.projection != "never"
-    return Plan(n_tasks, params.n_steps, params.sample_rate, params.replay_rate, replays, recurrence, privacy)
 
 
 def replay_schedule(plan: Plan, most: Sequence[float] | None = None) -> ReplaySchedule:
@@ -137,7 +125,7 @@ def n_uses(plan: Plan, schedule: ReplaySchedule, person: int) -> int:
     return counts.total() if plan.recurrence == "every" else counts[person]
 
 
-def noises(params: DpAgemParams, plan: Plan, epsilon: float) -> Noises:
+def noises(plan: Plan, epsilon: float) -> Noises:
     """The noise multipliers for a budget.
 
     "lifetime": one multiplier, the smallest at which the worst-off person's events stay within (epsilon, delta).
@@ -147,11 +135,11 @@ def noises(params: DpAgemParams, plan: Plan, epsilon: float) -> Noises:
     """
     if math.isinf(epsilon):
         return Noises(0.0, 0.0)
-    if params.budget == "fixed":
-        assert params.noise_multiplier is not None
-        return Noises(params.noise_multiplier, params.noise_multiplier)
+    if plan.budget == "fixed":
+        assert plan.noise_multiplier is not None
+        return Noises(plan.noise_multiplier, plan.noise_multiplier)
     delta, adjacency = plan.privacy.delta, plan.privacy.adjacency
-    if params.budget == "per-task":
+    if plan.budget == "per-task":
         share = epsilon / plan.n_tasks, delta / plan.n_tasks
 
         def task(value: float, replays: bool) -> list[dp.DpEvent]:
@@ -164,10 +152,10 @@ def noises(params: DpAgemParams, plan: Plan, epsilon: float) -> Noises:
         return Noises(first, accounting.calibrated(lambda value: task(value, True), *share, adjacency))
     uncapped = replay_schedule(plan)
     most = max(n_uses(plan, uncapped, person) for person in range(plan.n_tasks))
-    value = accounting.calibrated(
+    everything = accounting.calibrated(
         lambda value: _events(plan.steps_of(0, Noises(value, value), most)), epsilon, delta, adjacency
     )
-    return Noises(value, value)
+    return Noises(everything, everything)
 
 
 def capped_schedule(plan: Plan, noises: Noises, cap: float | None) -> ReplaySchedule:
@@ -186,16 +174,13 @@ def _max_uses(plan: Plan, noises: Noises, person: int, cap: float) -> int:
     """The largest number of uses, at most one per later step, within the cap. Epsilon never falls with more uses."""
     later_tasks = plan.n_tasks - 1 - (person if plan.recurrence == "once" else 0)
     all_steps = later_tasks * plan.n_steps
-    if plan.epsilon(plan.steps_of(person, noises, all_steps)) <= cap:
+
+    def spent(uses: int) -> float:
+        return plan.epsilon(plan.steps_of(person, noises, uses))
+
+    if spent(all_steps) <= cap:
         return all_steps
-    allowed, above = -1, all_steps  # -1: the steps alone already exceed the cap
-    while above - allowed > 1:
-        middle = (allowed + above) // 2
-        if plan.epsilon(plan.steps_of(person, noises, middle)) <= cap:
-            allowed = middle
-        else:
-            above = middle
-    return max(0, allowed)
+    return max(0, bisect_right(range(all_steps), cap, key=spent) - 1)  # 0 also where the steps alone exceed the cap
 
 
 def worst_epsilon(plan: Plan, noises: Noises, schedule: ReplaySchedule) -> float:
@@ -204,115 +189,5 @@ def worst_epsilon(plan: Plan, noises: Noises, schedule: ReplaySchedule) -> float
     return max(plan.epsilon(plan.steps_of(person, noises, uses)) for (_, uses), person in distinct.items())
 
 
-def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
-    """The plan of a model (`methods.planned`): steps on every task, and the public schedule of replays."""
-    assert isinstance(spec.params, DpAgemParams)
-    numbers = plan(spec.params, spec.privacy, facts.n_tasks, facts.recurrence)
-    both = noises(spec.params, numbers, epsilon)
-    for task, turns in enumerate(capped_schedule(numbers, both, spec.params.memory_epsilon_cap)):
-        ledger.spend(numbers.own_steps(task, both), task=task, what="planned steps")
-        for sample, uses in Counter(sample for sample in turns if sample is not None).items():
-            ledger.spend(numbers.uses(task, both, uses), task=task, what="planned replays", people_of=(sample,))
-
-
 def _events(steps: Sequence[Steps]) -> list[dp.DpEvent]:
     return [accounting.of_steps(one) for one in steps]
-
-
-# Fixed batches of a task, its number of steps, and draws from stored batches (Lai et al., Algorithm 2, section 5).
-
-
-Batch = TypeVar("Batch")
-
-
-def fixed(n: int, size: int, generator: np.random.Generator) -> list[NDArray[np.int64]]:
-    """Indices of n examples, split at random into disjoint batches of exactly `size`; a remainder is left out.
-
-    The batches of a task are the same in all its epochs.
-    """
-    order = generator.permutation(n).astype(np.int64)
-    return [order[start : start + size] for start in range(0, n - size + 1, size)]
-
-
-def schedule(params: BatchParams, task: int, n_batches: int) -> int:
-    """Number of steps for a task of `n_batches`; `task` counts from 0 in the stream's order.
-
-    Step i takes batch i modulo `n_batches`: "balanced" may stop within an epoch or start another.
-    """
-    if params.variant == "balanced":
-        assert params.steps is not None
-        return params.steps
-    if params.variant == "heterogeneous":
-        assert params.epochs_by_task is not None
-        return params.epochs_by_task[task] * n_batches
-    return params.epochs * n_batches
-
-
-def drawn(stored: Sequence[Batch], at_most: int, generator: np.random.Generator) -> Sequence[Batch]:
-    """A random sample of `at_most` stored batches without replacement; all of them if fewer are stored."""
-    if at_most >= len(stored):
-        return stored
-    return [stored[place] for place in generator.choice(len(stored), at_most, replace=False)]
-
-
-def picked(params: BatchParams, n_batches: int, generator: np.random.Generator) -> int:
-    """Index of the batch to keep: random (as printed) or the last (as in code of the same group)."""
-    return n_batches - 1 if params.memory_pick == "last" else int(generator.integers(n_batches))
-
-
-# Pre-run noise-to-signal forecast for dp-coeff-memory and independent-laplace, from public numbers only.
-
-
-def of_sums(spec: RunSpec, epsilon: float, *, n_features: int, classes_per_task: float, facts: PublicSizes) -> NoiseForecast:
-    """The coefficient memory: the noise on a class's sum of features, in each task whose release has one for it."""
-    from dpcl_core.privacy.coefficient_release import coefficients_std  # loads the accountant, which takes a second
-
-    params = spec.params
-    assert isinstance(params, CoeffMemoryParams)
-    on_pixels = spec.data.backbone == "pixels"
-    std = coefficients_std(
-        epsilon,
-        spec.privacy.delta,
-        spec.privacy.adjacency,
-        is_non_negative=on_pixels,
-        n_releases=facts.n_tasks if facts.recurrence == "every" else 1,
-    )
-    class_size = facts.task_size / classes_per_task
-    uses = facts.n_tasks if _is_noised_in_every_task(spec, params, facts) else 1
-    ratio = noise_to_signal(std, params.features if on_pixels else n_features, class_size, uses=uses)
-    return NoiseForecast(epsilon, ratio, class_size, uses > 1, None)
-
-
-def of_copies(
-    spec: RunSpec, epsilon: float, *, n_features: int, classes_per_task: float, facts: PublicSizes
-) -> NoiseForecast:
-    """Forecast for noise on every record: the noise on the sum of a class's copies; projected values by their usual norm."""
-    from dpcl_core.methods.lifelong.independent_laplace import randomiser  # loads the accountant, which takes a second
-    from dpcl_core.privacy.text_mechanisms import epsilon_of_each
-
-    params = spec.params
-    assert isinstance(params, IndependentLaplaceParams)
-    n_copies = facts.n_tasks if facts.recurrence == "every" else 1
-    local = randomiser(params, n_features, epsilon_of_each(epsilon, spec.privacy.delta, n_copies))
-    length, signal = math.sqrt(n_features), "longest signal there can be"
-    if local.l1_clip is not None:  # normal values with an L1 norm of 1, or of the clip if smaller
-        length, signal = min(1.0, local.l1_clip) * math.sqrt(math.pi / 2 / local.n_values), "usual signal"
-    class_size, is_everywhere = facts.task_size / classes_per_task, _is_noised_in_every_task(spec, params, facts)
-    ratio = noise_to_signal_of_copies(
-        local.scale,
-        local.chances(facts.n_classes if is_everywhere else max(1, round(classes_per_task))),
-        length,
-        n_values=local.n_values,
-        class_size=class_size,
-        n_records=facts.n_people if is_everywhere else facts.task_size,
-    )
-    # Four times as many records have four times the signal and twice the noise.
-    return NoiseForecast(
-        epsilon, ratio, class_size, is_everywhere, None, class_size * ratio**2, signal, params.project_to == 0
-    )
-
-
-def _is_noised_in_every_task(spec: RunSpec, params: CoefficientParams, facts: PublicSizes) -> bool:
-    """Whether a class gets noise in every task, also without data: one label list for all, whose classes all compete."""
-    has_one_list = spec.labels == "prior-const" and params.head == "shared" and facts.n_tasks > 1
-    return has_one_list and not isinstance(spec.scenario, Permuted)

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Fact, Progress
-from dpcl_core.methods.common.classifier import Rule
+from dpcl_core.methods.common.classifier import Rule, masked
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.lifelong.cards.coefficient_params import CoefficientParams
-from dpcl_core.methods.lifelong.cards.network_params import Projection
+from dpcl_core.methods.lifelong.params import CoefficientParams, Projection
 from dpcl_core.privacy.coefficient_release import Coefficients
 from dpcl_core.privacy.mechanisms import RowProducts, row_blocks, unit_rows
 from dpcl_core.privacy.noise import noise_of
@@ -242,13 +241,7 @@ class LinearReadout:
                 yield Progress("training", turn * n_steps + step, n_turns * n_steps, task.index, text)
         memory.keep(loss)
 
-    def _solve(self, seed: int, loss: Quadratic, noise_stds: Sequence[float]) -> None:
-        """Stores a task's loss and minimises the sum of all stored losses."""
-        self._memory[seed].keep(loss)
-        self._weights[seed] = solved(self._weights[seed], self._memory[seed], noise_stds)
-
     def _class_scores(self, seed: int, features: NDArray[np.floating], task: Task) -> NDArray[np.floating]:
         """Scores [epsilons, n, classes] of features [n, K]; -inf for classes that do not compete in the task."""
-        scores = np.asarray(features, dtype=np.float32) @ self._weights[seed].transpose(0, 2, 1)
-        scores[:, :, np.setdiff1d(np.arange(scores.shape[2]), self._classes(task))] = -np.inf
-        return scores
+        scores: NDArray[np.floating] = np.asarray(features, dtype=np.float32) @ self._weights[seed].transpose(0, 2, 1)
+        return masked(scores, self._classes(task))

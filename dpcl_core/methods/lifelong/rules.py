@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from dpcl_core.data.dataset import Form
 from dpcl_core.events import Fact
 from dpcl_core.methods.common.classifier import Step
-from dpcl_core.methods.lifelong.cards.joint_network import NetworkName
-from dpcl_core.methods.lifelong.cards.l2dp_ml import FirstLayer
 from dpcl_core.methods.lifelong.independent_laplace import centred
+from dpcl_core.methods.lifelong.params import FirstLayer, NetworkName
 from dpcl_core.methods.lifelong.quadratic import RandomProjection, RandomRelu
 from dpcl_core.privacy.mechanisms import unit_rows
 
@@ -52,7 +51,7 @@ def network(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.fl
     made.load_state_dict({name: torch.from_numpy(one) for name, one in last.arrays.items() if name != "offset"})
     made.eval()
     if offset is None:
-        return last.chosen(nets.logits(made, inputs, layout))
+        return last.chosen(made.logits(inputs, layout))
     assert isinstance(made, nets.Net)
     with torch.inference_mode():
         units = made.first(nets.tensor(inputs, layout))

@@ -10,7 +10,7 @@ import pytest
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common import dpsgd
 from dpcl_core.methods.common.dpsgd import ROUNDING
-from dpcl_core.methods.features.cards.peft_ensemble import EnsembleParams
+from dpcl_core.methods.features.peft_ensemble import EnsembleParams
 from dpcl_core.privacy.accounting import of_steps
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.spec import PrivacySpec, RunSpec

@@ -12,7 +12,7 @@ from dpcl_core.backbones.adaptable import Input, Network, Pictures
 from dpcl_core.data.images import Images
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.features import adapters
-from dpcl_core.methods.features.adapted_network import Adapted, Kind, refuse, targets
+from dpcl_core.methods.features.adapters import Adapted, Kind, refuse, targets
 from tests.methods import small_network
 
 BUNDLED = [card.name for card in catalog.CARDS.values() if card.module == "dpcl_core.backbones.bundled"]

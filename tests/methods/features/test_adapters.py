@@ -12,7 +12,7 @@ from scipy.stats import chi2
 from dpcl_core.errors import Diverged
 from dpcl_core.methods.common.dpsgd import ROUNDING
 from dpcl_core.methods.features import adapters
-from dpcl_core.methods.features.adapted_network import Kind
+from dpcl_core.methods.features.adapters import Kind
 from dpcl_core.privacy.noise import Batches, Noise, ReleaseNoise
 from tests.methods import small_network
 from tests.methods.training import Prescribed, Recorded, Silent, plan

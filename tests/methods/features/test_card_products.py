@@ -8,12 +8,12 @@ import torch
 
 from dpcl_core.methods.features import adapters, linear_heads
 from dpcl_core.methods.features.adapters import Directions
-from dpcl_core.methods.features.head_gradients import clipped_sums
+from dpcl_core.methods.features.linear_heads import clipped_sums
 from dpcl_core.methods.features.process_pool import is_wide
 from dpcl_core.privacy.noise import Batches, SeededNoise
 from dpcl_core.spec import Cell
 from tests.methods.features.test_head_gradients import SINGLE, examples, prepared, weights_of
-from tests.methods.training import plan
+from tests.methods.training import plan, trained_heads
 from tests.support import second_device
 
 CLIPS = np.array([0.5, 1e6], np.float32)
@@ -57,7 +57,7 @@ def test_a_training_on_a_card_gives_the_same_classifiers() -> None:
     def trained(device: str) -> np.ndarray:
         noises = [SeededNoise(Cell(epsilon, 0), "x") for epsilon in (1.0, 8.0)]
         steps = plan(n_steps=20)
-        return linear_heads.trained(start, rows, labels, steps, [2.0, 0.5], Batches(0.3, 0), noises, device=device).weights
+        return trained_heads(start, rows, labels, steps, [2.0, 0.5], Batches(0.3, 0), noises, device=device).weights
 
     with second_device.attached():
         on_card = trained(second_device.NAME)

@@ -13,8 +13,7 @@ from scipy.stats import chi2, kstest, norm
 from sklearn.datasets import load_digits
 
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.features.cards.cosine import CosineParams
-from dpcl_core.methods.features.cosine import CosineClassifier, make_learner
+from dpcl_core.methods.features.cosine import CosineClassifier, CosineParams, make_learner
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import SeededNoise

@@ -16,7 +16,7 @@ import torch
 
 from dpcl_core.methods.common import per_example_gradients as of_nets
 from dpcl_core.methods.common.dpsgd import ROUNDING
-from dpcl_core.methods.features import adapters, head_gradients
+from dpcl_core.methods.features import adapters, linear_heads
 from dpcl_core.methods.language import gradients as of_texts
 from dpcl_core.methods.language.losses import task_loss
 from dpcl_core.methods.lifelong import nets
@@ -50,10 +50,10 @@ def heads(double: bool, odd: bool) -> Step:
     dtype = np.dtype(np.float64 if double else np.float32)
     rows = np.random.default_rng(0).standard_normal((N, 20))
     targets, allowed = np.arange(N) % 5, np.ones((1, 5), bool)
-    data = head_gradients.Prepared.of(strange(rows) if odd else rows, targets, allowed, 60.0, dtype)
+    data = linear_heads.Prepared.of(strange(rows) if odd else rows, targets, allowed, 60.0, dtype)
     weights = np.random.default_rng(1).standard_normal((1, 5, 21)).astype(dtype)
     clips = np.array([CLIP], dtype)
-    return Step(lambda places: CLIP * head_gradients.clipped_sums(data, places, weights, clips)[0].astype(float).ravel())
+    return Step(lambda places: CLIP * linear_heads.clipped_sums(data, places, weights, clips)[0].astype(float).ravel())
 
 
 def adapter(kind: small_network.Kind, double: bool, odd: bool) -> Step:

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from dpcl_core.methods.features import head_gradients, linear_heads
-from dpcl_core.methods.features.head_gradients import Prepared, clipped_residuals, clipped_sums
+from dpcl_core.methods.features import linear_heads
+from dpcl_core.methods.features.linear_heads import Prepared, clipped_residuals, clipped_sums
 from dpcl_core.privacy.noise import Batches, ReleaseNoise
-from tests.methods.training import plan
+from tests.methods.training import plan, trained_heads
 
 STRANGE = (2e19, 1e38, -1e38, 1e300, 1e-38, 1e-45, 0.0, np.nan, np.inf, -np.inf)
 SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
@@ -40,7 +40,7 @@ def weights_of(n_columns: int, n_inputs: int, size: float, dtype: np.dtype = SIN
 
 def residuals(data: Prepared, batch: np.ndarray, weights: np.ndarray, clips: np.ndarray) -> np.ndarray:
     """[epsilons, columns, b], before anything is cut off."""
-    filled = np.append(batch, np.zeros(-len(batch) % head_gradients._LANES, np.int64))
+    filled = np.append(batch, np.zeros(-len(batch) % linear_heads._LANES, np.int64))
     return clipped_residuals(data, filled, data.directions[filled], None, weights, clips)[:, :, : len(batch)]
 
 
@@ -74,13 +74,13 @@ def test_logits_are_sums_that_no_order_of_additions_rounds(
     rows[-3, 0] = 1e6  # all of its length in one number, as is that of the weights beside it
     data, weights = prepared(rows, n_columns, dtype=dtype), weights_of(n_columns, n_inputs, size, dtype)
     weights[0, 1:], weights[0, 0, 1:] = 0, 0
-    whole, per_step = head_gradients.whole_weights(data, weights)
+    whole, per_step = linear_heads.whole_weights(data, weights)
     np.testing.assert_array_equal(whole, np.rint(whole))
     directions = data.directions.astype(np.float64) / data.unit
     most = np.abs(whole.reshape(-1, n_inputs + 1).astype(np.float64)) @ np.abs(directions).T
-    assert most.max() <= head_gradients._LARGEST_WHOLE[dtype]
+    assert most.max() <= linear_heads._LARGEST_WHOLE[dtype]
     if size >= 1e-12:
-        assert most.max() > head_gradients._LARGEST_WHOLE[dtype] / 16  # and few digits are wasted
+        assert most.max() > linear_heads._LARGEST_WHOLE[dtype] / 16  # and few digits are wasted
         lengths = np.linalg.norm(weights.reshape(2, -1).astype(np.float64), axis=1)
         assert (np.abs(whole * per_step[:, None, None] - weights) <= lengths[:, None, None] * 2.0**-13).all()
 
@@ -144,7 +144,7 @@ def test_sums_equal_a_loop_over_examples_up_to_their_grid(dtype: np.dtype) -> No
             np.testing.assert_allclose(found[budget], total, rtol=0, atol=1e3 * np.finfo(dtype).eps)
         else:
             assert n_clipped == 40
-            n_steps = head_gradients._RESIDUAL_STEPS[dtype]
+            n_steps = linear_heads._RESIDUAL_STEPS[dtype]
             steps = 40 * (data.unit * n_steps + 1 / n_steps)
             np.testing.assert_allclose(found[budget], total / clip, rtol=0, atol=steps / 2)
 
@@ -157,6 +157,6 @@ def test_one_enormous_example_stops_no_training(value: float) -> None:
     labels = np.arange(50) % 3
     for _ in range(10):
         start = linear_heads.fresh([(0, 1, 2)], 8, 3)
-        found = linear_heads.trained(start, rows, labels, plan(n_steps=30), [1.0], Batches(0.3, None), [ReleaseNoise()])
+        found = trained_heads(start, rows, labels, plan(n_steps=30), [1.0], Batches(0.3, None), [ReleaseNoise()])
         assert np.isfinite(found.weights).all()
         assert np.isfinite(found.logits(rows)).all()

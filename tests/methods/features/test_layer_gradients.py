@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.features import adapters
-from dpcl_core.methods.features.adapted_network import Adapted, Kind
-from dpcl_core.methods.features.adapters import Gradients, clipped_sums
+from dpcl_core.methods.features.adapters import Adapted, Gradients, Kind, clipped_sums
 from tests.methods import small_network
 
 KINDS: tuple[Kind, ...] = ("film", "lora")

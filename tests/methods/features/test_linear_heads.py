@@ -12,11 +12,11 @@ from scipy.stats import chi2
 from dpcl_core.errors import Diverged
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT
 from dpcl_core.methods.features import linear_heads
-from dpcl_core.methods.features.head_gradients import Prepared, clipped_sums
+from dpcl_core.methods.features.linear_heads import Prepared, clipped_sums
 from dpcl_core.privacy.gaussian import grid32
 from dpcl_core.privacy.noise import Batches, ReleaseNoise, SeededNoise
 from dpcl_core.spec import Cell
-from tests.methods.training import N_FEATURES, Prescribed, Recorded, Silent, data, plan
+from tests.methods.training import N_FEATURES, Prescribed, Recorded, Silent, data, plan, trained_heads
 
 SPACE = (0, 1, 2, 3)
 BATCHES = ([0, 3, 4, 7, 9, 20], [1, 2, 5], [], [11, 12, 13, 29], [6], [0, 1, 2, 3, 8, 17, 25])
@@ -39,7 +39,7 @@ def test_training_equals_opacus_on_the_same_batches_and_noise(monkeypatch: pytes
     generator = np.random.default_rng(1)
     draws = [generator.standard_normal((4, N_FEATURES + 1)) for _ in BATCHES]
     schedule, sigma = plan(), 1.3
-    ours = linear_heads.trained(
+    ours = trained_heads(
         linear_heads.fresh([SPACE], N_FEATURES, 4, np.float64),
         features, labels, schedule, [sigma], Prescribed(BATCHES), [Recorded(draws)],  # type: ignore[arg-type]
     )  # fmt: skip
@@ -104,7 +104,7 @@ def test_noise_of_a_step_has_the_announced_spread(dtype: type, monkeypatch: pyte
 
     monkeypatch.setattr(linear_heads.Adam, "step", kept)
     sigma = 1.6
-    linear_heads.trained(start, *nobody, plan(n_steps=24), [sigma], Batches(0.3, None), [ReleaseNoise()])
+    trained_heads(start, *nobody, plan(n_steps=24), [sigma], Batches(0.3, None), [ReleaseNoise()])
     drawn = np.concatenate(found)
     assert len(drawn) == 24 * 2000
     assert len({step.tobytes() for step in found}) == 24  # no step takes another's noise again
@@ -127,7 +127,7 @@ def test_no_last_digit_of_a_step_tells_whose_sums_it_has(rows: np.ndarray, monke
     monkeypatch.setattr(linear_heads.Adam, "step", kept)
     labels = np.arange(len(rows)) % 4
     sums_are_gradients = plan(clip_norm=1.0, expected_batch=1.0)
-    linear_heads.trained(
+    trained_heads(
         linear_heads.fresh([SPACE], 7, 4), rows, labels, sums_are_gradients, [1.3], Batches(1.0, None), [ReleaseNoise()]
     )
     steps = np.stack(found) / grid32(1.3)
@@ -165,7 +165,7 @@ def test_budgets_side_by_side_learn_what_each_would_alone() -> None:
             4,
         )
         noises = [Recorded(draws[k]) for k in which]
-        return linear_heads.trained(start, features, labels, plan(), [sigmas[k] for k in which], Prescribed(BATCHES), noises)  # type: ignore[arg-type]
+        return trained_heads(start, features, labels, plan(), [sigmas[k] for k in which], Prescribed(BATCHES), noises)  # type: ignore[arg-type]
 
     together = learned([0, 1, 2])
     for k in range(3):
@@ -177,8 +177,8 @@ def test_examples_of_labels_outside_the_space_are_as_if_absent() -> None:
     inside = np.isin(labels, (1, 3))
     start = linear_heads.fresh([(1, 3)], N_FEATURES, 4, np.float64)
     every = [list(range(int(inside.sum())))] * 6
-    with_others = linear_heads.trained(start, features, labels, plan(), [0.0], Prescribed(every), [Silent()])  # type: ignore[arg-type]
-    without = linear_heads.trained(start, features[inside], labels[inside], plan(), [0.0], Prescribed(every), [Silent()])  # type: ignore[arg-type]
+    with_others = trained_heads(start, features, labels, plan(), [0.0], Prescribed(every), [Silent()])  # type: ignore[arg-type]
+    without = trained_heads(start, features[inside], labels[inside], plan(), [0.0], Prescribed(every), [Silent()])  # type: ignore[arg-type]
     np.testing.assert_array_equal(with_others.weights, without.weights)
     scores = with_others.logits(features)
     assert np.isneginf(scores[0][:, [0, 2]]).all()
@@ -190,10 +190,12 @@ def test_an_empty_task_takes_the_same_noisy_steps(space: tuple[int, ...]) -> Non
     """Neither weights of zero nor fewer steps tell that nobody was there; a budget without any label trains as well."""
     spaces = [space, (0, 1)]
     start = linear_heads.fresh(spaces, N_FEATURES, 4)
-    steps: list[int] = []
     nothing = np.zeros((0, N_FEATURES)), np.zeros(0, dtype=np.int64)
-    found = linear_heads.trained(start, *nothing, plan(), [1.0, 1.0], Batches(0.3, None), [ReleaseNoise()] * 2, steps.append)
-    assert steps == list(range(6))
+    training = linear_heads.trained(start, *nothing, plan(), [1.0, 1.0], Batches(0.3, None), [ReleaseNoise()] * 2)
+    assert [next(training) for _ in range(6)] == [1, 2, 3, 4, 5, 6]
+    with pytest.raises(StopIteration) as ended:
+        next(training)
+    found = ended.value.value
     assert (found.weights != 0).all()
 
 
@@ -211,7 +213,7 @@ def test_an_empty_task_and_one_person_are_hard_to_tell_apart() -> None:
         return np.array(
             [
                 np.linalg.norm(
-                    linear_heads.trained(
+                    trained_heads(
                         start, features, labels, schedule, [4.0], Batches(0.3, None), [ReleaseNoise()]
                     ).weights
                 )
@@ -228,9 +230,9 @@ def test_an_empty_task_and_one_person_are_hard_to_tell_apart() -> None:
 def test_training_starts_from_the_model_it_is_given() -> None:
     features, labels = data()
     start = linear_heads.fresh([SPACE], N_FEATURES, 4, np.float64)
-    first = linear_heads.trained(start, features, labels, plan(), [0.0], Prescribed(BATCHES), [Silent()])  # type: ignore[arg-type]
+    first = trained_heads(start, features, labels, plan(), [0.0], Prescribed(BATCHES), [Silent()])  # type: ignore[arg-type]
     before = first.weights.copy()
-    second = linear_heads.trained(first, features, labels, plan(), [0.0], Prescribed(BATCHES), [Silent()])  # type: ignore[arg-type]
+    second = trained_heads(first, features, labels, plan(), [0.0], Prescribed(BATCHES), [Silent()])  # type: ignore[arg-type]
     np.testing.assert_array_equal(first.weights, before)
     assert np.abs(second.weights - before).max() > 1e-3
 
@@ -242,7 +244,7 @@ def test_a_diverging_run_stops_at_once_and_says_where(learning_rate: float, with
     start = linear_heads.fresh([SPACE], N_FEATURES, 4)
     reckless = plan(learning_rate=learning_rate, n_steps=400)
     with pytest.raises(Diverged) as stopped, np.errstate(all="ignore"):
-        linear_heads.trained(
+        trained_heads(
             start, features, labels, reckless, [1.0], Batches(0.3, 0), [SeededNoise(Cell(1.0, 0), "a test")]
         )
     assert f"of 400 with params.learning_rate = {learning_rate:g}" in str(stopped.value)
@@ -255,7 +257,7 @@ def test_the_fastest_training_that_is_tuned_for_stays_far_from_the_bound(sigma: 
     features, labels = data()
     start = linear_heads.fresh([SPACE], N_FEATURES, 4)
     fastest = plan(learning_rate=0.01, n_steps=2000)
-    found = linear_heads.trained(start, features, labels, fastest, [sigma], Batches(0.3, 0), [ReleaseNoise()])
+    found = trained_heads(start, features, labels, fastest, [sigma], Batches(0.3, 0), [ReleaseNoise()])
     assert np.abs(found.weights).max() < LARGEST_WEIGHT / 20
 
 
@@ -265,6 +267,6 @@ def test_one_budget_that_diverges_ends_the_training_of_its_seed() -> None:
     start = linear_heads.fresh([SPACE, SPACE], N_FEATURES, 4)
     far = linear_heads.Heads(np.stack([start.weights[0], start.weights[1] + 999.9]), start.columns, start.allowed, 4)
     with pytest.raises(Diverged, match="diverged at step"):
-        linear_heads.trained(
+        trained_heads(
             far, features, labels, plan(learning_rate=0.5), [1.0, 1.0], Batches(0.3, 0), [ReleaseNoise()] * 2
         )

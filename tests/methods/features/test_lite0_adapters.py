@@ -11,8 +11,7 @@ from dpcl_core.backbones import adaptable, bundled, catalog, extractor
 from dpcl_core.backbones.adaptable import Network
 from dpcl_core.data.images import Images
 from dpcl_core.methods.features import adapters
-from dpcl_core.methods.features.adapted_network import Adapted, Kind, targets
-from dpcl_core.methods.features.adapters import Gradients
+from dpcl_core.methods.features.adapters import Adapted, Gradients, Kind, targets
 from tests.backbones.test_lite0 import pictures
 
 MISSING = catalog.available(catalog.card("lite0"))

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from dpcl_core.methods.features.adapted_network import VoteAccumulator
-from dpcl_core.methods.features.cards.adaptation_params import RULES, Rule
+from dpcl_core.methods.features.params import RULES, Rule
+from dpcl_core.methods.features.rules import VoteAccumulator
 
 N, CLASSES = 40, 6
 

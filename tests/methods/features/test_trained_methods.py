@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -83,7 +83,7 @@ def trainings(monkeypatch: pytest.MonkeyPatch) -> Trainings:
     found: Trainings = []
     trained = linear_heads.trained
 
-    def watched(*given: Any, **named: Any) -> linear_heads.Heads:
+    def watched(*given: Any, **named: Any) -> Generator[int, None, linear_heads.Heads]:
         found.append((given[3], deepcopy(given[5])))  # as it was before the first draw
         return trained(*given, **named)
 

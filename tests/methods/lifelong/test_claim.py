@@ -11,8 +11,7 @@ import torch
 
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.lifelong import nets
-from dpcl_core.methods.lifelong.cards import claim
+from dpcl_core.methods.lifelong import claim, nets
 
 MNIST = Form((28, 28, 1), 0.0, 1.0)
 FORMS = [MNIST, Form((32, 32, 3), 0.0, 1.0), Form((27, 29, 1), 0.0, 1.0), Form((100, 3), -1.0, 1.0)]
@@ -161,4 +160,4 @@ def test_of_rows_of_numbers_the_sizes_are_those_of_the_network(width: int) -> No
     hidden = net.first(nets.tensor(np.zeros((2, width), np.float32), form))
     assert (found.n_inputs, found.n_hidden, found.n_last) == (width, hidden[0].numel(), net.head.in_features)
     assert net.first.weight[0].numel() == found.n_patch
-    assert nets.logits(net, np.zeros((5, width), np.float32), form).shape == (5, 4)
+    assert net.logits(np.zeros((5, width), np.float32), form).shape == (5, 4)

@@ -17,7 +17,7 @@ from dpcl_core import checks
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import Diverged
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.lifelong import agem, dp_agem, odometer
+from dpcl_core.methods.lifelong import agem, dp_agem, nets, odometer
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, Recurrence, RunSpec
@@ -188,7 +188,7 @@ def test_nothing_is_drawn_before_it_is_in_the_ledger(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(dp_agem.Model, "_noisy_gradient", nothing)
     monkeypatch.setattr(dp_agem.Model, "_step", lambda *args: None)
-    monkeypatch.setattr(dp_agem, "projected", lambda grads, *args: grads)
+    monkeypatch.setattr(nets, "projected", lambda grads, *args: grads)
     learner = dp_agem.make_learner(run, list(run.cells()), known(3))
     for task in stream():
         list(learner.learn({0: task}, {Cell(4.0, 0): book}))
@@ -220,7 +220,7 @@ def test_noise_has_the_calibrated_size_over_public_numbers_and_no_other(budget: 
     more or less is far outside. Sums are divided by expected sizes, though nobody was there."""
     run = spec({"budget": budget, "clip_norm": 0.3}, privacy={"epsilons": [4.0]})
     own, kept = noise_alone(run, n_people=100)
-    noises = odometer.noises(run.params, odometer.plan(run.params, run.privacy, 2, "once"), 4.0)  # type: ignore[arg-type]
+    noises = odometer.noises(run.params.plan(run.privacy, 2, "once"), 4.0)  # type: ignore[arg-type]
     for found, expected_batch in ((own, 0.5 * 50), (kept, 0.5 * 20)):
         std = noises.later * 0.3 / expected_batch
         error = 5 / math.sqrt(2 * len(found))

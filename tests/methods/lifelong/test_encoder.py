@@ -12,9 +12,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from dpcl_core.data.dataset import Form
-from dpcl_core.methods.lifelong import nets
-from dpcl_core.methods.lifelong.cards import claim
-from dpcl_core.methods.lifelong.cards.l2dp_ml import OutputNoise
+from dpcl_core.methods.lifelong import claim, nets
+from dpcl_core.methods.lifelong.params import OutputNoise
 from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.spec import Cell
 

@@ -15,8 +15,7 @@ from dpcl_core.attacks.l2dp_games import difference_game
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, TaskLearned
-from dpcl_core.methods.lifelong.cards.independent_laplace import SIZES_ARE_PUBLIC
-from dpcl_core.methods.lifelong.independent_laplace import centred, unbiased_sums
+from dpcl_core.methods.lifelong.independent_laplace import SIZES_ARE_PUBLIC, centred, unbiased_sums
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.statement import odds_bound

@@ -17,8 +17,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import TaskLearned
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.lifelong import joint_network, nets
-from dpcl_core.methods.lifelong.cards.joint_network import TITLES, NetworkName
-from dpcl_core.methods.lifelong.joint_network import JointNetwork
+from dpcl_core.methods.lifelong.joint_network import TITLES, JointNetwork, NetworkName
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
@@ -71,10 +70,10 @@ def test_each_network_reads_windows_and_depends_on_the_seed_alone(network: Netwo
     state = torch.get_rng_state()
     one, same, other = (nets.build_sensor_net(network, N_CLASSES, seed) for seed in (3, 3, 4))
     assert torch.equal(torch.get_rng_state(), state), "the global generator is left alone"
-    first = nets.logits(one, rows, FORM)
+    first = one.logits(rows, FORM)
     assert first.shape == (5, N_CLASSES)
-    np.testing.assert_array_equal(first, nets.logits(same, rows, FORM))
-    assert np.abs(first - nets.logits(other, rows, FORM)).max() > 1e-3
+    np.testing.assert_array_equal(first, same.logits(rows, FORM))
+    assert np.abs(first - other.logits(rows, FORM)).max() > 1e-3
 
 
 def test_convolutions_have_the_printed_channels() -> None:

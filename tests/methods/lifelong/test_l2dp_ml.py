@@ -18,9 +18,8 @@ from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput, Diverged
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.lifelong import agem, l2dp_ml, nets
+from dpcl_core.methods.lifelong import agem, claim, l2dp_ml, nets
 from dpcl_core.methods.lifelong.agem import Agem
-from dpcl_core.methods.lifelong.cards import claim
 from dpcl_core.methods.lifelong.l2dp_ml import L2dpMl
 from dpcl_core.methods.lifelong.nets import Batch
 from dpcl_core.privacy.ledger import Ledger

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import dp_accounting as dp
@@ -12,7 +13,7 @@ import pytest
 from dpcl_core import checks
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.lifelong import odometer
-from dpcl_core.methods.lifelong.cards.dp_agem_params import DpAgemParams
+from dpcl_core.methods.lifelong.dp_agem import DpAgemParams
 from dpcl_core.methods.lifelong.odometer import Noises, Plan
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.accounting import Pld, of_steps
@@ -24,7 +25,7 @@ DELTA = 1e-5
 
 def plan(n_tasks: int = 4, recurrence: Recurrence = "once", privacy: PrivacySpec | None = None, **params: Any) -> Plan:
     chosen = DpAgemParams(**{"epochs": 1, "sample_rate": 0.1, "replay_rate": 0.25, **params})
-    return odometer.plan(chosen, privacy or PrivacySpec(), n_tasks, recurrence)
+    return chosen.plan(privacy or PrivacySpec(), n_tasks, recurrence)
 
 
 def renyi(*steps: tuple[float, float, int], delta: float = DELTA) -> float:
@@ -70,7 +71,7 @@ def test_where_people_are_in_every_task_all_samples_retire_together() -> None:
 def test_lifetime_noise_keeps_the_worst_life_within_the_budget_and_no_more(recurrence: Recurrence, epsilon: float) -> None:
     """Composed by hand: 10 steps a task; the first of four tasks is replayed 18 times, all samples 30 times."""
     chosen = plan(4, recurrence)
-    found = odometer.noises(DpAgemParams(), chosen, epsilon)
+    found = odometer.noises(chosen, epsilon)
     assert found.first == found.later
     own, uses = (10, 18) if recurrence == "once" else (40, 30)
     accountant = dp.pld.PLDAccountant(value_discretization_interval=1e-3)
@@ -84,7 +85,7 @@ def test_lifetime_noise_keeps_the_worst_life_within_the_budget_and_no_more(recur
 def test_without_sampling_a_life_is_one_gaussian() -> None:
     """Own task 10 steps, 18 replays, all of the data each time: noise of the closed form for 28 releases."""
     chosen = plan(4, sample_rate=1.0, replay_rate=1.0, epochs=10)
-    found = odometer.noises(DpAgemParams(), chosen, 2.0)
+    found = odometer.noises(chosen, 2.0)
     assert found.first == pytest.approx(gaussian.sigma(2.0, DELTA, math.sqrt(28)), rel=1e-3)
 
 
@@ -92,22 +93,21 @@ def test_without_sampling_a_life_is_one_gaussian() -> None:
 def test_an_equal_share_for_every_task_adds_up_to_the_budget_and_is_a_waste(recurrence: Recurrence) -> None:
     """Each task's gradients and references together cost epsilon/m at delta/m; composed tightly a life costs far less."""
     chosen = plan(4, recurrence)
-    found = odometer.noises(DpAgemParams(budget="per-task"), chosen, 8.0)
+    found = odometer.noises(replace(chosen, budget="per-task"), 8.0)
     share = {"first": renyi((found.first, 0.1, 10), delta=DELTA / 4)}
     share["later"] = renyi((found.later, 0.1, 10), (found.later, 0.25, 10), delta=DELTA / 4)
     for value in share.values():
         assert 2.0 <= value < 2.0 * 1.35
     assert 1.99 < Pld().epsilon([of_steps(chosen.own_steps(0, found))], DELTA / 4, "add-remove") <= 2.0
     assert found.first < found.later
-    lifetime = odometer.noises(DpAgemParams(), chosen, 8.0)
+    lifetime = odometer.noises(chosen, 8.0)
     assert found.later > 1.5 * lifetime.later
     assert odometer.worst_epsilon(chosen, found, odometer.replay_schedule(chosen)) < 8.0 / 2
 
 
 def test_without_replays_or_with_one_task_the_share_is_that_of_the_steps_alone() -> None:
-    params = DpAgemParams(budget="per-task")
     for chosen in (plan(1), plan(4, projection="never")):
-        found = odometer.noises(params, chosen, 8.0)
+        found = odometer.noises(replace(chosen, budget="per-task"), 8.0)
         assert found.first == found.later
         assert odometer.worst_epsilon(chosen, found, odometer.replay_schedule(chosen)) <= 8.0 / chosen.n_tasks
 
@@ -115,7 +115,7 @@ def test_without_replays_or_with_one_task_the_share_is_that_of_the_steps_alone()
 def test_replaced_people_need_twice_the_noise_where_nothing_is_sampled() -> None:
     settings: dict[str, Any] = {"sample_rate": 1.0, "replay_rate": 1.0, "epochs": 10}
     one, two = (
-        odometer.noises(DpAgemParams(), plan(3, privacy=PrivacySpec(adjacency=adjacency), **settings), 1.0).first
+        odometer.noises(plan(3, privacy=PrivacySpec(adjacency=adjacency), **settings), 1.0).first
         for adjacency in ("add-remove", "replace")
     )
     assert two == pytest.approx(2 * one, rel=1e-3)
@@ -123,7 +123,7 @@ def test_replaced_people_need_twice_the_noise_where_nothing_is_sampled() -> None
 
 def test_no_budget_no_noise_and_nothing_retires() -> None:
     chosen = plan(3)
-    assert odometer.noises(DpAgemParams(), chosen, math.inf) == Noises(0.0, 0.0)
+    assert odometer.noises(chosen, math.inf) == Noises(0.0, 0.0)
     assert odometer.capped_schedule(chosen, Noises(0.0, 0.0), 1.0) == odometer.replay_schedule(chosen)
 
 

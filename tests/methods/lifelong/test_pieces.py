@@ -13,9 +13,9 @@ from torch.nn import functional
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import Diverged
 from dpcl_core.methods.lifelong import nets
-from dpcl_core.methods.lifelong.cards.network_params import BatchParams, Projection, Scope
-from dpcl_core.methods.lifelong.nets import Batch, descend, project, projected
-from dpcl_core.methods.lifelong.odometer import drawn, fixed, picked, schedule
+from dpcl_core.methods.lifelong.agem import fixed, picked, schedule
+from dpcl_core.methods.lifelong.nets import Batch, descend, drawn, project, projected
+from dpcl_core.methods.lifelong.params import BatchParams, Projection, Scope
 
 GREY, SMALL, COLOUR = Form((28, 28, 1), 0.0, 1.0), Form((8, 8, 1), 0.0, 1.0), Form((32, 32, 3), 0.0, 1.0)
 WINDOWS = Form((100, 3), -1.0, 1.0)
@@ -68,11 +68,11 @@ def test_filters_patches_and_units_are_the_paper_s(
 @pytest.mark.parametrize("form", [GREY, COLOUR, WINDOWS])
 def test_an_example_s_logits_do_not_depend_on_who_is_beside_it(form: Form) -> None:
     net, x = nets.build(form, 5, seed=1), rows(form, 6)
-    together = nets.logits(net, x, form)
-    alone = np.concatenate([nets.logits(net, x[i : i + 1], form) for i in range(6)])
+    together = net.logits(x, form)
+    alone = np.concatenate([net.logits(x[i : i + 1], form) for i in range(6)])
     np.testing.assert_allclose(together, alone, atol=2e-5)
-    np.testing.assert_allclose(nets.logits(net, x, form, batch=4), together, atol=2e-5)
-    assert nets.logits(net, x[:0], form).shape == (0, 5)
+    np.testing.assert_allclose(net.logits(x, form, batch=4), together, atol=2e-5)
+    assert net.logits(x[:0], form).shape == (0, 5)
 
 
 def test_rows_lie_in_the_tensor_as_they_lie_in_the_picture() -> None:

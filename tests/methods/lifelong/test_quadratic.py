@@ -11,7 +11,7 @@ import torch
 from dpcl_core import checks
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.lifelong import nets, quadratic
-from dpcl_core.methods.lifelong.cards.network_params import Projection
+from dpcl_core.methods.lifelong.params import Projection
 from dpcl_core.methods.lifelong.quadratic import Memory, Quadratic, RandomProjection, RandomRelu
 from dpcl_core.privacy.coefficient_release import Coefficients
 

@@ -1,4 +1,4 @@
-"""Shared settings of the Lifelong DP methods that train a whole network from task to task, with or without memory."""
+"""Settings that methods of Lifelong DP share, their checks, and what Lai et al. 2022 print for all of them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dpcl_core.errors import BadInput
+from dpcl_core.layers import Departure, Printed, Values
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.common.dpsgd import PublicSizes
+from dpcl_core.scenarios.catalog import Permuted
 from dpcl_core.spec import Params, RunSpec
 
 Head = Annotated[
@@ -28,6 +30,9 @@ Projection = Annotated[
     ),
 ]
 Scope = Literal["joint", "per-block"]
+FirstLayer = Literal["recentred", "plain", "batch-norm"]
+OutputNoise = Literal["per-class", "shared"]
+NetworkName = Literal["lifelong", "cnn-32", "cnn-64", "cnn-128", "bilstm", "cnn-ig", "cnn-ig-featureless"]
 
 
 class NetworkParams(Params):
@@ -40,16 +45,25 @@ class NetworkParams(Params):
         return self.head == "per-task"
 
 
+class CoefficientParams(NetworkParams):
+    """Training of the classifiers on a task's noisy sums: post-processing, which costs no privacy."""
+
+    steps: int = Field(
+        200, ge=1, le=100_000, title="Training steps",
+        description="Steps of gradient descent in each task; they cost no privacy.")
+    learning_rate: float = Field(
+        3.0, gt=0, le=100, allow_inf_nan=False, description="Step size, cut down where the noisy loss is too steep for it.")
+    projection: Projection = "if-violated"
+
+
 class ReplayParams(NetworkParams):
     """Settings of those with a memory: step size, and use of the memory's gradient (A-GEM)."""
 
     learning_rate: float = Field(0.1, gt=0, le=100, allow_inf_nan=False, description="Step size of plain gradient descent.")
     projection: Projection = "if-violated"
     scope: Scope = Field(
-        "joint",
-        title="Projection acts on",
-        description="joint: one projection of the whole gradient. per-block: one of the first layer, one of the rest.",
-    )
+        "joint", title="Projection acts on",
+        description="joint: one projection of the whole gradient. per-block: one of the first layer, one of the rest.")
 
 
 class BatchParams(ReplayParams):
@@ -57,27 +71,20 @@ class BatchParams(ReplayParams):
 
     batch_size: int = Field(100, ge=1, le=100_000, description="Examples in each batch; the rest of a task is left out.")
     variant: Variant = Field(
-        "basic",
-        title="Batches of tasks",
+        "basic", title="Batches of tasks",
         description="basic: the same number of epochs for every task. balanced: the same number of steps. heterogeneous: "
-        "epochs given task by task.",
-    )
+        "epochs given task by task.")
     epochs: int = Field(1, ge=1, le=1000, description="How often each batch is used, under variant = basic.")
     steps: Annotated[int, Field(ge=1, le=10**6)] | None = Field(
-        None, title="Training steps", description="Steps in every task, under variant = balanced; not used otherwise."
-    )
+        None, title="Training steps", description="Steps in every task, under variant = balanced; not used otherwise.")
     epochs_by_task: tuple[int, ...] | None = Field(
-        None,
-        title="Epochs of each task",
-        description="Epochs of each task, in the stream's order, under variant = heterogeneous; else not used."
-    )
+        None, title="Epochs of each task",
+        description="Epochs of each task, in the stream's order, under variant = heterogeneous; else not used.")
     memory_pick: Literal["random", "last"] = Field(
-        "random", title="Batch kept", description="Which batch of a task is kept: a random one (as printed), or the last."
-    )
+        "random", title="Batch kept", description="Which batch of a task is kept: a random one (as printed), or the last.")
     ref_batches: int = Field(
         1, ge=1, le=100, title="Reference batches",
-        description="Stored batches that the memory's gradient is taken on, at most."
-    )
+        description="Stored batches that the memory's gradient is taken on, at most.")
 
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
@@ -86,7 +93,8 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
     if spec.data.backbone != "pixels":
         allowed = "must be pixels: the network that is trained reads the examples themselves"
         raise BadInput("data.backbone", spec.data.backbone, allowed, {"data.backbone": "pixels"})
-    if isinstance(params, NetworkParams) and params.head == "per-task" and spec.labels != "prior":
+    assert isinstance(params, NetworkParams)
+    if params.head == "per-task" and spec.labels != "prior":
         allowed = "needs labels = prior: it takes each task's own list of labels as public"
         raise BadInput("params.head", "per-task", allowed, {"labels": "prior"})
     if not isinstance(params, BatchParams):
@@ -149,12 +157,77 @@ def derived(params: Params, facts: PublicSizes) -> str:
     return batches_text if params.variant == "heterogeneous" else f"{steps:,} steps a task; {batches_text}"
 
 
-# What the cards of all methods that train a whole network have in common.
-network_card = partial(
-    MethodCard,
-    packages=("torch",),
-    labels=("prior-const", "prior"),
-    scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
-    needs_values=True,
-    ceiling="joint-network",
+def is_noised_in_every_task(spec: RunSpec, facts: PublicSizes) -> bool:
+    """Whether a class gets noise in every task, also without data: one label list for all, whose classes all compete."""
+    has_one_list = spec.labels == "prior-const" and not spec.params.is_task_given and facts.n_tasks > 1
+    return has_one_list and not isinstance(spec.scenario, Permuted)
+
+
+# What the cards of this family have in common, and those of all methods that train a whole network.
+card = partial(
+    MethodCard, scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
 )
+network_card = partial(
+    card, packages=("torch",), labels=("prior-const", "prior"), needs_values=True, ceiling="joint-network",
+    differences=differences,
+)
+
+
+# What Lai et al. print for all methods, for those that train on fixed batches, and for those that train on sums.
+
+
+SOURCE = "Lai et al. 2022"
+_TASKS = {
+    ("permuted", "mnist"): (20,), ("permuted", "cifar10"): (17,), ("split", "mnist"): (5,), ("split", "cifar10-100"): (11,)
+}
+
+
+def _n_tasks(spec: RunSpec) -> Values | None:
+    return _TASKS.get((spec.scenario.kind, spec.data.dataset))
+
+
+_SMALLER = Printed((None,), "A part of the data takes minutes instead of hours.", is_of_scale=True)
+OF_ALL = {
+    "data.dataset": Printed(
+        ("mnist", "cifar10", "cifar10-100"), "HARW is not public; other data are not the paper's.", is_of_scale=True
+    ),
+    "data.train_per_class": _SMALLER,
+    "data.train_per_source": _SMALLER,
+    "data.test_per_class": Printed((None,), "Fewer test examples take less time.", is_of_scale=True),
+    "scenario.tasks": Printed(_n_tasks, "Fewer tasks take minutes instead of hours.", is_of_scale=True),
+}
+OPEN = {
+    "seeds": "How often runs were repeated is not given.",
+    "data.backbone": "Strides, padding, normalisation and first weights of the networks are not given.",
+    "params.head": "Whether tasks of different classes share a head is not said.",
+    "params.learning_rate": "The step size is not given.",
+}
+BATCHES = {
+    "params.variant": Printed(("basic", "balanced", "heterogeneous"), "No other schedule is printed."),
+    "params.epochs": Printed((1, 2, 3, 5), "Another number of passes over a task."),
+    "params.epochs_by_task": Printed(
+        (None, (5, 5, 5, 1), (5, 5, 1, 5), (5, 1, 5, 5), (1, 5, 5, 5)),
+        "Printed are five passes over recordings at 5, 10 and 20 Hz, and one at 50 Hz.",
+    ),
+    "params.memory_pick": Printed(("random",), "The last batch of a task is what code of the same group keeps."),
+    "params.ref_batches": Printed((1,), "More stored batches make the memory's gradient steadier."),
+}
+BATCHES_OPEN = OPEN | {
+    "params.batch_size": "The batch size is not given, nor what becomes of a rest that fills no batch; ours is left out.",
+    "params.steps": "How many steps the balanced variant takes is not given.",
+}
+RELEASED_ONCE = Departure(
+    "", "three draws of noise for all records, steps and tasks", "each task is released once, with noise of its own",
+    "Subtracting two records that share a noise removes it.",
+)
+LINEAR = Departure(
+    "", "a network trained whole, with an auto-encoder as its first layer",
+    "linear classifiers on features that depend on no private data",
+    "What a release says of features stays true while the classifier learns.",
+)
+ALWAYS_PROJECTED: dict[str, Printed] = {
+    "params.projection": Printed(("always",), "A-GEM's own code leaves a step alone that does the memory no harm.")
+}
+READOUT_OPEN = {name: why for name, why in OPEN.items() if name != "data.backbone"} | {
+    "params.steps": "Steps on a release cost nothing; the paper's single pass is no limit."
+}
