@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpcl_core.backbones import extractor, pixels
 from dpcl_core.classifiers import folder as folders
 from dpcl_core.classifiers.folder import Loaded
-from dpcl_core.data import conversions, named_rows, sheets, table_features, tagged, windows
+from dpcl_core.data import conversions, named_rows, sheets, table_features, windows
 from dpcl_core.data.card import PICTURES
 from dpcl_core.data.dataset import Content
 from dpcl_core.data.files import ending
@@ -255,7 +255,7 @@ def predicted(
     scores = rule(found.rule)(steps, values)
     chosen = np.where(np.isfinite(scores).any(axis=1), scores.argmax(axis=1), -1)
     if isinstance(given.content, Sentences):
-        chosen = tagged.decode(scores, given.content.sentence_of, competing)
+        chosen = texts.decode(scores, given.content.sentence_of, competing)
     predictions = [
         Prediction(
             name,

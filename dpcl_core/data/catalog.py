@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 from dpcl_core import paths
 from dpcl_core.data import copying, files, schema
-from dpcl_core.data.caps import UNCAPPED, Caps
-from dpcl_core.data.card import HELD_OUT, DatasetCard
-from dpcl_core.data.cards import CARDS, LIMITS
+from dpcl_core.data.card import CARDS, HELD_OUT, LIMITS, UNCAPPED, Caps, DatasetCard
 from dpcl_core.data.title import Sizes, title
 from dpcl_core.errors import BadInput, DataMissing, unknown
 

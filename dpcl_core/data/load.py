@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.data import catalog, copying, files, parquet, tables, tagged, text_files, windows
-from dpcl_core.data.caps import Caps
-from dpcl_core.data.card import DatasetCard
+from dpcl_core.data.card import Caps, DatasetCard
 from dpcl_core.data.dataset import Content, Dataset, Source, Split
 from dpcl_core.data.files import DataFiles
 from dpcl_core.data.images import Images

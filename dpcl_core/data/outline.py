@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.data import coins, files, parquet, rows, sheets, tables, tagged, text_files
-from dpcl_core.data.caps import Caps
-from dpcl_core.data.card import HELD_OUT, DatasetCard
+from dpcl_core.data.card import HELD_OUT, Caps, DatasetCard
 from dpcl_core.data.contents import Contents
 from dpcl_core.data.files import DataFiles
 from dpcl_core.data.rows import PublicFacts, RowReader, Rows, usable_rows

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dpcl_core import paths
 from dpcl_core.data import catalog, files, header, schema
-from dpcl_core.data.cards import CARDS
+from dpcl_core.data.card import CARDS
 from dpcl_core.errors import BadInput
 
 # Beside data that were taken in, both of them: a digest of the token of the visitor who took them in, empty from a terminal;

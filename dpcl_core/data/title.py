@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.data.caps import UNCAPPED, Caps
-from dpcl_core.data.card import DatasetCard, Kind
+from dpcl_core.data.card import UNCAPPED, Caps, DatasetCard, Kind
 
 if TYPE_CHECKING:
     from dpcl_core.data.outline import Outline

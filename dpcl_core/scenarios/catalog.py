@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 
 from dpcl_core.data import card as data_card
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data import load, tagged
+from dpcl_core.data import load, texts
 from dpcl_core.data.dataset import Source
 from dpcl_core.errors import unknown
 from dpcl_core.scenarios.stream import Examples, OpenStream, Table, Task, TaskStream, joined
@@ -431,11 +431,11 @@ def _of_task(task: Task, stream: TaskStream, answers: Sequence[int]) -> NDArray[
 
 
 def _f1_of(task: Task, stream: TaskStream, label: int) -> float:
-    if stream.classes[label].startswith(tagged.INSIDE):
+    if stream.classes[label].startswith(texts.INSIDE):
         return 0.0
     assert task.test.sentences is not None  # streams of tagged words have sentence boundaries
     same = np.full(len(task.test), label, dtype=np.int64)
-    reached, possible = tagged.f1_counts(same, task.test.labels, task.test.sentences, stream.classes)
+    reached, possible = texts.f1_counts(same, task.test.labels, task.test.sentences, stream.classes)
     return reached / possible if possible else 0.0
 
 

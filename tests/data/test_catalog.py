@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpcl_core.data import catalog, copying
-from dpcl_core.data.card import DatasetCard
-from dpcl_core.data.cards import CARDS
+from dpcl_core.data.card import CARDS, DatasetCard
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.spec import DataSpec
 from tests.data.making import write, write_images, write_pair

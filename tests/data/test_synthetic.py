@@ -17,7 +17,7 @@ from dpcl_core.backbones import packaged as language
 from dpcl_core.backbones import plain_language
 from dpcl_core.backbones.plain_language import STOP_WORDS
 from dpcl_core.data import load
-from dpcl_core.data.cards import CARDS
+from dpcl_core.data.card import CARDS
 from dpcl_core.data.dataset import Dataset, Split
 from dpcl_core.data.synthetic import canaries, corpus, people
 from dpcl_core.data.texts import KIND, KINDS, LOOKALIKE, PADDING, TOKEN, Span, Texts

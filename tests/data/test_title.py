@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcl_core.data.caps import Caps
-from dpcl_core.data.card import DatasetCard
-from dpcl_core.data.cards import CARDS
+from dpcl_core.data.card import CARDS, Caps, DatasetCard
 from dpcl_core.data.catalog import card, members
 from dpcl_core.data.title import Sizes, title
 

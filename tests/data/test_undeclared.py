@@ -10,7 +10,7 @@ import pytest
 
 from dpcl_core import checks, engine
 from dpcl_core.data import catalog, outline
-from dpcl_core.data.caps import Caps
+from dpcl_core.data.card import Caps
 from dpcl_core.data.load import load
 from dpcl_core.events import CellFinished, Event, to_json
 from dpcl_core.methods import catalog as methods
