@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from dpcl_core.data.arrays import RATE_COLUMN, WINDOW_COLUMN
+from dpcl_core.data.parquet import RATE_COLUMN, WINDOW_COLUMN
 from dpcl_core.data.windows import AXES, RATES, SAMPLES
 from dpcl_core.errors import BadInput
 

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from dpcl_core.backbones import extractor, pixels
 from dpcl_core.classifiers import folder as folders
 from dpcl_core.classifiers.folder import Loaded
-from dpcl_core.data import conversions, named_rows, sheets, table_features, windows
+from dpcl_core.data import arrow, conversions, sheets, table_features, windows
 from dpcl_core.data.card import PICTURES
 from dpcl_core.data.dataset import Content
 from dpcl_core.data.files import ending
 from dpcl_core.data.images import AS_READ, Images
 from dpcl_core.data.table_features import RowEncoding
-from dpcl_core.data.texts import Sentences, Texts
+from dpcl_core.data.texts import Sentences, Texts, decode
 from dpcl_core.data.windows import Vectors
 from dpcl_core.errors import BadInput, unknown
 from dpcl_core.events import JsonValue
@@ -127,7 +127,7 @@ def _table(path: Path, encoding: RowEncoding | None, texts: str, *, tagged: bool
         lost = table_features.unread_cells(table, features, "cells")
         return Asked(_numbered(len(table)), Vectors(encoding.values(table, path.name)), lost=tuple(lost))
     if texts in names:
-        return _texts([word or "" for word in named_rows.as_words(table[texts], texts)], path, tagged=tagged)
+        return _texts([word or "" for word in arrow.as_words(table[texts], texts)], path, tagged=tagged)
     numbers = np.stack([table_features.numbers(table[name], name) for name in names], axis=1)
     if np.isnan(numbers).any():
         raise BadInput(FIELD, path.name, f"must have the column {texts}, or numbers alone; it has {sheets.listed(names)}")
@@ -255,7 +255,7 @@ def predicted(
     scores = rule(found.rule)(steps, values)
     chosen = np.where(np.isfinite(scores).any(axis=1), scores.argmax(axis=1), -1)
     if isinstance(given.content, Sentences):
-        chosen = texts.decode(scores, given.content.sentence_of, competing)
+        chosen = decode(scores, given.content.sentence_of, competing)
     predictions = [
         Prediction(
             name,

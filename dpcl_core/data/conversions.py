@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from dpcl_core import machine
+from dpcl_core.data.arrow import pa, pq
 from dpcl_core.errors import BadInput
 
 _GZ = (".csv.gz", ".tsv.gz", ".jsonl.gz", ".json.gz")
@@ -75,8 +76,6 @@ def of_hub_folder(path: Path, folder: Path) -> bool:
     path = inner[0] if len(inner) == 1 and not any((path / name).is_file() for name in _HUB) else path
     if not any((path / name).is_file() for name in _HUB):
         return False
-    import pyarrow as pa  # loaded only where it is needed
-    import pyarrow.parquet as pq
 
     parts = {one.name: one for one in _folders(path)} or {path.name: path}
     for name, part in parts.items():
@@ -140,7 +139,6 @@ _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 
 def _feather(content: bytes, folder: Path, stem: str) -> None:
     import pyarrow.feather as pf  # loaded only where it is needed
-    import pyarrow.parquet as pq
 
     pq.write_table(pf.read_table(io.BytesIO(content)), folder / f"{stem}.parquet")
 
@@ -150,8 +148,6 @@ def _sheet(content: bytes, folder: Path, stem: str) -> None:
     if lacking := machine.lacking(["openpyxl"]):
         raise BadInput("--data", f"{stem}.xlsx", lacking)
     import pandas as pd
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
     found = pd.read_excel(io.BytesIO(content), dtype=object, sheet_name=None)
     if len(filled := [name for name, frame in found.items() if len(frame.columns)]) != 1:

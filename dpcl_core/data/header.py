@@ -71,9 +71,9 @@ def _kind(data_files: DataFiles, card: DatasetCard) -> Kind | None:
     if first.suffix == ".conll":
         return "tagged"
     from dpcl_core.data import sheets  # imported late, like pyarrow: a list of names needs neither
-    from dpcl_core.data.arrays import EMBEDDING_COLUMN, WINDOW_COLUMN
-    from dpcl_core.data.named_rows import LABEL_COLUMN
-    from dpcl_core.data.parquet import IMAGE_COLUMNS
+    from dpcl_core.data.parquet import IMAGE_COLUMNS, WINDOW_COLUMN
+    from dpcl_core.data.rows import LABEL_COLUMN
+    from dpcl_core.data.sheets import EMBEDDING_COLUMN
     from dpcl_core.data.tagged import TAGS_COLUMN, tags_column
 
     try:

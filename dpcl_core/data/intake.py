@@ -134,11 +134,14 @@ def columns(path: Path, fields: schema.Schema) -> list[str]:
 
     Of embeddings in NPZ: their arrays, where there are more than embeddings and labels. Raises BadInput for a damaged file.
     """
-    from dpcl_core.data import arrays, tagged  # imported late, like pyarrow
+    from dpcl_core.data import (
+        sheets,  # imported late, like pyarrow
+        tagged,
+    )
 
     tables = _tables(path)
     if tables and ending(tables[0]) == ".npz":
-        found = arrays.names(tables[0], tables[0].name)
+        found = sheets.npz_names(tables[0], tables[0].name)
         return found if len(found) > 2 else []
     names = _header(tables, path, fields) if tables else []
     return [] if tagged.tags_column(names) else names
@@ -300,7 +303,7 @@ def _alone() -> Iterator[None]:
 def _check(path: Path, name: str) -> None:
     """Raises BadInput where a run could not load the data."""
     from dpcl_core.data import load, sheets  # imported late, like pyarrow: a page that names files needs neither
-    from dpcl_core.data.named_rows import LABEL_COLUMN
+    from dpcl_core.data.rows import LABEL_COLUMN
 
     try:
         card = catalog.card(name)
@@ -328,8 +331,10 @@ def _write(folder: Path, fields: schema.Schema) -> None:
 
 def _with_usual(fields: schema.Schema, folder: Path) -> schema.Schema:
     """The schema with the usual columns in their roles, where a table of texts or of rows has them and nothing was said."""
-    from dpcl_core.data.arrays import WINDOW_COLUMN
-    from dpcl_core.data.parquet import IMAGE_COLUMNS  # imported late, like pyarrow
+    from dpcl_core.data.parquet import (
+        IMAGE_COLUMNS,  # imported late, like pyarrow
+        WINDOW_COLUMN,
+    )
 
     tables = [one for one in _tables(folder) if ending(one) != ".npz"]
     if not tables or fields.columns.target is not None:

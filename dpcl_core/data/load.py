@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.data import catalog, copying, files, parquet, tables, tagged, text_files, windows
+from dpcl_core.data import catalog, copying, files, parquet, tables, tagged, windows
 from dpcl_core.data.card import Caps, DatasetCard
 from dpcl_core.data.dataset import Content, Dataset, Source, Split
 from dpcl_core.data.files import DataFiles
@@ -157,7 +157,7 @@ def _find(card: DatasetCard) -> DataFiles | None:
 def _concatenated(read: Sequence[Content]) -> Images | Texts:
     """The concatenated pictures or texts of all members."""
     if texts := [one for one in read if isinstance(one, Texts)]:
-        return text_files.joined(texts)
+        return tables.joined_texts(texts)
     return parquet.concatenated([one for one in read if isinstance(one, Images)], None)
 
 
@@ -181,8 +181,8 @@ def _read(card: DatasetCard, data_files: DataFiles | None, rows: Outline) -> tup
     if card.kind == "text":
         # In a single divided file the numbers of test rows, too, skip malformed lines as those of training rows do.
         is_single = data_files is not None and not data_files.test
-        texts = text_files.read_texts(train_paths, card, train_rows, is_private=True)
-        return texts, text_files.read_texts(test_paths, card, test_rows, is_private=is_single)
+        texts = tables.read_texts(train_paths, card, train_rows, is_private=True)
+        return texts, tables.read_texts(test_paths, card, test_rows, is_private=is_single)
     test = _images(card, test_paths, test_rows, is_private=is_divided)
     train = _images(replace(card, shape=card.shape or test.shape), train_paths, train_rows, is_private=True)
     if train.shape != test.shape:

@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from dpcl_core.data import coins, lines, named_rows, sheets
+from dpcl_core.data import arrow, lines, sheets
+from dpcl_core.data.arrow import pa, pq
 from dpcl_core.data.card import DatasetCard
-from dpcl_core.data.parquet import SOURCE_COLUMN
-from dpcl_core.data.rows import PublicFacts, Rows
+from dpcl_core.data.rows import SOURCE_COLUMN, PublicFacts, Rows
 from dpcl_core.data.sheets import content_of
 from dpcl_core.data.texts import BEGIN, INSIDE, OUTSIDE, Sentences, tags_of
 from dpcl_core.errors import BadInput
@@ -217,14 +215,14 @@ def _of_parquet(path: Path, card: DatasetCard) -> list[Tagged | BadInput]:
                 allowed = f"must have a column {name} of lists of text (or of tags as numbers whose names its header has)"
                 raise BadInput(shown, ", ".join(schema.names), allowed)
         wanted = [name for name in (WORDS_COLUMN, tags_name, SOURCE_COLUMN) if name in schema.names]
-        table = sheets.decodable(file.read(columns=wanted))
-    all_tags: list[Any] = coins.values_of(table[tags_name])
+        table = arrow.decodable(file.read(columns=wanted))
+    all_tags: list[Any] = arrow.values_of(table[tags_name])
     if names:
         all_tags = [tags and [names.get(tag) for tag in tags] for tags in all_tags]
-    pairs = list(zip(coins.values_of(table[WORDS_COLUMN]), all_tags, strict=True))
+    pairs = list(zip(arrow.values_of(table[WORDS_COLUMN]), all_tags, strict=True))
     domains: list[str | None] = [""] * len(pairs)
     if SOURCE_COLUMN in wanted:
-        domains = named_rows.as_words(coins.column(table[SOURCE_COLUMN]), f"{shown} column {SOURCE_COLUMN}")
+        domains = arrow.as_words(arrow.canonical(table[SOURCE_COLUMN]), f"{shown} column {SOURCE_COLUMN}")
     return _checked(pairs, domains, shown, is_bio=tags_name == TAGS_COLUMN)
 
 
@@ -246,7 +244,7 @@ def _checked(pairs: Sequence[Any], domains: Sequence[str | None], shown: str, *,
 def _holds(kind: pa.DataType, *, is_number: bool) -> bool:
     """Whether a column of this type has lists of text, or of whole numbers."""
     inner = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else kind
-    return inner is not kind and bool(pa.types.is_integer(inner) if is_number else sheets.is_text(inner))
+    return inner is not kind and bool(pa.types.is_integer(inner) if is_number else arrow.is_text(inner))
 
 
 _READERS = {".conll": _of_conll, ".jsonl": _of_lines, ".parquet": _of_parquet}

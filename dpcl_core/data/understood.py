@@ -8,11 +8,11 @@ from typing import Literal
 import numpy as np
 
 from dpcl_core.data import catalog, files, header, outline, sheets, table_features, tables
-from dpcl_core.data.arrays import EMBEDDING_COLUMN
 from dpcl_core.data.card import HELD_OUT, DatasetCard, Feature, Kind, Writing
 from dpcl_core.data.files import DataFiles
 from dpcl_core.data.images import AS_READ
 from dpcl_core.data.outline import Outline
+from dpcl_core.data.sheets import EMBEDDING_COLUMN
 from dpcl_core.data.table_features import RowEncoding
 
 EARLIER = (

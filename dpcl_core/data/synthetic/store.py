@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from dpcl_core import paths
+from dpcl_core.data.arrow import pa, pq
 from dpcl_core.data.held import replacing
 
 _FORM = 1  # counts changes of the code that makes the corpus
@@ -30,8 +31,6 @@ def ready(folder: Path, n_per_source: int) -> tuple[Path, Path]:
 
 def _make(folder: Path, n_per_source: int) -> None:
     """Writes both parts, and last the record that they are complete; concurrent writers write the same bytes."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
     from dpcl_core.data.synthetic import corpus
     from dpcl_core.data.texts import Texts
