@@ -23,8 +23,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from dpcl_core.data.card import AXES, SAMPLES
+from dpcl_core.data.dataset import RATES
 from dpcl_core.data.parquet import RATE_COLUMN, WINDOW_COLUMN
-from dpcl_core.data.windows import AXES, RATES, SAMPLES
 from dpcl_core.errors import BadInput
 
 COLUMNS = ("time", "x", "y", "z", "activity", "subject")

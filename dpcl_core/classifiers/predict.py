@@ -18,14 +18,13 @@ from numpy.typing import NDArray
 from dpcl_core.backbones import extractor, pixels
 from dpcl_core.classifiers import folder as folders
 from dpcl_core.classifiers.folder import Loaded
-from dpcl_core.data import arrow, conversions, sheets, table_features, windows
-from dpcl_core.data.card import PICTURES
-from dpcl_core.data.dataset import Content
+from dpcl_core.data import arrow, copying, dataset, sheets, table_features
+from dpcl_core.data.card import AXES, PICTURES, SAMPLES
+from dpcl_core.data.dataset import Content, Vectors
 from dpcl_core.data.files import ending
 from dpcl_core.data.images import AS_READ, Images
 from dpcl_core.data.table_features import RowEncoding
 from dpcl_core.data.texts import Sentences, Texts, decode
-from dpcl_core.data.windows import Vectors
 from dpcl_core.errors import BadInput, unknown
 from dpcl_core.events import JsonValue
 from dpcl_core.methods.common.classifier import Step
@@ -88,7 +87,7 @@ def read(
         return _table(path, encoding, texts, tagged=tagged)
     if suffix != ".txt":
         with tempfile.TemporaryDirectory() as folder:
-            if conversions.convert(path, Path(folder), "table", _LARGEST):
+            if copying.convert(path, Path(folder), "table", _LARGEST):
                 return _table(next(Path(folder).iterdir()), encoding, texts, tagged=tagged)
         raise BadInput(FIELD, path.name, _ALLOWED)
     try:
@@ -156,10 +155,10 @@ def _arrays(path: Path, content: bytes, shape: tuple[int, int, int] | None) -> A
             raise BadInput(FIELD, "pictures", "must be of type uint8 and of the form [n, height, width, 1 or 3]")
         return Asked(_numbered(len(pictures)), Images(pictures.astype(np.uint8), shape))
     if (measured := arrays.get("windows")) is not None:
-        form = (windows.SAMPLES, windows.AXES)
+        form = (SAMPLES, AXES)
         if measured.dtype.kind != "f" or measured.shape[1:] != form or not np.isfinite(measured).all():
             raise BadInput(FIELD, "windows", f"must be accelerations in m/s^2 in the form [n, {form[0]}, {form[1]}]")
-        return Asked(_numbered(len(measured)), windows.in_range(measured.astype(np.float32)))
+        return Asked(_numbered(len(measured)), dataset.in_range(measured.astype(np.float32)))
     return _features(path, arrays["features"])
 
 

@@ -50,9 +50,9 @@ def _sentences() -> tuple[list[str], str]:
     folder = paths.data_dir()
     path = None if folder is None else paths.inside(folder / FOLDER, FILE, "anchors")
     if path is None or not path.is_file():
-        from dpcl_core.data.synthetic import corpus  # the generator of texts is slow to load, and only this needs it
+        from dpcl_core.data import synthetic  # the generator of texts is slow to load, and only this needs it
 
-        return list(corpus.companion(MOST, _SEED).strings), "invented texts of this project's public corpus"
+        return list(synthetic.companion(MOST, _SEED).strings), "invented texts of this project's public corpus"
     with sheets.readable(path, FILE):
         table = pq.read_table(path)
     if "text" not in table.column_names or not arrow.is_text(table.schema.field("text").type):

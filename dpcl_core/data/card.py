@@ -12,13 +12,13 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from dpcl_core import paths
 from dpcl_core.data.texts import tags_of
-from dpcl_core.data.windows import AXES, SAMPLES
 from dpcl_core.errors import BadInput, first_of
 from dpcl_core.spec import DataSpec
 
 Shape = tuple[int, int, int]
 Kind = Literal["image", "sensor", "text", "tagged", "table", "embedding"]
 Writing = Literal["", "comma", "thousands", "ymd", "dmy", "mdy"]
+SAMPLES, AXES = 100, 3  # of a window of a sensor
 HELD_OUT = 0.2  # share of the user's own data that is for testing
 # Endings of files that are read as pictures.
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")

@@ -48,9 +48,8 @@ class Images:
     def take(self, rows: NDArray[np.int64]) -> Images:
         """The images of these rows, in this order."""
         origins = None if self.origins is None else [self.origins[row] for row in rows]
-        if isinstance(self.content, np.ndarray):
-            return Images(self.content[rows], self.shape, origins, self.is_private)
-        return Images([self.content[row] for row in rows], self.shape, origins, self.is_private)
+        content = self.content[rows] if isinstance(self.content, np.ndarray) else [self.content[row] for row in rows]
+        return Images(content, self.shape, origins, self.is_private)
 
     def batches(
         self, size: int | None, n_channels: Literal[1, 3], batch_size: int, interpolation: Interpolation = "bilinear"
@@ -64,14 +63,12 @@ class Images:
         for start in range(0, len(self), batch_size):
             rows = range(start, min(start + batch_size, len(self)))
             pixels = [self._decoded_or_black(row, size, n_channels, interpolation) for row in rows]
-            if size is None:
-                side = side or (pixels[0].shape[0], pixels[0].shape[1])
-                for row, decoded in enumerate(pixels, start):
-                    if decoded.shape[:2] != side:
-                        allowed = f"must be {side[1]}x{side[0]} like the others"
-                        repair = "pictures of several sizes need a backbone that resizes them"
-                        shown = f"{decoded.shape[1]}x{decoded.shape[0]} pixels"
-                        raise BadInput(self._origin(row), shown, f"{allowed}; {repair}")
+            side = side or (pixels[0].shape[0], pixels[0].shape[1])
+            for row, (height, width, _) in enumerate([one.shape for one in pixels] if size is None else (), start):
+                if (height, width) != side:
+                    repair = "pictures of several sizes need a backbone that resizes them"
+                    allowed = f"must be {side[1]}x{side[0]} like the others; {repair}"
+                    raise BadInput(self._origin(row), f"{width}x{height} pixels", allowed)
             yield np.stack(pixels)
 
     def digest(self) -> str:
@@ -88,14 +85,19 @@ class Images:
 
     def contents(self) -> list[bytes]:
         """The content of each row, with its shape where it is raw: two rows of one content are the same picture."""
-        if isinstance(self.content, np.ndarray):
-            shape = repr(self.content.shape[1:]).encode()
-            return [shape + row.tobytes() for row in self.content]
-        return list(self.content)
+        if not isinstance(self.content, np.ndarray):
+            return list(self.content)
+        shape = repr(self.content.shape[1:]).encode()
+        return [shape + row.tobytes() for row in self.content]
 
     def encoded(self) -> Sequence[bytes]:
         """One image file per row; raw pixels become PNG, which is lossless."""
-        return [_png(pixels) for pixels in self.content] if isinstance(self.content, np.ndarray) else self.content
+        if not isinstance(self.content, np.ndarray):
+            return self.content
+        files = [io.BytesIO() for _ in self.content]
+        for file, pixels in zip(files, self.content, strict=True):
+            _picture(pixels).save(file, format="PNG")
+        return [file.getvalue() for file in files]
 
     def _decoded_or_black(
         self, row: int, size: int | None, n_channels: Literal[1, 3], interpolation: Interpolation
@@ -180,21 +182,14 @@ def _picture(pixels: NDArray[np.uint8]) -> Image.Image:
     return Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
 
 
-def _png(pixels: NDArray[np.uint8]) -> bytes:
-    file = io.BytesIO()
-    _picture(pixels).save(file, format="PNG")
-    return file.getvalue()
-
-
 # Where a picture's file ends: what follows, such as a phone's film or megabytes of zeros, is no part of the picture.
 #
 # Found from that file alone, whatever the others are. For TIFF, BMP and PPM, and for what is damaged, that is the whole
 # file.
 
 
-_PNG, _PNG_END = b"\x89PNG\r\n\x1a\n", b"IEND"
+_PNG = b"\x89PNG\r\n\x1a\n"
 _NO_LENGTH = (0x01, *range(0xD0, 0xD9))  # markers of JPEG that stand alone
-_JPEG_END = 0xD9
 
 
 def trimmed(content: bytes) -> bytes:
@@ -208,24 +203,19 @@ def trimmed(content: bytes) -> bytes:
 def _end(content: bytes) -> int:
     """The first byte that is no part of the picture. Raises IndexError or ValueError for a damaged one."""
     if content.startswith(_PNG):
-        return _png_end(content)
+        at, kind = len(_PNG), b""
+        while kind != b"IEND":
+            kind = content[at + 4 : at + 8]
+            if len(kind) < 4:
+                raise IndexError
+            at += 12 + int.from_bytes(content[at : at + 4])  # length, kind and sum beside the data
+        return at
     if content.startswith(b"\xff\xd8"):
         return _jpeg_end(content)
     if content.startswith((b"GIF87a", b"GIF89a")):
         return _gif_end(content)
-    if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
-        return 8 + int.from_bytes(content[4:8], "little")
-    return len(content)
-
-
-def _png_end(content: bytes) -> int:
-    at, kind = len(_PNG), b""
-    while kind != _PNG_END:
-        kind = content[at + 4 : at + 8]
-        if len(kind) < 4:
-            raise IndexError
-        at += 12 + int.from_bytes(content[at : at + 4])  # length, kind and sum beside the data
-    return at
+    is_webp = content.startswith(b"RIFF") and content[8:12] == b"WEBP"
+    return 8 + int.from_bytes(content[4:8], "little") if is_webp else len(content)
 
 
 def _jpeg_end(content: bytes) -> int:
@@ -236,7 +226,7 @@ def _jpeg_end(content: bytes) -> int:
         while (marker := content[at]) == 0xFF:  # any number of them may fill up
             at += 1
         at += 1
-        if marker == _JPEG_END:
+        if marker == 0xD9:  # the end
             return at
         if marker != 0 and marker not in _NO_LENGTH:
             at += int.from_bytes(content[at : at + 2])

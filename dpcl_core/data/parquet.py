@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from dpcl_core.data import arrow, coins
 from dpcl_core.data.arrow import is_binary, is_list, is_text, pa, pc, without_struct
-from dpcl_core.data.card import DatasetCard
+from dpcl_core.data.card import AXES, SAMPLES, DatasetCard
+from dpcl_core.data.dataset import RATES, source_name
 from dpcl_core.data.images import MAX_SIDE, Images
 from dpcl_core.data.rows import SOURCE_COLUMN, PublicFacts, Rows, by_piece, refuse_unknown
 from dpcl_core.data.sheets import declared_names, parquet_file, shown_name
-from dpcl_core.data.windows import AXES, RATES, SAMPLES, source_name
 from dpcl_core.errors import BadInput
 
 IMAGE_COLUMNS = ("image", "img")
@@ -79,8 +79,7 @@ def read_images(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64
 
     Raises BadInput naming file, row and what is allowed; never for the content of a private image file.
     """
-    chosen = by_piece([_n_rows(path, card) for path in parts], rows)
-    pieces = [_images(path, card, part, is_private) for path, part in zip(parts, chosen, strict=True)]
+    pieces = [_images(path, card, part, is_private) for path, part in _by_file(parts, card, rows)]
     return pieces[0] if len(pieces) == 1 else concatenated(pieces, card.shape)
 
 
@@ -89,8 +88,7 @@ def read_windows(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int6
 
     Raises BadInput naming file, row and what is allowed.
     """
-    chosen = by_piece([_n_rows(path, card) for path in parts], rows)
-    return np.concatenate([_windows(path, card, part) for path, part in zip(parts, chosen, strict=True)])
+    return np.concatenate([_windows(path, card, part) for path, part in _by_file(parts, card, rows)])
 
 
 def concatenated(pieces: Sequence[Images], shape: tuple[int, int, int] | None) -> Images:
@@ -103,9 +101,13 @@ def concatenated(pieces: Sequence[Images], shape: tuple[int, int, int] | None) -
     return Images([image for piece in pieces for image in piece.encoded()], shape, origins, is_private)
 
 
-def _n_rows(path: Path, card: DatasetCard) -> int:
-    with parquet_file(path, shown_name(card, path)) as file:
-        return int(file.metadata.num_rows)
+def _by_file(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64]) -> Iterator[tuple[Path, NDArray[np.int64]]]:
+    """Each file of a split with its part of these rows."""
+    sizes = []
+    for path in parts:
+        with parquet_file(path, shown_name(card, path)) as file:
+            sizes.append(int(file.metadata.num_rows))
+    return zip(parts, by_piece(sizes, rows), strict=True)
 
 
 def _opened(path: Path, card: DatasetCard, is_private: bool) -> _Piece:
@@ -150,8 +152,8 @@ def _checked_rows(piece: _Piece, rows: NDArray[np.int64], card: DatasetCard, top
     elif source in table.column_names:
         texts, of_row = _texts(table[SOURCE_COLUMN], SOURCE_COLUMN, shown, rows)
         sources = np.asarray(texts, dtype=np.str_)[of_row]
-    if known is not None and sources is not None:
-        refuse_unknown(sources, known.sources, f"{shown} row", source, rows)
+    if sources is not None:
+        refuse_unknown(sources, known, f"{shown} row", source, rows)
     shape = None
     for name in IMAGE_COLUMNS:
         if card.kind == "image" and name in table.column_names:

@@ -147,11 +147,11 @@ SOURCE_COLUMN = "domain"
 
 
 def refuse_unknown(
-    sources: NDArray[np.str_], known: frozenset[str] | None, shown: str, column: str, rows: NDArray[np.int64]
+    sources: NDArray[np.str_], known: PublicFacts | None, shown: str, column: str, rows: NDArray[np.int64]
 ) -> None:
-    """Raises BadInput naming the first row of an unknown source; does nothing where `known` is None."""
-    if known is not None:
-        for place in np.flatnonzero(~np.isin(sources, sorted(known)))[:1]:
+    """Raises BadInput naming the first row of an unknown source; does nothing where no sources are known."""
+    if known is not None and known.sources is not None:
+        for place in np.flatnonzero(~np.isin(sources, sorted(known.sources)))[:1]:
             raise BadInput(f"{shown} {rows[place]}, {column}", str(sources[place]), "is no source of the test part")
 
 
@@ -169,7 +169,7 @@ def have_sources(tables: Sequence[pa.Table]) -> bool:
 
 
 def checked_words(
-    pieces: Sequence[tuple[str, pa.Table]], parts: Sequence[NDArray[np.int64]], card: DatasetCard, known: PublicFacts | None
+    pieces: Sequence[tuple[str, pa.Table, NDArray[np.int64]]], card: DatasetCard, known: PublicFacts | None
 ) -> Rows:
     """The labels and sources of these rows of each piece (its name in messages, its columns), as `rows.RowReader.checked`.
 
@@ -178,9 +178,8 @@ def checked_words(
     declared = {name: place for place, name in enumerate(card.classes)}
     words: list[str] = []
     places: list[str] = []
-    has_sources = have_sources([table for _, table in pieces])
-    for (shown, table), chosen in zip(pieces, parts, strict=True):
-        piece = table.take(pa.array(chosen))
+    has_sources = have_sources([piece for _, piece, _ in pieces])
+    for shown, piece, chosen in pieces:
         if PERSON in piece.column_names:
             _refuse_inexact(piece[PERSON], shown, chosen)
         markers = _NO_LABELS.difference(card.classes) if card.is_own and card.coins > 1 else frozenset()
@@ -189,8 +188,7 @@ def checked_words(
         words += of_piece
         if has_sources:
             named = _sources(piece, shown, chosen)
-            allowed = known.sources if known else None
-            refuse_unknown(np.asarray(named, dtype=np.str_), allowed, f"{shown} row", SOURCE_COLUMN, chosen)
+            refuse_unknown(np.asarray(named, dtype=np.str_), known, f"{shown} row", SOURCE_COLUMN, chosen)
             places += named
     numbers = dict(known.numbers if known else declared)
     beyond = sorted(set(words) - numbers.keys(), key=_by_value)  # only where no list is given, or the list is open

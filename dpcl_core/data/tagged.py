@@ -167,7 +167,7 @@ def _usable(sentence: Tagged | BadInput) -> Tagged:
     return sentence
 
 
-def read_sentences(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64]) -> Sentences:
+def read_sentences(parts: Sequence[Path], rows: NDArray[np.int64], card: DatasetCard) -> Sentences:
     """The sentences of these rows, ascending, each once even if its number is repeated."""
     all_sentences = sentences(parts, card)
     return Sentences([_usable(all_sentences[row])[0] for row in np.unique(rows).tolist()])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcl_core.data import catalog, copying
+from dpcl_core.data import catalog, files
 from dpcl_core.data.card import CARDS, DatasetCard
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.spec import DataSpec
@@ -112,7 +112,7 @@ def test_a_dataset_that_is_not_here_says_what_to_put_where(data_dir: Path, monke
 
 
 def test_a_dataset_of_the_hub_is_usable_while_the_hub_answers(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copying, "is_reachable", lambda: True)
+    monkeypatch.setattr(files, "is_reachable", lambda: True)
     assert catalog.available(catalog.card("svhn")) is None
     assert catalog.available(catalog.card("5-datasets")) is None
     assert catalog.available(catalog.card("own:cats")) is not None

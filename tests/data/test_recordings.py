@@ -11,8 +11,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+from dpcl_core.data.dataset import Windows
 from dpcl_core.data.load import load
-from dpcl_core.data.windows import Windows
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
 from scripts import prepare_sensors
