@@ -6,11 +6,11 @@ import io
 import stat
 import tempfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,18 +186,12 @@ def _numbered(n: int) -> tuple[str, ...]:
     return tuple(f"row {number}" for number in range(1, n + 1))
 
 
+_BY_FAMILY = {
+    "features": ("cosine", "heads", "adapters"), "lifelong": ("readout", "network"), "language": ("language",),
+    "federated": ("federated-head", "nearest-mean", "mixed-prototypes"),
+}  # fmt: skip
 # By name: the family whose `rules` module has the function, loaded when used.
-RULES: Mapping[str, str] = {
-    "cosine": "features",
-    "heads": "features",
-    "adapters": "features",
-    "readout": "lifelong",
-    "network": "lifelong",
-    "federated-head": "federated",
-    "nearest-mean": "federated",
-    "mixed-prototypes": "federated",
-    "language": "language",
-}
+RULES: Mapping[str, str] = {name: family for family, names in _BY_FAMILY.items() for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,15 +217,9 @@ class Predicted:
 
 
 def predicted(
-    folder: Path,
-    asked: Path,
-    *,
-    epsilon: float | None = None,
-    seed: int | None = None,
-    after: int | None = None,
-    task: int | None = None,
-    device: str = "cpu",
-) -> Predicted:
+    folder: Path, asked: Path, *, epsilon: float | None = None, seed: int | None = None, after: int | None = None,
+    task: int | None = None, device: str = "cpu",
+) -> Predicted:  # fmt: skip
     """The predictions for a file or folder of examples.
 
     `epsilon`, `seed`, `after`: which classifier, as `folder.read` takes them; `task`: the examples' own task, counted from
@@ -255,14 +243,10 @@ def predicted(
     chosen = np.where(np.isfinite(scores).any(axis=1), scores.argmax(axis=1), -1)
     if isinstance(given.content, Sentences):
         chosen = decode(scores, given.content.sentence_of, competing)
-    predictions = [
-        Prediction(
-            name,
-            None if label < 0 else competing[label],
-            {one: float(score) for one, score in zip(competing, row, strict=True) if np.isfinite(score)},
-        )
-        for name, label, row in zip(given.names, chosen.tolist(), scores, strict=True)
-    ]
+    predictions = []
+    for name, label, row in zip(given.names, chosen.tolist(), scores, strict=True):
+        by_class = {one: float(score) for one, score in zip(competing, row, strict=True) if np.isfinite(score)}
+        predictions.append(Prediction(name, None if label < 0 else competing[label], by_class))
     return Predicted(found, tuple(predictions), (*warnings, *given.lost, *more))
 
 
@@ -328,10 +312,8 @@ def _along(found: Loaded, features: NDArray[np.floating]) -> NDArray[np.floating
     return public.first(n_inputs).along(features)
 
 
-class Scores(Protocol):
-    """Scores [n, competing] of inputs [n, ...] by a classifier: the last step, preceded by those that belong to it."""
-
-    def __call__(self, steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.floating]: ...
+# Scores [n, competing] of inputs [n, ...] by a classifier: its last step, preceded by those that belong to it.
+Scores = Callable[[Sequence[Step], NDArray[np.generic]], NDArray[np.floating]]
 
 
 def rule(name: str) -> Scores:
