@@ -11,19 +11,20 @@ import numpy as np
 from dpcl_core.data.coins import EXACT, TRUTH, word
 from dpcl_core.errors import BadInput
 
+
+class Late(ModuleType):
+    """A module that is loaded when something of it is first used: it is large, and most of the app needs none of it."""
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(import_module(self.__name__), name)
+
+
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 else:
-
-    class _Late(ModuleType):
-        """A module that is loaded when something of it is first used: Arrow is large, and most of the app needs none."""
-
-        def __getattr__(self, name: str) -> object:
-            return getattr(import_module(self.__name__), name)
-
-    pa, pc, pq = map(_Late, ("pyarrow", "pyarrow.compute", "pyarrow.parquet"))
+    pa, pc, pq = map(Late, ("pyarrow", "pyarrow.compute", "pyarrow.parquet"))
 
 __all__ = ["pa", "pc", "pq"]
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}

@@ -7,14 +7,19 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
 
+from dpcl_core.data.arrow import Late
 from dpcl_core.data.card import PICTURES
 from dpcl_core.errors import BadInput
+
+if TYPE_CHECKING:
+    from PIL import Image, ImageOps
+else:
+    Image, ImageOps = Late("PIL.Image"), Late("PIL.ImageOps")
 
 MAX_SIDE = 4096
 MAX_PIXELS = 2**26  # 67 megapixels, more than photographs have
@@ -24,7 +29,6 @@ AS_READ = (  # said wherever pictures come in
 )
 # No format whose decoder runs another program or a script (EPS does); without a list Pillow would try all its formats.
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
-_FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 Interpolation = Literal["bilinear", "bicubic"]
 
 
@@ -133,7 +137,7 @@ class Images:
             except ValueError as error:  # LAB has no way to grey
                 raise BadInput(self._origin(row), f"mode {image.mode}", "must be grey or RGB") from error
         if size is not None and image.size != (size, size):
-            image = image.resize((size, size), _FILTERS[interpolation])
+            image = image.resize((size, size), Image.Resampling[interpolation.upper()])
         return np.asarray(image, dtype=np.uint8).reshape(image.height, image.width, n_channels)
 
     def _origin(self, row: int) -> str:

@@ -175,6 +175,15 @@ def test_listing_the_datasets_loads_no_heavy_library() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_readers_and_the_engine_load_arrow_only_when_a_column_is_read() -> None:
+    program = (
+        "import sys; from dpcl_core import engine; from dpcl_core.data import intake, load, understood;"
+        "print('pyarrow' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
 def test_loading_data_imports_no_torch() -> None:
     program = "import sys; from dpcl_core.data import load; from dpcl_core.spec import DataSpec; load.load(DataSpec());"
     program += "print('torch' in sys.modules)"
