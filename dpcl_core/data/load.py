@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.data import catalog, dataset, files, parquet, tables, tagged
 from dpcl_core.data.card import Caps, DatasetCard
-from dpcl_core.data.catalog import Sizes
-from dpcl_core.data.catalog import truthful_title as title
+from dpcl_core.data.catalog import Sizes, truthful_title
 from dpcl_core.data.dataset import Content, Dataset, Source, Split
 from dpcl_core.data.files import DataFiles
 from dpcl_core.data.images import Images
@@ -132,7 +131,7 @@ def load(data: DataSpec, *, undeclared: bool = False) -> Dataset:
         train, canaries = plant(train, tuple(source.name for source in named.sources))
     return Dataset(
         name=card.name,
-        title=title(card, members, [Sizes.of(part) for part in thinned], [Sizes.of(part) for part in full]),
+        title=truthful_title(card, members, [Sizes.of(part) for part in thinned], [Sizes.of(part) for part in full]),
         classes=named.classes,
         train=train,
         test=test,

@@ -1,30 +1,28 @@
-"""Lists the user's own datasets on this computer."""
+"""The user's own datasets on this computer: whose they are, and the marks by which they are known again.
+
+A look at data counts under every name that they have, and after they were deleted. Marks are digests of rows of the public
+test part, so that no private row changes one. Their key is a secret of this computer: whoever reads a mark elsewhere cannot
+try rows against it. On a server that others reach, each visitor has a key of their own, so that nobody learns from a count
+what somebody else has brought.
+"""
 
 from __future__ import annotations
-
-from collections.abc import Iterable
-from contextlib import suppress
-from dataclasses import replace
-from hashlib import blake2b
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from dpcl_core import paths
-from dpcl_core.data.card import HELD_OUT
-from dpcl_core.errors import BadInput
-
-if TYPE_CHECKING:
-    from dpcl_core.data.outline import Outline
 
 import os
 import secrets
 import shutil
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from dataclasses import replace
+from hashlib import blake2b
 from os.path import samestat
+from pathlib import Path
 
-from dpcl_core.data import catalog, files, schema
-from dpcl_core.data.card import CARDS
+from dpcl_core import paths
+from dpcl_core.data import catalog, files, outline, schema
+from dpcl_core.data.card import CARDS, HELD_OUT
+from dpcl_core.errors import BadInput
 
 # Beside data that were taken in, both of them: a digest of the token of the visitor who took them in, empty from a terminal;
 # and a digest of where they came from.
@@ -167,7 +165,7 @@ MOST_MARKS = 256  # the smallest digests: two samples of the same rows then shar
 Marks = frozenset[str]
 
 
-def marks_of(outlined: Outline, apart: str = "") -> Marks:
+def marks_of(outlined: outline.Outline, apart: str = "") -> Marks:
     """The marks of a dataset. `apart`: a digest of the token of a visitor whose data are counted apart from all others'.
 
     Raises StoreTrouble where the key cannot be kept.
@@ -182,8 +180,6 @@ def knows_by_first_rule(name: str, apart: str, seen: Marks) -> bool:
 
     `seen`: marks of data that were deleted since.
     """
-    from dpcl_core.data import catalog, files, outline, schema
-
     earlier = [one for one in _marked_folders() if (found := schema.in_folder(one)) is not None and found.coins == 1]
     before = seen.union(*map(_marks_in, earlier))
     if not before:

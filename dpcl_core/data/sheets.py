@@ -23,8 +23,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from dpcl_core.data import arrow, lines
-from dpcl_core.data.arrow import as_text as _text
-from dpcl_core.data.arrow import decodable, is_text, pa, pc, pq
+from dpcl_core.data.arrow import as_text, decodable, is_text, pa, pc, pq
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.files import DataFiles, ending
 from dpcl_core.data.lines import MAX_COLUMNS, Form
@@ -302,7 +301,7 @@ def _unpacked(table: pa.Table, shown: str) -> pa.Table:
             allowed = f"must have at most {MAX_VALUES:,} bytes when unpacked"
             raise BadInput(f"{shown} column {name}", f"{size:,} bytes", allowed)
         plain = pa.chunked_array([words.take(places) for words, places in chunks], pa.large_binary())
-        table = table.set_column(place, name, _text(plain))
+        table = table.set_column(place, name, as_text(plain))
     return table
 
 
