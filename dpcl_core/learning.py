@@ -21,8 +21,8 @@ from dpcl_core.backbones import bundled as public_axes
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.backbones import extractor
 from dpcl_core.checkpoints import Checkpoint, Keep, are_from_the_first_on, is_public
+from dpcl_core.data import catalog
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data import header
 from dpcl_core.errors import BadInput
 from dpcl_core.events import AuditNote, CellFinished, Event, Fact, JsonValue, Planned, TaskLearned
 from dpcl_core.explorers.matching_log import Observer
@@ -299,7 +299,7 @@ def _unit(spec: RunSpec, stream: TaskStream) -> str:
 def _limits(spec: RunSpec, stream: TaskStream) -> tuple[str, ...]:
     """What these data leave unprotected: of clients what the files say for all rows; the rest is of single people."""
     card = datasets.card(spec.data.dataset)
-    of_clients = header.declared(card) if card.is_own else ()
+    of_clients = catalog.public_by_form(card) if card.is_own else ()
     return of_clients if stream.unit == "user" else card.limits
 
 

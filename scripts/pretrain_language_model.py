@@ -40,7 +40,7 @@ from dpcl_core.backbones import causal
 from dpcl_core.backbones.packaged import BUNDLED, Shape
 from dpcl_core.backbones.plain_language import END, START, Tokenizer
 from dpcl_core.backbones.weights import ensure_torchvision
-from dpcl_core.data.synthetic import corpus
+from dpcl_core.data import synthetic
 from dpcl_core.data.texts import Texts
 from dpcl_core.methods.language.public_text import template
 
@@ -61,8 +61,8 @@ def public_texts() -> dict[str, list[str]]:
     if folder is None:
         raise FileNotFoundError("name the folder of datasets in DPCL_DATA")
     sentences = parquet.read_table(folder / "anchors_wikipedia" / "anchors.parquet", columns=["text"])
-    companion = corpus.labelled_companion(COMPANIONS, COMPANION_SEED)
-    names = [(source, label) for source, labels in corpus.classes() for label in labels]
+    companion = synthetic.labelled_companion(COMPANIONS, COMPANION_SEED)
+    names = [(source, label) for source, labels in synthetic.classes() for label in labels]
     assert isinstance(companion.images, Texts)
     strings = companion.images.strings
     with_answers = [

@@ -18,8 +18,8 @@ from dpcl_core.attacks import networks, play, texts
 from dpcl_core.attacks.networks import StepGroup
 from dpcl_core.backbones import causal, plain_language
 from dpcl_core.backbones.causal import Adapted
+from dpcl_core.data import synthetic
 from dpcl_core.data.dataset import Split
-from dpcl_core.data.synthetic import canaries, corpus
 from dpcl_core.data.texts import KIND, KINDS, LOOKALIKE, PADDING, STOP, TOKEN, Canary, Texts
 from dpcl_core.methods.common.dpsgd import PublicSizes, Schedule, of_spec
 from dpcl_core.methods.language import evaluation, losses, pecl_costs, sensitivity
@@ -123,14 +123,14 @@ def mails(settings: Settings) -> tuple[Mails, ...]:
     """The mails of `N_GROUPS` seeds, each with its own texts, names and codes; all share the test mails."""
     names = tuple(f"group {group}" for group in range(N_GROUPS))
     n_whole = settings.n_texts * N_GROUPS
-    every, held_out = corpus.corpus(-(-5 * n_whole // 4))
-    place = [name for name, _ in corpus.classes()].index(SOURCE)
-    classes = corpus.classes()[place][1]
-    first = sum(len(labels) for _, labels in corpus.classes()[:place])
+    every, held_out = synthetic.corpus(-(-5 * n_whole // 4))
+    place = [name for name, _ in synthetic.classes()].index(SOURCE)
+    classes = synthetic.classes()[place][1]
+    first = sum(len(labels) for _, labels in synthetic.classes()[:place])
     train, test = (_part(split, place, first) for split in (every, held_out))
     groups = np.repeat(np.arange(N_GROUPS), settings.n_texts)
     train = train.take(np.arange(n_whole))
-    planted, codes = canaries.plant(Split(train.images, train.labels, groups), names)
+    planted, codes = synthetic.plant(Split(train.images, train.labels, groups), names)
     tested = test.take(np.arange(min(settings.n_tests, len(test))))
     result = []
     for group, name in enumerate(names):
@@ -143,7 +143,7 @@ def mails(settings: Settings) -> tuple[Mails, ...]:
 
 def n_codes() -> dict[int, int]:
     """Number of codes of each level in one seed's mails."""
-    return {level: canaries.CODES if level else canaries.CONTROLS for level in LEVELS}
+    return {level: synthetic.CODES if level else synthetic.CONTROLS for level in LEVELS}
 
 
 def untrained(settings: Settings, group: Mails) -> Outcome:

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.backbones.catalog import FIELD, BackboneCard
-from dpcl_core.data.dataset import Content, Form
+from dpcl_core.data.dataset import Content, Form, Vectors, Windows
 from dpcl_core.data.images import Images
 from dpcl_core.data.texts import Sentences, Texts
-from dpcl_core.data.windows import Vectors, Windows
 from dpcl_core.errors import BadInput
 
 _BATCH = 1000

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from dpcl_core import paths
-from dpcl_core.data import copying
+from dpcl_core.data import files
 from dpcl_core.errors import BadInput, DataMissing
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def why_offline() -> str | None:
     """Why the hub is not asked, as a part of a sentence; None where it is."""
     if is_withheld():
         return WITHHELD
-    return None if copying.is_reachable() else UNREACHABLE
+    return None if files.is_reachable() else UNREACHABLE
 
 
 def from_hub(repository: str, model: str) -> Path:

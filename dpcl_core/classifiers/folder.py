@@ -117,45 +117,37 @@ def files(
         return {}
     by_cell = {cell: [one for one in kept if one.cell == cell] for cell in finished}
     left_out = _missing(spec, by_cell, started.n_tasks)
-    models, arrays = [], dict[str, bytes]()
+    models, arrays, written = [], dict[str, bytes](), list[Classifier]()
     for cell, given in finished.items():
-        is_protected = protected(given)
-        if not by_cell[cell]:
-            continue
-        if not (is_protected or unprotected):
+        if by_cell[cell] and (unprotected or protected(given)):
+            models.append(_model(cell, given, by_cell[cell], started.task_names))
+            written += by_cell[cell]
+            steps = zip(by_cell[cell], models[-1].steps, strict=True)
+            arrays |= {step.file: base64.b64decode(one.content) for one, step in steps}
+        elif by_cell[cell]:
             left_out.append(f"{_shown(cell)}: {UNPROTECTED}; --unprotected writes it all the same")
-            continue
-        model = _model(cell, given, by_cell[cell], started.task_names)
-        models.append(model)
-        names = {one.task: step.file for one, step in zip(by_cell[cell], model.steps, strict=True)}
-        arrays |= {names[one.task]: base64.b64decode(one.content) for one in by_cell[cell]}
     facts = kept[0].facts if kept else {}
-    axes = _axes(facts, [one for model in models for one in by_cell[Cell(model.epsilon, model.seed)]])
+    if "axes" in facts and written:  # of the public axes as many as a model uses
+        most = max(cast(int, one.facts["n_inputs"]) for one in written)
+        along = public_axes.load(str(facts["network"]), str(facts["axes"])).first(most)
+        arrays[AXES] = safetensors.save({"centre": along.centre, "directions": along.directions})
+    parts = [part for given in finished.values() for part in given.parts.items()]
+    of_all = [f"{name}: epsilon {statement.shown(value)}" for name, value in parts if name.startswith(statement.OF_ALL)]
     how = _READ[spec.params.inputs] + (f" {_PERMUTED}" if spec.scenario.kind == "permuted" else "")
     document = Document(
-        run_id=run_id,
-        dataset=started.dataset_title,
-        spec=spec.model_dump(mode="json"),
-        network=spec.data.backbone,
-        network_identity=str(facts.get("network_identity", "")),
-        inputs=how,
-        axes=AXES if axes else None,
-        models=tuple(models),
-        together=_together(finished),
-        left_out=tuple(left_out),
-    )
-    arrays |= {AXES: axes} if axes else {}
-    return {f"{NAME}/{DOCUMENT}": (document.model_dump_json(indent=1) + "\n").encode()} | {
-        f"{NAME}/{name}": content for name, content in arrays.items()
-    }
+        run_id=run_id, dataset=started.dataset_title, spec=spec.model_dump(mode="json"), network=spec.data.backbone,
+        network_identity=str(facts.get("network_identity", "")), inputs=how, axes=AXES if AXES in arrays else None,
+        models=tuple(models), together=of_all[0] if of_all else "", left_out=tuple(left_out),
+    )  # fmt: skip
+    content = {DOCUMENT: (document.model_dump_json(indent=1) + "\n").encode(), **arrays}
+    return {f"{NAME}/{name}": one for name, one in content.items()}
 
 
 def remarks(exported: Mapping[str, bytes]) -> list[str]:
     """What to know of the classifiers among exported files, in sentences: what is left out, what has no bound."""
-    content = exported.get(f"{NAME}/{DOCUMENT}")
-    document = None if content is None else Document.model_validate(json.loads(content))
-    if document is None:
+    if (content := exported.get(f"{NAME}/{DOCUMENT}")) is None:
         return []
+    document = Document.model_validate(json.loads(content))
     models = [Cell(one.epsilon, one.seed) for one in document.models if not one.protected]
     return [*(f"warning: {_shown(cell)}: {UNPROTECTED}" for cell in models), *document.left_out]
 
@@ -199,22 +191,16 @@ def _model(cell: Cell, given: Guarantee, kept: Sequence[Classifier], names: Sequ
     for one in kept:
         file = f"{place}-task-{one.task + 1}.safetensors"
         earlier = [step.file for step in steps] if one.uses_all else []
-        steps.append(
-            _Step(
-                task=one.task + 1, name=names[one.task], rule=one.rule, file=file, files=(*earlier, file),
-                classes=one.classes, competing=one.competing, by_task=one.by_task, facts=one.facts,
-            )
-        )
+        step = _Step(
+            task=one.task + 1, name=names[one.task], rule=one.rule, file=file, files=(*earlier, file), classes=one.classes,
+            competing=one.competing, by_task=one.by_task, facts=one.facts,
+        )  # fmt: skip
+        steps.append(step)
     said = statement.words(given)
     return _Model(
-        epsilon=cell.epsilon,
-        seed=cell.seed,
-        accounted=given.epsilon,
-        delta=given.delta,
-        protected=protected(given),
-        statement=said.banner or said.headline,
-        steps=tuple(steps),
-    )
+        epsilon=cell.epsilon, seed=cell.seed, accounted=given.epsilon, delta=given.delta, protected=protected(given),
+        statement=said.banner or said.headline, steps=tuple(steps),
+    )  # fmt: skip
 
 
 def _missing(spec: RunSpec, kept: Mapping[Cell, Sequence[Classifier]], n_tasks: int) -> list[str]:
@@ -228,22 +214,6 @@ def _missing(spec: RunSpec, kept: Mapping[Cell, Sequence[Classifier]], n_tasks: 
     tasks = {one.task for of_cell in kept.values() for one in of_cell}
     gone = [str(task + 1) for task in range(n_tasks) if task not in tasks]
     return found + ([f"After task {', '.join(gone)}: nothing was released, or {too_large}."] if gone else [])
-
-
-def _together(finished: Mapping[Cell, Guarantee]) -> str:
-    """What all models of the run give away together, in words."""
-    parts = [part for given in finished.values() for part in given.parts.items()]
-    of_all = [f"{name}: epsilon {statement.shown(value)}" for name, value in parts if name.startswith(statement.OF_ALL)]
-    return of_all[0] if of_all else ""
-
-
-def _axes(facts: Mapping[str, Fact], kept: Sequence[Classifier]) -> bytes | None:
-    """The public axes of the run's network as a safetensors file, as many as a model uses; None where it has none."""
-    if "axes" not in facts or not kept:
-        return None
-    most = max(cast(int, one.facts["n_inputs"]) for one in kept)
-    along = public_axes.load(str(facts["network"]), str(facts["axes"])).first(most)
-    return safetensors.save({"centre": along.centre, "directions": along.directions})
 
 
 def _document(folder: Path) -> tuple[Path, Document]:

@@ -6,11 +6,11 @@ import io
 import stat
 import tempfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +18,13 @@ from numpy.typing import NDArray
 from dpcl_core.backbones import extractor, pixels
 from dpcl_core.classifiers import folder as folders
 from dpcl_core.classifiers.folder import Loaded
-from dpcl_core.data import conversions, named_rows, sheets, table_features, tagged, windows
-from dpcl_core.data.card import PICTURES
-from dpcl_core.data.dataset import Content
+from dpcl_core.data import arrow, copying, dataset, sheets, table_features
+from dpcl_core.data.card import AXES, PICTURES, SAMPLES
+from dpcl_core.data.dataset import Content, Vectors
 from dpcl_core.data.files import ending
 from dpcl_core.data.images import AS_READ, Images
 from dpcl_core.data.table_features import RowEncoding
-from dpcl_core.data.texts import Sentences, Texts
-from dpcl_core.data.windows import Vectors
+from dpcl_core.data.texts import Sentences, Texts, decode
 from dpcl_core.errors import BadInput, unknown
 from dpcl_core.events import JsonValue
 from dpcl_core.methods.common.classifier import Step
@@ -88,7 +87,7 @@ def read(
         return _table(path, encoding, texts, tagged=tagged)
     if suffix != ".txt":
         with tempfile.TemporaryDirectory() as folder:
-            if conversions.convert(path, Path(folder), "table", _LARGEST):
+            if copying.convert(path, Path(folder), "table", _LARGEST):
                 return _table(next(Path(folder).iterdir()), encoding, texts, tagged=tagged)
         raise BadInput(FIELD, path.name, _ALLOWED)
     try:
@@ -127,7 +126,7 @@ def _table(path: Path, encoding: RowEncoding | None, texts: str, *, tagged: bool
         lost = table_features.unread_cells(table, features, "cells")
         return Asked(_numbered(len(table)), Vectors(encoding.values(table, path.name)), lost=tuple(lost))
     if texts in names:
-        return _texts([word or "" for word in named_rows.as_words(table[texts], texts)], path, tagged=tagged)
+        return _texts([word or "" for word in arrow.as_words(table[texts], texts)], path, tagged=tagged)
     numbers = np.stack([table_features.numbers(table[name], name) for name in names], axis=1)
     if np.isnan(numbers).any():
         raise BadInput(FIELD, path.name, f"must have the column {texts}, or numbers alone; it has {sheets.listed(names)}")
@@ -156,10 +155,10 @@ def _arrays(path: Path, content: bytes, shape: tuple[int, int, int] | None) -> A
             raise BadInput(FIELD, "pictures", "must be of type uint8 and of the form [n, height, width, 1 or 3]")
         return Asked(_numbered(len(pictures)), Images(pictures.astype(np.uint8), shape))
     if (measured := arrays.get("windows")) is not None:
-        form = (windows.SAMPLES, windows.AXES)
+        form = (SAMPLES, AXES)
         if measured.dtype.kind != "f" or measured.shape[1:] != form or not np.isfinite(measured).all():
             raise BadInput(FIELD, "windows", f"must be accelerations in m/s^2 in the form [n, {form[0]}, {form[1]}]")
-        return Asked(_numbered(len(measured)), windows.in_range(measured.astype(np.float32)))
+        return Asked(_numbered(len(measured)), dataset.in_range(measured.astype(np.float32)))
     return _features(path, arrays["features"])
 
 
@@ -187,18 +186,12 @@ def _numbered(n: int) -> tuple[str, ...]:
     return tuple(f"row {number}" for number in range(1, n + 1))
 
 
+_BY_FAMILY = {
+    "features": ("cosine", "heads", "adapters"), "lifelong": ("readout", "network"), "language": ("language",),
+    "federated": ("federated-head", "nearest-mean", "mixed-prototypes"),
+}  # fmt: skip
 # By name: the family whose `rules` module has the function, loaded when used.
-RULES: Mapping[str, str] = {
-    "cosine": "features",
-    "heads": "features",
-    "adapters": "features",
-    "readout": "lifelong",
-    "network": "lifelong",
-    "federated-head": "federated",
-    "nearest-mean": "federated",
-    "mixed-prototypes": "federated",
-    "language": "language",
-}
+RULES: Mapping[str, str] = {name: family for family, names in _BY_FAMILY.items() for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,15 +217,9 @@ class Predicted:
 
 
 def predicted(
-    folder: Path,
-    asked: Path,
-    *,
-    epsilon: float | None = None,
-    seed: int | None = None,
-    after: int | None = None,
-    task: int | None = None,
-    device: str = "cpu",
-) -> Predicted:
+    folder: Path, asked: Path, *, epsilon: float | None = None, seed: int | None = None, after: int | None = None,
+    task: int | None = None, device: str = "cpu",
+) -> Predicted:  # fmt: skip
     """The predictions for a file or folder of examples.
 
     `epsilon`, `seed`, `after`: which classifier, as `folder.read` takes them; `task`: the examples' own task, counted from
@@ -255,15 +242,11 @@ def predicted(
     scores = rule(found.rule)(steps, values)
     chosen = np.where(np.isfinite(scores).any(axis=1), scores.argmax(axis=1), -1)
     if isinstance(given.content, Sentences):
-        chosen = tagged.decode(scores, given.content.sentence_of, competing)
-    predictions = [
-        Prediction(
-            name,
-            None if label < 0 else competing[label],
-            {one: float(score) for one, score in zip(competing, row, strict=True) if np.isfinite(score)},
-        )
-        for name, label, row in zip(given.names, chosen.tolist(), scores, strict=True)
-    ]
+        chosen = decode(scores, given.content.sentence_of, competing)
+    predictions = []
+    for name, label, row in zip(given.names, chosen.tolist(), scores, strict=True):
+        by_class = {one: float(score) for one, score in zip(competing, row, strict=True) if np.isfinite(score)}
+        predictions.append(Prediction(name, None if label < 0 else competing[label], by_class))
     return Predicted(found, tuple(predictions), (*warnings, *given.lost, *more))
 
 
@@ -329,10 +312,8 @@ def _along(found: Loaded, features: NDArray[np.floating]) -> NDArray[np.floating
     return public.first(n_inputs).along(features)
 
 
-class Scores(Protocol):
-    """Scores [n, competing] of inputs [n, ...] by a classifier: the last step, preceded by those that belong to it."""
-
-    def __call__(self, steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.floating]: ...
+# Scores [n, competing] of inputs [n, ...] by a classifier: its last step, preceded by those that belong to it.
+Scores = Callable[[Sequence[Step], NDArray[np.generic]], NDArray[np.floating]]
 
 
 def rule(name: str) -> Scores:

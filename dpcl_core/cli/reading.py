@@ -43,10 +43,10 @@ def list_choices(options: argparse.Namespace) -> int:
 
 
 def check_data(options: argparse.Namespace) -> int:
-    from dpcl_core.data import owner
+    from dpcl_core.data import understood
 
     asked = asked_of(options)
-    put(owner.printed(options.data, asked, with_schema=options.write_schema, as_json=options.json), end="")
+    put(understood.printed(options.data, asked, with_schema=options.write_schema, as_json=options.json), end="")
     return 0
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from dpcl_core import paths
-from dpcl_core.data import sheets
+from dpcl_core.data import arrow, sheets
+from dpcl_core.data.arrow import pq
 from dpcl_core.data.dataset import Content
 from dpcl_core.data.texts import Sentences, Texts
 from dpcl_core.errors import BadInput
@@ -50,12 +50,12 @@ def _sentences() -> tuple[list[str], str]:
     folder = paths.data_dir()
     path = None if folder is None else paths.inside(folder / FOLDER, FILE, "anchors")
     if path is None or not path.is_file():
-        from dpcl_core.data.synthetic import corpus  # the generator of texts is slow to load, and only this needs it
+        from dpcl_core.data import synthetic  # the generator of texts is slow to load, and only this needs it
 
-        return list(corpus.companion(MOST, _SEED).strings), "invented texts of this project's public corpus"
+        return list(synthetic.companion(MOST, _SEED).strings), "invented texts of this project's public corpus"
     with sheets.readable(path, FILE):
         table = pq.read_table(path)
-    if "text" not in table.column_names or not sheets.is_text(table.schema.field("text").type):
+    if "text" not in table.column_names or not arrow.is_text(table.schema.field("text").type):
         raise BadInput(FILE, ", ".join(table.column_names), "must have a column text of public sentences")
     strings = [string for string in table["text"].to_pylist() if string and string.strip()]
     if not strings:

@@ -6,17 +6,19 @@ import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from dpcl_core import paths
-from dpcl_core.data.windows import AXES, SAMPLES
+from dpcl_core.data.texts import tags_of
 from dpcl_core.errors import BadInput, first_of
+from dpcl_core.spec import DataSpec
 
 Shape = tuple[int, int, int]
 Kind = Literal["image", "sensor", "text", "tagged", "table", "embedding"]
 Writing = Literal["", "comma", "thousands", "ymd", "dmy", "mdy"]
+SAMPLES, AXES = 100, 3  # of a window of a sensor
 HELD_OUT = 0.2  # share of the user's own data that is for testing
 # Endings of files that are read as pictures.
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
@@ -175,3 +177,116 @@ def checked(form: TypeAdapter[_Card], file: str, name: str, table: Table) -> _Ca
         return form.validate_python(table)
     except ValidationError as error:
         raise first_of(error, f"{file}: {name}") from error
+
+
+class Caps(NamedTuple):
+    """Largest numbers of examples kept: training and test examples per class, training examples per source (None: all)."""
+
+    train_per_class: int | None = None
+    test_per_class: int | None = None
+    train_per_source: int | None = None
+
+    @classmethod
+    def of(cls, data: DataSpec) -> Caps:
+        """The caps in the settings."""
+        return cls(data.train_per_class, data.test_per_class, data.train_per_source)
+
+    @property
+    def train(self) -> tuple[int | None, bool]:
+        """The training cap, and whether it is one per source; settings allow one of the two."""
+        per_source = self.train_per_source
+        return (self.train_per_class, False) if per_source is None else (per_source, True)
+
+
+UNCAPPED = Caps()
+
+
+_FILE = "datasets.toml"
+# What a set of each kind leaves unprotected, a person's own ones as well.
+_TEXT = (
+    "a person, only a single text: one may have written several, or be named in several, in one task or in many",
+    "how long a text is, where a method works on noisy copies of its tokens",
+)
+_ROW = ("a person, only a single row: one may have several, in one task or in many",)
+LIMITS: Mapping[Kind, tuple[str, ...]] = {
+    "image": (),
+    "sensor": (
+        "a person, only a single window: one contributes many windows, windows of one recording may overlap, and one signal "
+        "may occur at several rates",
+    ),
+    "text": _TEXT,
+    "tagged": _TEXT,
+    "table": _ROW,
+    "embedding": (*_ROW, "the public network that made the embeddings, if it was trained on these people"),
+}
+
+
+class _Written(BaseModel):
+    """The keys of a table from which fields are derived; all other keys are fields of the card.
+
+    `tags`: types of names, which become BIO tags. `domains`: sources that can all hold every class. `sources`: the classes
+    of each. `titled_classes`: the labels of a set with `members` carry their titles.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    source: str
+    kind: Kind = "image"
+    classes: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    domains: tuple[str, ...] = ()
+    sources: dict[str, tuple[str, ...]] = {}
+    limits: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
+    titled_classes: bool = False
+
+
+_WRITTEN, _CARD = TypeAdapter(_Written), TypeAdapter(DatasetCard)
+
+
+def _card(name: str, written: Table, above: Mapping[str, DatasetCard]) -> DatasetCard:
+    """The card of a table; `above`: earlier cards, which it may combine."""
+    table = checked(_WRITTEN, _FILE, name, written)
+    classes = table.classes or (tags_of(table.tags) if table.tags else ())
+    sources = dict.fromkeys(table.domains, classes) or table.sources
+    fields: dict[str, Any] = {
+        **(table.model_extra or {}),
+        "name": name,
+        "source": table.source,
+        "kind": table.kind,
+        "classes": classes or tuple(label for labels in sources.values() for label in labels),
+        "sources": tuple(sources.items()),
+        "limits": (*LIMITS[table.kind], *table.limits),
+    }
+    if table.members:
+        if unknown := set(table.members) - set(above):
+            raise BadInput(f"{_FILE}: {name}.members", ", ".join(sorted(unknown)), "must be names of tables above this one")
+        fields |= _of_members(table, [above[member] for member in table.members])
+    elif fields["classes"]:
+        fields["n_classes"] = len(fields["classes"])
+    return checked(_CARD, _FILE, name, fields)
+
+
+def _of_members(table: _Written, members: list[DatasetCard]) -> dict[str, object]:
+    """The fields that a combined set derives from its members."""
+    titled = [(f"{card.title}: " if table.titled_classes else "", card.classes) for card in members]
+    return {
+        "members": table.members,
+        "source": "; ".join([table.source, *(card.title for card in members)]),
+        "n_classes": sum(card.n_classes for card in members),
+        "n_train": sum(card.n_train for card in members),
+        "n_test": sum(card.n_test for card in members),
+        "classes": tuple(title + label for title, labels in titled for label in labels),
+        "may_show": all(card.may_show for card in members),
+    }
+
+
+def _catalogue() -> dict[str, DatasetCard]:
+    """The cards of the file, in its order. Raises BadInput naming file, table, key and what is allowed."""
+    cards: dict[str, DatasetCard] = {}
+    for name, table in tables(_FILE).items():
+        cards[name] = _card(name, table, cards)
+    return cards
+
+
+CARDS: Mapping[str, DatasetCard] = _catalogue()

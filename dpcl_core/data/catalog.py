@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dpcl_core import paths
-from dpcl_core.data import copying, files, schema
-from dpcl_core.data.caps import UNCAPPED, Caps
-from dpcl_core.data.card import HELD_OUT, DatasetCard
-from dpcl_core.data.cards import CARDS, LIMITS
-from dpcl_core.data.title import Sizes, title
+from dpcl_core.data import files, schema, sheets
+from dpcl_core.data.card import CARDS, HELD_OUT, LIMITS, UNCAPPED, Caps, DatasetCard, Kind
+from dpcl_core.data.files import DataFiles
+from dpcl_core.data.outline import Outline, outline
+from dpcl_core.data.parquet import IMAGE_COLUMNS, WINDOW_COLUMN
+from dpcl_core.data.rows import LABEL_COLUMN
+from dpcl_core.data.sheets import EMBEDDING_COLUMN
+from dpcl_core.data.tagged import TAGS_COLUMN, tags_column
 from dpcl_core.errors import BadInput, DataMissing, unknown
-
-if TYPE_CHECKING:
-    from dpcl_core.data.outline import Outline
-    from dpcl_core.spec import DataSpec
+from dpcl_core.spec import DataSpec
 
 __all__ = [
     "BUNDLED", "CARDS", "Caps", "DatasetCard", "DatasetFacts", "available", "card", "facts", "facts_of", "members",
@@ -83,24 +86,24 @@ def _folder_card(name: str) -> DatasetCard:
     """The card of the user's own folder, from the headers of its files."""
     folder_name = name.removeprefix("own:")
     paths.inside(paths.home() / "data", folder_name, files.FIELD)
-    from dpcl_core.data import header
+    pass
 
     own = DatasetCard(name, folder_name, "", source="your own", licence="your own", n_classes=0, n_train=0, n_test=0)
     fields = schema.read(own)
     if fields is not None:
         own = schema.with_columns(own, fields)
-    own = header.with_columns(own, (fields.held_out if fields else None) or HELD_OUT)
-    kind = (fields.kind if fields else None) or header.kind(own) or header.of_damaged(own)
+    own = with_public_columns(own, (fields.held_out if fields else None) or HELD_OUT)
+    kind = (fields.kind if fields else None) or kind_of_files(own) or _kind_of_damaged(own)
     limits = _OF_PERSON if own.has_people else LIMITS[kind]
     own = replace(
         own,
         kind=kind,
         summary=f"Your own {_OWN[kind]}, read from a folder on this computer.",
-        limits=(*limits, _PUBLIC_PARTS, *header.declared(own)),
+        limits=(*limits, _PUBLIC_PARTS, *public_by_form(own)),
         may_show=False,
     )
     divided = replace(own, held_out=HELD_OUT)
-    if kind in header.DIVISIBLE:
+    if kind in DIVISIBLE:
         may_show = kind == "text" and files.is_marked(divided)
         return replace(own, held_out=None if files.find(divided).test else HELD_OUT, may_show=may_show)
     try:
@@ -125,7 +128,7 @@ def available(dataset: DatasetCard) -> str | None:
             if member.name != BUNDLED and not member.made_per_source:
                 files.find(member)
         except DataMissing as missing:
-            if member.hub is None or not copying.is_reachable():
+            if member.hub is None or not files.is_reachable():
                 which = "" if member is dataset else f"for {member.title}, "
                 why = "" if member.hub is None else ", and the Hugging Face hub cannot be reached"
                 return f"{which}{missing.allowed}{why}"
@@ -147,17 +150,15 @@ def facts(name: str, caps: Caps = UNCAPPED) -> DatasetFacts:
     """
     dataset = card(name)
     parts = outlines(dataset)
+    by_member = list(zip(members(dataset), parts, strict=True))
     full, subset = (
-        [
-            Sizes.published(member, kept) if part is None else Sizes.of(part, kept)
-            for member, part in zip(members(dataset), parts, strict=True)
-        ]
+        [Sizes.published(one, kept) if part is None else Sizes.of(part, kept) for one, part in by_member]
         for kept in (UNCAPPED, caps)
     )
     only = parts[0] if not dataset.members else None
     return DatasetFacts(
         name=name,
-        title=title(dataset, members(dataset), subset, full),
+        title=truthful_title(dataset, members(dataset), subset, full),
         n_train=sum(sizes.totals[0] for sizes in subset),
         n_test=sum(sizes.totals[1] for sizes in subset),
         n_classes=sum(len(sizes.train) for sizes in subset),
@@ -197,6 +198,165 @@ def _outline(member: DatasetCard) -> Outline | None:
         if member.hub is None:
             raise
         return None
-    from dpcl_core.data.outline import outline  # loads pyarrow, which listing the cards does not need
-
     return outline(member, files_found)
+
+
+_WHAT: Mapping[Kind, str] = {
+    "image": "images", "sensor": "windows", "text": "texts", "tagged": "words", "table": "rows", "embedding": "embeddings",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sizes:
+    """Nominal numbers of training examples and numbers of test examples of each class: int64 [classes]."""
+
+    train: NDArray[np.int64]
+    test: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, outline: Outline, caps: Caps = UNCAPPED) -> Sizes:
+        """Sizes of an outline or of its subset; nothing of the training part is counted."""
+        test = np.bincount(outline.thinned_test(caps).labels, minlength=len(outline.classes))
+        return cls(_evenly(outline.n_kept(caps), len(outline.classes)), test)
+
+    @classmethod
+    def published(cls, card: DatasetCard, caps: Caps = UNCAPPED) -> Sizes:
+        """The card's sizes or those of a subset, as even over sources and classes as integers allow."""
+        n_train = int(_capped(_evenly(card.n_train, max(1, len(card.sources))), caps.train_per_source).sum())
+        train, test = _evenly(n_train, card.n_classes), _evenly(card.n_test, card.n_classes)
+        return cls(_capped(train, caps.train_per_class), _capped(test, caps.test_per_class))
+
+    @property
+    def totals(self) -> tuple[int, int]:
+        return int(self.train.sum()), int(self.test.sum())
+
+
+def truthful_title(card: DatasetCard, members: Sequence[DatasetCard], subset: Sequence[Sizes], full: Sequence[Sizes]) -> str:
+    """The card's title with its difference from the published set: of each member the `subset` was read out of `full`.
+
+    For instance "CIFAR-100 (subset: 300 of 500 training and 40 of 100 test images a class)".
+    """
+    read = [sizes.totals for sizes in subset]
+    published = [
+        sizes.totals if member.is_own else (member.n_train, member.n_test)
+        for member, sizes in zip(members, full, strict=True)
+    ]
+    notes = ["own data"] if card.is_own else []
+    if card.stands_in_for:
+        notes.append(f"stands in for {card.stands_in_for}")
+    if any(_differs(*member) for member in zip(members, read, published, strict=True)):
+        notes.append(_difference(card, subset, _sum(read), _sum(published)))
+    return f"{card.title} ({'; '.join(notes)})" if notes else card.title
+
+
+def _differs(card: DatasetCard, read: tuple[int, int], published: tuple[int, int]) -> bool:
+    """Whether the sizes read differ from the published ones; for a set divided here only the sum is published."""
+    return read != published if card.held_out is None else sum(read) != sum(published)
+
+
+def _difference(card: DatasetCard, subset: Sequence[Sizes], read: tuple[int, int], published: tuple[int, int]) -> str:
+    what = _WHAT[card.kind]
+    if sum(read) > sum(published) or (card.held_out is None and (read[0] > published[0] or read[1] > published[1])):
+        instead = f"{published[0]:,} and {published[1]:,}"
+        return f"not as published: {read[0]:,} training and {read[1]:,} test {what} instead of {instead}"
+    if card.held_out is not None:
+        return f"subset: {read[0]:,} training and {read[1]:,} test {what} of {sum(published):,}"
+    unit = " a class" if card.is_balanced and all(np.ptp(sizes) == 0 for sizes in (subset[0].train, subset[0].test)) else ""
+    per = card.n_classes if unit else 1
+    train, test = (_share(n // per, of // per) for n, of in zip(read, published, strict=True))
+    return f"subset: {train} training and {test} test {what}{unit}"
+
+
+def _share(n: int, of: int) -> str:
+    return f"all {of:,}" if n == of else f"{n:,} of {of:,}"
+
+
+def _sum(totals: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    return sum(train for train, _ in totals), sum(test for _, test in totals)
+
+
+def _evenly(n: int, n_classes: int) -> NDArray[np.int64]:
+    return (n + np.arange(n_classes)) // n_classes
+
+
+def _capped(sizes: NDArray[np.int64], cap: int | None) -> NDArray[np.int64]:
+    return sizes if cap is None else np.minimum(sizes, cap)
+
+
+DIVISIBLE: tuple[Kind, ...] = ("text", "tagged", "table", "embedding")  # kinds whose test part may be part of a single file
+
+
+def kind_of_files(card: DatasetCard) -> Kind | None:
+    """The kind of a dataset's files; None where there are none, or they cannot be read."""
+    if (data_files := _found(card)) is None:
+        return None
+    kind = _kind_by_columns(data_files, card)
+    is_divisible = data_files.is_folder or kind in DIVISIBLE
+    return kind if is_divisible or data_files.test or card.held_out is not None else None
+
+
+def _found(card: DatasetCard) -> DataFiles | None:
+    """The files of a folder, which may be one for both parts; None where they cannot be found, as is reported elsewhere."""
+    try:
+        return files.find(replace(card, held_out=0.5))
+    except (BadInput, OSError):
+        return None
+
+
+def with_public_columns(card: DatasetCard, share: float) -> DatasetCard:
+    """The card with the columns that public lines have, where no first line names them; `share`: of rows that are public."""
+    try:
+        divided = replace(card, held_out=share)
+        return replace(sheets.by_public_lines(divided, files.find(divided)), held_out=card.held_out)
+    except (BadInput, OSError):  # reported where the files are needed
+        return card
+
+
+def public_by_form(card: DatasetCard) -> tuple[str, ...]:
+    """What the form of a folder's files makes public, as their owner declares by bringing them in this form."""
+    if (data_files := _found(card)) is None:
+        return ()
+    said = {
+        ".parquet": "what a parquet file says of its columns, for all rows together: names, types and lists of categories",
+        ".npz": "what an NPZ file says of its arrays: names, types and widths",
+        **dict.fromkeys((".csv", ".tsv") if card.has_names else (), "the first line of the file, which names the columns"),
+    }
+    suffix = data_files.train[0].suffix
+    return (said[suffix],) if suffix in said else ()
+
+
+def _kind_of_damaged(card: DatasetCard) -> Kind:
+    """The kind of files that have none: the one whose reader says what is wrong with a single table."""
+    data_files = _found(card)
+    try:
+        if data_files and not data_files.test and data_files.train[0].suffix in sheets.TYPED:
+            sheets.header(data_files.train[0], card)
+    except BadInput:
+        return "table"
+    return "image"
+
+
+def _kind_by_columns(data_files: DataFiles, card: DatasetCard) -> Kind | None:
+    first = data_files.train[0]
+    if data_files.is_folder:
+        return "image"
+    if first.suffix == ".conll":
+        return "tagged"
+    try:
+        columns = sheets.header(first, card)
+    except BadInput:
+        return None if first.suffix in sheets.TYPED else "text"
+    if WINDOW_COLUMN in columns:
+        return "sensor"
+    if first.suffix == ".parquet" and any(column in IMAGE_COLUMNS for column in columns):
+        return "image"
+    is_new = first.suffix == ".jsonl" or tags_column(columns) != TAGS_COLUMN  # a column of labels goes before
+    if first.suffix in (".parquet", ".jsonl") and tags_column(columns) and not (is_new and LABEL_COLUMN in columns):
+        return "tagged"
+    if "text" in columns and not card.features:
+        return "text"
+    if EMBEDDING_COLUMN in columns:
+        return "embedding"
+    if LABEL_COLUMN in columns:
+        return "table"
+    return None if first.suffix in sheets.TYPED else "text"

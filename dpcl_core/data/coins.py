@@ -15,8 +15,6 @@ from decimal import Decimal
 from hashlib import blake2b
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 # The canonical text of a row: of its own cells alone, whatever type a file has given the columns that they stand in.
@@ -30,7 +28,6 @@ from numpy.typing import NDArray
 _WHOLE = re.compile(r"\s*([-+]?\d+)\.0+\s*", re.ASCII)
 _MOMENT = re.compile(r"\s*(\d{4}-\d\d-\d\d(?=[ T]))?([ T])?(\d\d:\d\d:\d\d)(?:\.(\d*?)0*)?(Z|[-+]\d\d:?\d\d)?\s*")
 TRUTH = {"True": "true", "TRUE": "true", "False": "false", "FALSE": "false"}
-_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 EXACT = 2**53  # whole numbers up to here are numbers of double precision
 
 
@@ -48,12 +45,6 @@ def word(cell: str) -> str:
 def truth(cell: str) -> str:
     """A cell of text; True and TRUE as JSON has them."""
     return TRUTH.get(cell, cell)
-
-
-def truths(cells: pa.ChunkedArray) -> pa.ChunkedArray:
-    """`truth` of each cell."""
-    places = pc.index_in(cells, pa.array([*TRUTH], cells.type))
-    return pc.coalesce(pa.array([*TRUTH.values()], cells.type).take(places), cells)
 
 
 def nested(value: object) -> str:
@@ -84,21 +75,6 @@ def _plain(value: object) -> object:
             return word(str(value))
 
 
-def values_of(column: pa.ChunkedArray) -> list[object]:
-    """The values of a column of any nesting; None for one with text that is not UTF-8."""
-    try:
-        return list(column.to_pylist())
-    except UnicodeDecodeError:
-        return [_decoded(one) for one in column]
-
-
-def _decoded(one: pa.Scalar) -> object:
-    try:
-        return one.as_py()
-    except UnicodeDecodeError:
-        return None
-
-
 def row_text(pairs: Iterable[tuple[str, str | bytes]]) -> bytes:
     """The text of a row, from its values by name in alphabetical order; those that are empty are left out.
 
@@ -110,49 +86,6 @@ def row_text(pairs: Iterable[tuple[str, str | bytes]]) -> bytes:
         for name, value in pairs
         if value
     )
-
-
-def column(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A typed column in a type that one cell more or less cannot change: words, numbers or what else it holds."""
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
-    kind = values.type
-    if pa.types.is_null(kind):
-        return values.cast(pa.large_string())
-    if pa.types.is_decimal(kind):  # by its digits: Arrow's own cast rounds by the scale, which one cell can widen for all
-        return values.cast(pa.large_string()).cast(pa.float64())
-    if pa.types.is_duration(kind):
-        counts = values.cast(pa.int64()).to_pylist()
-        times = _NANOSECONDS[kind.unit]
-        return pa.chunked_array([pa.array([None if n is None else str(n * times) for n in counts], pa.large_string())])
-    if pa.types.is_temporal(kind):  # moments with a zone in that of Greenwich: one row can give a column its zone, and unit
-        zoneless = values.cast(pa.timestamp(kind.unit)) if pa.types.is_timestamp(kind) else values
-        return _words(zoneless.cast(pa.large_string()))
-    if pa.types.is_integer(kind):
-        largest = pc.min_max(values.cast(pa.float64(), safe=False))
-        is_small = all(one is None or abs(one) < EXACT for one in largest.as_py().values())
-        return values if is_small else values.cast(pa.float64(), safe=False)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return _words(values.cast(pa.large_string()))
-    return values
-
-
-def _words(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    whole = values.combine_chunks()
-    may_change = pc.fill_null(pc.match_substring_regex(whole, r"\.0+\s*$|:"), False)
-    words = [word(one) for one in whole.filter(may_change).to_pylist()]
-    return pa.chunked_array([pc.replace_with_mask(whole, may_change, pa.array(words, whole.type))]) if words else values
-
-
-def whole(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The whole numbers of a column of floating point as such; anything else is missing."""
-    is_whole = pc.and_(pc.equal(values, pc.floor(values)), pc.less(pc.abs(values), float(EXACT)))
-    return pc.if_else(is_whole, values, pa.scalar(None, values.type)).cast(pa.int64())
-
-
-def double(values: pa.Array | pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Numbers in double precision; an empty one is not-a-number."""
-    return np.asarray(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
 _KEY = b"public coins of rows"

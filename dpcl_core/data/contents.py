@@ -9,14 +9,13 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpcl_core.data import coins, lines, named_rows, parquet, rows, sheets, tables, tagged
-from dpcl_core.data.arrays import EMBEDDING_COLUMN, WINDOW_COLUMN
+from dpcl_core.data import arrow, coins, lines, parquet, rows, sheets, tables, tagged
+from dpcl_core.data.arrow import is_list, pa, pc
 from dpcl_core.data.card import DatasetCard
-from dpcl_core.data.images import is_list
+from dpcl_core.data.parquet import WINDOW_COLUMN
+from dpcl_core.data.sheets import EMBEDDING_COLUMN
 from dpcl_core.errors import BadInput
 
 
@@ -54,7 +53,7 @@ def _people(of: Contents) -> NDArray[np.uint64]:
     field, names = f"{of.card.name} column person", list[str]()
     for path in of.paths:
         column = sheets.columns_of(path, of.card, (), (sheets.PERSON,), is_private=of.is_private)[sheets.PERSON]
-        names += [(name or "").strip() for name in named_rows.as_words(column, field)]
+        names += [(name or "").strip() for name in arrow.as_words(column, field)]
     return coins.of_people(names, of.keys())
 
 
@@ -105,15 +104,15 @@ def _whole(path: Path, of: Contents) -> Iterator[bytes]:
 
 def _texts(column: pa.ChunkedArray, field: str, *, is_embedding: bool) -> Iterable[str | bytes]:
     """The canonical text of each cell of a typed column. Other lists than embeddings have the same in every type of list."""
-    column = coins.column(column)
-    if parquet.is_binary(column.type):
+    column = arrow.canonical(column)
+    if arrow.is_binary(column.type):
         return map(_readable, column.to_pylist())
     inner = column.type.value_type if is_list(column.type) else None
     if is_embedding and inner is not None and (pa.types.is_integer(inner) or pa.types.is_floating(inner)):
         return _of_column(column.combine_chunks(), of_double=True)
     if pa.types.is_nested(column.type):
-        return map(coins.nested, coins.values_of(column))
-    return [word or "" for word in named_rows.as_words(column, field)]
+        return map(coins.nested, arrow.values_of(column))
+    return [word or "" for word in arrow.as_words(column, field)]
 
 
 def _readable(value: bytes | None) -> str | bytes:
@@ -145,12 +144,12 @@ def _with_lengths(cells: Iterable[bytes]) -> bytes:
 def _plain(column: pa.ChunkedArray, card: DatasetCard) -> pa.Array | None:
     """The column if it holds numbers, words, bytes or lists of numbers; dates and the like as words; None for the rest."""
     kind = column.type.value_type if is_list(column.type) else column.type
-    has_bytes = kind == column.type and (sheets.is_text(kind) or parquet.is_binary(kind))
+    has_bytes = kind == column.type and (arrow.is_text(kind) or arrow.is_binary(kind))
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or has_bytes:
         return column.combine_chunks()
     if pa.types.is_nested(column.type):
         return None
-    return pa.array(named_rows.as_words(column, f"{card.name} column"), pa.large_string())
+    return pa.array(arrow.as_words(column, f"{card.name} column"), pa.large_string())
 
 
 def _of_parquet(path: Path, card: DatasetCard) -> Iterator[bytes]:
@@ -166,10 +165,10 @@ def _of_parquet(path: Path, card: DatasetCard) -> Iterator[bytes]:
 
 def _of_column(column: pa.Array, *, of_double: bool = False) -> Iterator[bytes]:
     """The bytes of each value; null counts as empty. `of_double`: whole numbers become floating point, whatever the type."""
-    column = parquet.without_struct(column)
-    if sheets.is_text(column.type):
+    column = arrow.without_struct(column)
+    if arrow.is_text(column.type):
         column = pc.cast(column, pa.large_string()).cast(pa.large_binary())
-    if parquet.is_binary(column.type):
+    if arrow.is_binary(column.type):
         yield from (value or b"" for value in column.to_pylist())
         return
     bounds = np.arange(len(column) + 1)
@@ -177,5 +176,5 @@ def _of_column(column: pa.Array, *, of_double: bool = False) -> Iterator[bytes]:
         lengths = np.asarray(pc.list_value_length(column).fill_null(0))
         bounds = np.concatenate([[0], np.cumsum(lengths)])[bounds]
         column = column.flatten()
-    values = coins.double(column) if of_double else np.asarray(column.to_numpy(zero_copy_only=False))
+    values = arrow.doubles(column) if of_double else np.asarray(column.to_numpy(zero_copy_only=False))
     yield from (values[start:end].tobytes() for start, end in pairwise(bounds.tolist()))

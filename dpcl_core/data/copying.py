@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import errno
-import http.client
-import os
+import gzip
+import io
+import json
 import shutil
 import stat
 import tempfile
-import threading
-import time
-import urllib.error
-import urllib.request
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from fnmatch import fnmatch
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
-from dpcl_core import paths
+import numpy as np
+
+from dpcl_core import machine
 from dpcl_core.data import files, images
-from dpcl_core.data.card import PICTURES, DatasetCard
+from dpcl_core.data.arrow import pa, pq
+from dpcl_core.data.card import PICTURES
 from dpcl_core.data.files import TABLES, ending
 from dpcl_core.data.tables import MAX_BYTES as MAX_PICTURE
-from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.errors import BadInput
 
 FIELD = "--data"
 # What is read: every list of forms, on the page and in messages, is made of this one.
@@ -70,13 +66,13 @@ def copied(path: Path, folder: Path, most: int) -> int:
 
 def _copy_table(path: Path, folder: Path, stem: str, most: int) -> int:
     """Copies a table in a usual form. Raises BadInput for one that is not read."""
-    from dpcl_core.data import conversions  # imported late, like pyarrow
+    pass# imported late, like pyarrow
 
     written = _last_written(path)
-    if conversions.convert(path, folder, stem, most):
+    if convert(path, folder, stem, most):
         return written
     if ending(path) not in TABLES:
-        raise conversions.refused(path, FIELD, FORMS)
+        raise refused(path, FIELD, FORMS)
     return _copy(path, folder / f"{stem}{ending(path)}")
 
 
@@ -95,10 +91,10 @@ def _last_written(one: Path) -> int:
 
 def _copy_folder(path: Path, folder: Path, most: int) -> int:
     """Copies tables, and pictures by class. Links are not followed: they may lead anywhere, or in a circle."""
-    from dpcl_core.data import conversions
+    pass
 
     written = _last_written(path)
-    if conversions.of_hub_folder(path, folder):
+    if of_hub_folder(path, folder):
         return written
     found = sorted(one for one in path.iterdir() if one.is_file() and not one.is_symlink())
     tables = [one for one in found if ending(one) in TABLES]
@@ -109,7 +105,7 @@ def _copy_folder(path: Path, folder: Path, most: int) -> int:
         if total > most:
             raise BadInput(FIELD, path.name, f"must have at most {most:,} bytes in all")
         copied_at = [_copy(one, folder / one.name) for one in found if one.name in _KEPT]
-        stems = {one: _part(one.name[: -len(conversions.ending_of(one))]) for one in tables}
+        stems = {one: _part(one.name[: -len(ending_of(one))]) for one in tables}
         return max(written, *copied_at, *(_copy_table(one, folder, stem, most) for one, stem in stems.items()))
     total = n_files = 0
     for one in _pictures(path, path):
@@ -248,84 +244,184 @@ def join(folder: Path, name: str) -> None:
     part.unlink()
 
 
-# Downloads public datasets from the Hugging Face hub into the cache.
+_GZ = (".csv.gz", ".tsv.gz", ".jsonl.gz", ".json.gz")
+_BY_PANDAS = {".xls": "excel", ".ods": "excel", ".sav": "spss", ".dta": "stata", ".sas7bdat": "sas", ".orc": "orc"}
+# By ending: the one call in Python that makes a file which is read here.
+_CALLS: Mapping[str, str] = {
+    ".arff": "pandas.DataFrame(scipy.io.arff.loadarff(FILE)[0]).to_parquet(...)",
+    **{ending: f"pandas.read_{reader}(FILE).to_parquet(...)" for ending, reader in _BY_PANDAS.items()},
+    ".h5": "numpy.savez(..., embeddings=h5py.File(FILE)['x'][:], labels=h5py.File(FILE)['y'][:])",
+    ".mat": "numpy.savez(..., embeddings=scipy.io.loadmat(FILE)['x'], labels=scipy.io.loadmat(FILE)['y'].ravel())",
+    ".pkl": "pandas.read_pickle(FILE).to_parquet(...), of a file that you trust",
+    ".npy": "numpy.savez(..., embeddings=numpy.load(FILE), labels=...)",
+    ".txt": "pandas.read_csv(FILE, sep=None, engine='python').to_csv(..., index=False)",
+}
+_HUB = "dataset_dict.json", "dataset_info.json"
 
 
-_PROBE_SECONDS = 1.0
-_PROBE_LASTS_SECONDS = 300
+def ending_of(path: Path) -> str:
+    """The ending that says what a file is: of a compressed one, both."""
+    name = path.name.lower()
+    return next((one for one in _GZ if name.endswith(one)), path.suffix.lower())
 
 
-def is_reachable() -> bool:
-    """Whether the hub answers within a second; cached for five minutes. False with HF_HUB_OFFLINE=1."""
-    if os.environ.get("HF_HUB_OFFLINE", "").lower() in {"1", "true", "yes", "on"}:
-        return False
-    return _answers(int(time.monotonic() // _PROBE_LASTS_SECONDS))
+def refused(path: Path, field: str, allowed: str) -> BadInput:
+    """The refusal of a file whose form is not read, with the call that converts it where there is one."""
+    call = _CALLS.get(path.suffix.lower())
+    if call is not None:
+        allowed = f"is not read as it is; convert it by {call.replace('FILE', repr(path.name))}"
+    return BadInput(field, path.name, allowed)
 
 
-def fetch(card: DatasetCard) -> None:
-    """Downloads the dataset into the cache, under the names that `files.find` expects.
+def convert(path: Path, folder: Path, stem: str, most: int) -> bool:
+    """Writes what a file holds into a folder in a usual form; False for a file that is none of these.
 
-    An interrupted download leaves nothing behind. Raises DataMissing naming the files to add, OSError for a full disk.
+    `most`: bytes when unpacked. Raises BadInput for a file that cannot be read.
     """
-    assert card.hub is not None
-    if not is_reachable():
-        raise DataMissing(files.FIELD, card.name, _wish(card, "the Hugging Face hub cannot be reached"))
-    from huggingface_hub import snapshot_download  # takes a second to import, and only downloads need it
-
-    target = paths.inside(files.cache_dir(), card.folder, files.FIELD)
-    partial = target.with_name(f".{target.name}.{os.getpid()}")
-    patterns = {split: pattern for split, pattern in (("train", card.hub.train), ("test", card.hub.test)) if pattern}
+    kind = ending_of(path)
+    reader = _READERS.get(kind.removesuffix(".gz"))
+    if kind not in (*_READERS, *_GZ):
+        return False
     try:
-        paths.made(partial.parent)
-        snapshot_download(
-            card.hub.repository, repo_type="dataset", allow_patterns=list(patterns.values()), local_dir=partial / "download"
-        )
-        (partial / "ready").mkdir()
-        for split, pattern in patterns.items():
-            _gather(partial / "download", pattern, partial / "ready", split)
-        _put(partial / "ready", target)
-    except Exception as error:  # the hub's client raises many kinds of error, all with the same meaning for the user
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            raise
-        reason = f"the Hugging Face hub did not give it ({type(error).__name__})"
-        raise DataMissing(files.FIELD, card.name, _wish(card, reason)) from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        content = _ungzipped(path, most) if kind in _GZ else path.read_bytes()
+        if reader is None:
+            (folder / f"{stem}{kind.removesuffix('.gz')}").write_bytes(content)
+        else:
+            reader(content, folder, stem)
+    except (BadInput, MemoryError):
+        raise
+    except Exception as error:  # each library raises its own for a damaged file
+        allowed = f"must be a whole {kind} file; this one is damaged or of another kind"
+        raise BadInput("--data", path.name, allowed) from error
+    return True
 
 
-def _gather(download: Path, pattern: str, ready: Path, split: str) -> None:
-    """Moves a split's files to `split-00000-of-NNNNN.parquet`, in the order of their names on the hub."""
-    shards = sorted(path for path in download.rglob("*.parquet") if fnmatch(path.relative_to(download).as_posix(), pattern))
-    if not shards:
-        raise FileNotFoundError(pattern)
-    for index, path in enumerate(shards):
-        path.rename(ready / f"{split}-{index:05d}-of-{len(shards):05d}.parquet")
+def of_hub_folder(path: Path, folder: Path) -> bool:
+    """Writes what `save_to_disk` of Hugging Face's datasets has left in a folder as parquet; False for another folder."""
+    inner = _folders(path)
+    path = inner[0] if len(inner) == 1 and not any((path / name).is_file() for name in _HUB) else path
+    if not any((path / name).is_file() for name in _HUB):
+        return False
+
+    parts = {one.name: one for one in _folders(path)} or {path.name: path}
+    for name, part in parts.items():
+        pieces = sorted(part.glob("*.arrow"))
+        try:
+            if pieces:
+                tables = [pa.ipc.open_stream(io.BytesIO(piece.read_bytes())).read_all() for piece in pieces]
+                pq.write_table(pa.concat_tables(tables), folder / f"{name}.parquet")
+        except pa.ArrowException as error:
+            allowed = "must be whole as save_to_disk has left it; else save it by load_from_disk(...).to_parquet(...)"
+            raise BadInput("--data", path.name, allowed) from error
+    return True
 
 
-def _put(ready: Path, target: Path) -> None:
+def _folders(path: Path) -> list[Path]:
+    return sorted(one for one in path.iterdir() if one.is_dir() and not one.is_symlink())
+
+
+def _ungzipped(path: Path, most: int) -> bytes:
+    with gzip.open(path) as packed:
+        content = packed.read(most + 1)
+    if len(content) > most:
+        raise BadInput("--data", path.name, f"must have at most {most:,} bytes when unpacked")
+    return content
+
+
+def _json(content: bytes, folder: Path, stem: str) -> None:
+    """A JSON array of objects, or an object of records: one line each, its text as it was."""
+    text = content.decode("utf-8-sig")
+    if _is_one_object(text.strip()):
+        allowed = "is one JSON object: save its records as lines, by to_json(..., orient='records', lines=True)"
+        raise BadInput("--data", f"{stem}.json", allowed)
+    is_array = text.lstrip().startswith("[")  # else JSON lines under the name of JSON
+    lines = (" ".join(one.split("\n")) for one in _elements(text)) if is_array else [text]
+    (folder / f"{stem}.jsonl").write_text("\n".join(lines), encoding="utf-8")
+
+
+def _is_one_object(text: str) -> bool:
     try:
-        ready.rename(target)
-    except OSError as error:
-        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:  # another process has just put the same files there
-            raise
+        return text.startswith("{") and _DECODER.raw_decode(text)[1] == len(text)
+    except (ValueError, RecursionError):
+        return False
 
 
-def _wish(card: DatasetCard, reason: str) -> str:
-    return f"{files.wish(card)}; it is not on this computer, and {reason}"
+def _elements(text: str) -> Iterator[str]:
+    """The text of each element of a JSON array."""
+    place = text.index("[") + 1
+    while True:
+        place += len(text[place:]) - len(text[place:].lstrip()) if text[place : place + 1].isspace() else 0
+        if text[place] == "]":
+            return
+        _, end = _DECODER.raw_decode(text, place)
+        yield text[place:end].replace("\r", " ")
+        place = end
+        while text[place] in ", \n\r\t":
+            place += 1
 
 
-@lru_cache(maxsize=1)
-def _answers(_period: int) -> bool:
-    answer: list[bool] = []
-    thread = threading.Thread(target=_ask, args=(answer,), daemon=True)  # name resolution alone can hang for many seconds
-    thread.start()
-    thread.join(_PROBE_SECONDS)
-    return bool(answer)
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 
 
-def _ask(answer: list[bool]) -> None:
-    address = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
-    with suppress(OSError, ValueError, http.client.HTTPException):
-        with suppress(urllib.error.HTTPError):  # an error status is an answer, too
-            urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=_PROBE_SECONDS).close()
-        answer.append(True)
+def _feather(content: bytes, folder: Path, stem: str) -> None:
+    import pyarrow.feather as pf  # loaded only where it is needed
+
+    pq.write_table(pf.read_table(io.BytesIO(content)), folder / f"{stem}.parquet")
+
+
+def _excel(content: bytes, folder: Path, stem: str) -> None:
+    """The sheet of an Excel file, whose first row names the columns. Raises BadInput for several: one is a dataset."""
+    if lacking := machine.lacking(["openpyxl"]):
+        raise BadInput("--data", f"{stem}.xlsx", lacking)
+    import pandas as pd
+
+    found = pd.read_excel(io.BytesIO(content), dtype=object, sheet_name=None)
+    if len(filled := [name for name, frame in found.items() if len(frame.columns)]) != 1:
+        raise BadInput("--data", f"{stem}.xlsx", f"must have one sheet that holds rows; it has {len(filled)}")
+    frame = found[filled[0]]
+    columns = {
+        str(name): pa.array([None if pd.isna(one) else str(one) for one in frame[name]], pa.large_string())
+        for name in frame.columns
+    }
+    pq.write_table(pa.table(columns), folder / f"{stem}.parquet")
+
+
+def _npz(content: bytes, folder: Path, stem: str) -> None:
+    """Arrays called as by Keras (x_train, y_train) or MedMNIST (train_images, train_labels), by part; others as they are."""
+    with np.load(io.BytesIO(content), allow_pickle=False) as found:
+        names = {name.lower(): name for name in found.files}
+        parts = {part: _pair_of(names, part) for part in ("train", "test", "val")}
+        if parts["train"] is None:
+            (folder / f"{stem}.npz").write_bytes(content)
+            return
+        for part, pair in parts.items():
+            if pair is not None:
+                _write_part(found[pair[0]], found[pair[1]].ravel(), folder, part)
+
+
+def _pair_of(names: Mapping[str, str], part: str) -> tuple[str, str] | None:
+    """The names of a part's rows and labels."""
+    for rows, labels in ((f"x_{part}", f"y_{part}"), (f"{part}_images", f"{part}_labels"), (f"{part}_x", f"{part}_y")):
+        if rows in names and labels in names:
+            return names[rows], names[labels]
+    return None
+
+
+def _write_part(rows: np.ndarray, labels: np.ndarray, folder: Path, part: str) -> None:
+    if rows.ndim == 2:
+        np.savez(folder / f"{part}.npz", embeddings=rows, labels=labels)
+        return
+    if rows.dtype != np.uint8 or rows.ndim not in (3, 4) or len(labels) != len(rows):
+        allowed = "must be numbers [rows, width] or pictures uint8 [rows, height, width] or [rows, height, width, 3]"
+        raise BadInput("--data", f"array {part}", allowed)
+    from PIL import Image
+
+    for place, (pixels, label) in enumerate(zip(rows, labels.tolist(), strict=True)):
+        to = folder / part / str(label) / f"{place:06d}.png"
+        to.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels.squeeze()).save(to)
+
+
+_READERS: Mapping[str, Callable[[bytes, Path, str], None]] = {
+    ".json": _json, ".feather": _feather, ".xlsx": _excel, ".npz": _npz,
+}  # fmt: skip

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import http.client
+import os
 import re
+import shutil
+import threading
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from fnmatch import fnmatch
+from functools import lru_cache
 from pathlib import Path
 
 from dpcl_core import paths
@@ -112,10 +122,10 @@ def _regular(card: DatasetCard, found: DataFiles) -> DataFiles:
 
 
 def _made(card: DatasetCard) -> DataFiles:
-    from dpcl_core.data.synthetic import store  # loaded only where the corpus is used
+    from dpcl_core.data import synthetic  # loaded only where the corpus is used
 
     try:
-        train, test = store.ready(cache_dir() / card.folder, card.made_per_source)
+        train, test = synthetic.ready(cache_dir() / card.folder, card.made_per_source)
     except OSError as error:
         allowed = f"{cache_dir() / card.folder} must be a folder that you can write: {error.strerror or error}"
         raise BadInput(FIELD, card.name, allowed) from error
@@ -189,7 +199,7 @@ MARKS = ("public.txt", "synthetic.txt")  # an empty file of this name declares t
 
 
 def is_marked(card: DatasetCard) -> bool:
-    """Whether the owner has declared these texts public or synthetic. Raises as `files.find` does."""
+    """Whether the owner has declared these texts public or synthetic. Raises as `find` does."""
     folder = find(card).train[0].parent
     return any((folder / mark).is_file() for mark in MARKS)
 
@@ -205,3 +215,86 @@ def refusal(card: DatasetCard) -> str | None:
             f"protection; if they are public or synthetic, say so with an empty file {MARKS[0]} or {MARKS[1]} in {folder}"
         )
     return f"{card.title} holds accounts of distress that people wrote under no name: none of them is shown"
+
+
+# Downloads public datasets from the Hugging Face hub into the cache.
+
+
+_PROBE_SECONDS = 1.0
+_PROBE_LASTS_SECONDS = 300
+
+
+def is_reachable() -> bool:
+    """Whether the hub answers within a second; cached for five minutes. False with HF_HUB_OFFLINE=1."""
+    if os.environ.get("HF_HUB_OFFLINE", "").lower() in {"1", "true", "yes", "on"}:
+        return False
+    return _answers(int(time.monotonic() // _PROBE_LASTS_SECONDS))
+
+
+def fetch(card: DatasetCard) -> None:
+    """Downloads the dataset into the cache, under the names that `find` expects.
+
+    An interrupted download leaves nothing behind. Raises DataMissing naming the files to add, OSError for a full disk.
+    """
+    assert card.hub is not None
+    if not is_reachable():
+        raise DataMissing(FIELD, card.name, _wish_for_hub(card, "the Hugging Face hub cannot be reached"))
+    from huggingface_hub import snapshot_download  # takes a second to import, and only downloads need it
+
+    target = paths.inside(cache_dir(), card.folder, FIELD)
+    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    patterns = {split: pattern for split, pattern in (("train", card.hub.train), ("test", card.hub.test)) if pattern}
+    try:
+        paths.made(partial.parent)
+        snapshot_download(
+            card.hub.repository, repo_type="dataset", allow_patterns=list(patterns.values()), local_dir=partial / "download"
+        )
+        (partial / "ready").mkdir()
+        for split, pattern in patterns.items():
+            _gather(partial / "download", pattern, partial / "ready", split)
+        _put(partial / "ready", target)
+    except Exception as error:  # the hub's client raises many kinds of error, all with the same meaning for the user
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            raise
+        reason = f"the Hugging Face hub did not give it ({type(error).__name__})"
+        raise DataMissing(FIELD, card.name, _wish_for_hub(card, reason)) from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _gather(download: Path, pattern: str, ready: Path, split: str) -> None:
+    """Moves a split's files to `split-00000-of-NNNNN.parquet`, in the order of their names on the hub."""
+    shards = sorted(path for path in download.rglob("*.parquet") if fnmatch(path.relative_to(download).as_posix(), pattern))
+    if not shards:
+        raise FileNotFoundError(pattern)
+    for index, path in enumerate(shards):
+        path.rename(ready / f"{split}-{index:05d}-of-{len(shards):05d}.parquet")
+
+
+def _put(ready: Path, target: Path) -> None:
+    try:
+        ready.rename(target)
+    except OSError as error:
+        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:  # another process has just put the same files there
+            raise
+
+
+def _wish_for_hub(card: DatasetCard, reason: str) -> str:
+    return f"{wish(card)}; it is not on this computer, and {reason}"
+
+
+@lru_cache(maxsize=1)
+def _answers(_period: int) -> bool:
+    answer: list[bool] = []
+    thread = threading.Thread(target=_ask, args=(answer,), daemon=True)  # name resolution alone can hang for many seconds
+    thread.start()
+    thread.join(_PROBE_SECONDS)
+    return bool(answer)
+
+
+def _ask(answer: list[bool]) -> None:
+    address = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+    with suppress(OSError, ValueError, http.client.HTTPException):
+        with suppress(urllib.error.HTTPError):  # an error status is an answer, too
+            urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=_PROBE_SECONDS).close()
+        answer.append(True)

@@ -7,17 +7,19 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
 
-from dpcl_core.data import coins
+from dpcl_core.data.arrow import Late
 from dpcl_core.data.card import PICTURES
 from dpcl_core.errors import BadInput
+
+if TYPE_CHECKING:
+    from PIL import Image, ImageOps
+else:
+    Image, ImageOps = Late("PIL.Image"), Late("PIL.ImageOps")
 
 MAX_SIDE = 4096
 MAX_PIXELS = 2**26  # 67 megapixels, more than photographs have
@@ -27,7 +29,6 @@ AS_READ = (  # said wherever pictures come in
 )
 # No format whose decoder runs another program or a script (EPS does); without a list Pillow would try all its formats.
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
-_FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 Interpolation = Literal["bilinear", "bicubic"]
 
 
@@ -51,9 +52,8 @@ class Images:
     def take(self, rows: NDArray[np.int64]) -> Images:
         """The images of these rows, in this order."""
         origins = None if self.origins is None else [self.origins[row] for row in rows]
-        if isinstance(self.content, np.ndarray):
-            return Images(self.content[rows], self.shape, origins, self.is_private)
-        return Images([self.content[row] for row in rows], self.shape, origins, self.is_private)
+        content = self.content[rows] if isinstance(self.content, np.ndarray) else [self.content[row] for row in rows]
+        return Images(content, self.shape, origins, self.is_private)
 
     def batches(
         self, size: int | None, n_channels: Literal[1, 3], batch_size: int, interpolation: Interpolation = "bilinear"
@@ -67,14 +67,12 @@ class Images:
         for start in range(0, len(self), batch_size):
             rows = range(start, min(start + batch_size, len(self)))
             pixels = [self._decoded_or_black(row, size, n_channels, interpolation) for row in rows]
-            if size is None:
-                side = side or (pixels[0].shape[0], pixels[0].shape[1])
-                for row, decoded in enumerate(pixels, start):
-                    if decoded.shape[:2] != side:
-                        allowed = f"must be {side[1]}x{side[0]} like the others"
-                        repair = "pictures of several sizes need a backbone that resizes them"
-                        shown = f"{decoded.shape[1]}x{decoded.shape[0]} pixels"
-                        raise BadInput(self._origin(row), shown, f"{allowed}; {repair}")
+            side = side or (pixels[0].shape[0], pixels[0].shape[1])
+            for row, (height, width, _) in enumerate([one.shape for one in pixels] if size is None else (), start):
+                if (height, width) != side:
+                    repair = "pictures of several sizes need a backbone that resizes them"
+                    allowed = f"must be {side[1]}x{side[0]} like the others; {repair}"
+                    raise BadInput(self._origin(row), f"{width}x{height} pixels", allowed)
             yield np.stack(pixels)
 
     def digest(self) -> str:
@@ -91,14 +89,19 @@ class Images:
 
     def contents(self) -> list[bytes]:
         """The content of each row, with its shape where it is raw: two rows of one content are the same picture."""
-        if isinstance(self.content, np.ndarray):
-            shape = repr(self.content.shape[1:]).encode()
-            return [shape + row.tobytes() for row in self.content]
-        return list(self.content)
+        if not isinstance(self.content, np.ndarray):
+            return list(self.content)
+        shape = repr(self.content.shape[1:]).encode()
+        return [shape + row.tobytes() for row in self.content]
 
     def encoded(self) -> Sequence[bytes]:
         """One image file per row; raw pixels become PNG, which is lossless."""
-        return [_png(pixels) for pixels in self.content] if isinstance(self.content, np.ndarray) else self.content
+        if not isinstance(self.content, np.ndarray):
+            return self.content
+        files = [io.BytesIO() for _ in self.content]
+        for file, pixels in zip(files, self.content, strict=True):
+            _picture(pixels).save(file, format="PNG")
+        return [file.getvalue() for file in files]
 
     def _decoded_or_black(
         self, row: int, size: int | None, n_channels: Literal[1, 3], interpolation: Interpolation
@@ -134,7 +137,7 @@ class Images:
             except ValueError as error:  # LAB has no way to grey
                 raise BadInput(self._origin(row), f"mode {image.mode}", "must be grey or RGB") from error
         if size is not None and image.size != (size, size):
-            image = image.resize((size, size), _FILTERS[interpolation])
+            image = image.resize((size, size), Image.Resampling[interpolation.upper()])
         return np.asarray(image, dtype=np.uint8).reshape(image.height, image.width, n_channels)
 
     def _origin(self, row: int) -> str:
@@ -183,21 +186,14 @@ def _picture(pixels: NDArray[np.uint8]) -> Image.Image:
     return Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
 
 
-def _png(pixels: NDArray[np.uint8]) -> bytes:
-    file = io.BytesIO()
-    _picture(pixels).save(file, format="PNG")
-    return file.getvalue()
-
-
 # Where a picture's file ends: what follows, such as a phone's film or megabytes of zeros, is no part of the picture.
 #
 # Found from that file alone, whatever the others are. For TIFF, BMP and PPM, and for what is damaged, that is the whole
 # file.
 
 
-_PNG, _PNG_END = b"\x89PNG\r\n\x1a\n", b"IEND"
+_PNG = b"\x89PNG\r\n\x1a\n"
 _NO_LENGTH = (0x01, *range(0xD0, 0xD9))  # markers of JPEG that stand alone
-_JPEG_END = 0xD9
 
 
 def trimmed(content: bytes) -> bytes:
@@ -211,24 +207,19 @@ def trimmed(content: bytes) -> bytes:
 def _end(content: bytes) -> int:
     """The first byte that is no part of the picture. Raises IndexError or ValueError for a damaged one."""
     if content.startswith(_PNG):
-        return _png_end(content)
+        at, kind = len(_PNG), b""
+        while kind != b"IEND":
+            kind = content[at + 4 : at + 8]
+            if len(kind) < 4:
+                raise IndexError
+            at += 12 + int.from_bytes(content[at : at + 4])  # length, kind and sum beside the data
+        return at
     if content.startswith(b"\xff\xd8"):
         return _jpeg_end(content)
     if content.startswith((b"GIF87a", b"GIF89a")):
         return _gif_end(content)
-    if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
-        return 8 + int.from_bytes(content[4:8], "little")
-    return len(content)
-
-
-def _png_end(content: bytes) -> int:
-    at, kind = len(_PNG), b""
-    while kind != _PNG_END:
-        kind = content[at + 4 : at + 8]
-        if len(kind) < 4:
-            raise IndexError
-        at += 12 + int.from_bytes(content[at : at + 4])  # length, kind and sum beside the data
-    return at
+    is_webp = content.startswith(b"RIFF") and content[8:12] == b"WEBP"
+    return 8 + int.from_bytes(content[4:8], "little") if is_webp else len(content)
 
 
 def _jpeg_end(content: bytes) -> int:
@@ -239,7 +230,7 @@ def _jpeg_end(content: bytes) -> int:
         while (marker := content[at]) == 0xFF:  # any number of them may fill up
             at += 1
         at += 1
-        if marker == _JPEG_END:
+        if marker == 0xD9:  # the end
             return at
         if marker != 0 and marker not in _NO_LENGTH:
             at += int.from_bytes(content[at : at + 2])
@@ -263,88 +254,3 @@ def _gif_end(content: bytes) -> int:
 def _colours(flags: int) -> int:
     """Bytes of a table of colours."""
     return 3 * 2 ** (1 + (flags & 7)) if flags & 0x80 else 0
-
-
-# Reads and checks pixels stored as lists of numbers in a parquet column.
-
-
-def pixels_of(
-    column: pa.Array, shape: tuple[int, int, int] | None, shown: str, rows: NDArray[np.int64], *, by_row: bool
-) -> NDArray[np.uint8]:
-    """Pixels [n, H, W, C] of a column of lists: one flat list per row for a known `shape`, else nested H x W (x C).
-
-    `rows` [n]: the rows' numbers in the file, for messages.
-    Fractions must be in [0, 1] and become round(255 v); whole numbers must be in 0 ... 255. Which of them a row has, its
-    column's type says; `by_row`: its own values, as one row of fractions would change the type of all.
-    Raises BadInput naming the first row with another size, NaN, null, or a value out of range.
-    """
-    sizes: list[int] = []
-    values: pa.Array = column
-    n_rows = len(column)
-    if not n_rows:
-        return np.zeros((0, *(shape or (1, 1, 1))), np.uint8)
-    while is_list(values.type):
-        values, size = _flattened(values, sizes, shown, rows)
-        sizes.append(size)
-    height, width, channels = _shape(tuple(sizes), shape, shown)
-    numbers = _by_row(values, shown, rows) if by_row else _checked(values, shown, rows)
-    return numbers.reshape(n_rows, height, width, channels)
-
-
-def _flattened(values: pa.Array, sizes: list[int], shown: str, rows: NDArray[np.int64]) -> tuple[pa.Array, int]:
-    """The concatenated content of the lists, and their common length."""
-    lengths = np.asarray(pc.list_value_length(values).fill_null(0))
-    size = int(lengths.max())
-    for place in np.flatnonzero(lengths != size)[:1]:
-        row = rows[int(place) // int(np.prod(sizes, dtype=np.int64))]
-        allowed = f"must have {size} values there, as other rows have"
-        raise BadInput(f"{shown} row {row}, image", f"a list of {lengths[place]}", allowed)
-    if size == 0:
-        raise BadInput(f"{shown} row {rows[0]}, image", "an empty list", "must hold pixels")
-    return values.flatten(), size
-
-
-def _shape(sizes: tuple[int, ...], shape: tuple[int, int, int] | None, shown: str) -> tuple[int, int, int]:
-    if shape is not None and sizes in ((int(np.prod(shape)),), shape, shape[:2] if shape[2] == 1 else shape):
-        return shape
-    shown_sizes = "x".join(map(str, sizes))
-    if shape is not None:
-        raise BadInput(f"{shown} column image", f"lists of {shown_sizes}", f"must have {'x'.join(map(str, shape))} pixels")
-    if len(sizes) == 2:
-        sizes = (*sizes, 1)
-    if len(sizes) != 3 or sizes[2] not in (1, 3) or max(sizes[:2]) > MAX_SIDE:
-        allowed = f"must be lists of height x width, or height x width x 1 or 3, of at most {MAX_SIDE}x{MAX_SIDE} pixels"
-        raise BadInput(f"{shown} column image", f"lists of {shown_sizes}", allowed)
-    return sizes
-
-
-def _by_row(values: pa.Array, shown: str, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Pixels [n, size]: fractions in a row without a value above 1."""
-    if not (pa.types.is_floating(values.type) or pa.types.is_integer(values.type)):
-        raise BadInput(f"{shown} column image", str(values.type), "must hold the bytes of image files, or lists of pixels")
-    numbers = coins.double(values).reshape(len(rows), -1)
-    is_fraction = (numbers <= 1).all(axis=1, keepdims=True)
-    fits = (numbers >= 0) & (is_fraction | ((numbers <= 255) & (numbers == np.rint(numbers))))  # written so that NaN fails
-    for place in np.flatnonzero(~fits.all(axis=1))[:1]:
-        allowed = "must be whole numbers from 0 to 255, or numbers from 0 to 1"
-        found = numbers[place][~fits[place]][0]
-        raise BadInput(f"{shown} row {rows[place]}, image", f"pixel {found:g}", allowed)
-    return np.rint(np.where(is_fraction, numbers * 255, numbers)).astype(np.uint8)
-
-
-def _checked(values: pa.Array, shown: str, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-    if not (pa.types.is_floating(values.type) or pa.types.is_integer(values.type)):
-        raise BadInput(f"{shown} column image", str(values.type), "must hold the bytes of image files, or lists of pixels")
-    numbers: NDArray[np.number] = values.to_numpy(zero_copy_only=False)  # a missing number becomes NaN
-    per_row = len(numbers) // len(rows)
-    is_fraction = pa.types.is_floating(values.type)
-    top = 1 if is_fraction else 255
-    allowed = "must be a number from 0 to 1" if is_fraction else "must be a whole number from 0 to 255"
-    for place in np.flatnonzero(~((numbers >= 0) & (numbers <= top)))[:1]:  # written so that NaN fails
-        raise BadInput(f"{shown} row {rows[place // per_row]}, image", f"pixel {numbers[place]}", allowed)
-    return np.rint(numbers * 255).astype(np.uint8) if is_fraction else numbers.astype(np.uint8)
-
-
-def is_list(kind: pa.DataType) -> bool:
-    """Whether a column's entries are lists of any Arrow kind."""
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))

@@ -22,11 +22,13 @@ from typing import Literal
 from pydantic import ValidationError
 
 from dpcl_core import paths
-from dpcl_core.data import catalog, copying, files, own, schema
+from dpcl_core.data import catalog, copying, files, load, outline, own, schema, sheets, tagged
 from dpcl_core.data.card import HELD_OUT
 from dpcl_core.data.copying import FIELD, FORMS, MAX_BYTES
 from dpcl_core.data.files import DataFiles, ending
 from dpcl_core.data.held import held
+from dpcl_core.data.parquet import IMAGE_COLUMNS, WINDOW_COLUMN
+from dpcl_core.data.rows import LABEL_COLUMN
 from dpcl_core.errors import BadInput, DataMissing, first_of
 from dpcl_core.spec import DataSpec
 
@@ -97,8 +99,6 @@ def taken_in(
     with another schema. `seen`: marks of data that were deleted since somebody looked at them. `most`: bytes that may be
     kept.
     """
-    from dpcl_core.data import marks, outline  # imported late, like pyarrow
-
     root = paths.home() / "data"
     with _trouble(path):
         paths.made(root)
@@ -109,7 +109,7 @@ def taken_in(
         stem = f"{stem}-{owner[:6]}" if is_apart and of is None else stem
         with files.only_in(staged.parent), _trouble(path):
             card = catalog.card(f"own:{staged.name}")
-            known = marks.of(outline.outline(card, files.find(card)), apart)
+            known = own.marks_of(outline.outline(card, files.find(card)), apart)
         with _trouble(path), _alone():  # of two at once, the second sees the name of the first
             name = next(one for one in _numbered(stem) if _is_free(one, root) or _is_same(root / one, origin, owner))
             is_new = _is_free(name, root)
@@ -119,7 +119,7 @@ def taken_in(
             return
         with _trouble(path):
             (folder / _ORIGIN).write_text(origin, encoding="ascii")
-            marks.write(folder, known if of is None else known | marks.kept(of))
+            own.write_marks(folder, known if of is None else known | own.kept_marks(of))
             own.write_owner(folder, owner)
         with files.only_in(folder.parent):
             yield f"own:{name}"
@@ -134,11 +134,9 @@ def columns(path: Path, fields: schema.Schema) -> list[str]:
 
     Of embeddings in NPZ: their arrays, where there are more than embeddings and labels. Raises BadInput for a damaged file.
     """
-    from dpcl_core.data import arrays, tagged  # imported late, like pyarrow
-
     tables = _tables(path)
     if tables and ending(tables[0]) == ".npz":
-        found = arrays.names(tables[0], tables[0].name)
+        found = sheets.npz_names(tables[0], tables[0].name)
         return found if len(found) > 2 else []
     names = _header(tables, path, fields) if tables else []
     return [] if tagged.tags_column(names) else names
@@ -146,8 +144,6 @@ def columns(path: Path, fields: schema.Schema) -> list[str]:
 
 def _header(tables: Sequence[Path], path: Path, fields: schema.Schema) -> list[str]:
     """The columns of tables, of which one may be the test part."""
-    from dpcl_core.data import sheets  # imported late, like pyarrow
-
     first = tables[0]
     test = next((one for one in tables if one.stem == "test" and ending(one) == ending(first)), None)
     without_roles = fields.model_copy(update={"columns": schema.Columns(person=fields.columns.person)})
@@ -162,8 +158,6 @@ def first_line(path: Path) -> Literal["names", "unclear", "none"]:
 
     Raises BadInput for a damaged file.
     """
-    from dpcl_core.data import sheets  # imported late, like pyarrow
-
     tables = _tables(path)
     if not tables or ending(tables[0]) not in sheets.DELIMITED:
         return "none"
@@ -172,8 +166,6 @@ def first_line(path: Path) -> Literal["names", "unclear", "none"]:
 
 def _tables(path: Path) -> list[Path]:
     """A file that is a table, or those in a folder; the test part, whose rows are public, is not the first of several."""
-    from dpcl_core.data import sheets  # imported late, like pyarrow
-
     inside = sorted(path.iterdir(), key=lambda one: (one.stem == "test", one)) if path.is_dir() else [path]
     return [one for one in inside if ending(one) in (*sheets.LINES, *sheets.TYPED)]
 
@@ -229,7 +221,7 @@ def _staged(
     path: Path, asked: Asked, staging: Path, apart: str, seen: frozenset[str], most: int
 ) -> Iterator[tuple[Path, int]]:
     """A checked copy in a folder of its own below `staging`; when its source was last written."""
-    from dpcl_core.data import marks  # imported late, like pyarrow
+    pass# imported late, like pyarrow
 
     folder = staging / _slug(path)
     with _trouble(path):
@@ -241,7 +233,7 @@ def _staged(
         fields = _declared(path, folder, asked)
         _write(folder, fields.model_copy(update={"coins": fields.coins or 2}))
     with files.only_in(staging):
-        if fields.coins != 1 and marks.knows_by_first_rule(f"own:{folder.name}", apart, seen):
+        if fields.coins != 1 and own.knows_by_first_rule(f"own:{folder.name}", apart, seen):
             if fields.coins is not None:
                 allowed = "must be 1, or left out: by that rule rows of these data were shown before"
                 raise BadInput("coins", fields.coins, allowed)
@@ -299,9 +291,6 @@ def _alone() -> Iterator[None]:
 
 def _check(path: Path, name: str) -> None:
     """Raises BadInput where a run could not load the data."""
-    from dpcl_core.data import load, sheets  # imported late, like pyarrow: a page that names files needs neither
-    from dpcl_core.data.named_rows import LABEL_COLUMN
-
     try:
         card = catalog.card(name)
         table = files.find(card).train[0]
@@ -328,9 +317,6 @@ def _write(folder: Path, fields: schema.Schema) -> None:
 
 def _with_usual(fields: schema.Schema, folder: Path) -> schema.Schema:
     """The schema with the usual columns in their roles, where a table of texts or of rows has them and nothing was said."""
-    from dpcl_core.data.arrays import WINDOW_COLUMN
-    from dpcl_core.data.parquet import IMAGE_COLUMNS  # imported late, like pyarrow
-
     tables = [one for one in _tables(folder) if ending(one) != ".npz"]
     if not tables or fields.columns.target is not None:
         return fields

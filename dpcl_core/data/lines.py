@@ -17,10 +17,9 @@ from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from dpcl_core.data import coins
+from dpcl_core.data import arrow, coins
+from dpcl_core.data.arrow import pa, pc
 from dpcl_core.data.card import HELD_OUT, DatasetCard
 from dpcl_core.data.files import DataFiles, ending
 from dpcl_core.data.schema import CONTROL
@@ -168,10 +167,10 @@ def _marked(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     """The cells as other programs write the same row, with decimal points and true for True, after the column's name; null
     for an empty one."""
     if pc.any(pc.match_substring(column, ",")).as_py():
-        column = coins.column(pc.replace_substring_regex(column, _DECIMAL_COMMA.pattern, r"\1.\2"))
+        column = arrow.canonical(pc.replace_substring_regex(column, _DECIMAL_COMMA.pattern, r"\1.\2"))
     first, between = (pa.scalar(one, pa.large_string()) for one in (name, "\x1f"))
     is_empty = pc.equal(column, "")
-    return pc.if_else(is_empty, None, pc.binary_join_element_wise(first, coins.truths(column), between))
+    return pc.if_else(is_empty, None, pc.binary_join_element_wise(first, arrow.truths(column), between))
 
 
 def first_cells(rows: Iterable[bytes], suffix: str, form: Form) -> Iterator[list[bytes] | None]:
@@ -214,7 +213,7 @@ def table(rows: Sequence[bytes], suffix: str, form: Form, *, version: int) -> tu
             whole += found
         columns = {name: whole[place::n_columns] for place, name in enumerate(form.names) if name}
     texts = {name: pa.chunked_array([column], pa.large_string()) for name, column in columns.items()}
-    return pa.table({name: coins.column(one) if version > 1 else one for name, one in texts.items()}), others
+    return pa.table({name: arrow.canonical(one) if version > 1 else one for name, one in texts.items()}), others
 
 
 def joined(content: bytes, form: Form, shown: str, start_row: int) -> list[bytes]:

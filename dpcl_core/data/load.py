@@ -11,16 +11,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.data import catalog, copying, files, parquet, tables, tagged, text_files, windows
-from dpcl_core.data.caps import Caps
-from dpcl_core.data.card import DatasetCard
+from dpcl_core.data import catalog, dataset, files, parquet, tables, tagged
+from dpcl_core.data.card import Caps, DatasetCard
+from dpcl_core.data.catalog import Sizes, truthful_title
 from dpcl_core.data.dataset import Content, Dataset, Source, Split
 from dpcl_core.data.files import DataFiles
 from dpcl_core.data.images import Images
 from dpcl_core.data.outline import Outline, Part, outline
 from dpcl_core.data.rows import digits
+from dpcl_core.data.tables import TextSheet, joined_texts
 from dpcl_core.data.texts import Canary, Texts
-from dpcl_core.data.title import Sizes, title
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.spec import DataSpec
 
@@ -126,12 +126,12 @@ def load(data: DataSpec, *, undeclared: bool = False) -> Dataset:
     )
     canaries: tuple[Canary, ...] = ()
     if card.made_per_source:
-        from dpcl_core.data.synthetic.canaries import plant
+        from dpcl_core.data.synthetic import plant
 
         train, canaries = plant(train, tuple(source.name for source in named.sources))
     return Dataset(
         name=card.name,
-        title=title(card, members, [Sizes.of(part) for part in thinned], [Sizes.of(part) for part in full]),
+        title=truthful_title(card, members, [Sizes.of(part) for part in thinned], [Sizes.of(part) for part in full]),
         classes=named.classes,
         train=train,
         test=test,
@@ -151,14 +151,14 @@ def _find(card: DatasetCard) -> DataFiles | None:
     except DataMissing:
         if card.hub is None:
             raise
-        copying.fetch(card)
+        files.fetch(card)
         return files.find(card)
 
 
 def _concatenated(read: Sequence[Content]) -> Images | Texts:
     """The concatenated pictures or texts of all members."""
     if texts := [one for one in read if isinstance(one, Texts)]:
-        return text_files.joined(texts)
+        return joined_texts(texts)
     return parquet.concatenated([one for one in read if isinstance(one, Images)], None)
 
 
@@ -168,28 +168,27 @@ def _read(card: DatasetCard, data_files: DataFiles | None, rows: Outline) -> tup
     train_rows, test_rows = rows.train.rows, rows.test.rows
     # A file or folder of the user's own, divided by coins: nobody chose what is in its test part, so no error names a row.
     is_divided = card.is_own and data_files is not None and not data_files.test
+    train, test = (train_paths, train_rows), (test_paths, test_rows)
     if card.kind == "sensor":
-        trained = parquet.read_windows(train_paths, card, train_rows)
-        tested = parquet.read_windows(test_paths, card, test_rows)
+        accelerations = [parquet.read_windows(paths, card, of_part) for paths, of_part in (train, test)]
         if card.scaled_by == "training":
-            return windows.z_scored(trained, tested)
-        return windows.in_range(trained), windows.in_range(tested)
+            return dataset.z_scored(*accelerations)
+        return dataset.in_range(accelerations[0]), dataset.in_range(accelerations[1])
     if card.kind == "tagged":
-        read = tagged.read_sentences
-        return read(train_paths, card, train_rows), read(test_paths, card, test_rows)
+        return tagged.read_sentences(*train, card), tagged.read_sentences(*test, card)
     if card.kind in ("table", "embedding"):
-        return tables.read_vectors(card, (train_paths, train_rows), (test_paths, test_rows), is_divided=is_divided)
+        return tables.read_vectors(card, train, test, is_divided=is_divided)
     if card.kind == "text":
         # In a single divided file the numbers of test rows, too, skip malformed lines as those of training rows do.
         is_single = data_files is not None and not data_files.test
-        texts = text_files.read_texts(train_paths, card, train_rows, is_private=True)
-        return texts, text_files.read_texts(test_paths, card, test_rows, is_private=is_single)
-    test = _images(card, test_paths, test_rows, is_private=is_divided)
-    train = _images(replace(card, shape=card.shape or test.shape), train_paths, train_rows, is_private=True)
-    if train.shape != test.shape:
-        shapes = f"{_shown(train.shape)} and {_shown(test.shape)}"
+        texts = TextSheet(train_paths, card, is_private=True).texts(train_rows)
+        return texts, TextSheet(test_paths, card, is_private=is_single).texts(test_rows)
+    tested = _images(card, *test, is_private=is_divided)
+    trained = _images(replace(card, shape=card.shape or tested.shape), *train, is_private=True)
+    if trained.shape != tested.shape:
+        shapes = f"{_shown(trained.shape)} and {_shown(tested.shape)}"
         raise BadInput(f"{card.name} images", shapes, "train and test must hold images of the same form and size")
-    return train, test
+    return trained, tested
 
 
 def _images(card: DatasetCard, paths: tuple[Path, ...], rows: NDArray[np.int64], *, is_private: bool) -> Images:

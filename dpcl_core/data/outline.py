@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.data import coins, files, parquet, rows, sheets, tables, tagged, text_files
-from dpcl_core.data.caps import Caps
-from dpcl_core.data.card import HELD_OUT, DatasetCard
+from dpcl_core.data import coins, files, parquet, rows, sheets, tables, tagged
+from dpcl_core.data.card import HELD_OUT, Caps, DatasetCard
 from dpcl_core.data.contents import Contents
 from dpcl_core.data.files import DataFiles
 from dpcl_core.data.rows import PublicFacts, RowReader, Rows, usable_rows
@@ -230,7 +229,7 @@ def _opened(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple[
                 allowed = f"needs rows with {_needed(card)}: public coins make about a fifth the public test part{why}"
                 raise BadInput(card.name, "no usable test part", allowed)
     elif train_reader.has_sources != test_reader.has_sources:
-        raise BadInput(card.name, parquet.SOURCE_COLUMN, "must be a column of both train and test, or of neither")
+        raise BadInput(card.name, rows.SOURCE_COLUMN, "must be a column of both train and test, or of neither")
     public = (test_reader or train_reader).checked(test_rows, None)
     classes, sources = _classes(card, public), _source_names(card, public)
     _refuse_missing(card, public.labels, classes)
@@ -250,7 +249,7 @@ def row_reader(card: DatasetCard, paths: Sequence[Path], *, is_private: bool) ->
     if card.kind in ("table", "embedding"):
         return tables.TableSheet(paths, card, is_private=is_private)
     if card.kind == "text":
-        return text_files.TextSheet(paths, card, is_private=is_private)
+        return tables.TextSheet(paths, card, is_private=is_private)
     return parquet.Sheet(paths, card, is_private=is_private)
 
 

@@ -1,4 +1,10 @@
-"""Lists the user's own datasets on this computer."""
+"""The user's own datasets on this computer: whose they are, and the marks by which they are known again.
+
+A look at data counts under every name that they have, and after they were deleted. Marks are digests of rows of the public
+test part, so that no private row changes one. Their key is a secret of this computer: whoever reads a mark elsewhere cannot
+try rows against it. On a server that others reach, each visitor has a key of their own, so that nobody learns from a count
+what somebody else has brought.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +12,16 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import suppress
+from dataclasses import replace
+from hashlib import blake2b
 from os.path import samestat
 from pathlib import Path
 
 from dpcl_core import paths
-from dpcl_core.data import catalog, files, header, schema
-from dpcl_core.data.cards import CARDS
+from dpcl_core.data import catalog, files, outline, schema
+from dpcl_core.data.card import CARDS, HELD_OUT
 from dpcl_core.errors import BadInput
 
 # Beside data that were taken in, both of them: a digest of the token of the visitor who took them in, empty from a terminal;
@@ -146,6 +154,75 @@ def _folders(root: Path) -> list[Path]:
 
 def _is_usable(name: str) -> bool:
     try:
-        return header.kind(catalog.card(name)) is not None
+        return catalog.kind_of_files(catalog.card(name)) is not None
     except BadInput:
         return False
+
+
+_MARKS = ".marks"  # beside the data
+_SECRET = "secret"  # in the home
+MOST_MARKS = 256  # the smallest digests: two samples of the same rows then share nearly all
+Marks = frozenset[str]
+
+
+def marks_of(outlined: outline.Outline, apart: str = "") -> Marks:
+    """The marks of a dataset. `apart`: a digest of the token of a visitor whose data are counted apart from all others'.
+
+    Raises StoreTrouble where the key cannot be kept.
+    """
+    key = blake2b(apart.encode(), key=_secret(), digest_size=32).digest()
+    rows = outlined.test.keys()
+    return frozenset(sorted({blake2b(row.tobytes(), key=key, digest_size=8).hexdigest() for row in rows})[:MOST_MARKS])
+
+
+def knows_by_first_rule(name: str, apart: str, seen: Marks) -> bool:
+    """Whether rows of own:NAME, which is on its way in, were the public part of data that were taken in under `coins` = 1.
+
+    `seen`: marks of data that were deleted since.
+    """
+    earlier = [one for one in _marked_folders() if (found := schema.in_folder(one)) is not None and found.coins == 1]
+    before = seen.union(*map(_marks_in, earlier))
+    if not before:
+        return False
+    with suppress(BadInput):
+        card = replace(catalog.card(name), coins=1, columns=(), separator="")
+        first = catalog.with_public_columns(card, card.held_out or HELD_OUT)
+        return not before.isdisjoint(marks_of(outline.outline(first, files.find(first)), apart))
+    return False
+
+
+def write_marks(folder: Path, marks: Marks) -> None:
+    """Keeps the marks of the data in a folder. Raises OSError."""
+    (folder / _MARKS).write_text("\n".join(sorted(marks)), encoding="ascii")
+
+
+def kept_marks(name: str) -> Marks:
+    """The marks of own:NAME; none of data that somebody put in their place by hand."""
+    return _marks_in(paths.home() / "data" / name.removeprefix("own:"))
+
+
+def sharing_marks(name: str) -> list[str]:
+    """own:NAME of all data taken in that have a mark of own:NAME, itself first whether it has any or not."""
+    return list(dict.fromkeys([name, *named_by_marks(kept_marks(name))]))
+
+
+def named_by_marks(marks: Iterable[str]) -> list[str]:
+    """own:NAME of all data taken in that have one of these marks."""
+    wanted = frozenset(marks)
+    return [f"own:{folder.name}" for folder in (_marked_folders() if wanted else []) if wanted & _marks_in(folder)]
+
+
+def _marked_folders() -> list[Path]:
+    """The folders of data with marks."""
+    return sorted(path.parent for path in (paths.home() / "data").glob(f"*/{_MARKS}"))
+
+
+def _marks_in(folder: Path) -> Marks:
+    with suppress(OSError, UnicodeDecodeError):
+        return frozenset((folder / _MARKS).read_text(encoding="ascii").split())
+    return frozenset()
+
+
+def _secret() -> bytes:
+    """The key of this computer, made when it is first needed. Raises StoreTrouble."""
+    return paths.kept(paths.home() / _SECRET, "the marks of own data")

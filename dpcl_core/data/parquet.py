@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpcl_core.data import coins
-from dpcl_core.data.arrays import RATE_COLUMN, WINDOW_COLUMN, sources_of, windows_of
-from dpcl_core.data.card import DatasetCard
-from dpcl_core.data.images import Images, is_list, pixels_of
-from dpcl_core.data.rows import PublicFacts, Rows, by_piece
-from dpcl_core.data.sheets import declared_names, is_text, parquet_file, shown_name
+from dpcl_core.data import arrow, coins
+from dpcl_core.data.arrow import is_binary, is_list, is_text, pa, pc, without_struct
+from dpcl_core.data.card import AXES, SAMPLES, DatasetCard
+from dpcl_core.data.dataset import RATES, source_name
+from dpcl_core.data.images import MAX_SIDE, Images
+from dpcl_core.data.rows import SOURCE_COLUMN, PublicFacts, Rows, by_piece, refuse_unknown
+from dpcl_core.data.sheets import declared_names, parquet_file, shown_name
 from dpcl_core.errors import BadInput
 
 IMAGE_COLUMNS = ("image", "img")
 LABEL_COLUMNS = ("label", "fine_label")
-SOURCE_COLUMN = "domain"
 _MOST = coins.EXACT  # labels beyond are none, as in a column of floating point
 
 
@@ -81,8 +79,7 @@ def read_images(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64
 
     Raises BadInput naming file, row and what is allowed; never for the content of a private image file.
     """
-    chosen = by_piece([_n_rows(path, card) for path in parts], rows)
-    pieces = [_images(path, card, part, is_private) for path, part in zip(parts, chosen, strict=True)]
+    pieces = [_images(path, card, part, is_private) for path, part in _by_file(parts, card, rows)]
     return pieces[0] if len(pieces) == 1 else concatenated(pieces, card.shape)
 
 
@@ -91,8 +88,7 @@ def read_windows(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int6
 
     Raises BadInput naming file, row and what is allowed.
     """
-    chosen = by_piece([_n_rows(path, card) for path in parts], rows)
-    return np.concatenate([_windows(path, card, part) for path, part in zip(parts, chosen, strict=True)])
+    return np.concatenate([_windows(path, card, part) for path, part in _by_file(parts, card, rows)])
 
 
 def concatenated(pieces: Sequence[Images], shape: tuple[int, int, int] | None) -> Images:
@@ -105,9 +101,13 @@ def concatenated(pieces: Sequence[Images], shape: tuple[int, int, int] | None) -
     return Images([image for piece in pieces for image in piece.encoded()], shape, origins, is_private)
 
 
-def _n_rows(path: Path, card: DatasetCard) -> int:
-    with parquet_file(path, shown_name(card, path)) as file:
-        return int(file.metadata.num_rows)
+def _by_file(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64]) -> Iterator[tuple[Path, NDArray[np.int64]]]:
+    """Each file of a split with its part of these rows."""
+    sizes = []
+    for path in parts:
+        with parquet_file(path, shown_name(card, path)) as file:
+            sizes.append(int(file.metadata.num_rows))
+    return zip(parts, by_piece(sizes, rows), strict=True)
 
 
 def _opened(path: Path, card: DatasetCard, is_private: bool) -> _Piece:
@@ -123,7 +123,7 @@ def _opened(path: Path, card: DatasetCard, is_private: bool) -> _Piece:
         wanted = [name for name in (column, card.name_column, source, WINDOW_COLUMN, *lists) if name in schema.names]
         table: pa.Table = file.read(columns=wanted)
     if pa.types.is_floating(schema.field(column).type):
-        table = table.set_column(table.column_names.index(column), column, coins.whole(table[column]))
+        table = table.set_column(table.column_names.index(column), column, arrow.whole_numbers(table[column]))
     if not table.num_rows and not is_private:
         raise BadInput(shown, "no rows", "must have at least one row")
     return _Piece(shown, table, column, declared_names(schema, column))
@@ -152,8 +152,8 @@ def _checked_rows(piece: _Piece, rows: NDArray[np.int64], card: DatasetCard, top
     elif source in table.column_names:
         texts, of_row = _texts(table[SOURCE_COLUMN], SOURCE_COLUMN, shown, rows)
         sources = np.asarray(texts, dtype=np.str_)[of_row]
-    if known is not None and sources is not None:
-        refuse_unknown(sources, known.sources, f"{shown} row", source, rows)
+    if sources is not None:
+        refuse_unknown(sources, known, f"{shown} row", source, rows)
     shape = None
     for name in IMAGE_COLUMNS:
         if card.kind == "image" and name in table.column_names:
@@ -161,15 +161,6 @@ def _checked_rows(piece: _Piece, rows: NDArray[np.int64], card: DatasetCard, top
             pixels = pixels_of(table[name].combine_chunks(), form, shown, rows, by_row=_by_row(card))
             shape = (pixels.shape[1], pixels.shape[2], pixels.shape[3])
     return Rows(labels, names, sources, numbers=numbers, shape=shape)
-
-
-def refuse_unknown(
-    sources: NDArray[np.str_], known: frozenset[str] | None, shown: str, column: str, rows: NDArray[np.int64]
-) -> None:
-    """Raises BadInput naming the first row of an unknown source; does nothing where `known` is None."""
-    if known is not None:
-        for place in np.flatnonzero(~np.isin(sources, sorted(known)))[:1]:
-            raise BadInput(f"{shown} {rows[place]}, {column}", str(sources[place]), "is no source of the test part")
 
 
 def _images(path: Path, card: DatasetCard, rows: NDArray[np.int64], is_private: bool) -> Images:
@@ -284,19 +275,134 @@ def refuse_other_than_text(column: pa.ChunkedArray, name: str, shown: str, allow
     _refuse_nulls(column, name, shown, allowed, rows)
 
 
-def without_struct(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column, or the bytes in it where it is a struct of bytes and path."""
-    is_struct = pa.types.is_struct(column.type) and "bytes" in [field.name for field in column.type]
-    return pc.struct_field(column, "bytes") if is_struct else column
-
-
-def is_binary(kind: pa.DataType) -> bool:
-    """Whether a column of this type has bytes."""
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))
-
-
 def _refuse_nulls(column: pa.ChunkedArray, name: str, shown: str, allowed: str, rows: NDArray[np.int64]) -> None:
     """Raises BadInput naming the first row without a value; `rows` [n]: the rows' numbers in messages."""
     if column.null_count:
         row = rows[int(np.flatnonzero(column.is_null().to_numpy())[0])]
         raise BadInput(f"{shown} row {row}, {name}", "nothing", allowed)
+
+
+# Reads and checks sensor windows in a parquet file: a column of lists of numbers and one of rates.
+
+
+WINDOW_COLUMN = "window"
+RATE_COLUMN = "rate_hz"
+_SIZE = SAMPLES * AXES
+_WINDOW = f"must be a list of {_SIZE} numbers, {SAMPLES} samples of {AXES} axes in m/s^2"
+
+
+def windows_of(column: pa.Array, shown: str, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Accelerations float32 [n, 100, 3] of a column of lists, sample after sample; `rows` [n]: row numbers in messages.
+
+    Raises BadInput naming the first row with another number of values, null, or a non-finite value.
+    """
+    kind = column.type
+    if not is_list(kind) or not (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)):
+        raise BadInput(f"{shown} column {WINDOW_COLUMN}", str(kind), _WINDOW)
+    lengths = np.asarray(pc.list_value_length(column).fill_null(0))
+    for row in np.flatnonzero(lengths != _SIZE)[:1]:
+        raise BadInput(f"{shown} row {rows[row]}, {WINDOW_COLUMN}", f"a list of {lengths[row]}", _WINDOW)
+    # A missing number becomes NaN, one too large for 32 bits infinity.
+    with np.errstate(over="ignore"):
+        values: NDArray[np.float32] = column.flatten().to_numpy(zero_copy_only=False).astype(np.float32)
+    for place in np.flatnonzero(~np.isfinite(values))[:1]:
+        raise BadInput(
+            f"{shown} row {rows[place // _SIZE]}, {WINDOW_COLUMN}", float(values[place]), f"{_WINDOW}, all of them finite"
+        )
+    return values.reshape(-1, SAMPLES, AXES)
+
+
+def sources_of(column: pa.ChunkedArray, shown: str, rows: NDArray[np.int64]) -> NDArray[np.str_]:
+    """The source name of each row's rate; `rows` [n]: the rows' numbers in messages.
+
+    Raises BadInput for a column that is not numeric, and naming the first row of another rate.
+    """
+    allowed = f"must be {', '.join(map(str, RATES[:-1]))} or {RATES[-1]} samples a second"
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        raise BadInput(f"{shown} column {RATE_COLUMN}", str(column.type), allowed)
+    rates: NDArray[np.float64] = column.to_numpy().astype(np.float64)  # null becomes NaN, which is no valid rate either
+    for row in np.flatnonzero(~np.isin(rates, RATES))[:1]:
+        value = "nothing" if np.isnan(rates[row]) else f"{rates[row]:g}"
+        raise BadInput(f"{shown} row {rows[row]}, {RATE_COLUMN}", value, allowed)
+    names = np.asarray([source_name(rate) for rate in RATES], dtype=np.str_)
+    return names[np.searchsorted(RATES, rates)]
+
+
+# Reads and checks pixels stored as lists of numbers in a parquet column.
+
+
+def pixels_of(
+    column: pa.Array, shape: tuple[int, int, int] | None, shown: str, rows: NDArray[np.int64], *, by_row: bool
+) -> NDArray[np.uint8]:
+    """Pixels [n, H, W, C] of a column of lists: one flat list per row for a known `shape`, else nested H x W (x C).
+
+    `rows` [n]: the rows' numbers in the file, for messages.
+    Fractions must be in [0, 1] and become round(255 v); whole numbers must be in 0 ... 255. Which of them a row has, its
+    column's type says; `by_row`: its own values, as one row of fractions would change the type of all.
+    Raises BadInput naming the first row with another size, NaN, null, or a value out of range.
+    """
+    sizes: list[int] = []
+    values: pa.Array = column
+    n_rows = len(column)
+    if not n_rows:
+        return np.zeros((0, *(shape or (1, 1, 1))), np.uint8)
+    while is_list(values.type):
+        values, size = _flattened(values, sizes, shown, rows)
+        sizes.append(size)
+    height, width, channels = _shape(tuple(sizes), shape, shown)
+    numbers = _by_own_values(values, shown, rows) if by_row else _by_type(values, shown, rows)
+    return numbers.reshape(n_rows, height, width, channels)
+
+
+def _flattened(values: pa.Array, sizes: list[int], shown: str, rows: NDArray[np.int64]) -> tuple[pa.Array, int]:
+    """The concatenated content of the lists, and their common length."""
+    lengths = np.asarray(pc.list_value_length(values).fill_null(0))
+    size = int(lengths.max())
+    for place in np.flatnonzero(lengths != size)[:1]:
+        row = rows[int(place) // int(np.prod(sizes, dtype=np.int64))]
+        allowed = f"must have {size} values there, as other rows have"
+        raise BadInput(f"{shown} row {row}, image", f"a list of {lengths[place]}", allowed)
+    if size == 0:
+        raise BadInput(f"{shown} row {rows[0]}, image", "an empty list", "must hold pixels")
+    return values.flatten(), size
+
+
+def _shape(sizes: tuple[int, ...], shape: tuple[int, int, int] | None, shown: str) -> tuple[int, int, int]:
+    if shape is not None and sizes in ((int(np.prod(shape)),), shape, shape[:2] if shape[2] == 1 else shape):
+        return shape
+    shown_sizes = "x".join(map(str, sizes))
+    if shape is not None:
+        raise BadInput(f"{shown} column image", f"lists of {shown_sizes}", f"must have {'x'.join(map(str, shape))} pixels")
+    if len(sizes) == 2:
+        sizes = (*sizes, 1)
+    if len(sizes) != 3 or sizes[2] not in (1, 3) or max(sizes[:2]) > MAX_SIDE:
+        allowed = f"must be lists of height x width, or height x width x 1 or 3, of at most {MAX_SIDE}x{MAX_SIDE} pixels"
+        raise BadInput(f"{shown} column image", f"lists of {shown_sizes}", allowed)
+    return sizes
+
+
+def _by_own_values(values: pa.Array, shown: str, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """Pixels [n, size]: fractions in a row without a value above 1."""
+    if not (pa.types.is_floating(values.type) or pa.types.is_integer(values.type)):
+        raise BadInput(f"{shown} column image", str(values.type), "must hold the bytes of image files, or lists of pixels")
+    numbers = arrow.doubles(values).reshape(len(rows), -1)
+    is_fraction = (numbers <= 1).all(axis=1, keepdims=True)
+    fits = (numbers >= 0) & (is_fraction | ((numbers <= 255) & (numbers == np.rint(numbers))))  # written so that NaN fails
+    for place in np.flatnonzero(~fits.all(axis=1))[:1]:
+        allowed = "must be whole numbers from 0 to 255, or numbers from 0 to 1"
+        found = numbers[place][~fits[place]][0]
+        raise BadInput(f"{shown} row {rows[place]}, image", f"pixel {found:g}", allowed)
+    return np.rint(np.where(is_fraction, numbers * 255, numbers)).astype(np.uint8)
+
+
+def _by_type(values: pa.Array, shown: str, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+    if not (pa.types.is_floating(values.type) or pa.types.is_integer(values.type)):
+        raise BadInput(f"{shown} column image", str(values.type), "must hold the bytes of image files, or lists of pixels")
+    numbers: NDArray[np.number] = values.to_numpy(zero_copy_only=False)  # a missing number becomes NaN
+    per_row = len(numbers) // len(rows)
+    is_fraction = pa.types.is_floating(values.type)
+    top = 1 if is_fraction else 255
+    allowed = "must be a number from 0 to 1" if is_fraction else "must be a whole number from 0 to 255"
+    for place in np.flatnonzero(~((numbers >= 0) & (numbers <= top)))[:1]:  # written so that NaN fails
+        raise BadInput(f"{shown} row {rows[place // per_row]}, image", f"pixel {numbers[place]}", allowed)
+    return np.rint(numbers * 255).astype(np.uint8) if is_fraction else numbers.astype(np.uint8)

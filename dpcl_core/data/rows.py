@@ -7,7 +7,8 @@ usable depends only on that row and on public facts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,8 +17,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.data.card import Shape
+from dpcl_core.data import arrow, coins
+from dpcl_core.data.arrow import as_words, pa
+from dpcl_core.data.card import DatasetCard, Shape
 from dpcl_core.data.images import Images
+from dpcl_core.data.schema import CONTROL
+from dpcl_core.data.sheets import PERSON, TIME
 from dpcl_core.errors import BadInput
 
 
@@ -136,3 +141,121 @@ def digits() -> tuple[Images, NDArray[np.int64]]:
     table = np.loadtxt(path, delimiter=",", dtype=np.uint8)
     pixels = (table[:, :64] * _INK).reshape(-1, 8, 8, 1)
     return Images(pixels, (8, 8, 1)), table[:, 64].astype(np.int64)
+
+
+SOURCE_COLUMN = "domain"
+
+
+def refuse_unknown(
+    sources: NDArray[np.str_], known: PublicFacts | None, shown: str, column: str, rows: NDArray[np.int64]
+) -> None:
+    """Raises BadInput naming the first row of an unknown source; does nothing where no sources are known."""
+    if known is not None and known.sources is not None:
+        for place in np.flatnonzero(~np.isin(sources, sorted(known.sources)))[:1]:
+            raise BadInput(f"{shown} {rows[place]}, {column}", str(sources[place]), "is no source of the test part")
+
+
+LABEL_COLUMN = "label"
+WORD_COLUMNS = (LABEL_COLUMN, SOURCE_COLUMN, TIME, PERSON)
+MAX_LETTERS = 200  # of a label or a source: both are shown
+_NO_LIST = "must hold one label a row: a list is no label"
+_MONTH = re.compile(r"(\d{4})-(\d{2})(?:\D.*)?", re.DOTALL)
+_NO_LABELS = frozenset(("?", "NA", "N/A", "n/a", "#N/A", "nan", "NaN", "null", "NULL"))
+
+
+def have_sources(tables: Sequence[pa.Table]) -> bool:
+    """Whether every piece has a column that says where, or when, its rows belong."""
+    return all({SOURCE_COLUMN, TIME} & set(table.column_names) for table in tables)
+
+
+def checked_words(
+    pieces: Sequence[tuple[str, pa.Table, NDArray[np.int64]]], card: DatasetCard, known: PublicFacts | None
+) -> Rows:
+    """The labels and sources of these rows of each piece (its name in messages, its columns), as `rows.RowReader.checked`.
+
+    Words are numbered in alphabetical order, whole numbers first and by value. The source of a row with a time is its month.
+    """
+    declared = {name: place for place, name in enumerate(card.classes)}
+    words: list[str] = []
+    places: list[str] = []
+    has_sources = have_sources([piece for _, piece, _ in pieces])
+    for shown, piece, chosen in pieces:
+        if PERSON in piece.column_names:
+            _refuse_inexact(piece[PERSON], shown, chosen)
+        markers = _NO_LABELS.difference(card.classes) if card.is_own and card.coins > 1 else frozenset()
+        of_piece = _labels(piece[LABEL_COLUMN], LABEL_COLUMN, shown, chosen, markers)
+        _refuse_unknown_label(of_piece, declared, known, shown, chosen)
+        words += of_piece
+        if has_sources:
+            named = _sources(piece, shown, chosen)
+            refuse_unknown(np.asarray(named, dtype=np.str_), known, f"{shown} row", SOURCE_COLUMN, chosen)
+            places += named
+    numbers = dict(known.numbers if known else declared)
+    beyond = sorted(set(words) - numbers.keys(), key=_by_value)  # only where no list is given, or the list is open
+    numbers |= {word: place for place, word in enumerate(beyond, start=len(numbers))}
+    labels = np.array([numbers[word] for word in words], dtype=np.int64)
+    sources = np.asarray(places, dtype=np.str_) if has_sources else None
+    return Rows(labels, {label: word for word, label in numbers.items()}, sources, numbers=numbers)
+
+
+def _sources(piece: pa.Table, shown: str, rows: NDArray[np.int64]) -> list[str]:
+    if SOURCE_COLUMN in piece.column_names:
+        return _labels(piece[SOURCE_COLUMN], SOURCE_COLUMN, shown, rows)
+    words = as_words(piece[TIME], f"{shown} column time")
+    matches = [_MONTH.fullmatch((word or "").strip()) for word in words]
+    for row, match in zip(rows, matches, strict=True):
+        if match is None or not 1 <= int(match[2]) <= 12:
+            raise BadInput(f"{shown} row {row}, time", "no date", "must begin with a year and a month, such as 2024-05")
+    return [f"{match[1]}-{match[2]}" for match in matches if match is not None]
+
+
+def _refuse_inexact(people: pa.ChunkedArray, shown: str, rows: NDArray[np.int64]) -> None:
+    """Raises BadInput naming the first row whose person is a number that double precision may share with another's."""
+    if not (pa.types.is_integer(people.type) or pa.types.is_floating(people.type)):
+        return
+    for place in np.flatnonzero(np.abs(arrow.doubles(people)) >= coins.EXACT)[:1]:
+        raise BadInput(f"{shown} row {rows[place]}, person", "a number of 2^53 or more", "must be text, or a smaller number")
+
+
+def _refuse_unknown_label(
+    words: Sequence[str], declared: dict[str, int], known: PublicFacts | None, shown: str, rows: NDArray[np.int64]
+) -> None:
+    """Raises BadInput naming the first row of an unknown label."""
+    allowed_labels = known.numbers if known else declared
+    for place, word in enumerate(() if known and known.is_open else words):
+        if allowed_labels and word not in allowed_labels:
+            names = f"{', '.join(list(allowed_labels)[:12])}{' ...' if len(allowed_labels) > 12 else ''}"
+            allowed = f"must be a label of the {'test part' if known else 'schema'}: {names}"
+            raise BadInput(f"{shown} row {rows[place]}, {LABEL_COLUMN}", word, allowed)
+
+
+def _labels(
+    column: pa.ChunkedArray, name: str, shown: str, rows: NDArray[np.int64], markers: Collection[str] = ()
+) -> list[str]:
+    """A column of labels or sources: words of 1 to 200 letters, but for these markers of missing ones; `rows` [n]: the rows'
+    numbers in messages."""
+    if markers and pa.types.is_nested(column.type):
+        raise BadInput(f"{shown} column {name}", "a list", _NO_LIST)
+    words = [(word or "").strip() for word in as_words(column, f"{shown} column {name}")]
+    wrong = {word: why for word in set(words) if (why := _wrong(word, name, markers))}
+    for row, word in zip(rows, words if wrong else (), strict=bool(wrong)):
+        if word in wrong:
+            raise BadInput(f"{shown} row {row}, {name}", *wrong[word])
+    return words
+
+
+def _wrong(word: str, name: str, markers: Collection[str]) -> tuple[str, str] | None:
+    """What is wrong with a label or a source, and what is allowed."""
+    if not word or word in markers:
+        return "nothing", f"must hold a {name}" + (f", not a marker of a missing one ({word})" if word else "")
+    if markers and word[0] + word[-1] in ("[]", "{}"):
+        return "a list", _NO_LIST
+    if len(word) > MAX_LETTERS or CONTROL.search(word):
+        what = f"{len(word):,} characters" if len(word) > MAX_LETTERS else "a control character"
+        return what, f"must have at most {MAX_LETTERS} characters, in one line"
+    return None
+
+
+def _by_value(word: str) -> tuple[int, int, str]:
+    """Sort key: whole numbers first, by value, then words in alphabetical order."""
+    return (0, int(word), word) if word.isdecimal() else (1, 0, word)

@@ -25,6 +25,11 @@ DOUBT = (
 )
 CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # would break a line of a list, or cannot be written as UTF-8
 _MAX_BYTES = 2**20
+_N_TRAIN = "# About how many training examples there are. A number of your choice, not an exact count of them."
+_CLASSES = (
+    "# Every label, in order. Training rows with another one are left out; without this line they are candidates\n"
+    "# for a list of labels learned under differential privacy (labels = dp-learned)."
+)
 
 
 def _in_one_line(name: str) -> str:
@@ -133,42 +138,29 @@ def written(fields: Schema, undeclared: Sequence[str] = ()) -> str:
         "# What is public about these data. Errors, titles, sizes and figures depend on this and on the test part alone.",
         "# Edit it by hand; write nothing here that only the training rows reveal.",
     ]
-    if fields.title is not None:
-        lines.append(f"title = {_quoted(fields.title)}")
-    if fields.classes:
-        lines += [
-            "# Every label, in order. Training rows with another one are left out; without this line they are candidates",
-            "# for a list of labels learned under differential privacy (labels = dp-learned).",
-            f"classes = {_listed(fields.classes)}",
-        ]
-    if fields.sources:
-        lines += ["# Every source, in order.", f"sources = {_listed(fields.sources)}"]
-    if fields.n_train is not None:
-        lines.append("# About how many training examples there are. A number of your choice, not an exact count of them.")
-        lines.append(f"n_train = {fields.n_train}")
-    if fields.held_out is not None:
-        lines.append(f"held_out = {fields.held_out!r}")
-    if fields.kind is not None:
-        lines.append(f"kind = {_quoted(fields.kind)}")
-    if fields.coins is not None:
-        lines.append("# The rule by which rows are public. Another one would show rows that were private.")
-        lines.append(f"coins = {fields.coins}")
-    if fields.first_line is not None:
-        is_data = fields.first_line == "data"
-        meant = "is a row of data: columns are called column1, column2, ..." if is_data else "names the columns."
-        lines += [f"# The first line of the file {meant}", f"first_line = {_quoted(fields.first_line)}"]
-    if fields.columns.person is not None:
-        lines += ["# How many rows of one person count; others are left out.", f"per_person = {fields.per_person}"]
-    if roles := [f"{role} = {_quoted(column)}" for role, column in fields.columns if column is not None]:
+    is_data = fields.first_line == "data"
+    meant = "is a row of data: columns are called column1, column2, ..." if is_data else "names the columns."
+    per_person = None if fields.columns.person is None else fields.per_person
+    said: tuple[tuple[str, str, object], ...] = (
+        ("title", "", fields.title),
+        ("classes", _CLASSES, fields.classes or None),
+        ("sources", "# Every source, in order.", fields.sources or None),
+        ("n_train", _N_TRAIN, fields.n_train),
+        ("held_out", "", fields.held_out),
+        ("kind", "", fields.kind),
+        ("coins", "# The rule by which rows are public. Another one would show rows that were private.", fields.coins),
+        ("first_line", f"# The first line of the file {meant}", fields.first_line),
+        ("per_person", "# How many rows of one person count; others are left out.", per_person),
+    )
+    for name, comment, value in said:
+        if value is not None:
+            lines += [*filter(None, [comment]), f"{name} = {_toml(value)}"]
+    if roles := [f"{role} = {_toml(column)}" for role, column in fields.columns if column is not None]:
         lines += ["", "[columns]", *roles]
     for name, feature in fields.features.items():
-        lines += ["", f"[features.{_quoted(name)}]"]
-        if feature.low is not None:
-            lines += [f"low = {feature.low!r}", f"high = {feature.high!r}"]
-        elif feature.categories:
-            lines.append(f"categories = {_listed(feature.categories)}")
-        elif feature.text:
-            lines.append("text = true")
+        lines += ["", f"[features.{_toml(name)}]"]
+        declared_facts = {key: value for key, value in feature if value is not None and value is not False and value != ()}
+        lines += [f"{key} = {_toml(value)}" for key, value in declared_facts.items()]
     if undeclared:
         lines += [
             "",
@@ -176,7 +168,7 @@ def written(fields: Schema, undeclared: Sequence[str] = ()) -> str:
             "# With one feature given, columns that are not named are left out.",
         ]
         for name in undeclared:
-            lines += [f"# [features.{_quoted(name)}]", "# low = 0", "# high = 100   # or categories = [...], or text = true"]
+            lines += [f"# [features.{_toml(name)}]", "# low = 0", "# high = 100   # or categories = [...], or text = true"]
     return "\n".join(lines) + "\n"
 
 
@@ -196,12 +188,11 @@ def in_words(fields: Schema) -> str:
     return " · ".join(said)
 
 
-def _quoted(word: str) -> str:
-    return json.dumps(word, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _listed(names: Sequence[str]) -> str:
-    return "[" + ", ".join(map(_quoted, names)) + "]"
+def _toml(value: object) -> str:
+    """A word, a number, a truth value or a list of words as TOML."""
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def read(card: DatasetCard) -> Schema | None:

@@ -7,21 +7,23 @@ All below is judged row by row.
 
 from __future__ import annotations
 
+import io
 import json
 import stat
-from collections.abc import Iterator, Sequence
+import zipfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
 
-from dpcl_core.data import arrays, coins, lines
-from dpcl_core.data.arrays import EMBEDDING_COLUMN
+from dpcl_core.data import arrow, lines
+from dpcl_core.data.arrow import as_text, decodable, is_text, pa, pc, pq
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.files import DataFiles, ending
 from dpcl_core.data.lines import MAX_COLUMNS, Form
@@ -182,7 +184,7 @@ def columns_of(
                 table = _named(table, file.schema_arrow, own[names.index(CANONICAL["target"])])
     else:
         if ending(path) == ".npz":
-            table = arrays.table(content_of(path, shown), shown, version=card.coins)
+            table = npz_table(content_of(path, shown), shown, version=card.coins)
             _check_names(table.column_names, shown)
         else:
             table, _ = rows_of_lines(path, card, is_private=is_private)
@@ -191,7 +193,7 @@ def columns_of(
         table = table.select(chosen).rename_columns([names[place] for place in chosen])
     if ending(path) in TYPED and card.coins > 1:
         for place, name in enumerate(table.column_names):
-            table = table.set_column(place, name, coins.column(table.column(place)))
+            table = table.set_column(place, name, arrow.canonical(table.column(place)))
     for name in needed:
         if name not in names:
             raise BadInput(shown, "no such column", f"must have a column {name}: {listed(names)}")
@@ -211,7 +213,7 @@ def _names(path: Path, shown: str, card: DatasetCard) -> list[str]:
         with parquet_file(path, shown) as file:
             return list(file.schema_arrow.names)
     if ending(path) == ".npz":
-        found = arrays.names(path, shown)
+        found = npz_names(path, shown)
         _check_names(found, shown)
         return found
     if ending(path) in DELIMITED and card.has_names:  # the first line alone: cards are made of headers, and often
@@ -262,7 +264,7 @@ def _renamed(names: Sequence[str], card: DatasetCard, shown: str) -> list[str]:
     by_column = {column: CANONICAL[role] for role, column in roles.items()}
     taken = set(by_column.values())
     if EMBEDDING_COLUMN in names:
-        names = arrays.canonical(names, taken)
+        names = npz_canonical(names, taken)
     return [by_column.get(name) or (f"{name} (unused)" if name in taken else name) for name in names]
 
 
@@ -299,36 +301,8 @@ def _unpacked(table: pa.Table, shown: str) -> pa.Table:
             allowed = f"must have at most {MAX_VALUES:,} bytes when unpacked"
             raise BadInput(f"{shown} column {name}", f"{size:,} bytes", allowed)
         plain = pa.chunked_array([words.take(places) for words, places in chunks], pa.large_binary())
-        table = table.set_column(place, name, _text(plain))
+        table = table.set_column(place, name, as_text(plain))
     return table
-
-
-def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Bytes as text; a value that is not UTF-8 becomes null."""
-    as_text = column.cast(pa.large_string(), safe=False)
-    try:
-        as_text.validate(full=True)
-    except pa.ArrowInvalid:
-        return pa.chunked_array([pa.array(map(_decoded, column.to_pylist()), pa.large_string())])
-    return as_text
-
-
-def decodable(table: pa.Table) -> pa.Table:
-    """The table with text columns in which every value is UTF-8 or null."""
-    for place, name in enumerate(table.column_names):
-        column = table.column(place)
-        if is_text(column.type) and not pa.types.is_dictionary(column.type):
-            plain = column.cast(pa.large_string(), safe=False).cast(pa.large_binary(), safe=False)
-            table = table.set_column(place, name, _text(plain))
-    return table
-
-
-def _decoded(value: bytes | None) -> str | None:
-    """A value as text; None where it is not UTF-8."""
-    try:
-        return None if value is None else value.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
 
 
 def declared_names(schema: pa.Schema, column: str) -> dict[int, str]:
@@ -349,7 +323,109 @@ def _named(table: pa.Table, schema: pa.Schema, own_name: str) -> pa.Table:
     return table.set_column(place, CANONICAL["target"], pa.chunked_array([words], pa.large_string()))
 
 
-def is_text(kind: pa.DataType) -> bool:
-    """Whether a column of this type has text, plain or dictionary-encoded."""
-    value = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_string_view(value))
+EMBEDDING_COLUMN = "embedding"
+MAX_WIDTH = 65_536
+MAX_BYTES = 4 * 2**30
+_ROWS = ("embeddings", "embedding", "features", "x", "X", "arr_0")
+# By column: the names that its array may have.
+_OTHERS = {
+    "label": ("labels", "label", "y", "arr_1"), "domain": ("domain", "source"), "person": ("person",), "time": ("time",),
+}  # fmt: skip
+_KNOWN = {name for names in _OTHERS.values() for name in names}
+_NPZ = (
+    f"must hold a float array [rows, width] called {_ROWS[0]} (or {', '.join(_ROWS[1:])}) and an array [rows] called labels "
+    "(or y), saved by numpy.savez without objects"
+)
+
+
+def npz_table(content: bytes, shown: str, *, version: int = 2) -> pa.Table:
+    """The arrays as a table, each a column: fixed-size lists of float32, and text or numbers.
+
+    One missing value makes floating point of an array of whole numbers or of truth values. So all of them are so here, but
+    by the first rule (`version` = 1), which made words of them.
+
+    Raises BadInput naming the array and what is allowed; sizes are checked in the headers before anything is unpacked.
+    """
+    found = _arrays(content, shown)
+    name = next((name for name in _ROWS if name in found), None)
+    if name is None:
+        raise BadInput(shown, ", ".join(found) or "no arrays", _NPZ)
+    values = found[name]
+    if values.ndim != 2 or values.dtype.kind not in "fiu" or not 1 <= values.shape[1] <= MAX_WIDTH:
+        width = "x".join(map(str, values.shape[1:]))
+        raise BadInput(f"{shown} {name}", f"{values.dtype} [rows, {width}]", f"{_NPZ}; the width is at most {MAX_WIDTH:,}")
+    with np.errstate(over="ignore"):
+        flat = np.ascontiguousarray(values, dtype=np.float32).ravel()
+    columns: dict[str, pa.Array] = {EMBEDDING_COLUMN: pa.FixedSizeListArray.from_arrays(pa.array(flat), values.shape[1])}
+    for other, of in found.items():
+        if of.shape == (len(values),) or other in _KNOWN:
+            if of.shape != (len(values),) or of.dtype.kind not in "biufUS":
+                allowed = "must have one number or word for each row"
+                raise BadInput(f"{shown} {other}", f"{of.dtype}, {of.ndim} axes", allowed)
+            is_number = version > 1 and of.dtype.kind in "biuf"
+            columns[other] = pa.array(of.astype(np.float64), from_pandas=True) if is_number else _words_of(of)
+    return pa.table(columns)
+
+
+def npz_names(path: Path, shown: str) -> list[str]:
+    """The columns of `table`, from the headers of the arrays alone. Raises BadInput for what is no NPZ file."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            shapes = {
+                one.filename.removesuffix(".npy"): _announced(archive, one)[0]
+                for one in archive.infolist() if one.filename.endswith(".npy")
+            }  # fmt: skip
+    except (OSError, zipfile.BadZipFile, ValueError) as error:
+        raise BadInput(shown, "no arrays", _NPZ) from error
+    rows = next((shapes[name] for name in _ROWS if name in shapes), None)
+    if rows is None:
+        raise BadInput(shown, ", ".join(shapes) or "no arrays", _NPZ)
+    return [EMBEDDING_COLUMN, *(name for name, shape in shapes.items() if shape == rows[:1] or name in _KNOWN)]
+
+
+def npz_canonical(columns: Sequence[str], taken: Collection[str]) -> list[str]:
+    """These columns of `table` with the readers' names, but for those names that a column has by its role (`taken`)."""
+    usual = {
+        found: name for name, names in _OTHERS.items() if name not in taken
+        and (found := next((one for one in names if one in columns), None)) is not None
+    }  # fmt: skip
+    return [usual.get(column, column) for column in columns]
+
+
+def _words_of(values: NDArray[np.generic]) -> pa.Array:
+    words = [one.decode("utf-8", "replace") if isinstance(one, bytes) else str(one) for one in values.tolist()]
+    return pa.array([word if word.isprintable() else None for word in words], pa.large_string())
+
+
+def _arrays(content: bytes, shown: str) -> Mapping[str, NDArray[np.generic]]:
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            members = [one for one in archive.infolist() if one.filename.endswith(".npy")]
+            for member in members:
+                _check_member(archive, member, shown)
+            return {
+                one.filename.removesuffix(".npy"): npy.read_array(archive.open(one), allow_pickle=False) for one in members
+            }
+    except (BadInput, MemoryError):
+        raise
+    except Exception as error:  # zipfile, zlib and numpy raise many kinds of error, all with the same meaning for the user
+        raise BadInput(shown, "other bytes", _NPZ) from error
+
+
+def _check_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, shown: str) -> None:
+    """Raises BadInput for an array of objects, one of another size than its header announces, and a huge one."""
+    shape, dtype = _announced(archive, member)
+    field = f"{shown} {member.filename.removesuffix('.npy')}"
+    if dtype.hasobject:
+        raise BadInput(field, "objects", f"{_NPZ}: pickled objects could run any program")
+    size = int(np.prod([int(side) for side in shape], dtype=object)) * dtype.itemsize
+    if size > MAX_BYTES or member.file_size > MAX_BYTES or size > member.file_size:
+        raise BadInput(field, f"{size:,} bytes", f"must have at most {MAX_BYTES:,} bytes, and as many as its header says")
+
+
+def _announced(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
+    """The shape and dtype that an array announces."""
+    with archive.open(member) as file:
+        version = npy.read_magic(file)
+        shape, _, dtype = npy.read_array_header_1_0(file) if version == (1, 0) else npy.read_array_header_2_0(file)
+    return shape, dtype

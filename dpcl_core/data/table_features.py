@@ -21,17 +21,13 @@ from hashlib import blake2b
 from typing import get_args
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpcl_core.data import coins, sheets
-from dpcl_core.data.arrays import EMBEDDING_COLUMN
-from dpcl_core.data.arrays import MAX_WIDTH as WIDEST_ROW
+from dpcl_core.data import arrow, sheets
+from dpcl_core.data.arrow import as_words, is_list, is_text, pa, pc
 from dpcl_core.data.card import DatasetCard, Feature, Writing
-from dpcl_core.data.images import is_list
-from dpcl_core.data.named_rows import as_words
-from dpcl_core.data.sheets import is_text
+from dpcl_core.data.sheets import EMBEDDING_COLUMN
+from dpcl_core.data.sheets import MAX_WIDTH as WIDEST_ROW
 from dpcl_core.errors import BadInput
 
 Floats = NDArray[np.float32]
@@ -234,11 +230,11 @@ def unread_cells(table: pa.Table, features: Sequence[Feature], cells: str = "pub
 def numbers(column: pa.ChunkedArray, name: str, written: Writing = "") -> NDArray[np.float64]:
     """The values of a column as numbers float64 [n], dates in years since 2000; anything else is not-a-number."""
     if not written and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        return coins.double(column)
+        return arrow.doubles(column)
     if not written and is_text(column.type):
         with suppress(pa.ArrowInvalid):  # the same numbers, much faster, where every value that is not empty is one
             words = column.cast(pa.large_string())
-            return coins.double(pc.if_else(pc.equal(words, ""), None, words))
+            return arrow.doubles(pc.if_else(pc.equal(words, ""), None, words))
     return np.array([_value((word or "").strip(), written) for word in as_words(column, name)], np.float64)
 
 

@@ -1,24 +1,24 @@
-"""Reads one split from a folder with one folder of image files per class."""
+"""Reads one split: pictures in a folder for each class, and rows of tables, embeddings and texts in files of every form."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from os.path import isdir, isfile
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpcl_core.data import named_rows, sheets, table_features
+from dpcl_core.data import arrow, parquet, sheets, table_features
+from dpcl_core.data.arrow import pa
 from dpcl_core.data.card import PICTURES, DatasetCard
+from dpcl_core.data.dataset import Vectors
 from dpcl_core.data.files import TESTS, TRAIN
 from dpcl_core.data.images import Images
-from dpcl_core.data.named_rows import LABEL_COLUMN
-from dpcl_core.data.rows import PublicFacts, Rows, by_piece
+from dpcl_core.data.rows import LABEL_COLUMN, WORD_COLUMNS, PublicFacts, Rows, by_piece, checked_words, have_sources
 from dpcl_core.data.schema import CONTROL
-from dpcl_core.data.windows import Vectors
+from dpcl_core.data.texts import KINDS, Span, Texts
 from dpcl_core.errors import BadInput
 
 MAX_BYTES = 64 * 2**20  # more than 4096 x 4096 colour pixels take uncompressed
@@ -33,12 +33,14 @@ class Entry:
     label: str
     wrong: BadInput | None
 
-    def content(self) -> bytes:
-        """Its bytes; empty where it cannot be read, which then fails to decode as well."""
+    def content(self, *, is_private: bool = True) -> bytes:
+        """Its bytes; empty where a private one cannot be read, which then fails to decode as well. Raises BadInput."""
         try:
-            return b"" if self.wrong else self.path.read_bytes()
-        except OSError:
-            return b""
+            return b"" if self.wrong and is_private else self.path.read_bytes()
+        except OSError as error:
+            if is_private:
+                return b""
+            raise BadInput(self.shown, type(error).__name__, "must be a file that you can read") from error
 
 
 def listing(split: Path, card: DatasetCard) -> list[Entry]:
@@ -48,33 +50,29 @@ def listing(split: Path, card: DatasetCard) -> list[Entry]:
     """
     listed: list[Entry] = []
     for outer in _outer(split, card):
-        shown = _shown(card, split, Path(outer.path))
-        if not _is_folder(outer):
-            if card.is_own:  # what is no picture in the folder of a class is left out, as every door says
-                continue
-            allowed = "only folders, one for each class, may lie here"
-            listed.append(Entry(Path(outer.path), shown, "", BadInput(shown, outer.name, allowed)))
+        shown = _shown(card, split, outer)
+        if not isdir(outer):
+            wrong: BadInput | None = BadInput(shown, outer.name, "only folders, one for each class, may lie here")
+            listed += [] if card.is_own else [Entry(outer, shown, "", wrong)]  # own: left out, as every door says
         elif wrong := _leads_out(outer, split, shown) or _misnamed(outer, shown):
-            listed.append(Entry(Path(outer.path), shown, outer.name, wrong))
+            listed.append(Entry(outer, shown, outer.name, wrong))
         else:
-            for inner in _entries(Path(outer.path), split, card):
-                if card.is_own and not inner.name.lower().endswith(PICTURES):
-                    continue
-                shown = _shown(card, split, Path(inner.path))
-                wrong = _leads_out(inner, split, shown) or _unusable(inner, shown)
-                listed.append(Entry(Path(inner.path), shown, outer.name, wrong))
+            for inner in _entries(outer, split, card):
+                if not card.is_own or inner.name.lower().endswith(PICTURES):
+                    shown = _shown(card, split, inner)
+                    wrong = _leads_out(inner, split, shown) or _unusable(inner, shown)
+                    listed.append(Entry(inner, shown, outer.name, wrong))
     return listed
 
 
-def _outer(split: Path, card: DatasetCard) -> list[os.DirEntry[str]]:
+def _outer(split: Path, card: DatasetCard) -> list[Path]:
     """What lies in a split; of a whole set without a test part what lies in its folder train, too: CLASS and train/CLASS are
     alike, so that the place of one picture decides nothing about others."""
     found = _entries(split, split, card)
     if split.name in (TRAIN, *TESTS):
         return found
-    outer = [Path(one.path) for one in found if one.name == TRAIN and _is_folder(one)]
-    inside = [one for folder in outer for one in _entries(folder, split, card)]
-    nested = [one for one in inside if _is_folder(one)]
+    inside = [one for outer in found if outer.name == TRAIN and isdir(outer) for one in _entries(outer, split, card)]
+    nested = [one for one in inside if isdir(one)]
     return [one for one in found if one.name != TRAIN or len(nested) < len(inside)] + nested
 
 
@@ -111,23 +109,23 @@ class FolderSheet:
 
     def _refuse_empty(self, split: Path) -> None:
         """Raises BadInput for a split without classes, or a class without images."""
-        folders = [entry for entry in _entries(split, split, self._card) if _is_folder(entry)]
+        folders = [entry for entry in _entries(split, split, self._card) if isdir(entry)]
         if not folders or (self._card.is_own and not self._entries):
             if self._entries and self._entries[0].wrong:
                 raise self._entries[0].wrong
             raise BadInput(_shown(self._card, split, split), "no folders", "must have a folder of images for each class")
-        for class_folder in [] if self._card.is_own else folders:  # an empty folder is no class
-            if not any(entry.label == class_folder.name for entry in self._entries):
-                shown = _shown(self._card, split, Path(class_folder.path))
-                raise BadInput(shown, "no files", "a class must have at least one image")
+        with_files = {entry.label for entry in self._entries}
+        for folder in [] if self._card.is_own else folders:  # an empty folder is no class
+            if folder.name not in with_files:
+                raise BadInput(_shown(self._card, split, folder), "no files", "a class must have at least one image")
 
 
 def read_images(split: Path, card: DatasetCard, rows: NDArray[np.int64], *, is_private: bool) -> Images:
     """The images of these rows of the listing, still encoded. Raises BadInput for a public file that cannot be read."""
     entries = listing(split, card)
     chosen = [entries[row] for row in rows.tolist()]
-    content = [entry.content() if is_private else _bytes(entry.path, entry.shown) for entry in chosen]
-    return Images(content, card.shape, [entry.shown for entry in chosen], is_private)
+    origins = [entry.shown for entry in chosen]
+    return Images([entry.content(is_private=is_private) for entry in chosen], card.shape, origins, is_private)
 
 
 def stamp(split: Path) -> Iterator[tuple[str, int]]:
@@ -138,49 +136,33 @@ def stamp(split: Path) -> Iterator[tuple[str, int]]:
         yield path.name, path.stat().st_mtime_ns
 
 
-def _entries(folder: Path, split: Path, card: DatasetCard) -> list[os.DirEntry[str]]:
+def _entries(folder: Path, split: Path, card: DatasetCard) -> list[Path]:
     try:
-        with os.scandir(folder) as entries:
-            sorted_entries = sorted(entries, key=lambda entry: entry.name)
+        return sorted((one for one in folder.iterdir() if not one.name.startswith(".")), key=lambda one: one.name)
     except OSError as error:
         raise BadInput(_shown(card, split, folder), type(error).__name__, "must be a folder that you can read") from error
-    return [entry for entry in sorted_entries if not entry.name.startswith(".")]
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
+def _leads_out(entry: Path, split: Path, shown: str) -> BadInput | None:
     try:
-        return entry.is_dir()
-    except OSError:  # links in a circle
-        return False
-
-
-def _leads_out(entry: os.DirEntry[str], split: Path, shown: str) -> BadInput | None:
-    try:
-        leads_out = entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(split.resolve())
+        leads_out = entry.is_symlink() and not entry.resolve().is_relative_to(split.resolve())
     except (OSError, RuntimeError):
         return BadInput(shown, "links in a circle", "must lead to a file inside its folder")
     return BadInput(shown, "a link that leads out", "must stay inside its folder") if leads_out else None
 
 
-def _misnamed(folder: os.DirEntry[str], shown: str) -> BadInput | None:
+def _misnamed(folder: Path, shown: str) -> BadInput | None:
     """A label is written on one line, in folders as in tables."""
     allowed = "must be a folder whose name, the label, is in one line"
     return BadInput(shown, "a control character", allowed) if CONTROL.search(folder.name) else None
 
 
-def _unusable(image: os.DirEntry[str], shown: str) -> BadInput | None:
-    if not image.name.lower().endswith(PICTURES) or not image.is_file():
+def _unusable(image: Path, shown: str) -> BadInput | None:
+    if not image.name.lower().endswith(PICTURES) or not isfile(image):
         return BadInput(shown, image.name, f"only image files may lie here ({', '.join(PICTURES)})")
-    if image.stat().st_size > MAX_BYTES:
-        return BadInput(shown, f"{image.stat().st_size} bytes", f"must have at most {MAX_BYTES} bytes")
+    if (size := image.stat().st_size) > MAX_BYTES:
+        return BadInput(shown, f"{size} bytes", f"must have at most {MAX_BYTES} bytes")
     return None
-
-
-def _bytes(path: Path, shown: str) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise BadInput(shown, type(error).__name__, "must be a file that you can read") from error
 
 
 def _shown(card: DatasetCard, split: Path, path: Path) -> str:
@@ -200,18 +182,22 @@ class TableSheet:
         self, parts: Sequence[Path], card: DatasetCard, needed: Sequence[str] = (LABEL_COLUMN,), more: Sequence[str] = (), *,
         is_private: bool,
     ) -> None:  # fmt: skip
-        self._card, wanted = card, (*named_rows.COLUMNS, *more)
+        self._card, wanted = card, (*WORD_COLUMNS, *more)
         read = [sheets.columns_of(path, card, needed, wanted, is_private=is_private) for path in parts]
         self._pieces = [(sheets.shown_name(card, path), table) for path, table in zip(parts, read, strict=True)]
-        self.has_sources = named_rows.have_sources(read)
+        self.has_sources = have_sources(read)
 
     def __len__(self) -> int:
         return sum(table.num_rows for _, table in self._pieces)
 
+    def pieces(self, rows: NDArray[np.int64]) -> list[tuple[str, pa.Table, NDArray[np.int64]]]:
+        """The columns of these rows by file: its name in messages, the columns, and the rows' numbers in it."""
+        parts = by_piece((table.num_rows for _, table in self._pieces), rows)
+        return [(shown, table.take(pa.array(part)), part) for (shown, table), part in zip(self._pieces, parts, strict=True)]
+
     def checked(self, rows: NDArray[np.int64], known: PublicFacts | None) -> Rows:
         """See `rows.RowReader`; labels are words, numbered in alphabetical order, whole numbers first and by value."""
-        parts = list(by_piece((table.num_rows for _, table in self._pieces), rows))
-        return named_rows.checked(self._pieces, parts, self._card, known)
+        return checked_words(self.pieces(rows), self._card, known)
 
 
 def read_vectors(
@@ -242,3 +228,93 @@ def taken(paths: Sequence[Path], rows: NDArray[np.int64], card: DatasetCard, *, 
     except pa.ArrowException:
         allowed = "every piece of a split must have the same columns, of the same types"
         raise BadInput(card.name, f"{len(found)} pieces", allowed) from None
+
+
+PERSON_COLUMN, SPANS_COLUMN = "person", "spans"
+_NO_TEXT = "must hold text; leave out rows without any"
+
+
+class TextSheet(TableSheet):
+    """The files of a split of texts. Raises BadInput on opening for an unusable file or header."""
+
+    def __init__(self, parts: Sequence[Path], card: DatasetCard, *, is_private: bool) -> None:
+        are_words = parts[0].suffix != ".parquet" or bool(card.roles) or card.is_own
+        if not are_words:
+            with sheets.parquet_file(parts[0], sheets.shown_name(card, parts[0])) as file:
+                columns: pa.Schema = file.schema_arrow
+            are_words = LABEL_COLUMN in columns.names and arrow.is_text(columns.field(LABEL_COLUMN).type)
+        self._numbered = None if are_words else parquet.Sheet(parts, card, is_private=is_private)
+        needed = ("text", LABEL_COLUMN) if are_words else ()
+        more = (*card.text_columns, "text", *_marks(parts[0], card))
+        super().__init__(parts, card, needed, more, is_private=is_private)
+
+    def checked(self, rows: NDArray[np.int64], known: PublicFacts | None) -> Rows:
+        """See `rows.RowReader`; words are numbered in alphabetical order, whole numbers first and by value."""
+        self.texts(rows)
+        return super().checked(rows, known) if self._numbered is None else self._numbered.checked(rows, known)
+
+    def texts(self, rows: NDArray[np.int64]) -> Texts:
+        """The texts of these rows (ascending), with marked spans and people where a parquet file has them.
+
+        Raises BadInput naming file, row and what is allowed, also for a blank text.
+        """
+        return joined_texts([_texts(table, part, self._card, shown) for shown, table, part in self.pieces(rows)])
+
+
+def _marks(path: Path, card: DatasetCard) -> tuple[str, ...]:
+    """Columns of marks. Whom a text is about only our own corpora say: of own data a schema names the column of people."""
+    marks = (SPANS_COLUMN,) if card.is_own else (PERSON_COLUMN, SPANS_COLUMN)
+    return marks if path.suffix == ".parquet" else ()
+
+
+def joined_texts(pieces: Sequence[Texts]) -> Texts:
+    """The texts of all pieces, concatenated; spans and people only where every piece has them."""
+    if len(pieces) == 1:
+        return pieces[0]
+    spans = [piece.spans for piece in pieces if piece.spans is not None]
+    people = [piece.people for piece in pieces if piece.people is not None]
+    return Texts(
+        [string for piece in pieces for string in piece.strings],
+        [marked for piece in spans for marked in piece] if len(spans) == len(pieces) else None,
+        np.concatenate(people) if len(people) == len(pieces) else None,
+    )
+
+
+def _texts(table: pa.Table, rows: NDArray[np.int64], card: DatasetCard, shown: str) -> Texts:
+    """The texts of a table; `rows` are the numbers of its rows in the file."""
+    columns = ("text",) if "text" in table.column_names else card.text_columns
+    if missing := [name for name in columns if name not in table.column_names]:
+        raise BadInput(shown, "no column " + missing[0], f"must have a column {' and a column '.join(columns)}")
+    for name in columns:
+        parquet.refuse_other_than_text(table[name], name, shown, _NO_TEXT, rows)
+    lines = [table[name].cast(pa.large_string()).to_pylist() for name in columns]
+    strings = ["\n".join(pair) for pair in zip(*lines, strict=True)]
+    for row, string in zip(rows, strings, strict=True):
+        if not string.strip():
+            raise BadInput(f"{shown} row {row}, {columns[-1]}", "nothing", _NO_TEXT)
+    people = spans = None
+    if PERSON_COLUMN in table.column_names:
+        if not pa.types.is_integer(table.schema.field(PERSON_COLUMN).type) or table[PERSON_COLUMN].null_count:
+            raise BadInput(f"{shown} column {PERSON_COLUMN}", "no numbers", "must number the person that each text is about")
+        people = table[PERSON_COLUMN].to_numpy().astype(np.int64)
+    if SPANS_COLUMN in table.column_names:
+        marked = zip(table[SPANS_COLUMN].to_pylist(), strings, rows, strict=True)
+        spans = [_spans(one, string, f"{shown} row {row}") for one, string, row in marked]
+    return Texts(strings, spans, people)
+
+
+def _spans(raw: object, string: str, shown: str) -> tuple[Span, ...]:
+    """A row's spans. Raises BadInput for spans outside its text and for unknown kinds."""
+    try:
+        spans = tuple(Span(int(one["start"]), int(one["end"]), str(one["kind"])) for one in raw or ())  # type: ignore[attr-defined]
+    except (TypeError, KeyError, ValueError, OverflowError):
+        raise BadInput(f"{shown}, {SPANS_COLUMN}", raw, "must be a list of start, end and kind") from None
+    for span in spans:
+        if not 0 <= span.start < span.end <= len(string):
+            allowed = f"must lie within the {len(string)} characters of its text"
+            raise BadInput(f"{shown}, {SPANS_COLUMN}", f"{span.start} to {span.end}", allowed)
+        if span.kind not in KINDS:
+            raise BadInput(f"{shown}, {SPANS_COLUMN}", span.kind, f"must be one of {', '.join(KINDS)}")
+    return spans
+
+

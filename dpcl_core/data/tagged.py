@@ -8,104 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from dpcl_core.data import coins, lines, named_rows, sheets
+from dpcl_core.data import arrow, lines, sheets
+from dpcl_core.data.arrow import pa, pq
 from dpcl_core.data.card import DatasetCard
-from dpcl_core.data.parquet import SOURCE_COLUMN
-from dpcl_core.data.rows import PublicFacts, Rows
+from dpcl_core.data.rows import SOURCE_COLUMN, PublicFacts, Rows
 from dpcl_core.data.sheets import content_of
-from dpcl_core.data.texts import Sentences
+from dpcl_core.data.texts import BEGIN, INSIDE, OUTSIDE, Sentences, tags_of
 from dpcl_core.errors import BadInput
-
-# BIO tags of words: allowed transitions, Viterbi decoding under them, and entity-level F1 counts.
-#
-# A tag is O, B-TYPE (an entity of that type begins) or I-TYPE (it continues): I-X may only follow B-X or I-X. A decoded
-# sequence gives entities without any repair rule, because each B tag marks a beginning.
-
-
-OUTSIDE, BEGIN, INSIDE = "O", "B-", "I-"
-_NEVER = -1e30  # in place of -inf, which would give NaN in sums with inf
-
-
-def tags_of(types: Sequence[str]) -> tuple[str, ...]:
-    """O, then B- and I- of each type in turn: 1 + 2 x types."""
-    return (OUTSIDE, *(mark + name for name in types for mark in (BEGIN, INSIDE)))
-
-
-def may_follow(tags: Sequence[str]) -> NDArray[np.bool_]:
-    """[C + 1, C]: whether a tag may come right after another; the last row is the start of a sentence."""
-    allowed = np.ones((len(tags) + 1, len(tags)), dtype=np.bool_)
-    for place, tag in enumerate(tags):
-        if tag.startswith(INSIDE):
-            kind = tag.removeprefix(INSIDE)
-            allowed[:, place] = [before in (BEGIN + kind, tag) for before in tags] + [False]
-    return allowed
-
-
-def decode(scores: NDArray[np.floating], sentences: NDArray[np.int64], tags: Sequence[str]) -> NDArray[np.int64]:
-    """The tags int64 [n] of words with scores [n, C] that have the largest sum of scores in each sentence (Viterbi).
-
-    Scores may be logits: normalisation adds one constant per word, which does not change the maximum. -inf: a tag not in the
-    model's list; a word with all scores -inf is O. Ties go to the smaller index. `sentences` int64 [n] as in `Examples`.
-    """
-    if not len(scores):
-        return np.zeros(0, dtype=np.int64)
-    outside = list(tags).index(OUTSIDE)
-    finite_scores = np.where(np.isfinite(scores), scores, _NEVER).astype(np.float64)
-    finite_scores[~np.isfinite(scores).any(axis=1), outside] = 0.0
-    starts = np.flatnonzero(np.r_[True, sentences[1:] != sentences[:-1]])
-    lengths = np.diff(np.r_[starts, len(sentences)])
-    by_length = np.argsort(-lengths, kind="stable")  # longest first: unfinished sentences are always the first ones
-    starts, lengths = starts[by_length], lengths[by_length]
-    allowed = may_follow(tags)
-    steps = np.where(allowed[:-1], 0.0, _NEVER)
-    best = finite_scores[starts] + np.where(allowed[-1], 0.0, _NEVER)
-    came_from = np.zeros(scores.shape, dtype=np.int32)
-    ends = best.copy()
-    for place in range(1, int(lengths[0])):
-        n_on = int((lengths > place).sum())
-        reached = best[:n_on, :, None] + steps
-        rows = starts[:n_on] + place
-        came_from[rows] = reached.argmax(axis=1)
-        best = reached.max(axis=1) + finite_scores[rows]
-        ends[:n_on] = best
-    decoded = np.empty(len(scores), dtype=np.int64)
-    tag = ends.argmax(axis=1)
-    for place in range(int(lengths[0]) - 1, -1, -1):
-        n_on = int((lengths > place).sum())
-        rows = starts[:n_on] + place
-        decoded[rows] = tag[:n_on]
-        tag[:n_on] = came_from[rows, tag[:n_on]]
-    return decoded
-
-
-def entities(labels: NDArray[np.int64], sentences: NDArray[np.int64], tags: Sequence[str]) -> set[tuple[int, int, str]]:
-    """The entities of tagged words as (first row, end row, type). An I- tag that does not continue its type begins one."""
-    spans: set[tuple[int, int, str]] = set()
-    start, kind = -1, ""
-    for row, label in enumerate(labels.tolist()):
-        tag = tags[label]
-        continues = start >= 0 and tag == INSIDE + kind and sentences[row] == sentences[row - 1]
-        if start >= 0 and not continues:
-            spans.add((start, row, kind))
-            start = -1
-        if tag != OUTSIDE and not continues:
-            start, kind = row, tag[2:]
-    if start >= 0:
-        spans.add((start, len(labels), kind))
-    return spans
-
-
-def f1_counts(
-    predicted: NDArray[np.int64], labels: NDArray[np.int64], sentences: NDArray[np.int64], tags: Sequence[str]
-) -> tuple[int, int]:
-    """(2 x entities with exact span and type; predicted + true entities): their ratio is micro-F1."""
-    guesses, truth = entities(predicted, sentences, tags), entities(labels, sentences, tags)
-    return 2 * len(guesses & truth), len(guesses) + len(truth)
-
 
 # Reader of CoNLL files: one word per line. CoNLL-2012 (OntoNotes 5) has names in brackets and documents by genre; others,
 # with 2 to 10 columns, have the word first and its tag last (IOB, BIO or BIOES).
@@ -256,7 +167,7 @@ def _usable(sentence: Tagged | BadInput) -> Tagged:
     return sentence
 
 
-def read_sentences(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64]) -> Sentences:
+def read_sentences(parts: Sequence[Path], rows: NDArray[np.int64], card: DatasetCard) -> Sentences:
     """The sentences of these rows, ascending, each once even if its number is repeated."""
     all_sentences = sentences(parts, card)
     return Sentences([_usable(all_sentences[row])[0] for row in np.unique(rows).tolist()])
@@ -304,14 +215,14 @@ def _of_parquet(path: Path, card: DatasetCard) -> list[Tagged | BadInput]:
                 allowed = f"must have a column {name} of lists of text (or of tags as numbers whose names its header has)"
                 raise BadInput(shown, ", ".join(schema.names), allowed)
         wanted = [name for name in (WORDS_COLUMN, tags_name, SOURCE_COLUMN) if name in schema.names]
-        table = sheets.decodable(file.read(columns=wanted))
-    all_tags: list[Any] = coins.values_of(table[tags_name])
+        table = arrow.decodable(file.read(columns=wanted))
+    all_tags: list[Any] = arrow.values_of(table[tags_name])
     if names:
         all_tags = [tags and [names.get(tag) for tag in tags] for tags in all_tags]
-    pairs = list(zip(coins.values_of(table[WORDS_COLUMN]), all_tags, strict=True))
+    pairs = list(zip(arrow.values_of(table[WORDS_COLUMN]), all_tags, strict=True))
     domains: list[str | None] = [""] * len(pairs)
     if SOURCE_COLUMN in wanted:
-        domains = named_rows.as_words(coins.column(table[SOURCE_COLUMN]), f"{shown} column {SOURCE_COLUMN}")
+        domains = arrow.as_words(arrow.canonical(table[SOURCE_COLUMN]), f"{shown} column {SOURCE_COLUMN}")
     return _checked(pairs, domains, shown, is_bio=tags_name == TAGS_COLUMN)
 
 
@@ -333,7 +244,7 @@ def _checked(pairs: Sequence[Any], domains: Sequence[str | None], shown: str, *,
 def _holds(kind: pa.DataType, *, is_number: bool) -> bool:
     """Whether a column of this type has lists of text, or of whole numbers."""
     inner = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else kind
-    return inner is not kind and bool(pa.types.is_integer(inner) if is_number else sheets.is_text(inner))
+    return inner is not kind and bool(pa.types.is_integer(inner) if is_number else arrow.is_text(inner))
 
 
 _READERS = {".conll": _of_conll, ".jsonl": _of_lines, ".parquet": _of_parquet}

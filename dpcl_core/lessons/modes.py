@@ -16,8 +16,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.data import synthetic
 from dpcl_core.data.rows import digits
-from dpcl_core.data.synthetic import corpus
 from dpcl_core.data.texts import Texts
 from dpcl_core.events import ScoredText
 from dpcl_core.explorers import matching, tokens
@@ -284,15 +284,15 @@ class Corpus:
 @lru_cache(maxsize=1)
 def texts() -> Corpus:
     """`N_TEXTS` texts of each source of the synthetic corpus. Raises DataMissing without the bundled model."""
-    train, _ = corpus.corpus(round(N_TEXTS / 0.8))
+    train, _ = synthetic.corpus(round(N_TEXTS / 0.8))
     assert isinstance(train.images, Texts)
     assert train.sources is not None
-    names = [label for _, labels in corpus.classes() for label in labels]
-    rows = [np.flatnonzero(train.sources == source)[:N_TEXTS] for source in range(len(corpus.classes()))]
+    names = [label for _, labels in synthetic.classes() for label in labels]
+    rows = [np.flatnonzero(train.sources == source)[:N_TEXTS] for source in range(len(synthetic.classes()))]
     of_sources = tuple(train.images.take(selected) for selected in rows)
     score2 = sensitivity.commonness(tokens.counted(of_sources))
     labels = tuple(tuple(names[label] for label in train.labels[selected].tolist()) for selected in rows)
-    return Corpus(tuple(name for name, _ in corpus.classes()), of_sources, labels, score2)
+    return Corpus(tuple(name for name, _ in synthetic.classes()), of_sources, labels, score2)
 
 
 @lru_cache(maxsize=1)

@@ -35,7 +35,7 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums, unit_rows
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.runs import frames
-from dpcl_core.scenarios import class_incremental
+from dpcl_core.scenarios import incremental
 from dpcl_core.scenarios.catalog import ClassIncremental, Permuted
 from dpcl_core.scenarios.stream import Examples, Table, TaskStream
 from dpcl_core.spec import Adjacency, DataSpec, LabelSetting, Params, PrivacySpec, RunSpec, ScenarioSpec
@@ -57,7 +57,7 @@ def stream(n_tasks: int = N_TASKS, seed: int = 0) -> TaskStream:
     """The bundled digits, split into tasks."""
     dataset = load.load(DataSpec(dataset="digits"))
     train, test = (Examples(pixels.rows(split.images), split.labels) for split in (dataset.train, dataset.test))
-    return class_incremental.open_stream(ClassIncremental(tasks=n_tasks), Table(train, test, dataset.classes), seed)
+    return incremental.open_stream(ClassIncremental(tasks=n_tasks), Table(train, test, dataset.classes), seed)
 
 
 @cache

@@ -19,7 +19,7 @@ from sqlalchemy import ColumnElement, Connection, case, func, insert, or_, selec
 from sqlalchemy import delete as sqlalchemy_delete
 
 from dpcl_core import paths, unforeseen
-from dpcl_core.data import intake, marks, own
+from dpcl_core.data import intake, own
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy.statement import shown
 from dpcl_core.runs import charges, journal, queue, tables
@@ -35,7 +35,7 @@ from dpcl_core.spec import RunSpec
 #
 # Each run's bound is about that run alone. Whoever tries several and shows the best one has used the data several times.
 # What is counted is public: settings, under the name of the data. Data under another name are the same if they share rows of
-# their public test parts (`data.marks`); a hash of the private rows would tell neighbours apart. Deleted runs are looks as
+# their public test parts (`data.own`); a hash of the private rows would tell neighbours apart. Deleted runs are looks as
 # well, and so are runs on data that were deleted and came back.
 
 
@@ -85,9 +85,9 @@ def of(store: Store, dataset: str) -> Looks | None:
     """The looks so far at a dataset, and at data that share rows with it; None for public ones, which nobody counts."""
     if not dataset.startswith(OWN):
         return None
-    known = marks.kept(dataset)
+    known = own.kept_marks(dataset)
     with store.reading() as connection:
-        found = of_names(connection, marks.sharing(dataset))
+        found = of_names(connection, own.sharing_marks(dataset))
         before = [row for row in connection.execute(select(tables.kept_looks)) if known.intersection(row.marks)]
     added = {name: getattr(found, name) + sum(getattr(row, name) for row in before) for name in _COUNTED}
     return Looks(dataset, **added, is_known=bool(before) or found.is_known)
@@ -111,7 +111,7 @@ def of_names(connection: Connection, names: Sequence[str]) -> Looks:
 
 def keep(connection: Connection, dataset: str) -> None:
     """Keeps the number of looks at data that are about to be deleted, so that it goes on if the same rows come back."""
-    found, known = of_names(connection, [dataset]), marks.kept(dataset)
+    found, known = of_names(connection, [dataset]), own.kept_marks(dataset)
     counts = {name: getattr(found, name) for name in _COUNTED}
     if known and any(counts.values()):
         specs = map(charges.spec_of, connection.scalars(select(tables.runs.c.spec).where(tables.dataset == dataset)))
@@ -120,7 +120,7 @@ def keep(connection: Connection, dataset: str) -> None:
         connection.execute(insert(tables.kept_looks).values(marks=sorted(known), unit=unit, **counts))
 
 
-def marks_kept(store: Store) -> marks.Marks:
+def marks_kept(store: Store) -> own.Marks:
     """The marks of data that were deleted since somebody looked at them."""
     with store.reading() as connection:
         return frozenset(mark for row in connection.execute(select(tables.kept_looks.c.marks)) for mark in row.marks)

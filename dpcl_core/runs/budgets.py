@@ -1,6 +1,6 @@
 """The budget that the owner of data declares for all runs on the same rows: declared, shown, withdrawn.
 
-It belongs to the rows, known again by marks of their public test part (`data.marks`): another copy, another schema and a
+It belongs to the rows, known again by marks of their public test part (`data.own`): another copy, another schema and a
 part of them count against the same one, and it outlives the data. It is public; on a shared server nobody else sees or
 changes it. `charges` says what counts against it, and refuses what would exceed it.
 """
@@ -13,7 +13,7 @@ from sqlalchemy import delete, insert
 
 from dpcl_core import checks
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data import marks, own
+from dpcl_core.data import own
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy.loss_distributions import check_accounted, check_budget
 from dpcl_core.runs import charges, tables
@@ -47,7 +47,7 @@ def declare(store: Store, dataset: str, epsilon: float | None, delta: float | No
         if delta >= 1 / n_train:
             allowed = f"must be below 1/{n_train}, one over the number of training examples: else one could be published"
             raise BadInput("delta", delta, allowed)
-    known, unit = marks.kept(dataset), charges.people(dataset) or ""
+    known, unit = own.kept_marks(dataset), charges.people(dataset) or ""
     with store.writing() as connection:
         tables.take(connection, tables.QUEUE)
         before = charges.declared(connection, dataset)

@@ -30,7 +30,7 @@ from sqlalchemy import Connection, case, or_, select
 
 from dpcl_core import checks
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data import marks
+from dpcl_core.data import own
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Planned, plain
 from dpcl_core.methods import catalog as methods
@@ -100,7 +100,7 @@ class Charge:
 
 def declared(connection: Connection, dataset: str) -> list[Budget]:
     """The budgets declared for rows that a dataset has, under this name, another one, or one deleted since."""
-    known, budgets = marks.kept(dataset), [Budget(*row) for row in connection.execute(select(tables.budgets))]
+    known, budgets = own.kept_marks(dataset), [Budget(*row) for row in connection.execute(select(tables.budgets))]
     return [one for one in budgets if one.dataset == dataset or known.intersection(one.marks)]
 
 
@@ -135,7 +135,7 @@ def charges(connection: Connection, budget: Budget, *, but: str | None = None, i
     `but`: a run that does not count. `is_start`: those that wait do not, as they are asked in their turn.
     """
     counts = _runs.started.is_not(None) if is_start else or_(_runs.started.is_not(None), _runs.status == "queued")
-    names = marks.named(budget.marks) if budget.dataset is None else [budget.dataset]
+    names = own.named_by_marks(budget.marks) if budget.dataset is None else [budget.dataset]
     query = select(_runs.id, _runs.spec, _runs.started, _gives).where(tables.dataset.in_(names), counts, _runs.id != but)
     rows = [row for row in connection.execute(query) if row.gives != "nothing"]
     told = select(tables.events.c.run_id, tables.events.c.payload).where(tables.events.c.kind == Planned.__name__)

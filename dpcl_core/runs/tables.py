@@ -248,7 +248,7 @@ room_runs = Table(
     Column("name", String(40), nullable=False),
 )
 
-# What deleted data had been used for, known again by `marks` (`data.marks`): neither their name nor their owner is kept.
+# What deleted data had been used for, known again by `marks` (`data.own`): neither their name nor their owner is kept.
 kept_looks = Table(
     "kept_looks",
     metadata,

@@ -51,7 +51,7 @@ def open_stream(settings: Blurry, table: Table, seed: int) -> TaskStream:
     n_disjoint = len(table.classes) * settings.disjoint_percent // 100
     if isinstance(settings, IBlurry) and settings.disjoint_percent < 100:
         n_disjoint -= n_disjoint % settings.tasks
-    cut = _evenly(settings.tasks) if isinstance(settings, IBlurry) else _anywhere(settings.tasks, seed)
+    cut = _cut(settings, seed)
     order = generator(seed, "class order").permutation(len(table.classes))
     disjoint = _parts(order[:n_disjoint], cut(n_disjoint))
     blurry = _parts(order[n_disjoint:], cut(len(order) - n_disjoint))
@@ -71,15 +71,14 @@ def open_stream(settings: Blurry, table: Table, seed: int) -> TaskStream:
     return TaskStream(tasks, table.classes, recurrence="once", assumed=(BY_COIN,))
 
 
-def _evenly(n_tasks: int) -> Cut:
-    return lambda n: (n + np.arange(n_tasks)[::-1]) // n_tasks
-
-
-def _anywhere(n_tasks: int, seed: int) -> Cut:
+def _cut(settings: Blurry, seed: int) -> Cut:
+    """Into equal parts, the first ones larger by one where need be; under Si-Blurry at uniformly drawn positions."""
+    if isinstance(settings, IBlurry):
+        return lambda n: (n + np.arange(settings.tasks)[::-1]) // settings.tasks
     draw = generator(seed, "si-blurry cuts")
 
     def cut(n: int) -> NDArray[np.int64]:
-        places = np.sort(draw.integers(0, n, n_tasks - 1, endpoint=True))
+        places = np.sort(draw.integers(0, n, settings.tasks - 1, endpoint=True))
         return np.diff(places, prepend=0, append=n)
 
     return cut

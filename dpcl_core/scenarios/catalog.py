@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import Annotated, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +14,11 @@ from pydantic import ConfigDict, Field, TypeAdapter
 
 from dpcl_core.data import card as data_card
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data import load, tagged
+from dpcl_core.data import load, texts
 from dpcl_core.data.dataset import Source
 from dpcl_core.errors import unknown
-from dpcl_core.scenarios.stream import Examples, OpenStream, Table, Task, TaskStream, joined
+from dpcl_core.scenarios.stream import CountTasks, Examples, OpenStream, Table, Task, TaskStream, joined
 from dpcl_core.spec import DataSpec, Recurrence, ScenarioSpec
-
-if TYPE_CHECKING:
-    from dpcl_core.scenarios.stream import CountTasks
-
 
 _FILE = "scenarios.toml"  # in assets/cards
 TaskOrder = Annotated[
@@ -59,14 +55,12 @@ class Permuted(ScenarioSpec):
     kind: Literal["permuted"] = "permuted"
     tasks: Annotated[int, Field(ge=1, le=1000)] = Field(5, description="Number of tasks.")
     of: Literal["pixels", "values"] = Field(
-        "pixels",
-        title="What changes places",
+        "pixels", title="What changes places",
         description="What changes places. pixels: whole pixels (or samples of a sensor). values: pixels and colour channels "
         "(or a sensor's axes) jointly.",
     )
     images: Literal["same", "disjoint"] = Field(
-        "same",
-        title="Images of a task",
+        "same", title="Images of a task",
         description="same: every task has all examples, as published, so that their budgets add up. disjoint: examples are "
         "dealt out at random, each to one task.",
     )
@@ -142,12 +136,9 @@ class Federated(ScenarioSpec):
         "out in shares drawn for it. domain: each client belongs to one source of the dataset.",
     )
     alpha: float = Field(
-        0.5,
-        ge=0.01,
-        le=1000,
-        allow_inf_nan=False,
+        0.5, ge=0.01, le=1000, allow_inf_nan=False,
         description="Concentration of the Dirichlet partition: small, and most examples of a label lie with few clients.",
-    )
+    )  # fmt: skip
     protocol: Literal["class-incremental", "one-vs-rest", "domain-incremental"] = Field(
         "class-incremental",
         description="class-incremental: each task brings classes, and one classifier must tell apart all seen so far. "
@@ -223,12 +214,11 @@ class ScenarioCard:
 
 def read() -> dict[str, ScenarioCard]:
     """The cards of the file, with their settings. Raises BadInput naming file, table, key and what is allowed."""
-    form, tables = TypeAdapter(ScenarioCard), data_card.tables(_FILE)
-    named = {settings.model_fields["kind"].default: settings for settings in _SETTINGS}
-    return {
-        name: data_card.checked(form, _FILE, name, {**tables[name], "name": name, "settings": settings})
-        for name, settings in named.items()
-    }
+    form, tables, cards = TypeAdapter(ScenarioCard), data_card.tables(_FILE), dict[str, ScenarioCard]()
+    for settings in _SETTINGS:
+        name = settings.model_fields["kind"].default
+        cards[name] = data_card.checked(form, _FILE, name, {**tables[name], "name": name, "settings": settings})
+    return cards
 
 
 CARDS: dict[str, ScenarioCard] = read()
@@ -239,8 +229,7 @@ def check(settings: ScenarioSpec, n_classes: int, sources: tuple[str, ...]) -> i
 
     Raises BadInput naming the setting that does not fit the dataset.
     """
-    count: CountTasks = import_module(card(settings.kind).module).n_tasks
-    return count(settings, n_classes, sources)
+    return cast(CountTasks, import_module(card(settings.kind).module).n_tasks)(settings, n_classes, sources)
 
 
 def card(name: str) -> ScenarioCard:
@@ -349,11 +338,10 @@ def _counted(columns: load.Labels, scenario: ScenarioSpec, seed: int) -> Preview
 
 def _held(tasks: Sequence[Task], n_users: int) -> NDArray[np.int64]:
     """Number of distinct examples of each client over all tasks."""
-    all_examples = joined([task.train for task in tasks])
-    assert all_examples.rows is not None  # a task is a selection of the table
-    assert all_examples.users is not None  # of a stream with clients
-    _, first = np.unique(all_examples.rows, return_index=True)
-    return np.bincount(all_examples.users[first], minlength=n_users)
+    examples = joined([task.train for task in tasks])
+    assert examples.rows is not None  # a task is a selection of the table
+    assert examples.users is not None  # of a stream with clients
+    return np.bincount(examples.users[np.unique(examples.rows, return_index=True)[1]], minlength=n_users)
 
 
 def _plan(columns: load.Labels) -> Plan:
@@ -407,7 +395,8 @@ def n_tested(streams: Sequence[TaskStream]) -> float | None:
     for stream in streams:
         tested = _tested(stream)
         for task in tested:
-            weights[_rows(task)] += 1 / (len(streams) * len(tested) * len(task.test))
+            rows = np.arange(len(task.test)) if task.test.rows is None else np.unique(task.test.rows)
+            weights[rows] += 1 / (len(streams) * len(tested) * len(task.test))
     return float(1 / weights.max()) if weights.any() else None
 
 
@@ -415,27 +404,21 @@ def _of_stream(stream: TaskStream, answers: Sequence[int], is_task_given: bool) 
     tested = _tested(stream)
     if not tested or not len(answers):
         return 0.0
-    by_task = np.stack([_of_task(task, stream, answers) for task in tested])
+    by_task = np.array([[_score(task, stream, label) for label in answers] for task in tested])
     if is_task_given or any(task.task_id is not None for task in tested):
         return float(by_task.max(axis=1).mean())
     return float(by_task.mean(axis=0).max())
 
 
-def _of_task(task: Task, stream: TaskStream, answers: Sequence[int]) -> NDArray[np.float64]:
-    """The score on the task's test part of giving each of the answers to all of it."""
-    if stream.metric == "entity-f1":
-        return np.array([_f1_of(task, stream, label) for label in answers])
-    counts = np.bincount(task.test.labels, minlength=len(stream.classes))
-    shares: NDArray[np.float64] = counts[list(answers)] / len(task.test)
-    return shares
-
-
-def _f1_of(task: Task, stream: TaskStream, label: int) -> float:
-    if stream.classes[label].startswith(tagged.INSIDE):
+def _score(task: Task, stream: TaskStream, label: int) -> float:
+    """The score on the task's test part of giving this answer to all of it."""
+    if stream.metric != "entity-f1":
+        return np.count_nonzero(task.test.labels == label) / len(task.test)
+    if stream.classes[label].startswith(texts.INSIDE):
         return 0.0
     assert task.test.sentences is not None  # streams of tagged words have sentence boundaries
     same = np.full(len(task.test), label, dtype=np.int64)
-    reached, possible = tagged.f1_counts(same, task.test.labels, task.test.sentences, stream.classes)
+    reached, possible = texts.f1_counts(same, task.test.labels, task.test.sentences, stream.classes)
     return reached / possible if possible else 0.0
 
 
@@ -443,7 +426,3 @@ def _tested(stream: TaskStream) -> list[Task]:
     return [task for task in stream.tasks if len(task.test)]
 
 
-def _rows(task: Task) -> NDArray[np.int64]:
-    """The rows of the shared table, each of them once."""
-    rows = np.arange(len(task.test)) if task.test.rows is None else task.test.rows
-    return np.unique(rows)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.errors import BadInput
-from dpcl_core.scenarios import class_incremental, source_incremental
+from dpcl_core.scenarios import incremental
 from dpcl_core.scenarios.catalog import Federated
 from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream, generator
 
@@ -20,7 +20,7 @@ _ASSUMED = ("which client holds an example was drawn by lot here, and stands for
 
 def n_tasks(settings: Federated, n_classes: int, sources: tuple[str, ...] = ()) -> int:
     """The number of tasks. Raises BadInput naming the setting that does not fit a dataset with these public facts."""
-    by_source = settings.by_source
+    by_source, what = settings.by_source, "sources" if settings.by_source else "classes"
     if (by_source or settings.partition == "domain") and not sources:
         field = "protocol" if by_source else "partition"
         allowed = "needs a dataset made of several sources, such as amazon-domains"
@@ -34,16 +34,14 @@ def n_tasks(settings: Federated, n_classes: int, sources: tuple[str, ...] = ()) 
             if named.count(name) > 1:
                 raise BadInput("scenario.order", name, "must name each at most once")
         if not 1 <= len(named) <= available:
-            of = "sources" if by_source else "classes"
-            raise BadInput("scenario.order", f"{len(named)} names", f"must name 1 to {available} {of}")
+            raise BadInput("scenario.order", f"{len(named)} names", f"must name 1 to {available} {what}")
         available = len(named)
     tasks = settings.tasks or available
     if tasks > available:
-        what = "sources" if by_source else "classes"
         allowed = f"must be at most {available}, the number of {what}"
         raise BadInput("scenario.tasks", tasks, allowed, {"scenario.tasks": available})
     if settings.protocol == "class-incremental" and available % tasks:
-        allowed = f"must divide the {available} classes evenly ({class_incremental.divisors(available)})"
+        allowed = f"must divide the {available} classes evenly ({incremental.divisors(available)})"
         raise BadInput("scenario.tasks", tasks, allowed)
     if settings.protocol == "one-vs-rest" and n_classes < 2:
         raise BadInput("scenario.protocol", settings.protocol, "needs a dataset of two classes or more")
@@ -176,10 +174,10 @@ def _tasks(settings: Federated, table: Table, groups: Sequence[Sequence[int]], s
         if settings.protocol == "one-vs-rest":
             yield _one_vs_rest(index, group[0], table, seed)
         elif settings.by_source:
-            yield source_incremental.task(index, group[0], table)
+            yield incremental.source_task(index, group[0], table)
         else:
             name = table.classes[group[0]] if len(group) == 1 else f"task {index + 1}"
-            yield class_incremental.task(index, name, group, table)
+            yield incremental.class_task(index, name, group, table)
 
 
 def _one_vs_rest(index: int, label: int, table: Table, seed: int) -> Task:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
-from dpcl_core.scenarios import order
+from dpcl_core.scenarios import incremental
 from dpcl_core.scenarios.catalog import Permuted
 from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream, generator
 
@@ -22,7 +22,7 @@ PUBLIC = "the order in which a task has the values of its examples was drawn wit
 
 def n_tasks(settings: Permuted, n_classes: int, sources: tuple[str, ...] = ()) -> int:
     """The number of tasks. Raises BadInput for an order or a permutation that is none."""
-    order.of_tasks(settings.order, settings.tasks)
+    incremental.of_tasks(settings.order, settings.tasks)
     if settings.permutations is not None:
         if len(settings.permutations) != settings.tasks:
             raise BadInput(FIELD, f"{len(settings.permutations)} lists", f"must be {settings.tasks}, one for each task")
@@ -44,7 +44,7 @@ def open_stream(settings: Permuted, table: Table, seed: int) -> TaskStream:
     everything = tuple(range(len(table.classes)))
     rows_by_task = _rows_by_task(settings, table.train, seed)
     tasks = []
-    for index, number in enumerate(order.of_tasks(settings.order, settings.tasks)):
+    for index, number in enumerate(incremental.of_tasks(settings.order, settings.tasks)):
         columns = None if table.form is None else _columns(settings, table.form, number, seed)
         train = table.train if rows_by_task is None else table.train.take(rows_by_task[number])
         permuted, test = (replace(examples, columns=columns) for examples in (train, table.test))  # copies no table
@@ -79,5 +79,5 @@ def _check_permutation(places: Sequence[int], n_places: int, number: int) -> Non
     allowed = f"must have each place from 0 to {n_places - 1} once"
     if len(places) != n_places:
         raise BadInput(f"{FIELD} of task {number}", f"{len(places)} places", f"{allowed}, {n_places} in all")
-    if wrong := order.fault(places, first=0, n=n_places):
+    if wrong := incremental.fault(places, first=0, n=n_places):
         raise BadInput(f"{FIELD} of task {number}", f"{len(places)} places", f"{allowed}, but {wrong}")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -156,22 +156,11 @@ class TaskStream:
     looks_ahead: bool = False
 
 
-class OpenStream(Protocol):
-    """`open_stream` of a scenario's module: the same tasks for the same settings, table and seed.
-
-    Raises BadInput as the module's `n_tasks` does.
-    """
-
-    def __call__(self, settings: ScenarioSpec, table: Table, seed: int) -> TaskStream: ...
-
-
-class CountTasks(Protocol):
-    """`n_tasks` of a scenario's module: the number of tasks that the settings give, from public facts alone.
-
-    Raises BadInput naming the setting that does not fit the dataset. `sources` are names.
-    """
-
-    def __call__(self, settings: ScenarioSpec, n_classes: int, sources: tuple[str, ...]) -> int: ...
+# Of a scenario's module. `open_stream`: the tasks of these settings, this table and this seed, always the same ones.
+# `n_tasks`: how many tasks the settings give, from public facts alone: the number of classes and the names of sources. Both
+# raise BadInput naming the setting that does not fit the dataset.
+OpenStream = Callable[[ScenarioSpec, Table, int], TaskStream]
+CountTasks = Callable[[ScenarioSpec, int, tuple[str, ...]], int]
 
 
 def generator(seed: int, purpose: str) -> np.random.Generator:

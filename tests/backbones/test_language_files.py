@@ -15,7 +15,7 @@ from huggingface_hub.errors import RepositoryNotFoundError
 
 from dpcl_core import paths
 from dpcl_core.backbones import catalog, causal, extractor, packaged, plain_language, weights
-from dpcl_core.data import copying
+from dpcl_core.data import files
 from dpcl_core.errors import BadInput, DataMissing
 from tests.backbones import language_models
 from tests.support.tiers import quick
@@ -132,7 +132,7 @@ def test_a_fresh_process_reads_texts_before_it_opens_the_model(tmp_path: Path, f
 
 @pytest.mark.parametrize("name", [f"hf:{MODEL}", "timm:vit_tiny_patch16_224"])
 def test_visitors_make_a_shared_server_download_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copying, "is_reachable", lambda: True)
+    monkeypatch.setattr(files, "is_reachable", lambda: True)
     card = catalog.card(name)
     assert catalog.available(card) is None
     monkeypatch.setenv("DPCL_SHARED", "usual")
@@ -157,7 +157,7 @@ def test_a_model_of_the_hub_is_downloaded_without_pickles(tmp_path: Path, monkey
         asked.append((name, tuple(allow_patterns), local_files_only))
         return str(folder)
 
-    monkeypatch.setattr(copying, "is_reachable", lambda: True)
+    monkeypatch.setattr(files, "is_reachable", lambda: True)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
     assert catalog.available(catalog.card(f"hf:{MODEL}")) is None
     assert plain_language.load_tokenizer(f"hf:{MODEL}").eos == language_models.SIZE - 1
@@ -171,7 +171,7 @@ def test_a_model_that_the_hub_does_not_know_gives_one_sentence(monkeypatch: pyte
     def unknown(*_: object, **__: object) -> str:
         raise RepositoryNotFoundError.__new__(RepositoryNotFoundError)
 
-    monkeypatch.setattr(copying, "is_reachable", lambda: True)
+    monkeypatch.setattr(files, "is_reachable", lambda: True)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", unknown)
     for load in (plain_language.load_tokenizer, causal.load):
         with pytest.raises(BadInput, match=r"^data\.backbone = hf:somebody/gpt2: must be the name of a model on") as caught:
@@ -183,7 +183,7 @@ def test_a_download_that_breaks_off_says_what_to_put_where(monkeypatch: pytest.M
     def broken(*_: object, **__: object) -> str:
         raise ConnectionError("a long story\nin lines")
 
-    monkeypatch.setattr(copying, "is_reachable", lambda: True)
+    monkeypatch.setattr(files, "is_reachable", lambda: True)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", broken)
     with pytest.raises(DataMissing, match=r"the hub did not give it|did not give it \(ConnectionError\)") as caught:
         causal.load(f"hf:{MODEL}")

@@ -14,7 +14,7 @@ import pytest
 
 from dpcl_core import paths
 from dpcl_core.backbones import causal, packaged, plain_language
-from dpcl_core.data.synthetic import corpus
+from dpcl_core.data import synthetic
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "pretrain_language_model.py"
 
@@ -46,7 +46,7 @@ def test_rows_begin_with_the_start_of_a_text_and_hold_whole_texts_but_the_last(s
 def test_a_short_training_writes_a_bundle_that_opens(
     script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    texts = {"companion": list(corpus.companion(300, 0).strings), "wikipedia": ["The city lies by the sea, 12 km off."] * 20}
+    texts = {"companion": [*synthetic.companion(300, 0).strings], "wikipedia": ["The city lies by the sea, 12 km off."] * 20}
     monkeypatch.setattr(script, "public_texts", lambda: texts)
     monkeypatch.setattr(script, "SHAPE", packaged.Shape(n_blocks=1, n_heads=2, width=16, context=32, size=300))
     folder = tmp_path / "assets" / "language"

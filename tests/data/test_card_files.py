@@ -9,7 +9,7 @@ import pytest
 
 from dpcl_core import paths
 from dpcl_core.backbones import catalog as backbones
-from dpcl_core.data import cards
+from dpcl_core.data import card
 from dpcl_core.errors import BadInput
 
 SET = """
@@ -56,7 +56,7 @@ tags = ["person"]
 limits = ["who is named"]
 """
     (folder / "datasets.toml").write_text(SET + more, encoding="utf-8")
-    found = cards.read()
+    found = card._catalogue()
     assert list(found) == ["letters", "more-letters", "all", "names"]
     assert (found["letters"].n_classes, found["letters"].limits) == (2, ())
     assert found["more-letters"].summary == "Letters."
@@ -65,7 +65,7 @@ limits = ["who is named"]
     assert found["all"].classes == ("Letters: a", "Letters: b", "More letters: a", "More letters: b")
     assert found["all"].source == "both; Letters; More letters"
     assert found["names"].classes == ("O", "B-person", "I-person")
-    assert found["names"].limits == (*cards.LIMITS["tagged"], "who is named")
+    assert found["names"].limits == (*card.LIMITS["tagged"], "who is named")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ limits = ["who is named"]
 def test_an_error_names_file_and_key(folder: Path, written: str, said: str) -> None:
     (folder / "datasets.toml").write_text(written, encoding="utf-8")
     with pytest.raises(BadInput, match=said):
-        cards.read()
+        card._catalogue()
 
 
 def test_an_error_in_a_backbone_names_file_and_key(folder: Path) -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dpcl_core.data import catalog, copying
-from dpcl_core.data.card import DatasetCard
-from dpcl_core.data.cards import CARDS
+from dpcl_core.data import catalog, files
+from dpcl_core.data.card import CARDS, DatasetCard
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.spec import DataSpec
 from tests.data.making import write, write_images, write_pair
@@ -113,7 +112,7 @@ def test_a_dataset_that_is_not_here_says_what_to_put_where(data_dir: Path, monke
 
 
 def test_a_dataset_of_the_hub_is_usable_while_the_hub_answers(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copying, "is_reachable", lambda: True)
+    monkeypatch.setattr(files, "is_reachable", lambda: True)
     assert catalog.available(catalog.card("svhn")) is None
     assert catalog.available(catalog.card("5-datasets")) is None
     assert catalog.available(catalog.card("own:cats")) is not None
@@ -174,6 +173,15 @@ def test_listing_the_datasets_loads_no_heavy_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_readers_and_the_engine_load_arrow_only_when_a_column_is_read() -> None:
+    program = (
+        "import sys; from dpcl_core import engine; from dpcl_core.data import intake, load, understood;"
+        "print('pyarrow' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 def test_loading_data_imports_no_torch() -> None:

@@ -23,11 +23,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcl_core.data import catalog, contents, files, outline, understood
-from dpcl_core.data.dataset import Split
+from dpcl_core.data.dataset import Split, Vectors
 from dpcl_core.data.images import Images
 from dpcl_core.data.load import load
 from dpcl_core.data.texts import Sentences, Texts
-from dpcl_core.data.windows import Vectors
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
 from tests.data.making import picture

@@ -19,10 +19,10 @@ import pytest
 from dpcl_core import cli, machine
 from dpcl_core.data import catalog, files, intake, outline, table_features, understood
 from dpcl_core.data.card import Writing
+from dpcl_core.data.dataset import Vectors
 from dpcl_core.data.intake import Asked
 from dpcl_core.data.load import load
 from dpcl_core.data.schema import Columns, Schema
-from dpcl_core.data.windows import Vectors
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
 from tests.data.making import picture

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcl_core import paths
-from dpcl_core.data import catalog, files, intake, marks, own, schema, understood
+from dpcl_core.data import catalog, files, intake, own, schema, understood
 from dpcl_core.data.intake import Asked
 from dpcl_core.data.outline import outline
 from dpcl_core.data.schema import Columns
@@ -104,8 +104,8 @@ def test_rows_that_are_known_by_the_first_rule_keep_it_under_another_name(name: 
     """Also where the data were deleted since: then their marks stand in the store alone."""
     before = taken_in_before(name)
     card = catalog.card(before)
-    known = marks.of(outline(card, files.find(card)))
-    marks.write(paths.home() / "data" / before.removeprefix("own:"), known)
+    known = own.marks_of(outline(card, files.find(card)))
+    own.write_marks(paths.home() / "data" / before.removeprefix("own:"), known)
     path = tmp_path / f"brought-again{Path(name).suffix}"
     BEFORE[name][0](path)
     path.with_name(f"brought-again.{schema.NAME}").write_text(BEFORE[name][1], encoding="utf-8")
@@ -126,7 +126,7 @@ def test_rows_that_are_known_by_the_first_rule_keep_it_under_another_name(name: 
 
 def test_new_rows_have_the_new_rule_beside_old_ones(data_dir: Path, tmp_path: Path) -> None:
     before = taken_in_before("a.csv")
-    marks.write(paths.home() / "data" / before.removeprefix("own:"), frozenset({"0" * 16}))
+    own.write_marks(paths.home() / "data" / before.removeprefix("own:"), frozenset({"0" * 16}))
     csv(tmp_path / "new.csv")
     with intake.taken_in(tmp_path / "new.csv", Asked(Columns(target="label"))) as name:
         assert catalog.card(name).coins == 2

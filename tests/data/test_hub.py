@@ -14,7 +14,7 @@ from typing import NoReturn
 import huggingface_hub
 import pytest
 
-from dpcl_core.data import catalog, copying
+from dpcl_core.data import catalog, files
 from dpcl_core.data.load import load
 from dpcl_core.errors import DataMissing
 from dpcl_core.spec import DataSpec
@@ -38,7 +38,7 @@ def online(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         write(folder, "test-00000-of-00001", image=[picture()] * 10, label=range(10))
         write(Path(local_dir) / "full_numbers", "train-00000-of-00001", image=[b"no"], label=[0])
 
-    monkeypatch.setattr(copying, "is_reachable", lambda: True)
+    monkeypatch.setattr(files, "is_reachable", lambda: True)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
     return data_dir.parent / "home" / "hub"
 
@@ -52,7 +52,7 @@ def test_a_download_is_put_into_the_cache_and_found_again(online: Path, monkeypa
     assert sorted(path.name for path in (online / "svhn").iterdir()) == names
     assert [path.name for path in online.iterdir()] == ["svhn"]
     monkeypatch.setattr(huggingface_hub, "snapshot_download", None)
-    monkeypatch.setattr(copying, "is_reachable", lambda: False)
+    monkeypatch.setattr(files, "is_reachable", lambda: False)
     assert len(load(SVHN).train) == 20
     assert catalog.available(catalog.card("svhn")) is None
 
@@ -102,7 +102,7 @@ def test_two_downloads_at_once_both_succeed(online: Path, monkeypatch: pytest.Mo
 
 
 def test_offline_nothing_is_asked(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copying, "_answers", lambda _: pytest.fail("asked the network although HF_HUB_OFFLINE is set"))
+    monkeypatch.setattr(files, "_answers", lambda _: pytest.fail("asked the network although HF_HUB_OFFLINE is set"))
     with pytest.raises(DataMissing, match="it is not on this computer, and the Hugging Face hub cannot be reached"):
         load(SVHN)
 
@@ -110,9 +110,9 @@ def test_offline_nothing_is_asked(data_dir: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
-    copying._answers.cache_clear()
+    files._answers.cache_clear()
     yield  # type: ignore[misc]
-    copying._answers.cache_clear()
+    files._answers.cache_clear()
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
@@ -130,7 +130,7 @@ def test_what_counts_as_an_answer(answer: Exception, expected: bool, asked: None
         raise answer
 
     monkeypatch.setattr(urllib.request, "urlopen", reply)
-    assert copying.is_reachable() is expected
+    assert files.is_reachable() is expected
 
 
 def test_a_silent_network_costs_one_second_once(asked: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +143,7 @@ def test_a_silent_network_costs_one_second_once(asked: None, monkeypatch: pytest
 
     monkeypatch.setattr(urllib.request, "urlopen", slow)
     monkeypatch.setattr(time, "monotonic", lambda: 1e6)
-    assert not copying.is_reachable()  # though no answer has come
-    assert not copying.is_reachable()
+    assert not files.is_reachable()  # though no answer has come
+    assert not files.is_reachable()
     never.set()
     assert asks == [1]

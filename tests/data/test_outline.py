@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcl_core.data import catalog, coins, files
-from dpcl_core.data.caps import Caps
+from dpcl_core.data.card import Caps
 from dpcl_core.data.load import load
 from dpcl_core.data.outline import Outline, outline
 from dpcl_core.data.texts import Texts

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpcl_core import cli
-from dpcl_core.data import owner, schema
+from dpcl_core.data import schema, understood
 from dpcl_core.data.load import load
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
@@ -24,7 +24,7 @@ def test_at_every_door_rows_are_counted_as_runs_use_them(door: tuple[str, str], 
     changes = {"plain": Change(), "odd": EVERYTHING, **{f"one{place}": one for place, one in enumerate(SINGLE.values())}}
     for name, change in changes.items():
         DOORS[door](data_dir / name, change)  # type: ignore[index]
-        found.append((owner.report(name), load(DataSpec(dataset=f"own:{name}"))))
+        found.append((understood.report(name), load(DataSpec(dataset=f"own:{name}"))))
     (plain, loaded), (odd, _) = found[:2]
     assert (plain.private.n_rows, plain.private.n_used, plain.private.refused) == (120, 120, ())
     n_odd = 126 - (door == ("image", "folder"))  # a note among pictures is no row
@@ -82,7 +82,7 @@ def test_a_schema_is_written_of_public_facts_alone_and_read_again(
     assert content[0] == content[1]
     assert 'classes = ["c0", "c1", "c2", "c3"]' in content[0]
     assert "n_train = 160" in content[0]
-    found = owner.report(str(tmp_path / "other" / "mine"))
+    found = understood.report(str(tmp_path / "other" / "mine"))
     assert {"title", "classes", "n_train"} <= set(found.public.from_schema)
     assert found.private.undeclared == {}
     capsys.readouterr()
@@ -105,13 +105,13 @@ def test_odd_names_survive_in_a_schema(data_dir: Path) -> None:
 @pytest.mark.parametrize("named", ["digits", "../mine", "nowhere"])
 def test_what_is_no_data_of_ones_own_is_refused(named: str, data_dir: Path) -> None:
     with pytest.raises(BadInput):
-        owner.report(named)
+        understood.report(named)
 
 
-def clinic(data_dir: Path, lines: list[str]) -> owner.Report:
+def clinic(data_dir: Path, lines: list[str]) -> understood.Report:
     (data_dir / "mine").mkdir(exist_ok=True)
     (data_dir / "mine" / "all.csv").write_text("\n".join(["age,bp,sex,label", *lines]) + "\n", encoding="utf-8")
-    return owner.report("mine")
+    return understood.report("mine")
 
 
 @pytest.mark.parametrize("line", ['40,120,"f,home', '40,120,f,"home', '"', '40,120,"f ""x"",home', '40,"12"0","f,home'])
@@ -150,7 +150,7 @@ def test_an_open_quote_among_the_names_is_quoted_only_if_they_are_names(data_dir
     (data_dir / "mine").mkdir()
     (data_dir / "mine" / "all.csv").write_text('age,"label\n1,a\n2,b\n', encoding="utf-8")
     with pytest.raises(BadInput, match=schema.DOUBT):
-        owner.report("mine")
+        understood.report("mine")
     (data_dir / "mine" / "schema.toml").write_text('first_line = "names"\n', encoding="utf-8")
     with pytest.raises(BadInput, match='must have a column text: age,"label'):
-        owner.report("mine")
+        understood.report("mine")

@@ -11,12 +11,12 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from dpcl_core.data import arrays
-from dpcl_core.data.arrays import Stretch
+from dpcl_core.data.dataset import Windows
 from dpcl_core.data.load import load
-from dpcl_core.data.windows import Windows
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
+from scripts import prepare_sensors
+from scripts.prepare_sensors import Stretch
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "prepare_sensors.py"
 
@@ -26,35 +26,35 @@ def recorded(seconds: float, rate: int, activity: str, subject: str = "a", start
     times = start + np.arange(int(seconds * rate)) / rate
     return pd.DataFrame(
         {"time": times, "x": times, "y": 0.5, "z": 9.8, "activity": activity, "subject": subject},
-        columns=list(arrays.COLUMNS),
+        columns=list(prepare_sensors.COLUMNS),
     )
 
 
 def test_equal_time_stamps_are_averaged_and_times_ascend() -> None:
-    times, values = arrays.merged(np.array([2.0, 1, 2, 3, 2]), np.array([[1.0, 0], [5, 1], [2, 0], [7, 0], [6, 3]]))
+    times, values = prepare_sensors.merged(np.array([2.0, 1, 2, 3, 2]), np.array([[1.0, 0], [5, 1], [2, 0], [7, 0], [6, 3]]))
     assert times.tolist() == [1, 2, 3]
     assert values.tolist() == [[5, 1], [3, 1], [7, 0]]
 
 
 def test_a_gap_of_more_than_300_ms_ends_a_session() -> None:
     times = np.cumsum([0, 0.2, 0.2, 0.31, 0.2, 0.29, 5.0])
-    assert [(part.start, part.stop) for part in arrays.sessions(times)] == [(0, 3), (3, 6), (6, 7)]
-    assert arrays.sessions(np.array([])) == []
+    assert [(part.start, part.stop) for part in prepare_sensors.sessions(times)] == [(0, 3), (3, 6), (6, 7)]
+    assert prepare_sensors.sessions(np.array([])) == []
 
 
 @pytest.mark.parametrize("rate", [5, 10, 20, 50])
 def test_stable_rates_are_known_with_some_jitter(rate: int) -> None:
     draw = np.random.default_rng(rate)
     times = np.arange(400) / rate + draw.uniform(-0.2, 0.2, 400) / rate
-    assert arrays.stable_rate(times) == rate
+    assert prepare_sensors.stable_rate(times) == rate
 
 
 def test_other_and_unsteady_rates_are_none() -> None:
-    assert arrays.stable_rate(np.arange(400) / 14) is None
-    assert arrays.stable_rate(np.arange(400) / 100) is None
+    assert prepare_sensors.stable_rate(np.arange(400) / 14) is None
+    assert prepare_sensors.stable_rate(np.arange(400) / 100) is None
     both = np.cumsum(np.tile([0.02, 0.18], 200))  # 10 Hz on average only
-    assert arrays.stable_rate(both) is None
-    assert arrays.stable_rate(np.array([1.0])) is None
+    assert prepare_sensors.stable_rate(both) is None
+    assert prepare_sensors.stable_rate(np.array([1.0])) is None
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_other_and_unsteady_rates_are_none() -> None:
 )
 def test_ten_seconds_off_both_ends_and_thirty_minutes_at_most(seconds: float, first: float, last: float) -> None:
     times = np.arange(round(seconds * 10)) / 10
-    kept = times[arrays.trimmed(times)]
+    kept = times[prepare_sensors.trimmed(times)]
     assert (len(kept) == 0) if first is None else (kept[0], kept[-1]) == pytest.approx((first, last))
 
 
@@ -76,7 +76,7 @@ def test_stretches_keep_to_one_person_one_label_one_session_and_one_rate() -> No
             recorded(40, 20, "walk", subject="b"),
         ]
     ).sample(frac=1, random_state=0)
-    found = arrays.stretches(samples)
+    found = prepare_sensors.stretches(samples)
     assert [(one.subject, one.activity, one.rate) for one in found] == [
         ("a", "walk", 20), ("a", "sit", 20), ("a", "sit", 10), ("b", "walk", 20),
     ]  # fmt: skip
@@ -86,19 +86,19 @@ def test_stretches_keep_to_one_person_one_label_one_session_and_one_rate() -> No
 
 def test_the_last_15_percent_are_for_testing_and_no_sample_is_in_both() -> None:
     whole = Stretch(np.arange(3000, dtype=np.float32).reshape(1000, 3), 20, "walk", "a")
-    train, test = arrays.divided(whole)
+    train, test = prepare_sensors.divided(whole)
     assert (len(train.values), len(test.values)) == (850, 150)
     assert np.concatenate([train.values, test.values]).tolist() == whole.values.tolist()
 
 
 def test_windows_overlap_as_the_step_says() -> None:
     values = np.arange(900, dtype=np.float32).reshape(300, 3)
-    cut = arrays.windows(values, 75)
+    cut = prepare_sensors.windows(values, 75)
     assert (cut.shape, cut.dtype) == ((3, 100, 3), np.float32)
     for number, window in enumerate(cut):
         np.testing.assert_array_equal(window, values[75 * number : 75 * number + 100])
-    assert len(arrays.windows(values[:99], 75)) == 0
-    assert len(arrays.windows(values[:100], 75)) == 1
+    assert len(prepare_sensors.windows(values[:99], 75)) == 0
+    assert len(prepare_sensors.windows(values[:100], 75)) == 1
 
 
 def test_overlap_is_25_percent_for_the_commonest_and_up_to_90_for_rare_ones() -> None:
@@ -112,7 +112,7 @@ def test_overlap_is_25_percent_for_the_commonest_and_up_to_90_for_rare_ones() ->
         long(10, 5, "sit"),
         long(2000, 5, "walk"),
     ]
-    assert arrays.steps(found) == {(50, "walk"): 75, (50, "sit"): 38, (5, "sit"): 10, (5, "walk"): 15}
+    assert prepare_sensors.steps(found) == {(50, "walk"): 75, (50, "sit"): 38, (5, "sit"): 10, (5, "walk"): 15}
 
 
 def test_the_script_makes_a_dataset_that_loads(
@@ -159,5 +159,5 @@ def test_the_script_makes_a_dataset_that_loads(
 def test_recordings_that_cannot_be_used(text: str, sentence: str, tmp_path: Path) -> None:
     (tmp_path / "raw.csv").write_text(text, encoding="utf-8")
     with pytest.raises(BadInput) as caught:
-        arrays.prepare([tmp_path / "raw.csv"], tmp_path / "out")
+        prepare_sensors.prepare([tmp_path / "raw.csv"], tmp_path / "out")
     assert str(caught.value) == sentence

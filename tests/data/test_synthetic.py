@@ -16,10 +16,9 @@ from sklearn.naive_bayes import BernoulliNB
 from dpcl_core.backbones import packaged as language
 from dpcl_core.backbones import plain_language
 from dpcl_core.backbones.plain_language import STOP_WORDS
-from dpcl_core.data import load
-from dpcl_core.data.cards import CARDS
+from dpcl_core.data import load, synthetic
+from dpcl_core.data.card import CARDS
 from dpcl_core.data.dataset import Dataset, Split
-from dpcl_core.data.synthetic import canaries, corpus, people
 from dpcl_core.data.texts import KIND, KINDS, LOOKALIKE, PADDING, TOKEN, Span, Texts
 from dpcl_core.spec import DataSpec
 
@@ -44,12 +43,12 @@ RESERVED = {
 
 @pytest.fixture(scope="module")
 def parts() -> tuple[Split, Split]:
-    return corpus.corpus(600)
+    return synthetic.corpus(600)
 
 
 @pytest.fixture(scope="module")
 def big() -> tuple[Split, Split]:
-    return corpus.corpus(3000)
+    return synthetic.corpus(3000)
 
 
 def texts_of(split: Split) -> Texts:
@@ -76,8 +75,8 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 def test_sizes_and_classes_are_those_of_the_cards(parts: tuple[Split, Split], big: tuple[Split, Split]) -> None:
-    assert corpus.classes() == CARDS["pii-synthetic"].sources
-    made = {"pii-synthetic": parts, "pii-synthetic-tiny": corpus.corpus(200), "pii-synthetic-full": big}
+    assert synthetic.classes() == CARDS["pii-synthetic"].sources
+    made = {"pii-synthetic": parts, "pii-synthetic-tiny": synthetic.corpus(200), "pii-synthetic-full": big}
     for name, found in made.items():
         card = CARDS[name]
         assert tuple(map(len, found)) == (card.n_train, card.n_test)
@@ -86,7 +85,7 @@ def test_sizes_and_classes_are_those_of_the_cards(parts: tuple[Split, Split], bi
 
 def test_every_span_is_what_is_public_facts_its_person(parts: tuple[Split, Split]) -> None:
     """The marks against the people themselves, built a second time: what a private span says is theirs, word for word."""
-    everybody = people.people(900, corpus._lists(), corpus._PUBLIC_SEED)
+    everybody = synthetic.people(900, synthetic._lists(), synthetic._PUBLIC_SEED)
     for split in parts:
         texts = texts_of(split)
         assert texts.people is not None
@@ -109,12 +108,12 @@ def test_everything_personal_is_from_reserved_ranges(planted: Dataset) -> None:
         if span.kind in RESERVED:
             assert re.fullmatch(RESERVED[span.kind], found), (span.kind, found)
         if span.kind == "CARD":
-            assert people.luhn(found[:-1]) != int(found[-1]), "no valid card number"
+            assert synthetic.luhn(found[:-1]) != int(found[-1]), "no valid card number"
 
 
 def test_luhn_is_the_check_digit_of_well_known_test_cards() -> None:
     for card in ("4111111111111111", "5555555555554444", "4242424242424242", "79927398713"):
-        assert people.luhn(card[:-1]) == int(card[-1])
+        assert synthetic.luhn(card[:-1]) == int(card[-1])
 
 
 def test_no_number_stands_outside_a_span(planted: Dataset) -> None:
@@ -126,7 +125,7 @@ def test_no_number_stands_outside_a_span(planted: Dataset) -> None:
 
 
 def test_the_corpus_is_a_public_constant(parts: tuple[Split, Split]) -> None:
-    again = corpus.corpus(600)
+    again = synthetic.corpus(600)
     for first, second in zip(parts, again, strict=True):
         assert texts_of(first).strings == texts_of(second).strings
         assert texts_of(first).spans == texts_of(second).spans
@@ -141,7 +140,7 @@ def test_texts_are_short(parts: tuple[Split, Split]) -> None:
 
 def test_labels_are_even_within_a_source(parts: tuple[Split, Split]) -> None:
     first = 0
-    for index, (_, labels) in enumerate(corpus.classes()):
+    for index, (_, labels) in enumerate(synthetic.classes()):
         for split in parts:
             assert split.sources is not None
             sizes = np.bincount(split.labels[split.sources == index], minlength=25)
@@ -193,7 +192,7 @@ def test_a_classifier_on_spans_alone_is_at_chance(big: tuple[Split, Split]) -> N
     exp(-2 n t^2) (Hoeffding; it holds for draws without replacement). t is set for 1e-6 over all six sources. The same
     classifier on the words is right nearly always, so that the test can fail.
     """
-    for index, (_, labels) in enumerate(corpus.classes()):
+    for index, (_, labels) in enumerate(synthetic.classes()):
         seen, tried = ([_spans_of(split, index), split.labels[split.sources == index]] for split in big)
         bound = math.sqrt(math.log(6 / 1e-6) / (2 * len(tried[1])))
         assert _accuracy(seen, tried) < 1 / len(labels) + bound
@@ -227,10 +226,10 @@ def _accuracy(seen: list[object], tried: list[object]) -> float:
 
 
 def test_the_companion_is_public_other_and_the_same_for_one_seed(parts: tuple[Split, Split]) -> None:
-    made = corpus.companion(600, seed=0)
+    made = synthetic.companion(600, seed=0)
     assert len(made) == 600
-    assert made.strings == corpus.companion(600, seed=0).strings
-    assert made.strings != corpus.companion(600, seed=1).strings
+    assert made.strings == synthetic.companion(600, seed=0).strings
+    assert made.strings != synthetic.companion(600, seed=1).strings
     sure = {"EMAIL", "ADDRESS", "SSN", "CARD", "IBAN"}
     theirs = {found for found, span in marked(Split(made, np.zeros(600, np.int64))) if span.kind in sure}
     assert theirs.isdisjoint(found for found, span in marked(parts[0]) if span.kind in sure)
@@ -238,7 +237,7 @@ def test_the_companion_is_public_other_and_the_same_for_one_seed(parts: tuple[Sp
 
 
 def test_the_companion_has_sentences_in_common_with_the_corpus_and_others_of_its_own() -> None:
-    for ours, theirs in zip(corpus._sources("corpus"), corpus._sources("companion"), strict=True):
+    for ours, theirs in zip(synthetic._sources("corpus"), synthetic._sources("companion"), strict=True):
         for mine, other in (
             (ours.private, theirs.private),
             (ours.harmless, theirs.harmless),
@@ -270,16 +269,17 @@ def test_a_canary_is_in_as_many_loaded_texts_as_it_says(
     unplanted = [canary.prefix for canary in found.canaries if canary.repetitions == 0]
     assert not any(prefix in string for prefix in unplanted for string in texts.strings)
     tested = "\n".join(texts_of(found.test).strings)
-    assert canaries._BEFORE not in tested
+    assert synthetic._BEFORE not in tested
     for source in found.sources:
         levels = [canary.repetitions for canary in found.canaries if canary.source == source.name]
         n_codes = np.count_nonzero(found.train.sources == found.sources.index(source)) // 31
-        assert sorted(levels) == sorted([0] * 10 + [times for times in canaries.REPETITIONS for _ in range(min(5, n_codes))])
+        planted = [times for times in synthetic.REPETITIONS for _ in range(min(5, n_codes))]
+        assert sorted(levels) == sorted([0] * 10 + planted)
 
 
 def test_planting_moves_no_mark(planted: Dataset) -> None:
     """Without the line that was put before it, a text and its spans are those of the corpus."""
-    train, _ = corpus.corpus(600)
+    train, _ = synthetic.corpus(600)
     before = dict(zip(texts_of(train).strings, texts_of(train).spans or (), strict=True))
     n_planted = 0
     texts = texts_of(planted.train)
@@ -297,6 +297,6 @@ def test_codes_are_spread_evenly(planted: Dataset) -> None:
     """Digits of 210 codes: chi-square with 9 degrees of freedom in each place; 60 is passed with a chance of 1.4e-9."""
     codes = np.array([[int(digit) for digit in canary.code] for canary in planted.canaries])
     assert len({canary.code for canary in planted.canaries}) == len(codes) == 210
-    for place in range(canaries.DIGITS):
+    for place in range(synthetic.CODE_DIGITS):
         sizes = np.bincount(codes[:, place], minlength=10)
         assert ((sizes - 21) ** 2 / 21).sum() < 60

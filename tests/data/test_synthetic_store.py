@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcl_core.data import catalog, files, load
-from dpcl_core.data.synthetic import corpus, store
+from dpcl_core.data import catalog, files, load, synthetic
 from dpcl_core.data.texts import Texts
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
@@ -59,7 +58,7 @@ def test_a_damaged_record_is_made_anew(folder: Path, record: bytes) -> None:
 
 def test_another_version_is_made_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = json.loads((folder / "made.json").read_bytes())
-    monkeypatch.setattr(store, "_FORM", -1)
+    monkeypatch.setattr(synthetic, "_VERSION", -1)
     files.find(catalog.card(TINY))
     after = json.loads((folder / "made.json").read_bytes())
     assert after["identity"] != before["identity"]
@@ -68,7 +67,7 @@ def test_another_version_is_made_anew(folder: Path, monkeypatch: pytest.MonkeyPa
 
 def test_what_is_read_is_what_was_made(data_dir: Path) -> None:
     found = load.load(DataSpec(dataset=TINY))
-    train, test = corpus.corpus(200)
+    train, test = synthetic.corpus(200)
     assert isinstance(found.test.images, Texts)
     assert isinstance(test.images, Texts)
     assert found.test.images.strings == test.images.strings
@@ -78,8 +77,8 @@ def test_what_is_read_is_what_was_made(data_dir: Path) -> None:
     assert found.test.images.people is not None
     assert test.images.people is not None
     assert found.test.images.people.tolist() == test.images.people.tolist()
-    assert [source.name for source in found.sources] == [name for name, _ in corpus.classes()]
-    assert found.classes == tuple(label for _, labels in corpus.classes() for label in labels)
+    assert [source.name for source in found.sources] == [name for name, _ in synthetic.classes()]
+    assert found.classes == tuple(label for _, labels in synthetic.classes() for label in labels)
 
 
 def test_a_folder_that_cannot_be_written_is_said_in_one_sentence(data_dir: Path, tmp_path: Path) -> None:

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from dpcl_core.data import catalog, outline, sheets, table_features
 from dpcl_core.data.card import Feature
-from dpcl_core.data.dataset import Dataset
+from dpcl_core.data.dataset import Dataset, Vectors
 from dpcl_core.data.load import load
-from dpcl_core.data.windows import Vectors
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
 from tests.data.making import write

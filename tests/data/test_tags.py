@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcl_core.data import tagged
+from dpcl_core.data import texts
 
-TAGS = tagged.tags_of(("PER", "ORG"))
+TAGS = texts.tags_of(("PER", "ORG"))
 PLACE = {tag: place for place, tag in enumerate(TAGS)}
 
 
@@ -24,7 +24,7 @@ def test_tags_come_in_pairs_behind_o() -> None:
 
 
 def test_an_inside_tag_follows_its_own_type_alone() -> None:
-    allowed = tagged.may_follow(TAGS)
+    allowed = texts.may_follow(TAGS)
     assert allowed.shape == (6, 5)
     for before, tag in product([*TAGS, "start"], TAGS):
         kind = tag.removeprefix("I-")
@@ -37,8 +37,8 @@ def test_an_inside_tag_follows_its_own_type_alone() -> None:
 def test_decoding_equals_the_best_of_all_sequences(seed: int, lengths: list[int]) -> None:
     scores = np.random.default_rng(seed).normal(size=(sum(lengths), 5))
     sentences = np.repeat(np.arange(len(lengths)) * 3, lengths)
-    found = tagged.decode(scores, sentences, TAGS)
-    allowed = tagged.may_follow(TAGS)
+    found = texts.decode(scores, sentences, TAGS)
+    allowed = texts.may_follow(TAGS)
     first = 0
     for length in lengths:
         rows = scores[first : first + length]
@@ -56,9 +56,9 @@ def test_a_shift_of_a_word_s_scores_changes_nothing_and_the_mask_is_never_broken
     random = np.random.default_rng(7)
     scores, sentences = random.normal(size=(400, 5)), np.sort(random.integers(0, 60, 400))
     scores[:, 2] += 2  # the model is fond of an inside tag that rarely may stand there
-    found = tagged.decode(scores, sentences, TAGS)
-    np.testing.assert_array_equal(found, tagged.decode(scores + random.normal(size=(400, 1)), sentences, TAGS))
-    allowed = tagged.may_follow(TAGS)
+    found = texts.decode(scores, sentences, TAGS)
+    np.testing.assert_array_equal(found, texts.decode(scores + random.normal(size=(400, 1)), sentences, TAGS))
+    allowed = texts.may_follow(TAGS)
     for row, tag in enumerate(found):
         starts = row == 0 or sentences[row] != sentences[row - 1]
         assert allowed[-1 if starts else found[row - 1], tag]
@@ -69,10 +69,10 @@ def test_tags_that_a_model_does_not_know_are_never_chosen() -> None:
     scores = np.zeros((3, 5))
     scores[:, 1:3] = -np.inf
     scores[2] = -np.inf
-    found = tagged.decode(scores, np.zeros(3, dtype=np.int64), TAGS)
+    found = texts.decode(scores, np.zeros(3, dtype=np.int64), TAGS)
     assert found[2] == PLACE["O"]
     assert not np.isin(found, labels("B-PER", "I-PER")).any()
-    assert tagged.decode(np.zeros((0, 5)), np.zeros(0, dtype=np.int64), TAGS).shape == (0,)
+    assert texts.decode(np.zeros((0, 5)), np.zeros(0, dtype=np.int64), TAGS).shape == (0,)
 
 
 SENTENCES = np.array([0, 0, 0, 0, 1, 1], dtype=np.int64)
@@ -80,11 +80,11 @@ THERE = labels("B-PER", "I-PER", "O", "B-ORG", "B-PER", "O")
 
 
 def test_entities_end_where_their_sentence_does() -> None:
-    assert tagged.entities(THERE, SENTENCES, TAGS) == {(0, 2, "PER"), (3, 4, "ORG"), (4, 5, "PER")}
+    assert texts.entities(THERE, SENTENCES, TAGS) == {(0, 2, "PER"), (3, 4, "ORG"), (4, 5, "PER")}
     runs_on = labels("O", "O", "O", "B-PER", "I-PER", "I-PER")
-    assert tagged.entities(runs_on, SENTENCES, TAGS) == {(3, 4, "PER"), (4, 6, "PER")}
+    assert texts.entities(runs_on, SENTENCES, TAGS) == {(3, 4, "PER"), (4, 6, "PER")}
     neighbours = labels("B-PER", "B-PER", "I-ORG", "O", "O", "O")
-    assert tagged.entities(neighbours, SENTENCES, TAGS) == {(0, 1, "PER"), (1, 2, "PER"), (2, 3, "ORG")}
+    assert texts.entities(neighbours, SENTENCES, TAGS) == {(0, 1, "PER"), (1, 2, "PER"), (2, 3, "ORG")}
 
 
 @pytest.mark.parametrize(
@@ -98,4 +98,4 @@ def test_entities_end_where_their_sentence_does() -> None:
     ],
 )
 def test_f1_counts_exact_spans_and_types(told: tuple[str, ...], counts: tuple[int, int]) -> None:
-    assert tagged.f1_counts(labels(*told), THERE, SENTENCES, TAGS) == counts
+    assert texts.f1_counts(labels(*told), THERE, SENTENCES, TAGS) == counts

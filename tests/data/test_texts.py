@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dpcl_core.data import catalog, files, load, own
-from dpcl_core.data.cards import CARDS
+from dpcl_core.data.card import CARDS
 from dpcl_core.data.dataset import Dataset
 from dpcl_core.data.texts import Span, Texts
 from dpcl_core.errors import BadInput, DataMissing

@@ -7,11 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcl_core.data.caps import Caps
-from dpcl_core.data.card import DatasetCard
-from dpcl_core.data.cards import CARDS
-from dpcl_core.data.catalog import card, members
-from dpcl_core.data.title import Sizes, title
+from dpcl_core.data.card import CARDS, Caps, DatasetCard
+from dpcl_core.data.catalog import Sizes, card, members
+from dpcl_core.data.catalog import truthful_title as title
 
 
 def even(n_train: int, n_test: int, n_classes: int) -> Sizes:

@@ -10,12 +10,12 @@ import pytest
 
 from dpcl_core import checks, engine
 from dpcl_core.data import catalog, outline
-from dpcl_core.data.caps import Caps
+from dpcl_core.data.card import Caps
 from dpcl_core.data.load import load
 from dpcl_core.events import CellFinished, Event, to_json
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import Learner
-from dpcl_core.scenarios import blurry, class_incremental, order
+from dpcl_core.scenarios import blurry, incremental
 from dpcl_core.scenarios.stream import Examples, OpenStream, Table
 from dpcl_core.spec import RunSpec
 from tests.data.making import picture, write
@@ -23,8 +23,8 @@ from tests.support.tiers import quick
 
 LABELS = [row % 4 for row in range(120)]
 STREAMS: dict[str, OpenStream] = {
-    "class-incremental": class_incremental.open_stream,
-    "split": order.open_stream,
+    "class-incremental": incremental.open_stream,
+    "split": incremental.open_stream,
     "i-blurry": blurry.open_stream,
     "si-blurry": blurry.open_stream,
 }

@@ -10,10 +10,9 @@ import pytest
 
 from dpcl_core import checks, engine
 from dpcl_core.backbones import extractor, pixels
-from dpcl_core.data import catalog, own, windows
-from dpcl_core.data.dataset import Dataset, Form
+from dpcl_core.data import catalog, dataset, own
+from dpcl_core.data.dataset import RANGE, Dataset, Form, Windows
 from dpcl_core.data.load import load
-from dpcl_core.data.windows import RANGE, Windows
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.events import CellFinished, Started
 from dpcl_core.spec import DataSpec
@@ -75,7 +74,7 @@ def test_a_window_is_a_row_of_numbers_sample_after_sample(data_dir: Path) -> Non
 
 
 def test_the_digest_sees_every_value_and_the_order_of_rows() -> None:
-    content = windows.in_range(signal(6).reshape(6, 100, 3))
+    content = dataset.in_range(signal(6).reshape(6, 100, 3))
     other = content.values.copy()
     other[5, 99, 2] += 1e-3
     swapped = content.take(np.array([1, 0, 2, 3, 4, 5]))
@@ -106,7 +105,7 @@ def test_a_subset_takes_the_same_windows_from_pieces_as_from_one_file(data_dir: 
 def test_the_published_scaling_uses_the_training_part_alone() -> None:
     train, test = signal(50, 1).reshape(50, 100, 3) * [1, 2, 3] + [0, 5, -9], signal(20, 2).reshape(20, 100, 3) * 40
     train, test = train.astype(np.float32), test.astype(np.float32)
-    scaled, other = windows.z_scored(train, test)
+    scaled, other = dataset.z_scored(train, test)
     for axis in range(3):  # as printed: 2 [(x - min) / (max - min) - 1/2] of the clipped z-score, min = -2, max = 2
         values = train[:, :, axis].astype(np.float64)
         z = np.clip((values - values.mean()) / values.std(), -2, 2)
@@ -114,16 +113,16 @@ def test_the_published_scaling_uses_the_training_part_alone() -> None:
         z = np.clip((test[:, :, axis] - values.mean()) / values.std(), -2, 2)
         np.testing.assert_allclose(other.values[:, :, axis], 2 * ((z + 2) / 4 - 0.5), atol=1e-6)
     assert abs(scaled.values).max() == abs(other.values).max() == 1
-    changed = windows.z_scored(train, test * 3)[0]
+    changed = dataset.z_scored(train, test * 3)[0]
     np.testing.assert_array_equal(changed.values, scaled.values)
-    flat, _ = windows.z_scored(np.full((4, 100, 3), 9.8, np.float32), test)
+    flat, _ = dataset.z_scored(np.full((4, 100, 3), 9.8, np.float32), test)
     assert not flat.values.any()
 
 
 def test_the_public_scaling_of_a_window_depends_on_that_window_alone() -> None:
     values = signal(10).reshape(10, 100, 3)
-    alone = windows.in_range(values[:1]).values
-    np.testing.assert_array_equal(windows.in_range(values).values[:1], alone)
+    alone = dataset.in_range(values[:1]).values
+    np.testing.assert_array_equal(dataset.in_range(values).values[:1], alone)
     assert pytest.approx(2 * 9.80665) == RANGE
 
 

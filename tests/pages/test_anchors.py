@@ -307,7 +307,7 @@ def test_the_train_page_shows_the_newest_lists_live_and_every_round_afterwards(o
 
 
 def test_published_values_stand_beside_the_methods_they_are_of() -> None:
-    from dpcl_core.data.cards import CARDS
+    from dpcl_core.data.card import CARDS
 
     spec = SPEC.model_copy(update={"method": "dp-stat-share", "data": SPEC.data.model_copy(update={"dataset": "ag_news"})})
     assert catalog.printed_scores(spec, 4.0) == {"AA": [57.4], "BWT": [-11.2]}

@@ -11,7 +11,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core import checks, paths, presets
-from dpcl_core.data import intake, marks, own, schema
+from dpcl_core.data import intake, own, schema
 from dpcl_core.data.intake import Asked
 from dpcl_core.data.schema import Columns
 from dpcl_core.runs import administration
@@ -74,7 +74,7 @@ def test_rows_that_change_sides_keep_their_marks(kept: str) -> None:
     person = fields.model_copy(update={"columns": Columns(target="risk", person="patient")})
     with intake.taken_in(folder, Asked(instead=person), of=kept) as name:
         pass
-    assert marks.kept(name) > marks.kept(kept)
+    assert own.kept_marks(name) > own.kept_marks(kept)
 
 
 def test_every_field_of_a_schema_survives_a_change(kept: str, open_page: Open) -> None:

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import insert
 
 from dpcl_core import checks, export
-from dpcl_core.data import catalog, files, intake, marks, outline
+from dpcl_core.data import catalog, files, intake, outline, own
 from dpcl_core.data.intake import Asked
 from dpcl_core.data.schema import Columns
 from dpcl_core.privacy import statement
@@ -25,7 +25,7 @@ from tests.support.postgres import both, both_if_slow
 pytestmark = both_if_slow
 
 
-def own(name: str = "own:mine", **privacy: object) -> RunSpec:
+def own_run(name: str = "own:mine", **privacy: object) -> RunSpec:
     raw = {"method": "cosine", "data": {"dataset": name}, "scenario": {"kind": "class-incremental", "tasks": 2}}
     return checks.parse({**raw, "labels": "prior", "privacy": {"epsilons": [1.0, 2.0], **privacy}, "seeds": [0, 1]})
 
@@ -44,11 +44,11 @@ def store(tmp_path: Path) -> Store:
 
 def test_a_launched_run_stays_a_look_that_is_resumed_and_then_not_started(store: Store) -> None:
     """An app has claimed it and dies before it has started a process; the run is stopped while it waits again."""
-    run_id = store.create(own())
+    run_id = store.create(own_run())
     assert store.claim(run_id)
     store.end(run_id, "cancelled")
     looked = administration.of(store, "own:mine")
-    never = store.create(own())
+    never = store.create(own_run())
     for _ in range(2):
         resumption.resume(store, run_id)
         assert store.claim(run_id)
@@ -64,12 +64,12 @@ def test_a_launched_run_stays_a_look_that_is_resumed_and_then_not_started(store:
 @both
 def test_every_launched_run_is_one_more_look_and_budgets_add_up(store: Store) -> None:
     """Failed and deleted ones, too: what left them is not known. One that never began looked at nothing."""
-    deleted = launched(store, own())
+    deleted = launched(store, own_run())
     store.delete(deleted)
-    launched(store, own())
-    launched(store, own("own:mine2"))
-    launched(store, own("own:m_ne"))
-    waiting = store.create(own())
+    launched(store, own_run())
+    launched(store, own_run("own:mine2"))
+    launched(store, own_run("own:m_ne"))
+    waiting = store.create(own_run())
     store.request_stop(waiting)
     found = administration.of(store, "own:mine")
     assert found is not None
@@ -83,7 +83,7 @@ def test_every_launched_run_is_one_more_look_and_budgets_add_up(store: Store) ->
 
 def test_models_on_the_same_batches_do_not_add_up_and_count_as_their_ledgers_say(store: Store) -> None:
     """Amplified by the same draws: together they have more than the sum of their epsilons (`privacy.joint_release`)."""
-    raw = own().model_dump(mode="json") | {"method": "peft-ensemble", "params": {"adapter": "head"}}
+    raw = own_run().model_dump(mode="json") | {"method": "peft-ensemble", "params": {"adapter": "head"}}
     shared = checks.parse(raw)
     run_id = launched(store, shared)
     found = administration.of(store, "own:mine")
@@ -103,7 +103,7 @@ def test_models_on_the_same_batches_do_not_add_up_and_count_as_their_ledgers_say
 
 
 def test_new_data_start_at_none_and_public_data_are_not_counted(store: Store) -> None:
-    launched(store, own())
+    launched(store, own_run())
     assert administration.sentence(store, "own:new") == "Nobody has looked at own:new yet: the first run is the first look."
     assert administration.of(store, "digits") is None
     assert administration.sentence(store, "digits") == ""
@@ -111,8 +111,8 @@ def test_new_data_start_at_none_and_public_data_are_not_counted(store: Store) ->
 
 @pytest.mark.parametrize("changes", [{"epsilons": [1.0, math.inf]}, {"noise": "seeded"}])
 def test_one_look_without_a_bound_leaves_none_for_all(changes: dict[str, object], store: Store) -> None:
-    launched(store, own())
-    launched(store, own(**changes))
+    launched(store, own_run())
+    launched(store, own_run(**changes))
     found = administration.of(store, "own:mine")
     assert found is not None
     assert (found.epsilon, found.document()["epsilon"]) == (math.inf, "inf")
@@ -149,7 +149,7 @@ def test_a_result_says_it_in_its_statement(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("DPCL_HOME", str(tmp_path))
     monkeypatch.setattr(export, "_figures", lambda *_: {})
     store = Store(f"sqlite:///{tmp_path / 'store.sqlite'}")
-    spec = own()
+    spec = own_run()
     run_id = replay.fill(store, spec, replay.recorded(spec, n_tasks=2))
     launched(store, spec)
     files = export.bundle(store, run_id)
@@ -191,18 +191,18 @@ def test_two_processes_that_begin_at_once_make_one_key_of_marks(home: Path, monk
         found = is_there(path)
         if path.name == "secret" and not of_other:
             of_other.append(b"")
-            of_other[0] = marks._secret()
+            of_other[0] = own._secret()
         return found
 
     monkeypatch.setattr(Path, "exists", late)
-    assert marks._secret() == of_other[0] == (home / "secret").read_bytes()
+    assert own._secret() == of_other[0] == (home / "secret").read_bytes()
 
 
 def test_deleting_and_bringing_the_same_rows_again_does_not_start_the_count_again(home: Path, store: Store) -> None:
     """Under any name, with another target, and with rows added or left out."""
     name = taken_in(home / "visits.csv")
     for _ in range(2):
-        launched(store, own(name))
+        launched(store, own_run(name))
     before = administration.of(store, name)
     administration.purge(store, name)
     again = taken_in(home / "other.csv")
@@ -213,7 +213,7 @@ def test_deleting_and_bringing_the_same_rows_again_does_not_start_the_count_agai
     assert "Some were at data with the same rows, under another name or deleted since." in found.sentence
     assert n_runs(store, taken_in(home / "target.csv", target="two")) == 2
     assert n_runs(store, taken_in(home / "fewer.csv", ROWS[::2])) == 2
-    launched(store, own(again))
+    launched(store, own_run(again))
     assert n_runs(store, taken_in(home / "more.csv", [*ROWS, "7,7,a,d"])) == 3
     assert n_runs(store, taken_in(home / "new.csv", [f"1{row}" for row in ROWS])) == 0
 
@@ -224,17 +224,17 @@ def test_the_count_depends_on_no_private_row(home: Path) -> None:
     public = set(outline.outline(card, files.find(card)).test.rows.tolist())
     for left_out in range(0, 200, 9):
         without = taken_in(home / "without.csv", [row for place, row in enumerate(ROWS) if place != left_out])
-        assert (marks.kept(without) == marks.kept(name)) == (left_out not in public)
+        assert (own.kept_marks(without) == own.kept_marks(name)) == (left_out not in public)
 
 
 def test_nobody_learns_what_another_visitor_has_brought(home: Path, store: Store) -> None:
     """Of the very same file neither the count nor the name depends on others'."""
     hers = taken_in(home / "a" / "visits.csv", owner="a" * 64)
-    launched(store, own(hers))
+    launched(store, own_run(hers))
     his = taken_in(home / "b" / "visits.csv", owner="b" * 64)
     assert (hers, his) == ("own:visits-aaaaaa", "own:visits-bbbbbb")
     assert (n_runs(store, hers), n_runs(store, his)) == (1, 0)
-    assert not marks.kept(hers) & marks.kept(his)
+    assert not own.kept_marks(hers) & own.kept_marks(his)
     administration.purge(store, hers)
     assert n_runs(store, his) == 0
     assert n_runs(store, taken_in(home / "a" / "again.csv", owner="a" * 64)) == 1
@@ -242,7 +242,7 @@ def test_nobody_learns_what_another_visitor_has_brought(home: Path, store: Store
 
 def test_what_was_never_looked_at_leaves_nothing(home: Path, store: Store) -> None:
     name = taken_in(home / "visits.csv")
-    store.create(own(name))
+    store.create(own_run(name))
     administration.purge(store, name)
     with store.reading() as connection:
         assert connection.execute(tables.kept_looks.select()).all() == []
@@ -250,4 +250,4 @@ def test_what_was_never_looked_at_leaves_nothing(home: Path, store: Store) -> No
 
 def test_another_target_makes_no_other_rows_public(home: Path) -> None:
     """Else a second schema of a file would publish a fifth of what was private under the first."""
-    assert marks.kept(taken_in(home / "one.csv")) == marks.kept(taken_in(home / "two.csv", target="two"))
+    assert own.kept_marks(taken_in(home / "one.csv")) == own.kept_marks(taken_in(home / "two.csv", target="two"))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcl_core.errors import BadInput
-from dpcl_core.scenarios import blurry, catalog, class_incremental
+from dpcl_core.scenarios import blurry, catalog, incremental
 from dpcl_core.scenarios.catalog import Blurry, ClassIncremental, IBlurry, SiBlurry
 from dpcl_core.scenarios.stream import Table, TaskStream
 from tests.scenarios.making import records, table
@@ -72,7 +72,7 @@ def test_sizes_and_home_shares_of_the_published_streams(tasks: int, blurry_perce
 
 def test_all_classes_disjoint_is_the_class_incremental_split() -> None:
     given_table = balanced(10, 3)
-    plain = class_incremental.open_stream(ClassIncremental(tasks=5), given_table, 7)
+    plain = incremental.open_stream(ClassIncremental(tasks=5), given_table, 7)
     for percent in (0, 100):  # of no examples
         found = blurry.open_stream(IBlurry(tasks=5, disjoint_percent=100, blurry_percent=percent), given_table, 7)
         assert [task.prior for task in found.tasks] == [task.prior for task in plain.tasks]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dpcl_core.errors import BadInput
 from dpcl_core.scenarios import catalog
 from dpcl_core.scenarios.catalog import ClassIncremental
-from dpcl_core.scenarios.class_incremental import n_tasks, open_stream
+from dpcl_core.scenarios.incremental import n_tasks, open_stream
 from tests.scenarios.making import examples, records, table
 
 LABELS = st.lists(st.integers(0, 9), max_size=40)

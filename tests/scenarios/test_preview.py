@@ -11,7 +11,7 @@ import pytest
 from dpcl_core import checks
 from dpcl_core.data.load import load, read
 from dpcl_core.errors import BadInput
-from dpcl_core.scenarios import blurry, source_incremental
+from dpcl_core.scenarios import blurry, incremental
 from dpcl_core.scenarios import catalog as previews
 from dpcl_core.scenarios.catalog import Preview
 from dpcl_core.scenarios.stream import Examples, Table
@@ -77,7 +77,7 @@ def test_sources_are_tasks_and_their_labels_are_numbered_as_loading_does(data_di
     assert found.counts is not None
     assert found.tasks == tuple(
         task.name
-        for task in source_incremental.open_stream(
+        for task in incremental.open_stream(
             spec.scenario,
             Table(
                 Examples(np.zeros((55, 1)), column.train.labels),

@@ -11,7 +11,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Started, TaskLearned
 from dpcl_core.scenarios import catalog
 from dpcl_core.scenarios.catalog import Split
-from dpcl_core.scenarios.order import open_stream
+from dpcl_core.scenarios.incremental import open_stream
 from tests.scenarios.making import records, table
 
 

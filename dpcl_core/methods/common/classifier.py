@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import numpy as safetensors
 
-from dpcl_core.data import tagged
+from dpcl_core.data import texts
 from dpcl_core.events import Classifier, Fact
 from dpcl_core.methods.common.learner import Learner, PublicContext
 from dpcl_core.metrics import mean
@@ -116,8 +116,8 @@ def _right(scores: NDArray[np.floating], labels: NDArray[np.int64]) -> NDArray[n
 def _entity_marks(scores: NDArray[np.floating], test: Examples, classes: Sequence[str]) -> NDArray[np.int64]:
     """Twice the true positives, and predicted plus actual entities [epsilons, 2], after decoding by the rules of BIO."""
     assert test.sentences is not None  # streams of tagged words have sentence boundaries
-    decoded = [tagged.decode(of_budget, test.sentences, classes) for of_budget in scores]
-    return np.array([tagged.f1_counts(one, test.labels, test.sentences, classes) for one in decoded], dtype=np.int64)
+    decoded = [texts.decode(of_budget, test.sentences, classes) for of_budget in scores]
+    return np.array([texts.f1_counts(one, test.labels, test.sentences, classes) for one in decoded], dtype=np.int64)
 
 
 Arrays = Mapping[str, NDArray[np.generic]]

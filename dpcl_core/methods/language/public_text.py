@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.backbones import plain_language
-from dpcl_core.data import anchors
-from dpcl_core.data.synthetic import corpus
+from dpcl_core.data import anchors, synthetic
 from dpcl_core.data.texts import PADDING, STOP, TOKEN, Texts
 from dpcl_core.events import Leaks
 from dpcl_core.methods.language import sensitivity
@@ -232,7 +231,7 @@ N_FAMILIES = 6  # text i belongs to family i mod N_FAMILIES
 @lru_cache(maxsize=4)
 def encoded(backbone: str, length: int) -> NDArray[np.int32]:
     """Encoded texts of the synthetic corpus's public companion, int32 [N_TEXTS, length, planes]."""
-    return plain_language.read(corpus.companion(N_TEXTS, _SEED), backbone, length)
+    return plain_language.read(synthetic.companion(N_TEXTS, _SEED), backbone, length)
 
 
 @lru_cache(maxsize=4)

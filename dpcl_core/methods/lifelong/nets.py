@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
+from dpcl_core.data.card import AXES, SAMPLES
 from dpcl_core.data.dataset import Form
-from dpcl_core.data.windows import AXES, SAMPLES
 from dpcl_core.errors import Diverged
 from dpcl_core.events import Fact
 from dpcl_core.methods.common.classifier import Rule

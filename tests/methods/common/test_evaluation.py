@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpcl_core import metrics
-from dpcl_core.data.tagged import tags_of
+from dpcl_core.data.texts import tags_of
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.classifier import evaluated, untrained
 from dpcl_core.privacy.ledger import Ledger
