@@ -19,7 +19,7 @@ from dpcl_core.errors import BadInput, unknown
 from dpcl_core.methods.common.card import MakeLearner, MethodCard
 from dpcl_core.methods.common.dpsgd import PublicSizes
 from dpcl_core.methods.features.cards import cosine, naive, non_cl, peft_ensemble
-from dpcl_core.methods.federated.cards import (
+from dpcl_core.methods.federated import (
     cslr_central,
     cslr_published,
     cslr_server_head,

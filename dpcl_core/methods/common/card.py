@@ -50,6 +50,7 @@ class MethodCard:
     `training_steps`: sampling rate and number of DP-SGD steps of a training, if nothing else gives them; else None.
     `planned`: "module:function" of its plan (`methods.planned`), where its guarantee is "proved"; without one, no bound
     for all models of a run together is stated.
+    `audit`: the module of its attack (`dpcl_core.attacks`); empty: none.
     `is_one_release`: whether a task is exactly one Gaussian release, so that tasks add up in closed form.
     `is_in_playground`: whether the Playground shows its finished runs.
     `noises_embeddings`: whether, under these settings, it adds noise to token embeddings.
@@ -94,6 +95,7 @@ class MethodCard:
     is_for_the_replay: Callable[[Params], bool] = lambda params: False
     training_steps: Callable[[Params], tuple[float, int] | None] = lambda params: None
     planned: str = ""
+    audit: str = ""
     is_one_release: bool = False
     is_in_playground: bool = False
     noises_embeddings: Callable[[Params], bool] = lambda params: False
