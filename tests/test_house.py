@@ -88,7 +88,7 @@ def test_pages_look_into_no_method() -> None:
     for path in [ROOT / "app.py", *(ROOT / "pages").rglob("*.py")]:
         for name in imported(path):
             is_inside = any(name.startswith(f"dpcl_core.{floor}.") for floor in (*FAMILIES, "methods.common"))
-            is_of_a_card = ".cards" in name or any(name.startswith(one) for one in shared)
+            is_of_a_card = ".cards" in name or ".params" in name or any(name.startswith(one) for one in shared)
             assert not is_inside or is_of_a_card, f"{path} imports {name}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -12,21 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.backbones import plain_language
-from dpcl_core.data import anchors
-from dpcl_core.data.synthetic import corpus
+from dpcl_core.backbones.packaged import BUNDLED
 from dpcl_core.data.texts import PADDING, STOP, TOKEN, Texts
 from dpcl_core.events import Leaks
 from dpcl_core.methods.language import sensitivity
-from dpcl_core.methods.language.cards.network_params import LanguageParams, Loss
-from dpcl_core.methods.language.cards.pecl_published import PublishedParams
-from dpcl_core.methods.language.cards.sculpting_params import SculptingParams
 from dpcl_core.methods.language.sensitivity import Form, Scope
-from dpcl_core.privacy.audit_bounds import GuessCounts, bound_of_guesses
 from dpcl_core.scenarios.stream import Examples, Task
-from dpcl_core.spec import Cell, PrivacySpec, RunSpec
+from dpcl_core.spec import Cell, PrivacySpec
 
 if TYPE_CHECKING:
     from dpcl_core.backbones.plain_language import Tokenizer
+    from dpcl_core.methods.language.sculpting import SculptingParams
 
 
 # Exposure of planted secrets, and the lower bound on epsilon that follows, from the likelihoods of all possible values.
@@ -111,6 +107,8 @@ def leaks(rankings: Sequence[Ranked], *, cell: Cell, task: int, privacy: Privacy
 
 def epsilon_at_least(rankings: Sequence[Ranked], privacy: PrivacySpec) -> float:
     """Lower bound at `CONFIDENCE` on the epsilon of one text: `privacy.rank_audit_bound` for several list lengths."""
+    from dpcl_core.privacy.audit_bounds import GuessCounts, bound_of_guesses
+
     games: list[GuessCounts] = []
     for level in sorted({one.repetitions for one in rankings} - {0}):
         group = [one for one in rankings if one.repetitions == level]
@@ -232,12 +230,16 @@ N_FAMILIES = 6  # text i belongs to family i mod N_FAMILIES
 @lru_cache(maxsize=4)
 def encoded(backbone: str, length: int) -> NDArray[np.int32]:
     """Encoded texts of the synthetic corpus's public companion, int32 [N_TEXTS, length, planes]."""
+    from dpcl_core.data.synthetic import corpus  # slow to load
+
     return plain_language.read(corpus.companion(N_TEXTS, _SEED), backbone, length)
 
 
 @lru_cache(maxsize=4)
 def sentences(backbone: str, length: int) -> NDArray[np.int32]:
     """Encoded sentences of Wikipedia, or invented ones where those are missing, int32 [N_SENTENCES, length, planes]."""
+    from dpcl_core.data import anchors
+
     all_sentences = anchors.public().content
     assert isinstance(all_sentences, Texts)
     rows = np.linspace(0, len(all_sentences), N_SENTENCES, endpoint=False).astype(np.int64)
@@ -336,37 +338,22 @@ def planes(examples: Examples) -> Planes:
     return examples.inputs.astype(np.int32, copy=False)
 
 
-# Settings that determine a token's score and noise, of a run or as published; pages let a visitor change them.
+def log_probabilities(
+    backbone: str, tokens: NDArray[np.integer], device: str, *, single: bool = False, is_filled: bool = True
+) -> NDArray[np.float32]:
+    """log P(t_i | tokens before it) of tokens [n, length] under the frozen model, in nats; 0 at padding.
 
-
-@dataclass(frozen=True, slots=True)
-class Dials:
-    """Settings of the score, of the noise and of the loss; the defaults are the published values.
-
-    `lower`, `upper`: nominal budgets of the most and the least noised token. `strength`: of the unlearning term.
+    `single`: in single precision on every device. `is_filled`: as of `losses.log_probabilities`.
     """
+    if backbone == BUNDLED:
+        return plain_language.load().log_probabilities(tokens)
+    from dpcl_core.backbones import causal
+    from dpcl_core.methods.language import losses
 
-    alpha: float = sensitivity.ALPHA
-    threshold: float = sensitivity.THRESHOLD
-    lower: float = sensitivity.LOWER
-    upper: float = sensitivity.UPPER
-    delta: float = 1e-6
-    strength: float = 1.0
-    loss: Loss = "answer"
-
-
-def dials_of(spec: RunSpec, epsilon: float | None) -> Dials:
-    """The settings of a run that determine scores and noise; the published values for settings that its method lacks.
-
-    `epsilon`: the requested budget, which PeCL as published uses as the nominal budget of the least noised token.
-    """
-    params, usual = spec.params, Dials()
-    dials = replace(usual, delta=spec.privacy.delta)
-    if isinstance(params, LanguageParams):
-        dials = replace(dials, loss=params.loss)
-    if isinstance(params, SculptingParams):
-        dials = replace(dials, alpha=params.alpha, threshold=params.theta, strength=params.lambda_unlearn)
-    if isinstance(params, PublishedParams):
-        upper = epsilon if epsilon is not None and math.isfinite(epsilon) else usual.upper
-        dials = replace(dials, lower=params.eps_lower, upper=max(upper, params.eps_lower))
-    return dials
+    return losses.log_probabilities(
+        causal.load(backbone, device, single=single),
+        tokens,
+        plain_language.load_tokenizer(backbone).bos,
+        device,
+        is_filled=is_filled,
+    )
