@@ -101,7 +101,7 @@ ATTACKS_THAT_TELL_METHODS_APART = {
     "texts.py": 1,  # the loss of PeCL has a term more
 }
 # Branches on settings within their own family: what shared code there does with the parts that settings are made of.
-BRANCHES_WITHIN = {"methods.features": 0, "methods.lifelong": 2, "methods.language": 10, "methods.federated": 8}
+BRANCHES_WITHIN = {"methods.features": 0, "methods.lifelong": 2, "methods.language": 3, "methods.federated": 8}
 
 
 def classes_of_settings() -> dict[str, str]:

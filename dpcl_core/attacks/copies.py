@@ -19,7 +19,7 @@ from dpcl_core.backbones import causal
 from dpcl_core.data.texts import PLANES, TOKEN, TextForm
 from dpcl_core.methods.language import public_text
 from dpcl_core.methods.language.adapted_model import median_norm
-from dpcl_core.methods.language.baseline import BaselineParams
+from dpcl_core.methods.language.baseline_costs import BaselineParams
 from dpcl_core.methods.language.pecl import PeclParams
 from dpcl_core.methods.language.training import embedding_table
 from dpcl_core.privacy.audit_bounds import Audited

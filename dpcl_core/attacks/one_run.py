@@ -36,7 +36,7 @@ from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.features.adapted_network import Adapted
 from dpcl_core.methods.features.cards.adaptation_params import PeftParams
 from dpcl_core.methods.language.adapted_model import AdaptedModel
-from dpcl_core.methods.language.baseline import BaselineParams
+from dpcl_core.methods.language.baseline_costs import BaselineParams
 from dpcl_core.methods.language.pecl import PeclParams
 from dpcl_core.methods.language.public_text import planes
 from dpcl_core.methods.lifelong.cards.coefficient_params import CoeffMemoryParams, IndependentLaplaceParams

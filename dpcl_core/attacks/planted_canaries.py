@@ -23,11 +23,12 @@ from dpcl_core.data.synthetic import canaries, corpus
 from dpcl_core.data.texts import KIND, KINDS, LOOKALIKE, PADDING, STOP, TOKEN, Canary, Texts
 from dpcl_core.methods.common.dpsgd import PublicSizes, Schedule, of_spec
 from dpcl_core.methods.language import evaluation, losses, pecl, sensitivity
+from dpcl_core.methods.language.adapted_model import log_probabilities
 from dpcl_core.methods.language.gradients import Batch, TextLoss
 from dpcl_core.methods.language.losses import Unlearning
 from dpcl_core.methods.language.params import Loss
 from dpcl_core.methods.language.pecl import PeclParams, check
-from dpcl_core.methods.language.public_text import Ranked, log_probabilities, prompted
+from dpcl_core.methods.language.public_text import Ranked, prompted
 from dpcl_core.methods.language.training import gather_batch, plain_steps
 from dpcl_core.privacy.accounting import Pld
 from dpcl_core.privacy.audit_bounds import Audited, lower_bound

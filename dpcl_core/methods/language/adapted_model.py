@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.backbones import plain_language
+from dpcl_core.backbones.packaged import BUNDLED
 from dpcl_core.data.texts import TOKEN
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Note, Progress
@@ -116,6 +117,28 @@ def joined(parts: Sequence[TrainingInputs]) -> TrainingInputs:
     return TrainingInputs(prompted, torch.cat(copies) if copies else None)
 
 
+def log_probabilities(
+    backbone: str, tokens: NDArray[np.integer], device: str, *, single: bool = False, is_filled: bool = True
+) -> NDArray[np.float32]:
+    """log P(t_i | tokens before it) of tokens [n, length] under the frozen model, in nats; 0 at padding.
+
+    `single`: in single precision on every device. `is_filled`: as of `losses.log_probabilities`.
+    """
+    if backbone == BUNDLED:
+        return plain_language.load().log_probabilities(tokens)
+    from dpcl_core.backbones import causal
+    from dpcl_core.methods.language import losses
+
+    return losses.log_probabilities(
+        causal.load(backbone, device, single=single),
+        tokens,
+        plain_language.load_tokenizer(backbone).bos,
+        device,
+        is_filled=is_filled,
+    )
+
+
+
 def without_tokens(texts: Prompted) -> Prompted:
     """The same prompts with the texts' tokens set to 0, for training that must not read them."""
     is_text = texts.role == TEXT
@@ -136,7 +159,7 @@ class AdaptedModel:
 
     def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext) -> None:
         from dpcl_core.backbones import causal
-        from dpcl_core.methods.language.losses import Forks
+        from dpcl_core.methods.language.forks import Forks
 
         assert isinstance(spec.params, LanguageParams)
         self.params: LanguageParams = spec.params
@@ -231,7 +254,7 @@ class AdaptedModel:
 
     def public_log_probs(self, inputs: Planes) -> NDArray[np.float32]:
         """log P of every token [n, length] under the frozen public model."""
-        return public_text.log_probabilities(self.spec.data.backbone, inputs[:, :, TOKEN], self.context.device)
+        return log_probabilities(self.spec.data.backbone, inputs[:, :, TOKEN], self.context.device)
 
     def current_log_probs(self, inputs: Planes) -> NDArray[np.float32]:
         """log P of every token [n, length] under the current model."""

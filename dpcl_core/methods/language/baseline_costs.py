@@ -33,21 +33,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import ClassVar, Literal
 
 import dp_accounting as dp
 
 from dpcl_core.methods.common.dpsgd import PublicSizes
-
-if TYPE_CHECKING:
-    from dpcl_core.methods.language.baseline import BaselineParams
-from dpcl_core.methods.language.params import CopyNoise
+from dpcl_core.methods.language.params import Budget, BudgetPer, CopyNoise, LabelShare, LanguageParams, Length
 from dpcl_core.privacy import accounting, text_mechanisms
 from dpcl_core.privacy.accounting import LocalDpEvent
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Steps
 from dpcl_core.privacy.statement import shown
-from dpcl_core.spec import PrivacySpec, Recurrence
+from dpcl_core.spec import PrivacySpec, Recurrence, parameter
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +78,63 @@ class Charge:
     steps: Steps
     what: str
     people_of: tuple[int, ...]
+
+
+class BaselineParams(LanguageParams):
+    """Settings of a baseline of PeCL: the language model and one of two private training mechanisms."""
+
+    trains_once: ClassVar[bool] = False  # on all tasks together, after the last has come
+    keeps_texts: ClassVar[bool] = False  # for later tasks
+    mechanism: Literal["dp-sgd", "fn"] = parameter(
+        "dp-sgd", "",
+        "dp-sgd: every text's gradient is clipped, noise is added to each step. fn: every token's embedding is clipped "
+        "and gets noise once, and whatever is made of the noisy copies is free."
+    )
+    budget: Budget = parameter(
+        "total", "Budget covers",
+        "What epsilon is for. total: everything that a person's texts are ever used for. per-task: the training of one "
+        "task alone, as published; the total is then larger, and is shown."
+    )
+    clip_norm: Length = parameter(
+        1.0, "Clipping norm C", "Longest gradient that one text contributes; not used under mechanism = fn."
+    )
+    embedding_clip: Length | None = parameter(
+        None, "Embedding norm bound",
+        "Longest embedding of a token, under mechanism = fn; empty: the median of the model's table."
+    )
+    budget_per: BudgetPer = parameter(
+        "text", "Unit of protection",
+        "Under mechanism = fn, what epsilon is for: a whole text, or one token in one place; the total is then larger, "
+        "and is shown."
+    )
+    label_share: LabelShare = parameter(
+        0.0, "Share of ε for labels",
+        "Under mechanism = fn, share of epsilon that hides the label by a random answer; 0: labels are public."
+    )
+
+    @property
+    def is_local(self) -> bool:
+        return self.mechanism == "fn"
+
+    @property
+    def is_total_asked(self) -> bool:
+        return self.budget == "total" and (self.budget_per == "text" or not self.is_local)
+
+    @property
+    def share_of_references(self) -> float:
+        """The share of epsilon that gradients on kept texts may use up; 0 for a method without them."""
+        return 0.0
+
+    def kept(self, task_size: float) -> float:
+        """Texts kept of a task of this public nominal size, on average."""
+        return 0.0
+
+    def charges(self, plan: Plan, noises: Noises, task: int) -> list[Charge]:
+        """What learning a task under DP-SGD charges, for texts of earlier tasks that it reads again, too."""
+        return [of_steps(self, plan, noises, (task,))]
+
+    def copy_noise(self, privacy: PrivacySpec, facts: PublicSizes, epsilon: float) -> CopyNoise:
+        return copy_noise(self, plan(self, privacy, facts), epsilon)
 
 
 def plan(params: BaselineParams, privacy: PrivacySpec, facts: PublicSizes) -> Plan:

@@ -20,8 +20,8 @@ from torch.nn.utils.rnn import pad_sequence
 from dpcl_core.backbones.causal import Adapted
 from dpcl_core.backbones.plain_language import Tokenizer
 from dpcl_core.data.texts import Canary
+from dpcl_core.methods.language.forks import Forks
 from dpcl_core.methods.language.gradients import AT_ONCE, Batch, answer_columns, batch_of, batches_of, logits_at
-from dpcl_core.methods.language.losses import Forks
 from dpcl_core.methods.language.public_text import Prompted, Ranked, answer_ids, prompted, ranked
 
 if TYPE_CHECKING:

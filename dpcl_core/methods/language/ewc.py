@@ -23,8 +23,8 @@ from dpcl_core.methods.common.dpsgd import noise_std
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.language import baseline, lazy_learner
 from dpcl_core.methods.language.adapted_model import TrainingInputs
-from dpcl_core.methods.language.baseline import Baseline, BaselineParams, Rows
-from dpcl_core.methods.language.baseline_costs import Charge, Noises, Plan
+from dpcl_core.methods.language.baseline import Baseline, Rows
+from dpcl_core.methods.language.baseline_costs import BaselineParams, Charge, Noises, Plan
 from dpcl_core.methods.language.params import Positive
 from dpcl_core.methods.language.public_text import ANSWER, PAD, Answer, Prompted
 from dpcl_core.privacy.ledger import Ledger
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from dpcl_core.backbones.causal import Adapted
+    from dpcl_core.methods.language.forks import Forks
     from dpcl_core.methods.language.gradients import Batch, TextLoss
-    from dpcl_core.methods.language.losses import Forks
 
 
 class EwcParams(BaselineParams):

@@ -18,8 +18,8 @@ from dpcl_core.events import Progress
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.language import baseline, lazy_learner
 from dpcl_core.methods.language.adapted_model import TrainingInputs
-from dpcl_core.methods.language.baseline import Baseline, BaselineParams, Rows
-from dpcl_core.methods.language.baseline_costs import Charge, Noises, Plan
+from dpcl_core.methods.language.baseline import Baseline, Rows
+from dpcl_core.methods.language.baseline_costs import BaselineParams, Charge, Noises, Plan
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Steps
 from dpcl_core.scenarios.stream import Task

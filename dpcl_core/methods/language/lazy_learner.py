@@ -18,9 +18,10 @@ from dpcl_core.events import Fact, Leaks, Progress, Retained, ScoredText, Tokens
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import LearnerEvent, PublicContext
 from dpcl_core.methods.language import public_text
-from dpcl_core.methods.language.adapted_model import AdaptedModel
+from dpcl_core.methods.language.adapted_model import AdaptedModel, log_probabilities
 from dpcl_core.methods.language.params import LanguageParams
-from dpcl_core.methods.language.public_text import Scorer, planes
+from dpcl_core.methods.language.public_text import planes
+from dpcl_core.methods.language.sculpting import Scorer
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
@@ -247,7 +248,7 @@ class Reports:
 
     def _public(self, inputs: NDArray[np.int32]) -> NDArray[np.float32]:
         """log P of every token under the public model."""
-        return public_text.log_probabilities(self._spec.data.backbone, inputs[:, :, TOKEN], self._context.device)
+        return log_probabilities(self._spec.data.backbone, inputs[:, :, TOKEN], self._context.device)
 
     def _now(self, net: Adapted, inputs: NDArray[np.int32]) -> NDArray[np.float32]:
         """log P of every token under the current model."""

@@ -13,8 +13,8 @@ from dpcl_core.methods.common.dpsgd import PublicSizes
 from dpcl_core.methods.language import baseline, baseline_costs, lazy_learner
 from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language.adapted_model import joined
-from dpcl_core.methods.language.baseline import Baseline, BaselineParams
-from dpcl_core.methods.language.baseline_costs import Charge, Noises, Plan
+from dpcl_core.methods.language.baseline import Baseline
+from dpcl_core.methods.language.baseline_costs import BaselineParams, Charge, Noises, Plan
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Params

@@ -17,7 +17,8 @@ from pydantic import Field
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.language import baseline, lazy_learner
-from dpcl_core.methods.language.baseline import Baseline, BaselineParams
+from dpcl_core.methods.language.baseline import Baseline
+from dpcl_core.methods.language.baseline_costs import BaselineParams
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec, parameter

@@ -27,7 +27,7 @@ from dpcl_core.events import Progress
 from dpcl_core.layers import Departure, Print, Printed
 from dpcl_core.methods.common.dpsgd import PublicSizes, Schedule, each_task
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.language import lazy_learner, public_text, sculpting
+from dpcl_core.methods.language import lazy_learner, sculpting
 from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language.params import (
     PAPER,
@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from dpcl_core.methods.language.gradients import Batch, TextLoss
 
 from dpcl_core.methods.language.adapted_model import progress_of
-from dpcl_core.methods.language.public_text import TEXT, Planes, Scorer, planes
+from dpcl_core.methods.language.public_text import TEXT, Planes, planes
+from dpcl_core.methods.language.sculpting import Scorer
 from dpcl_core.privacy.mechanisms import noisy_mean
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell
@@ -395,14 +396,14 @@ class Repaired(Sculpted):
         """s-bar of the task: a noisy mean over its texts, whose mean scores lie in [0, 1], or the mean over public texts."""
         if not self.params.releases_mean_score:
             return self._public_mean_score()
-        means = public_text.means(self.token_scores(inputs), inputs)
+        means = sculpting.means(self.token_scores(inputs), inputs)
         std = 0.0 if math.isinf(self.cell.epsilon) else self.params.mean_score_std
         noise = self.noise(f"mean score of task {task.index}")
         return noisy_mean(means, self.context.task_size, std, noise, ledger, task=task.index, what="mean score of the texts")
 
     def _public_mean_score(self) -> float:
         inputs = self.public_inputs()
-        return float(public_text.means(self._scorer.scores(inputs, self.public_log_probs(inputs)), inputs).mean())
+        return float(sculpting.means(self._scorer.scores(inputs, self.public_log_probs(inputs)), inputs).mean())
 
 
 def current_scores(log_probs: Tensor, batch: Batch, score2: Tensor, alpha: float) -> Tensor:

@@ -33,7 +33,8 @@ from collections.abc import Sequence
 
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.language.adapted_model import median_norm, progress_of
-from dpcl_core.methods.language.public_text import Planes, Scorer, planes
+from dpcl_core.methods.language.public_text import Planes, planes
+from dpcl_core.methods.language.sculpting import Scorer
 from dpcl_core.privacy import text_mechanisms
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.text_mechanisms import published_embeddings

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from dpcl_core.methods.language import baseline, lazy_learner
-from dpcl_core.methods.language.baseline import Baseline, BaselineParams
+from dpcl_core.methods.language.baseline import Baseline
+from dpcl_core.methods.language.baseline_costs import BaselineParams
 
 CARD = baseline.card(
     name="lm-seqft",

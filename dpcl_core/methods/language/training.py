@@ -20,11 +20,7 @@ from dpcl_core.backbones.causal import Adapted
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT, Schedule, diverged
 from dpcl_core.methods.common.per_example_gradients import noisy_means
 from dpcl_core.methods.language.gradients import Batch, Gradients, Reading, TextLoss, batch_of, clean
-from dpcl_core.methods.language.public_text import (
-    FIRST,
-    TEXT,
-    Prompted,
-)
+from dpcl_core.methods.language.public_text import FIRST, TEXT, Prompted
 from dpcl_core.privacy.noise import Batches, Noise
 
 Penalty = Callable[[], Tensor]  # a function of the parameters alone; its gradient is added to a step after the noise

@@ -10,7 +10,8 @@ import pytest
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.dpsgd import PublicSizes
 from dpcl_core.methods.language import baseline_costs
-from dpcl_core.methods.language.baseline import BaselineParams, check
+from dpcl_core.methods.language.baseline import check
+from dpcl_core.methods.language.baseline_costs import BaselineParams
 from dpcl_core.methods.language.er import ErParams
 from dpcl_core.methods.language.ewc import EwcParams
 from dpcl_core.methods.language.gem import GemParams

@@ -21,7 +21,8 @@ from dpcl_core.methods.common.dpsgd import ROUNDING, PublicSizes, Schedule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.language import baseline_costs, gem, public_text
 from dpcl_core.methods.language.adapted_model import TrainingInputs, joined
-from dpcl_core.methods.language.baseline import Baseline, BaselineParams
+from dpcl_core.methods.language.baseline import Baseline
+from dpcl_core.methods.language.baseline_costs import BaselineParams
 from dpcl_core.methods.language.er import Er
 from dpcl_core.methods.language.gem import Gem, GemParams
 from dpcl_core.methods.language.gradients import Gradients, batch_of
