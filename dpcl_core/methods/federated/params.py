@@ -25,7 +25,6 @@ SignatureCovariance = Literal["shared-spherical", "shared-full", "own-shrunk", "
 SignatureNorm = Literal["centred", "z-scored", "ranked", "raw"]
 Slots = Literal["weighted", "even"]
 Radius = Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]
-
 PAPER = "Shihab et al. 2026"
 SOURCE = f"{PAPER} (CSLR)"
 SIMULATED = (

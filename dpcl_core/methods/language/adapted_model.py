@@ -138,7 +138,6 @@ def log_probabilities(
     )
 
 
-
 def without_tokens(texts: Prompted) -> Prompted:
     """The same prompts with the texts' tokens set to 0, for training that must not read them."""
     is_text = texts.role == TEXT

@@ -36,9 +36,7 @@ if TYPE_CHECKING:
 
     from dpcl_core.methods.language.training import Descent, Penalty
 
-
 RAW_BUFFER = "Texts kept for later tasks are stored unprotected by the trainer: the bound covers what is released."
-
 NOISY_BUFFER = "Texts kept for later tasks are noisy copies; their labels are as the setting on labels says."
 
 
@@ -169,7 +167,6 @@ card = partial(
 
 
 Rows = NDArray[np.int64]
-
 GradientFn = Callable[[Rows], "list[Tensor]"]  # indices of a step's texts -> mean gradients with their noise already added
 
 

@@ -12,11 +12,10 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.dpsgd import noise_std
@@ -43,9 +42,9 @@ if TYPE_CHECKING:
 class EwcParams(BaselineParams):
     """Settings of EWC: the penalty's strength, and the source of the Fisher information."""
 
-    strength: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] = parameter(
+    strength: float = parameter(
         100.0, "Penalty weight λ",
-        "How strongly weights are held: half of it times the sum of importance times change squared."
+        "How strongly weights are held: half of it times the sum of importance times change squared.", ge=0, le=1e9
     )
     fisher: Literal["released", "gradients", "public"] = parameter(
         "released", "Fisher information from",

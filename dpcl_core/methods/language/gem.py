@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from pydantic import Field
 from scipy.optimize import nnls
 
 from dpcl_core.events import Progress
@@ -35,12 +34,12 @@ class GemParams(BaselineParams):
     memory_size: int = parameter(
         256, "", "Texts of each task kept, on average; each is kept by chance.", ge=1, le=10**6
     )
-    margin: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = parameter(
-        0.0, "", "Least weight of each earlier task's gradient in a step that is turned; 0: only those it needs."
+    margin: float = parameter(
+        0.0, "", "Least weight of each earlier task's gradient in a step that is turned; 0: only those it needs.", ge=0, le=10
     )
-    reference_share: Annotated[float, Field(ge=0.01, le=0.99, allow_inf_nan=False)] = parameter(
+    reference_share: float = parameter(
         0.5, "Share of ε for the reference",
-        "Share of epsilon that gradients on what is kept may use up, with mechanism = dp-sgd, budget = total."
+        "Share of epsilon that gradients on what is kept may use up, with mechanism = dp-sgd, budget = total.", ge=0.01, le=0.99
     )
 
     keeps_texts: ClassVar[bool] = True

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from dpcl_core.methods.language.forks import Forks
 
-
 AT_ONCE = 64  # texts per pass where no per-text gradients are needed: a public number
 ANSWER_STEP = 4  # lengths of answers without forks are rounded up to multiples of this, in tokens
 

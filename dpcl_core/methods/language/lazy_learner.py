@@ -29,7 +29,6 @@ from dpcl_core.spec import Cell, RunSpec
 if TYPE_CHECKING:
     from dpcl_core.backbones.causal import Adapted
 
-
 SHOWN = 4  # texts of a task that are shown token by token
 REMEMBERED, REMEMBERED_BIG = 48, 8  # texts of a task on which retention is measured; of models that are not bundled
 # Codes ranked for each number of repetitions, after each task and after the last. Fifteen can prove large epsilons, see

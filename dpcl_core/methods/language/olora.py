@@ -10,9 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
-
-from pydantic import Field
+from typing import TYPE_CHECKING
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.learner import PublicContext
@@ -33,9 +31,9 @@ if TYPE_CHECKING:
 class OloraParams(BaselineParams):
     """Settings of O-LoRA: the strength of the orthogonality penalty."""
 
-    strength: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = parameter(
+    strength: float = parameter(
         0.5, "Penalty weight λ",
-        "What the overlap with earlier adapters counts: the sum of the squared entries of their products."
+        "What the overlap with earlier adapters counts: the sum of the squared entries of their products.", ge=0, le=1e6
     )
 
 

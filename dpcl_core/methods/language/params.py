@@ -17,22 +17,15 @@ from dpcl_core.methods.common.dpsgd import ROUNDING_ASSUMED, PublicSizes
 from dpcl_core.spec import Inputs, Params, PrivacySpec, RunSpec, parameter
 
 Loss = Literal["answer", "full"]
-
 Evaluation = Literal["rank", "whole", "generate"]
-
 Budget = Literal["total", "per-task"]
-
 BudgetPer = Literal["text", "token"]
-
 LAST_BLOCKS = 2  # adapted where `layers` leaves it open
-
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 # Bounded so that noise of its square, divided by a large batch, still has a grid in single precision (`privacy.rounded`).
 Length = Annotated[float, Field(ge=1e-9, le=1e6, allow_inf_nan=False)]
-
 LabelShare = Annotated[float, Field(ge=0, le=0.99, allow_inf_nan=False)]
-
 SHORTEST = 4  # the least `length`, in tokens
 
 

@@ -29,6 +29,7 @@ from dpcl_core.methods.common.dpsgd import PublicSizes, Schedule, each_task
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.language import lazy_learner, sculpting
 from dpcl_core.methods.language import params as language
+from dpcl_core.methods.language.adapted_model import progress_of
 from dpcl_core.methods.language.params import (
     PAPER,
     Budget,
@@ -39,27 +40,22 @@ from dpcl_core.methods.language.params import (
     Positive,
     UnlearningForm,
 )
-from dpcl_core.methods.language.sculpting import Sculpted, SculptingParams
+from dpcl_core.methods.language.public_text import TEXT, Planes, planes
+from dpcl_core.methods.language.sculpting import Scorer, Sculpted, SculptingParams
 from dpcl_core.privacy import accounting, gaussian, text_mechanisms
 from dpcl_core.privacy.accounting import LocalDpEvent
 from dpcl_core.privacy.gaussian import SENSITIVITY
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.spec import Params, PrivacySpec, RunSpec, parameter
+from dpcl_core.privacy.mechanisms import noisy_mean
+from dpcl_core.scenarios.stream import Task
+from dpcl_core.spec import Cell, Params, PrivacySpec, RunSpec, parameter
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from dpcl_core.methods.language.gradients import Batch, TextLoss
 
-from dpcl_core.methods.language.adapted_model import progress_of
-from dpcl_core.methods.language.public_text import TEXT, Planes, planes
-from dpcl_core.methods.language.sculpting import Scorer
-from dpcl_core.privacy.mechanisms import noisy_mean
-from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell
-
 Unlearning = Literal["auto", UnlearningForm]
-
 LOCAL = "with params.mode = local"
 
 

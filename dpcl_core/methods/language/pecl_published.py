@@ -6,7 +6,7 @@ No guarantee holds.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -19,27 +19,23 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import Note, Progress
 from dpcl_core.layers import Print, Printed, Values, setting
 from dpcl_core.methods.common.dpsgd import PublicSizes, Schedule
+from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.language import lazy_learner, sculpting, sensitivity
 from dpcl_core.methods.language import params as language
+from dpcl_core.methods.language.adapted_model import median_norm, progress_of
 from dpcl_core.methods.language.params import PAPER, LanguageParams, Loss, Positive
-from dpcl_core.methods.language.sculpting import Sculpted, SculptingParams
-from dpcl_core.spec import Params, RunSpec, parameter
+from dpcl_core.methods.language.public_text import Planes, planes
+from dpcl_core.methods.language.sculpting import Scorer, Sculpted, SculptingParams
+from dpcl_core.privacy import text_mechanisms
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.text_mechanisms import published_embeddings
+from dpcl_core.scenarios.stream import Task
+from dpcl_core.spec import Cell, Params, RunSpec, parameter
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from dpcl_core.methods.language.gradients import Batch, Reading, TextLoss
-from collections.abc import Sequence
-
-from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.language.adapted_model import median_norm, progress_of
-from dpcl_core.methods.language.public_text import Planes, planes
-from dpcl_core.methods.language.sculpting import Scorer
-from dpcl_core.privacy import text_mechanisms
-from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.text_mechanisms import published_embeddings
-from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell
 
 NO_GUARANTEE = (
     "published: heuristic noise, nominal budget only. No differential privacy guarantee for tokens, texts or people."

@@ -20,7 +20,6 @@ from dpcl_core.spec import Cell, PrivacySpec
 if TYPE_CHECKING:
     from dpcl_core.backbones.plain_language import Tokenizer
 
-
 # Exposure of planted secrets, and the lower bound on epsilon that follows, from the likelihoods of all possible values.
 #
 # Exposure is log2 of the number of values minus log2 of the secret's rank among them by likelihood (Carlini, Liu,

@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from dpcl_core.methods.language.training import Penalty
 
 ScoreModel = Literal["base", "current"]
-
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-
 Strength = Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)]
 
 
