@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import import_module
-from typing import Annotated, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import (
     AfterValidator,
@@ -52,6 +52,13 @@ def written_number(value: object) -> object:
     if isinstance(value, bool) or (isinstance(value, str) and value != "inf"):
         raise ValueError('must be a number, or "inf"')
     return value
+
+
+def parameter(default: object, title: str, text: str, **bounds: Any) -> Any:
+    """A setting of a method: its default, its title in forms ("": its name), what it means, and the bounds of a number."""
+    if isinstance(default, float):
+        bounds["allow_inf_nan"] = False
+    return Field(default, title=title or None, description=text, **bounds)
 
 
 class Params(Spec):

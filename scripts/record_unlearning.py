@@ -29,9 +29,8 @@ from dpcl_core import paths
 from dpcl_core.attacks import planted_canaries
 from dpcl_core.attacks.planted_canaries import LEVELS, Outcome, Score, Settings, Variant
 from dpcl_core.backbones import catalog, packaged
-from dpcl_core.methods.language.cards.network_params import Loss
-from dpcl_core.methods.language.cards.pecl import Form
 from dpcl_core.methods.language.losses import Unlearning
+from dpcl_core.methods.language.params import Loss, UnlearningForm
 
 COMMAND = "python scripts/record_unlearning.py"
 SMOLLM2 = "smollm2"
@@ -40,7 +39,7 @@ SETTINGS = {
     SMOLLM2: Settings(SMOLLM2, epochs=6, learning_rate=3e-3, lora_rank=8, lora_alpha=16.0, layers=2, every=True),
 }
 # Loss, term, weight of the term, detector of sensitive tokens.
-VARIANTS: tuple[tuple[Loss, Form, float, Score], ...] = (
+VARIANTS: tuple[tuple[Loss, UnlearningForm, float, Score], ...] = (
     ("full", "none", 1.0, "score"),
     ("full", "printed", 10.0, "oracle"),
     ("full", "flipped", 10.0, "oracle"),

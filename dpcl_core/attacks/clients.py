@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from dpcl_core.attacks import play
 from dpcl_core.attacks.play import Floats, Game, Released, digits
-from dpcl_core.methods.federated.cards.federated_params import RehearsalParams, ReleaseParams, RoundParams, ServerParams
 from dpcl_core.methods.federated.matchers import PublicEmbeddings
+from dpcl_core.methods.federated.params import RehearsalParams, ReleaseParams, RoundParams, ServerParams
 from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec

@@ -18,10 +18,10 @@ from dpcl_core.attacks.play import Floats, Game, Released
 from dpcl_core.backbones import causal
 from dpcl_core.data.texts import PLANES, TOKEN, TextForm
 from dpcl_core.methods.language import public_text
-from dpcl_core.methods.language.adapted_model import embedding_table, median_norm
-from dpcl_core.methods.language.cards.lm_params import BaselineParams
-from dpcl_core.methods.language.cards.pecl import PeclParams
-from dpcl_core.methods.language.sensitivity import copy_noise
+from dpcl_core.methods.language.adapted_model import median_norm
+from dpcl_core.methods.language.baseline_costs import BaselineParams
+from dpcl_core.methods.language.pecl import PeclParams
+from dpcl_core.methods.language.training import embedding_table
 from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.privacy.text_mechanisms import Randomiser, clipped
 from dpcl_core.scenarios.stream import Examples, Task
@@ -71,7 +71,8 @@ def game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
     one, other = (np.where(text[:, None] < 0, 0.0, rows[text]).astype(np.float64) for text in pair)
     known = play.context(spec, n_inputs=0, n_classes=len(_CLASSES), n_people=N_PERSONS, n_tasks=1)
     known = replace(known, classes=_CLASSES, texts=TextForm(params.length, may_show=False))
-    ratio, epsilon_label = copy_noise(spec, known, epsilon)
+    noise_of_copies = params.copy_noise(spec.privacy, known, epsilon)
+    ratio, epsilon_label = noise_of_copies.ratio, noise_of_copies.epsilon_labels
     # Scores are log-likelihood ratios; without noise any positive unit gives the same order.
     variance, is_named = (clip * ratio) ** 2 or 1.0, params.label_share > 0
     step = play.label_log_odds(Randomiser(0, 0.0, epsilon_label), len(_CLASSES)) if is_named else 0.0

@@ -9,7 +9,7 @@ from dpcl_core.attacks.cslr_games import ATTACKS, Rule, Setting
 from dpcl_core.attacks.cslr_games import audited as played
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.federated.cards.cslr_published import CslrPublishedParams
+from dpcl_core.methods.federated.cslr_published import CslrPublishedParams
 from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.privacy.cslr_accounting import printed_multiplier
 from dpcl_core.scenarios import catalog as scenarios

@@ -24,8 +24,7 @@ from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.dpsgd import PublicSizes, of_spec
-from dpcl_core.methods.language.cards.network_params import LanguageParams
-from dpcl_core.methods.language.sensitivity import copy_noise
+from dpcl_core.methods.language.params import LanguageParams
 from dpcl_core.methods.lifelong.independent_laplace import IndependentLaplaceParams, check, randomiser
 from dpcl_core.methods.lifelong.quadratic import RandomProjection
 from dpcl_core.privacy.audit_bounds import Audited, lower_bound
@@ -225,7 +224,7 @@ def _release(spec: RunSpec, facts: PublicSizes, epsilon: float) -> _Release:
             return published_embeddings(table, texts, levels, 1.0, ReleaseNoise(), book, task=0)[:, 0]
 
         return _Release(printed, params.epochs, math.inf)
-    ratio, _ = copy_noise(spec, facts, epsilon)
+    ratio = params.copy_noise(spec.privacy, facts, epsilon).ratio
     n_texts = facts.n_tasks if facts.recurrence == "every" else 1
 
     def once(table: Table, texts: Tokens, book: Ledger, task: int = 0) -> Table:

@@ -36,8 +36,8 @@ from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.features.adapters import Adapted
 from dpcl_core.methods.features.params import PeftParams
 from dpcl_core.methods.language.adapted_model import AdaptedModel
-from dpcl_core.methods.language.cards.lm_params import BaselineParams
-from dpcl_core.methods.language.cards.pecl import PeclParams
+from dpcl_core.methods.language.baseline_costs import BaselineParams
+from dpcl_core.methods.language.pecl import PeclParams
 from dpcl_core.methods.language.public_text import planes
 from dpcl_core.methods.lifelong.dp_coeff_memory import CoeffMemoryParams
 from dpcl_core.methods.lifelong.independent_laplace import IndependentLaplaceParams

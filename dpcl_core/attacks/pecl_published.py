@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dpcl_core.attacks.token_noise_games import ATTACKS, Setting
 from dpcl_core.attacks.token_noise_games import audited as played
-from dpcl_core.methods.language.cards.pecl_published import PublishedParams
+from dpcl_core.methods.language.pecl_published import PublishedParams
 from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.spec import RunSpec
 

@@ -22,14 +22,14 @@ from dpcl_core.data import synthetic
 from dpcl_core.data.dataset import Split
 from dpcl_core.data.texts import KIND, KINDS, LOOKALIKE, PADDING, STOP, TOKEN, Canary, Texts
 from dpcl_core.methods.common.dpsgd import PublicSizes, Schedule, of_spec
-from dpcl_core.methods.language import evaluation, losses, pecl_costs, sensitivity
-from dpcl_core.methods.language.adapted_model import gather_batch, plain_steps
-from dpcl_core.methods.language.cards.network_params import Loss
-from dpcl_core.methods.language.cards.pecl import PeclParams, check
+from dpcl_core.methods.language import evaluation, losses, pecl, sensitivity
+from dpcl_core.methods.language.adapted_model import log_probabilities
 from dpcl_core.methods.language.gradients import Batch, TextLoss
-from dpcl_core.methods.language.lazy_learner import log_probabilities
 from dpcl_core.methods.language.losses import Unlearning
+from dpcl_core.methods.language.params import Loss
+from dpcl_core.methods.language.pecl import PeclParams, check
 from dpcl_core.methods.language.public_text import Ranked, prompted
+from dpcl_core.methods.language.training import gather_batch, plain_steps
 from dpcl_core.privacy.accounting import Pld
 from dpcl_core.privacy.audit_bounds import Audited, lower_bound
 from dpcl_core.privacy.ledger import Ledger
@@ -255,9 +255,9 @@ def audited(spec: RunSpec, trials: int, attack: str) -> list[Audited]:
 
 
 def _canary(spec: RunSpec, params: PeclParams, facts: PublicSizes, epsilon: float, trials: int) -> Audited:
-    noise = pecl_costs.noises(params, spec.privacy, facts, epsilon)
+    noise = pecl.noises(params, spec.privacy, facts, epsilon)
     n_tasks, size = _n_tasks(facts), facts.task_size
-    plan, is_replaced = pecl_costs.schedule(params, size), spec.privacy.adjacency == "replace"
+    plan, is_replaced = pecl.schedule(params, size), spec.privacy.adjacency == "replace"
     trace = [StepGroup(plan, noise.multiplier, plan.n_steps)] * n_tasks
 
     def scores(sign: float) -> NDArray[np.float64]:
@@ -267,7 +267,7 @@ def _canary(spec: RunSpec, params: PeclParams, facts: PublicSizes, epsilon: floa
                 ratios += _mean_scores(params, size, sign, spec, trials)
         return ratios
 
-    events = pecl_costs.events(params, spec.privacy, size, noise.multiplier) if noise.multiplier > 0 else []
+    events = pecl.events(params, spec.privacy, size, noise.multiplier) if noise.multiplier > 0 else []
     accounted = Pld().epsilon([*events] * n_tasks, spec.privacy.delta, spec.privacy.adjacency) if events else math.inf
     first, second = scores(1.0), scores(-1.0 * is_replaced)
     return _audited(spec, epsilon, accounted, first, second, "likelihood ratio of all steps and mean scores", _CENTRAL)
@@ -285,7 +285,7 @@ def _mean_scores(params: PeclParams, size: float, sign: float, spec: RunSpec, tr
 
 
 def _noisy_copy(spec: RunSpec, params: PeclParams, facts: PublicSizes, epsilon: float, trials: int) -> Audited:
-    noise, table = pecl_costs.noises(params, spec.privacy, facts, epsilon), np.array([[1.0], [-1.0]])
+    noise, table = pecl.noises(params, spec.privacy, facts, epsilon), np.array([[1.0], [-1.0]])
     book = Ledger(spec.privacy.delta, spec.privacy.adjacency, "every")
 
     def scores(which: int) -> NDArray[np.float64]:

@@ -17,7 +17,7 @@ from dpcl_core.backbones import extractor
 from dpcl_core.data import load
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.federated.cards.federated_params import ReleaseParams
+from dpcl_core.methods.federated.params import ReleaseParams
 from dpcl_core.privacy.audit_bounds import Area, Audited, Bound, detectable, gaussian_bound, lower_bound
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.text_mechanisms import Randomiser

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from dpcl_core.attacks import play
 from dpcl_core.attacks.clients import ADVERSARY
 from dpcl_core.attacks.play import Floats, Game, Released, Seen, digits
-from dpcl_core.methods.federated.cards.fedcil_dp import FedCilDpParams
-from dpcl_core.methods.federated.cards.federated_params import ClippedParams
+from dpcl_core.methods.federated.fedcil_dp import FedCilDpParams
+from dpcl_core.methods.federated.params import ClippedParams
 from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec

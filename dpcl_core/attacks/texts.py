@@ -21,12 +21,12 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.language import public_text
 from dpcl_core.methods.language.adapted_model import AdaptedModel
-from dpcl_core.methods.language.cards.lm_params import BaselineParams
-from dpcl_core.methods.language.cards.pecl import PeclParams
+from dpcl_core.methods.language.baseline_costs import BaselineParams
 from dpcl_core.methods.language.gradients import Gradients, TextLoss, batch_of
 from dpcl_core.methods.language.losses import task_loss
-from dpcl_core.methods.language.pecl_training import Repaired
-from dpcl_core.methods.language.public_text import Planes, Scorer
+from dpcl_core.methods.language.pecl import PeclParams, Repaired
+from dpcl_core.methods.language.public_text import Planes
+from dpcl_core.methods.language.sculpting import Scorer
 from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec

@@ -14,9 +14,9 @@ from dpcl_core.events import Event, Signatures
 from dpcl_core.explorers import matching, projection_maps, rematching
 from dpcl_core.methods.common.learner import LearnerEvent, Observation, PublicContext
 from dpcl_core.methods.federated import matchers
-from dpcl_core.methods.federated.cards.federated_params import ListParams
 from dpcl_core.methods.federated.lists import Lists, Signature
 from dpcl_core.methods.federated.matchers import EntryMatcher, PublicEmbeddings
+from dpcl_core.methods.federated.params import ListParams
 from dpcl_core.methods.federated.slot_assignment import ListsObserved, NoiseStd, Replay
 from dpcl_core.spec import Cell, RunSpec
 

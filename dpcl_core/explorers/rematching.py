@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from dpcl_core.events import AnchorScores, Signatures
 from dpcl_core.explorers import matching, projection_maps
 from dpcl_core.methods.federated import matchers
-from dpcl_core.methods.federated.cards.federated_params import ListParams
 from dpcl_core.methods.federated.lists import Lists, Signature
 from dpcl_core.methods.federated.matchers import EntryMatcher, PublicEmbeddings, PublicView, Rule
+from dpcl_core.methods.federated.params import ListParams
 from dpcl_core.spec import Params
 
 # Position-based subsample of long lists on which matchers are compared: by position only, so that it favours none.

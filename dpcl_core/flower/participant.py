@@ -6,7 +6,7 @@ import json
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
@@ -26,11 +26,9 @@ from dpcl_core.methods.federated.client_release import Question
 from dpcl_core.scenarios.stream import Examples, Task, TaskStream
 from dpcl_core.spec import Recurrence, RunSpec, Spec, Unit
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a client, which starts anew for each question, need not load the engine
     from dpcl_core.engine import Opened
 
-
-# a client, which starts anew for each question, need not load it
 
 FACTS, ROWS, SPEC, SPENT = "facts.json", "rows.safetensors", "spec.toml", "answered"
 _Arrays = dict[str, NDArray[np.generic]]
@@ -67,17 +65,13 @@ class Facts(Spec):
     def of(cls, context: PublicContext, stream: TaskStream) -> Facts:
         """Those of an opened run."""
         tasks = tuple(TaskFacts(name=task.name, prior=task.prior, task_id=task.task_id) for task in stream.tasks)
-        sources = (context, stream)
-        fields = {name: getattr(of, name) for of in sources for name in cls.model_fields if hasattr(of, name)}
-        return cls(**{**fields, "tasks": tasks})
+        found = {name: getattr(of, name) for of in (context, stream) for name in cls.model_fields if hasattr(of, name)}
+        return cls(**{**found, "tasks": tasks})
 
     def context(self, anchors: NDArray[np.float32] | None) -> PublicContext:
         """The public facts of a learner."""
-        return PublicContext(
-            n_people=self.n_people, n_tasks=self.n_tasks, n_classes=self.n_classes, recurrence=self.recurrence,
-            n_users=self.n_users, n_inputs=self.n_inputs, public=self.public, counted=self.counted, n_axes=self.n_axes,
-            classes=self.classes, anchors=anchors,
-        )  # fmt: skip
+        names = {field.name for field in fields(PublicContext)} & Facts.model_fields.keys()
+        return PublicContext(**{name: getattr(self, name) for name in names}, anchors=anchors)
 
     def stream(self, tasks: tuple[Task, ...]) -> TaskStream:
         """The stream of these tasks."""
@@ -176,9 +170,9 @@ def read(folder: Path) -> Participant:
     """The part in a folder that `write` made. Raises BadInput for any other, and for a client in two tasks of a stream in
     which each client belongs to one alone: its guarantee would not hold.
     """
-    spec = checks.parse(checks.read_toml(_content(folder, SPEC).decode("utf-8", "replace")))
+    spec = checks.parse(checks.read_toml(paths.read_file(folder / SPEC, "folder").decode("utf-8", "replace")))
     try:
-        own = _Own.model_validate_json(_content(folder, FACTS))
+        own = _Own.model_validate_json(paths.read_file(folder / FACTS, "folder"))
         arrays = safetensors.load((folder / ROWS).read_bytes())
         tasks = tuple(_task(index, task, arrays, own.number) for index, task in enumerate(own.facts.tasks))
         events = tuple(from_json(json.loads(event)) for event in own.events)
@@ -197,10 +191,6 @@ def digest(part: Participant) -> str:
     found = sha256(checks.to_toml(part.spec).encode() + Facts.of(part.context, part.stream).model_dump_json().encode())
     found.update(b"" if part.context.anchors is None else part.context.anchors.tobytes())
     return found.hexdigest()
-
-
-def _content(folder: Path, name: str) -> bytes:
-    return paths.read_file(folder / name, "folder")
 
 
 def _task(index: int, told: TaskFacts, arrays: _Arrays, number: int | None) -> Task:
@@ -249,25 +239,6 @@ class Unusable(ValueError):
     """Why a client's record counts as none, in a few words."""
 
 
-@dataclass(frozen=True, slots=True)
-class Present:
-    """A client that has shown its key: its number, the digest of its public facts, and how many questions it answered."""
-
-    client: int
-    facts: str
-    n_answered: int
-
-
-def hello() -> Record:
-    """Asks a node who it is."""
-    return {"kind": "hello"}
-
-
-def goodbye() -> Record:
-    """Says that the run is over."""
-    return {"kind": "goodbye"}
-
-
 def asked(question: Question) -> Record:
     """A question as a record: numbers as little-endian doubles, which hold single precision exactly."""
     return {
@@ -296,11 +267,6 @@ def question_of(record: Mapping[str, object]) -> Question:
     return Question(state=values, **numbers)
 
 
-def introduced(client: int, key: str, facts: str, n_answered: int) -> Record:
-    """A client's answer to `hello`."""
-    return {"client": client, "key": key, "facts": facts, "answered": n_answered}
-
-
 def answered(key: str, question: Question, vector: NDArray[np.floating]) -> Record:
     """A client's answer to a question."""
     sent = np.ascontiguousarray(vector, dtype="<f8").tobytes()
@@ -312,14 +278,17 @@ def refused(sentence: str) -> Record:
     return {"refused": sentence}
 
 
-def present_of(record: Mapping[str, object], keys: Sequence[str]) -> Present:
-    """Who introduces itself; `keys`: SHA-256 of each client's key. Raises Unusable for anybody else."""
+def present_of(record: Mapping[str, object], keys: Sequence[str]) -> tuple[int, str, int]:
+    """A client that introduces itself: its number, the digest of its public facts, how many questions it has answered.
+
+    `keys`: SHA-256 of each client's key. Raises Unusable for anybody else.
+    """
     _not_refused(record)
     client, n_answered = _whole(record, "client"), _whole(record, "answered")
     if not 0 <= client < len(keys):
         raise Unusable("an unknown client")
     _check_key(record, keys[client])
-    return Present(client, str(record.get("facts")), n_answered)
+    return client, str(record.get("facts")), n_answered
 
 
 def vector_of(record: Mapping[str, object], question: Question, key: str) -> NDArray[np.float64]:

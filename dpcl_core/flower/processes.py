@@ -51,7 +51,8 @@ def reply(folder: Path, record: Mapping[str, object]) -> Record:
         if part.number is None:
             raise BadInput("folder", str(folder), "must be a client's, not the server's")
         if record.get("kind") == "hello":
-            return participant.introduced(part.number, part.key, participant.digest(part), _n_answered(folder))
+            n_answered = len(list((folder / SPENT).glob("*")))
+            return {"client": part.number, "key": part.key, "facts": participant.digest(part), "answered": n_answered}
         if record.get("kind") == "goodbye":
             (folder / OVER).touch()
             return participant.refused("")
@@ -84,10 +85,6 @@ def _spend(folder: Path, question: Question) -> None:
         raise BadInput("question", name, "must be new: it was answered before, and each answer spends budget") from error
     for changed in (folder / SPENT, folder):
         paths.keep_names(changed)
-
-
-def _n_answered(folder: Path) -> int:
-    return len(list((folder / SPENT).glob("*")))
 
 
 _START_SECONDS, _END_SECONDS, _GRACE_SECONDS, _LOOK_SECONDS, _CHECK_SECONDS = 300.0, 10.0, 2.0, 0.2, 2.0
@@ -145,10 +142,9 @@ def endpoint(address: str, field: str, tls: Tls | None) -> tuple[str, int]:
 
 
 def _is_loopback(host: str) -> bool:
-    try:
+    with suppress(ValueError):
         return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return host == "localhost"
 
 
 def serve(
@@ -267,11 +263,10 @@ def _free_port() -> int:
 
 
 def _is_there(host: str, port: int) -> bool:
-    try:
+    with suppress(OSError):
         socket.create_connection((host.strip("[]"), port), 1).close()
-    except OSError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _wait_for(host: str, port: int, process: subprocess.Popen[bytes], folder: Path) -> None:
@@ -335,22 +330,22 @@ class Roll:
         connected = self.transport.nodes()
         fresh = [node for node in connected if self._tries.get(node, 0) < _MOST_TRIES]
         self._tries.update({node: self._tries.get(node, 0) + 1 for node in fresh})
-        for node, record in self.transport.ask(fresh, participant.hello()) if fresh else ():
+        for node, record in self.transport.ask(fresh, {"kind": "hello"}) if fresh else ():
             try:
                 if node not in fresh:
                     raise Unusable("nobody who was asked")
                 self._tries[node] = _MOST_TRIES
-                shown = participant.present_of(record, self.part.keys)
-                if shown.facts != participant.digest(self.part):
-                    raise Unusable(f"client {shown.client} with a part of another split")
-                if self.node_of.get(shown.client, node) in connected and self.node_of.get(shown.client, node) != node:
-                    raise Unusable(f"client {shown.client} a second time")
+                client, facts, n_answered = participant.present_of(record, self.part.keys)
+                if facts != participant.digest(self.part):
+                    raise Unusable(f"client {client} with a part of another split")
+                if self.node_of.get(client, node) in connected and self.node_of.get(client, node) != node:
+                    raise Unusable(f"client {client} a second time")
             except Unusable as error:
                 self.log(f"left out a node: {error}")
                 continue
-            self.node_of[shown.client] = node
-            self.n_answered.setdefault(shown.client, shown.n_answered)
-            self.log(f"client {shown.client} is here")
+            self.node_of[client] = node
+            self.n_answered.setdefault(client, n_answered)
+            self.log(f"client {client} is here")
 
     def wait(self, seconds: float) -> None:
         """Waits for all clients. Raises NobodyThere when time is up, and where their budget has been spent before."""

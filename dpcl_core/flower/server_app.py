@@ -42,7 +42,7 @@ class FlowerTransport:
     def dismiss(self) -> None:
         """Says to all that the run is over, and waits a moment for them to leave; their answers would only be cut off."""
         until = time.monotonic() + _LEAVE_SECONDS
-        self._sent(self.nodes(), participant.goodbye())
+        self._sent(self.nodes(), {"kind": "goodbye"})
         while self.nodes() and time.monotonic() < until:
             self.pause()
 

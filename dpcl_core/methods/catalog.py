@@ -19,7 +19,7 @@ from dpcl_core.errors import BadInput, unknown
 from dpcl_core.methods.common.card import MakeLearner, MethodCard
 from dpcl_core.methods.common.dpsgd import PublicSizes
 from dpcl_core.methods.features import cosine, naive, non_cl, peft_ensemble
-from dpcl_core.methods.federated.cards import (
+from dpcl_core.methods.federated import (
     cslr_central,
     cslr_published,
     cslr_server_head,
@@ -30,7 +30,7 @@ from dpcl_core.methods.federated.cards import (
     label_means,
     local_list,
 )
-from dpcl_core.methods.language.cards import baselines, pecl, pecl_published
+from dpcl_core.methods.language import er, ewc, gem, mtl, olora, pecl, pecl_published, seqft
 from dpcl_core.methods.lifelong import agem, dp_agem, dp_coeff_memory, independent_laplace, joint_network, l2dp_ml
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.accounting import training_budget
@@ -52,7 +52,7 @@ _LIFELONG = (
     independent_laplace.CARD,
     joint_network.CARD,
 )
-_BASELINES = (baselines.SEQFT, baselines.ER, baselines.EWC, baselines.GEM, baselines.OLORA, baselines.MTL)
+_BASELINES = (seqft.CARD, er.CARD, ewc.CARD, gem.CARD, olora.CARD, mtl.CARD)
 _LANGUAGE = (*_BASELINES, pecl_published.CARD, pecl.CARD)
 _CSLR = (cslr_server_head.CARD, cslr_central.CARD, cslr_published.CARD, local_list.CARD)
 _FEDERATED = (*_CSLR, label_means.CARD, dp_stat_share.CARD, dp_fedavg.CARD, fedcil_dp.CARD, fedta_lite.CARD)

@@ -11,7 +11,7 @@ from dpcl_core import paths, published
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import unknown
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.federated.cards import printed
+from dpcl_core.methods.federated.params import BENCHMARKS
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import Experiment, Paper, backbone_title, load, of_data
 from dpcl_core.published import Published
@@ -47,7 +47,7 @@ def printed_scores(spec: RunSpec, epsilon: float) -> dict[str, list[float]]:
     """
     if spec.data.dataset == _STAND_IN:
         return {}
-    names = printed.BENCHMARKS.get(spec.data.dataset), methods.card(spec.method).reference
+    names = BENCHMARKS.get(spec.data.dataset), methods.card(spec.method).reference
     by_metric: dict[str, list[float]] = {}
     for row in published.read("cslr"):
         is_same = (row.dataset, row.method, row.epsilon) == (*names, epsilon) and not row.variant

@@ -19,7 +19,7 @@ from dpcl_core.lessons import modes
 from dpcl_core.lessons import shared_noise as game
 from dpcl_core.lessons.modes import World
 from dpcl_core.lessons.shared_noise import Course, Record, Variant
-from dpcl_core.methods.language.cards.pecl import Form
+from dpcl_core.methods.language.params import UnlearningForm
 from dpcl_core.runs import frames as matching_tables
 from dpcl_core.spec import Cell
 from pages.parts import figure_card
@@ -30,7 +30,7 @@ from pages.parts.text import percent, plain
 SCORES = (0.65, 0.684, 0.7, 0.75, 0.8, 0.9, 0.99)
 STRENGTHS = (1.0, 3.0, 5.0, 7.0, 10.0, 12.0, 20.0)
 DIGIT = 0.684  # Score of a digit with ten equally likely values
-FORMS: tuple[Form, ...] = ("none", "printed", "flipped", "hinge")
+FORMS: tuple[UnlearningForm, ...] = ("none", "printed", "flipped", "hinge")
 LEVELS = ("1", "4", "16")
 MOST = 13.3  # bits: the single most likely of 10,000
 NEAR = 2.0  # bits: a code this close to codes never planted counts as hidden
@@ -81,8 +81,8 @@ def no_end(stage: Stage) -> int:
     """A small model trained now with each term."""
     score, strength = stage.choose("score", SCORES), stage.choose("strength", STRENGTHS)
 
-    def train() -> dict[Form, Course]:
-        forms: tuple[Form, ...] = (*FORMS[:-1], "mask", "hinge")
+    def train() -> dict[UnlearningForm, Course]:
+        forms: tuple[UnlearningForm, ...] = (*FORMS[:-1], "mask", "hinge")
         return {form: game.course(form, score, strength) for form in forms}
 
     courses = stage.results("Train five models", train, score, strength)
@@ -208,7 +208,7 @@ def _source(record: Record) -> Provenance:
     )
 
 
-def _courses(courses: dict[Form, Course]) -> pd.DataFrame:
+def _courses(courses: dict[UnlearningForm, Course]) -> pd.DataFrame:
     """Columns step, then nats of the secret and of ordinary words for each term."""
     columns = {f"{form}: {what}": getattr(one, what) for form, one in courses.items() for what in ("secret", "ordinary")}
     return pd.DataFrame({"step": range(len(courses["none"].secret)), **columns})
@@ -225,7 +225,7 @@ def _leaks(rows: dict[str, Variant]) -> pd.DataFrame:
     return pd.DataFrame(records, columns=["term", "repetitions", "seed", "exposure"])
 
 
-def _pull(form: Form, score: float, strength: float) -> float:
+def _pull(form: UnlearningForm, score: float, strength: float) -> float:
     """The pull on a token that the model finds as likely as the public model does."""
     return game.pull(form, score, strength, game.probability(score), game.probability(score))
 

@@ -14,10 +14,9 @@ from dpcl_core.attacks import catalog as attacks
 from dpcl_core.attacks import pecl_published, planted_canaries
 from dpcl_core.attacks.token_noise_games import Setting
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.language import pecl_costs
-from dpcl_core.methods.language.cards.pecl import PeclParams
-from dpcl_core.methods.language.cards.pecl_published import PublishedParams
-from dpcl_core.methods.language.pecl_costs import Noises
+from dpcl_core.methods.language import pecl
+from dpcl_core.methods.language.pecl import Noises, PeclParams
+from dpcl_core.methods.language.pecl_published import PublishedParams
 from dpcl_core.privacy.audit_bounds import Audited, one_way_bound
 from dpcl_core.spec import Adjacency, DataSpec, PrivacySpec, RunSpec
 from tests.support.tiers import quick
@@ -99,13 +98,13 @@ def test_without_noise_everyone_is_found_out(params: dict[str, object]) -> None:
 @pytest.mark.parametrize("params", [{}, {"mode": "local"}])
 def test_noise_that_is_too_small_is_refuted(params: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
     """A twentieth of the noise that a budget of 1 needs."""
-    true = pecl_costs.noises
+    true = pecl.noises
 
     def too_little(*args: object) -> Noises:
         found = true(*args)  # type: ignore[arg-type]
         return Noises(found.multiplier / 20, found.ratio / 20, found.labels)
 
-    monkeypatch.setattr(pecl_costs, "noises", too_little)
+    monkeypatch.setattr(pecl, "noises", too_little)
     (found,) = audited("replace", (1.0,), **params)
     assert found.claimed < found.lower_bound < found.accounted
 

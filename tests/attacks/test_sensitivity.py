@@ -180,7 +180,7 @@ def realised_of_pecl(patch: pytest.MonkeyPatch) -> None:
 
         return steps
 
-    set_in(patch, "dpcl_core.methods.language.pecl_training", "private_steps", made)
+    set_in(patch, "dpcl_core.methods.language.training", "private_steps", made)
 
 
 def realised_of_rounds(patch: pytest.MonkeyPatch) -> None:

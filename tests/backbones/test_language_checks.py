@@ -11,7 +11,7 @@ from dpcl_core import checks
 from dpcl_core.backbones import catalog, packaged
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.language.cards.network_params import LanguageParams
+from dpcl_core.methods.language.params import LanguageParams
 
 STAND_IN = "trains-texts"
 

@@ -11,7 +11,7 @@ from dpcl_core.events import Signatures
 from dpcl_core.explorers.rematching import Rematch
 from dpcl_core.figures import matching as matchers
 from dpcl_core.figures.matching import margins, on_map
-from dpcl_core.methods.federated.cards.federated_params import ListParams
+from dpcl_core.methods.federated.params import ListParams
 from dpcl_core.runs import frames
 from tests.support import clients
 

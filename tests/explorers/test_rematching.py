@@ -13,7 +13,7 @@ import pytest
 from dpcl_core.events import Signatures, from_json, to_json
 from dpcl_core.explorers import matching, rematching
 from dpcl_core.explorers.rematching import ENTRY, Rematch, _noised
-from dpcl_core.methods.federated.cards.federated_params import ListParams
+from dpcl_core.methods.federated.params import ListParams
 from dpcl_core.spec import Cell
 from tests.support import clients
 

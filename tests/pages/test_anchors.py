@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from dpcl_core.elements import element
 from dpcl_core.explorers import matching, rematching
-from dpcl_core.methods.federated.cards import printed
+from dpcl_core.methods.federated.params import BENCHMARKS
 from dpcl_core.papers import catalog
 from dpcl_core.runs.run import Status
 from dpcl_core.runs.store import Store
@@ -314,6 +314,6 @@ def test_published_values_stand_beside_the_methods_they_are_of() -> None:
     assert catalog.printed_scores(spec, 1.0) == {"AA": [48.6]}
     assert catalog.printed_scores(spec, 2.0) == {}
     assert catalog.printed_scores(SPEC, 4.0) == {}
-    assert set(printed.BENCHMARKS) <= set(CARDS)
+    assert set(BENCHMARKS) <= set(CARDS)
     stand_in = spec.model_copy(update={"data": SPEC.data.model_copy(update={"dataset": "ner-gum"})})
     assert catalog.printed_scores(stand_in, 4.0) == {}

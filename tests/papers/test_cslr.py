@@ -11,7 +11,7 @@ import pytest
 
 from dpcl_core import metrics, paths, presets, published
 from dpcl_core.figures.statistics import interval
-from dpcl_core.methods.federated.cards.federated_params import RoundParams
+from dpcl_core.methods.federated.params import RoundParams
 from dpcl_core.papers import catalog, comparison, effects, measured, report
 from dpcl_core.papers.catalog import PAPERS
 from dpcl_core.papers.paper import Experiment, Ordering, Side

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from dpcl_core.errors import BadInput, Diverged
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT, Adam
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.federated.cards.federated_params import ClippedParams, RehearsalParams, RoundParams
 from dpcl_core.methods.federated.client_release import Collect, Question, clients_of_this_task, clients_per_task
+from dpcl_core.methods.federated.params import ClippedParams, RehearsalParams, RoundParams
 from dpcl_core.methods.federated.slot_assignment import Replay, TaskRows, sampled
 from dpcl_core.privacy.ledger import HEAD, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums

@@ -10,16 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
+from dpcl_core.layers import Printed
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd import PublicSizes, each_task
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated import client_release
-from dpcl_core.methods.federated.cards.cslr_central import CslrCentralParams
+from dpcl_core.methods.federated import params as federated
 from dpcl_core.methods.federated.client_release import SeenLabels, clients_per_task, features
 from dpcl_core.methods.federated.client_training import Chosen, RoundHead
 from dpcl_core.methods.federated.lists import Lists
@@ -29,7 +31,87 @@ from dpcl_core.privacy.accounting import subsampled_gaussian
 from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors
 from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell, RunSpec
+from dpcl_core.spec import Cell, Params, RunSpec, parameter
+
+
+class CslrCentralParams(
+    federated.ListParams, federated.ReleaseParams, federated.RehearsalParams, federated.ClippedParams
+):
+    """One release per task or round, and a head averaged over clients."""
+
+    head: Literal["private", "clean"] = parameter(
+        "private", "Output layer",
+        "private: the head's updates are clipped and noised, and epsilon is for both. clean: they travel as they are, as "
+        "published; epsilon is for the replay alone, and both together have no bound."
+    )
+    replay_share: float = parameter(
+        0.5, "Share of ε for replay",
+        "Share of epsilon that the replay may spend, where the head is private; the head has what is then left.",
+        gt=0, lt=1
+    )
+    releases: Literal["task", "round"] = parameter(
+        "task", "Published after each",
+        "task: one release a task, of every client. round: one a round, of the clients who also send updates."
+    )
+
+
+def notes(params: Params) -> tuple[str, ...]:
+    """Caveats on the bound."""
+    assert isinstance(params, CslrCentralParams)
+    if params.head == "private":
+        return ()
+    return ("The head's updates travel without noise: the budget covers the replay alone, and the model has no bound.",)
+
+
+def is_for_the_replay(params: Params) -> bool:
+    """Whether the budget covers only the replay, as published: with a head without noise."""
+    assert isinstance(params, CslrCentralParams)
+    return params.head == "clean"
+
+
+def table_names(spec: RunSpec) -> tuple[str, str]:
+    """A repair in tables, with the training of its head as the variant."""
+    assert isinstance(spec.params, CslrCentralParams)
+    return "Repair: CSLR", f"{spec.params.head} head"
+
+
+CARD = federated.card(
+    name="cslr-central",
+    title="CSLR, trusted sum",
+    summary="Every client matches its texts to public groups and sends one clipped vector. The sum gets noise once and "
+    "becomes a mixture of Gaussians. Clients train the head in rounds on their own texts and rehearse generated ones. "
+    "Replay and head are accounted for separately, and together.",
+    source=f"{federated.SOURCE}, repaired: matched on the client, one noise on the joint vector, accounted",
+    params=CslrCentralParams,
+    matters=("anchors", "list_size", "matcher"),
+    module=__name__,
+    audit="dpcl_core.attacks.clients",
+    planned=f"{__name__}:planned",
+    notes=notes,
+    is_for_the_replay=is_for_the_replay,
+    needs_anchors=True,
+    printed=federated.printed(
+        federated.LISTS,
+        federated.ONCE,
+        federated.INVENTED,
+        federated.ROUNDS,
+        federated.REPLAY,
+        settings={
+            "params.head": Printed(
+                ("clean",), "Updates of the head are made from people's data, too; here they are noised."
+            ),
+            "params.releases": Printed(("round",), "One release of everybody costs less than one a round of a few."),
+        },
+        left_open={
+            "params.clip_norm": "The printed head is not clipped.",
+            "params.replay_share": "The printed head has no part of the budget.",
+        },
+        always=(federated.MATCHED_AT_HOME, federated.ONE_VECTOR),
+        kind="repair",
+    ),
+    table_names=table_names,
+    reference="CSLR",
+)
 
 
 def noises(params: CslrCentralParams, horizon: Horizon, epsilon: float) -> Noises:

@@ -18,16 +18,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Literal
 
 import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
+from dpcl_core.errors import BadInput
 from dpcl_core.events import Claim, Progress
+from dpcl_core.layers import Printed
 from dpcl_core.methods.common.classifier import Rule
+from dpcl_core.methods.common.dpsgd import PublicSizes
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated import matchers, published_release
-from dpcl_core.methods.federated.cards.cslr_published import CslrPublishedParams
+from dpcl_core.methods.federated import params as federated
 from dpcl_core.methods.federated.client_release import SeenLabels, clients_per_task, features
 from dpcl_core.methods.federated.client_training import Chosen, RoundHead
 from dpcl_core.methods.federated.lists import ListLearner, Lists
@@ -36,10 +41,195 @@ from dpcl_core.methods.federated.pooling import pooled
 from dpcl_core.methods.federated.published_release import Aggregation, SlotSums
 from dpcl_core.methods.federated.slot_assignment import ListsObserved, NoiseStd, Replay, TaskRows, listed
 from dpcl_core.privacy import cslr_accounting
+from dpcl_core.privacy.cslr_accounting import TABLE_5
 from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.noise import noise_of
 from dpcl_core.scenarios.stream import Task, generator
-from dpcl_core.spec import Cell, RunSpec
+from dpcl_core.spec import Cell, Params, RunSpec, parameter
+
+_MATCHERS: Mapping[federated.Matcher, str] = {
+    "signature": "CSLR",
+    "random": "CSLR-NoAnchor (Random)",
+    "pca-mean": "Added: matched by public axes",
+    "target": "Added: matched by targets",
+}
+_RULES: Mapping[federated.Rule, str] = {
+    "nearest": "CSLR-NearestMean",
+    "hungarian": "CSLR-Hungarian",
+    "ot": "CSLR-OptimalTransport",
+}
+
+
+class CslrPublishedParams(federated.ListParams, federated.RehearsalParams, federated.RoundParams):
+    """Lists pooled and clustered by the server every round; the noise of Table 5; a head without noise."""
+
+    clusters_together: ClassVar[bool] = True
+    modes_per_task: int = parameter(
+        4, "Groups of a task",
+        "Groups that a round's lists are clustered into, of every label or of the whole task, as lists are; the paper's 1 "
+        "leaves nothing to match.", ge=1, le=64
+    )
+    lists: Literal["label", "task"] = parameter(
+        "label", "Lists made for each",
+        "What a client's list is of. label: one for each label of a task, so that an entry has one label. task: one of "
+        "all that the client has of a task, as printed; an entry's target is then a mixture of labels."
+    )
+    rule: federated.Rule = parameter(
+        "hungarian", "Decision rule",
+        "nearest: each to its nearest group. hungarian: one to one, at least cost. ot: optimal transport."
+    )
+    second_moments: Literal["diagonal", "full"] = parameter(
+        "diagonal", "Covariances", "What is released of second moments; full is as printed, and costs seconds a round."
+    )
+    dimensions: Annotated[int, Field(ge=2, le=1024)] | None = parameter(
+        None, "Public axes", "Public axes on which all of it happens; empty: the embedding as it is, as printed."
+    )
+    noisy_lists: bool = parameter(
+        False, "Noise on lists",
+        "Whether clients noise the four statistics of every entry before lists are matched, by Table 5 and again in every "
+        "round, as printed (Algorithm 1, line 2)."
+    )
+    aggregation: Literal["shares", "entries"] = parameter(
+        "shares", "Unit of averaging",
+        "How groups are averaged. shares: entries count by their share of a client's texts, over the expected number of "
+        "clients. entries: each counts the same, over the clients that came, as printed (Eq. 2)."
+    )
+    averaging: float = parameter(
+        0.9, "Weight of the last classifier",
+        "What the replayed mixture keeps of a task's earlier rounds; 0: a round's own release alone (Eq. 2).",
+        ge=0, lt=1
+    )
+    targets: Literal["simplex", "raw"] = parameter(
+        "simplex", "Anchor targets",
+        "Noisy targets of the mixture. simplex: brought back to shares that add up to 1. raw: as released, as printed."
+    )
+
+
+PRINTED = federated.printed(
+    federated.LISTS,
+    federated.INVENTED,
+    federated.ROUNDS,
+    federated.REPLAY,
+    settings={
+        "privacy.epsilons": Printed((1.0, 4.0, 8.0), "Without noise, to see what the noise costs."),
+        "params.second_moments": Printed(("full",), "Diagonals take a 384th of the numbers and of the time."),
+        "params.dimensions": Printed((None,), "On a few public axes the noise is shorter."),
+        "params.lists": Printed(
+            federated.lists_of_task,
+            "An entry of one label names its group; an entry of a mixture is named only by its target.",
+            words="one list of all that a client has of a task",
+        ),
+        "params.noisy_lists": Printed((True,), "Noise on every list leaves nothing to match with these numbers of clients."),
+        "params.aggregation": Printed(
+            ("entries",), "How many clients came is private, and one without a group would draw its mean to zero."
+        ),
+        "params.averaging": Printed((0.0,), "An average over rounds has less noise, and costs nothing more."),
+        "params.targets": Printed(("raw",), "Noisy targets are no distribution."),
+    },
+)
+
+
+def check(spec: RunSpec, facts: PublicSizes) -> None:
+    """Raises BadInput for a budget without printed noise, inconsistent lists, and unit length on projected axes."""
+    federated.check(spec, facts)
+    params = spec.params
+    assert isinstance(params, CslrPublishedParams)
+    if params.dimensions is not None:
+        federated.check_axes(spec, params.dimensions)
+    if params.unit_length and params.dimensions is not None:
+        allowed = "must be false with params.dimensions: rows on axes are no units"
+        raise BadInput("params.unit_length", "true", allowed, {"params.unit_length": False})
+    for epsilon in spec.privacy.epsilons:
+        if math.isfinite(epsilon) and epsilon not in TABLE_5:
+            allowed = "must be 1, 4, 8 or inf: no noise is printed for any other"
+            printed = sorted({_nearest_printed(other) for other in spec.privacy.epsilons})
+            raise BadInput("privacy.epsilons", f"{epsilon:,.10g}", allowed, {"privacy.epsilons": tuple(printed)})
+
+
+def _nearest_printed(epsilon: float) -> float:
+    """The budget with printed noise whose ratio to this one is nearest to 1; infinity stays."""
+    return epsilon if math.isinf(epsilon) else min(TABLE_5, key=lambda printed: abs(math.log(printed / epsilon)))
+
+
+def notes(params: Params) -> tuple[str, ...]:
+    """Caveats shown first in the privacy statement."""
+    assert isinstance(params, CslrPublishedParams)
+    head = "The head's updates travel without noise, and no number here covers them."
+    if params.noisy_lists:
+        lists = (
+            "Lists are noised before they leave a client, and all that follows is made of them: the replay's bound counts "
+            "each of a client's lists in full, for the server sees whose they are."
+        )
+        return head, lists
+    if params.aggregation == "entries":
+        return head, "Sums are divided by how many clients came, a private number: no bound follows even for the replay."
+    if params.modes_per_task == 1:
+        return (head,)
+    clustered = (
+        "Lists are clustered together, so that one client can move what others are counted as: no bound follows even for "
+        "the replay, and the accounted number grants the printed sensitivity."
+    )
+    return head, clustered
+
+
+def table_names(spec: RunSpec) -> tuple[str, str]:
+    """Named after the matcher; a variant for each setting that differs from the main tables."""
+    params = spec.params
+    assert isinstance(params, CslrPublishedParams)
+    if params.list_size == 1:
+        return "DP-Stat-Share", ""
+    if params.matcher == "mean":
+        return _RULES[params.rule], ""
+    variant = [f"L = {params.list_size}"] if params.list_size != 4 else []
+    if params.matcher == "signature":
+        variant += [f"m = {params.anchors}"] if params.anchors != 100 else []
+        is_usual = (params.signature_covariance, params.signature_norm) == ("shared-spherical", "centred")
+        if not is_usual and PRINTED.layer(spec).name != "as printed":
+            variant.append(f"{params.signature_norm} log-densities, covariance: {params.signature_covariance}")
+    return _MATCHERS[params.matcher], ", ".join(variant)
+
+
+def differences(spec: RunSpec) -> tuple[str, ...]:
+    """Our choices for what the paper leaves open."""
+    params = spec.params
+    assert isinstance(params, CslrPublishedParams)
+    sentences = [
+        *federated.differences(spec),
+        "Not given either: the fit of lists, full or diagonal second moments, how statistics of several entries are "
+        f"added up, the weight of replay. Ours: {params.restarts} starts of a fit; {params.second_moments}; by shares; "
+        f"{params.replay_weight:g}.",
+    ]
+    if params.modes_per_task > 1:
+        sentences.append(f"{params.modes_per_task} groups of a label, since one a task leaves nothing to match.")
+        if params.matcher == "signature":
+            sentences.append(
+                "Nor what is done to log-densities, and by which rule entries are clustered. Ours: "
+                f"{params.signature_norm}, covariance {params.signature_covariance}; {params.rule}."
+            )
+    return tuple(sentences)
+
+
+CARD = federated.card(
+    name="cslr-published",
+    title="CSLR as published",
+    summary="In every round some clients send lists of Gaussians. The server clusters them by their log-densities at public "
+    "sentences and averages each group with the paper's noise; clients rehearse texts generated from the averages. The "
+    "claimed epsilon leaves out the head, and its noise costs more than it claims.",
+    source=federated.SOURCE,
+    params=CslrPublishedParams,
+    matters=("anchors", "list_size", "matcher"),
+    module=__name__,
+    audit="dpcl_core.attacks.cslr_published",
+    refuses=check,
+    guarantee="nominal",
+    notes=notes,
+    assumes=lambda params: federated.SIMULATED[:1],
+    needs_anchors=True,
+    printed=PRINTED,
+    table_names=table_names,
+    reference="CSLR",
+    differences=differences,
+)
 
 _N_AXES = 2  # axes of the view that orders groups and draws maps
 

@@ -11,12 +11,57 @@ from functools import cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.layers import Departure
+from dpcl_core.methods.federated import params as federated
 from dpcl_core.methods.federated.client_release import Question
 from dpcl_core.methods.federated.pooling import ServerHeadLearner
 from dpcl_core.methods.federated.slot_assignment import ListsObserved, TaskRows
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell
+
+
+class CslrServerHeadParams(federated.ListParams, federated.ReleaseParams, federated.ServerParams):
+    """One release per task, and a head trained on the mixture of all releases."""
+
+
+CARD = federated.card(
+    name="cslr-server-head",
+    title="CSLR, head on the server",
+    summary="Every client matches its texts to public groups and sends one clipped vector per task. The sum gets noise once "
+    "and becomes a mixture of Gaussians. The server trains the head on texts generated from these mixtures alone, for all "
+    "tasks: the head costs nothing beyond the release.",
+    source=f"{federated.SOURCE}, repaired: matched on the client, released once a task, head from the release",
+    params=CslrServerHeadParams,
+    matters=("anchors", "list_size", "matcher"),
+    module=__name__,
+    audit="dpcl_core.attacks.clients",
+    planned="dpcl_core.methods.federated.release_schedule:releases",
+    shares="epsilons",
+    derived=lambda params, facts: f"{facts.n_tasks} releases in all, of every client each; the head costs nothing more.",
+    needs_anchors=True,
+    asks_clients=True,
+    printed=federated.printed(
+        federated.LISTS,
+        federated.ONCE,
+        federated.INVENTED,
+        federated.HEAD,
+        left_open={"params.steps": "In the paper clients train the head; the server's steps are ours."},
+        always=(
+            federated.MATCHED_AT_HOME,
+            federated.ONE_VECTOR,
+            Departure(
+                "",
+                "by clients, in rounds without noise",
+                "the head is trained by the server, on invented embeddings alone",
+                "Whatever is made from the release alone costs nothing more.",
+            ),
+        ),
+        kind="repair",
+    ),
+    table_names=lambda spec: ("Repair: CSLR, head on the server", federated.axes(spec)),
+    reference="CSLR",
+)
 
 
 class CslrServerHead(ServerHeadLearner):

@@ -8,15 +8,49 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
+from dpcl_core.layers import Departure
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.federated.cards.dp_fedavg import DpFedAvgParams
+from dpcl_core.methods.federated import params as federated
 from dpcl_core.methods.federated.client_release import Collect, Question, SeenLabels, features
 from dpcl_core.methods.federated.client_training import RoundHead
 from dpcl_core.methods.federated.release_schedule import Horizon
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
+
+
+class DpFedAvgParams(federated.ClippedParams):
+    """Rounds of a clipped, noised head."""
+
+
+CARD = federated.card(
+    name="dp-fedavg",
+    title="DP-FedAvg, no replay",
+    summary="Clients train the head in rounds, one task after another; each client's update is clipped, and the sum gets "
+    "noise. Nothing protects it from forgetting.",
+    source="McMahan et al. 2018; DP-SGD (no replay) of Shihab et al. 2026",
+    params=DpFedAvgParams,
+    matters=("rounds", "participation", "clip_norm"),
+    module=__name__,
+    audit="dpcl_core.attacks.rounds",
+    planned="dpcl_core.methods.federated.release_schedule:rounds",
+    printed=federated.printed(
+        federated.ROUNDS,
+        left_open=federated.CLIP_OPEN,
+        always=(
+            Departure(
+                "",
+                "“the optimizer's” ε",
+                "noise on the clipped sum of clients' changes, sized for every round that a client may be in",
+                "Whose budget the printed one is, and for how many steps, is not said.",
+            ),
+        ),
+    ),
+    asks_clients=True,
+    table_names=lambda spec: ("DP-SGD (no replay)", ""),
+    reference="DP-SGD (no replay)",
+)
 
 
 class DpFedAvg:

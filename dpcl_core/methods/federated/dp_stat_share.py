@@ -2,6 +2,31 @@
 
 from __future__ import annotations
 
-from dpcl_core.methods.federated.cslr_central import make_learner
+from dataclasses import replace
 
-__all__ = ["make_learner"]
+from dpcl_core.methods.federated import cslr_central
+from dpcl_core.methods.federated import params as federated
+from dpcl_core.spec import parameter
+
+
+class DpStatShareParams(cslr_central.CslrCentralParams):
+    """CSLR with lists of one entry: nothing to match."""
+
+    list_size: int = parameter(1, "List entries", "Gaussians in a client's list: one.", ge=1, le=1)
+
+
+CARD = replace(
+    cslr_central.CARD,
+    name="dp-stat-share",
+    title="DP-Stat-Share",
+    summary="CSLR with one Gaussian for each client and label in place of a list: nothing is matched, and the rest is the "
+    "same. The paper names no source that describes it; this version follows its numbers.",
+    source=f"Baseline of {federated.SOURCE}, read as lists of one entry",
+    params=DpStatShareParams,
+    matters=("rounds", "dimensions", "replay_weight"),
+    module=__name__,
+    table_names=lambda spec: ("Repair: DP-Stat-Share", federated.axes(spec)),
+    reference="DP-Stat-Share",
+)
+
+make_learner = cslr_central.make_learner

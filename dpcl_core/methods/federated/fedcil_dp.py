@@ -29,10 +29,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
+from dpcl_core.layers import Departure
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd import Adam
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.federated.cards.fedcil_dp import FedCilDpParams
+from dpcl_core.methods.federated import params as federated
 from dpcl_core.methods.federated.client_release import SeenLabels, clients_per_task, features
 from dpcl_core.methods.federated.client_training import (
     Clients,
@@ -48,7 +49,54 @@ from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums
 from dpcl_core.privacy.noise import noise_of
 from dpcl_core.scenarios.stream import Task, generator
-from dpcl_core.spec import Cell, RunSpec
+from dpcl_core.spec import Cell, RunSpec, parameter
+
+
+class FedCilDpParams(federated.ClippedParams):
+    """A generator and a discriminator, averaged over clients."""
+
+    noise_size: int = parameter(64, "Noise dimensions", "Random numbers that the generator starts from.", ge=1, le=1024)
+    consolidation_steps: int = parameter(
+        20, "", "Steps on embeddings of the noised generator alone, by the server, after a round.", ge=0, le=1000
+    )
+    consistency: float = parameter(
+        1.0, "Consistency weight",
+        "What agreeing with the server's generated embeddings counts for a client.", ge=0, le=1000
+    )
+
+
+CARD = federated.card(
+    name="fedcil-dp",
+    title="FedCIL with noise",
+    summary="Clients train a generator of embeddings and a classifier that tells real from generated ones; their joint "
+    "update is clipped, and the sum gets noise. The generator of the last round replays earlier classes. Unlike in the "
+    "original, clients' own generators never reach the server.",
+    source="Qi, Zhao and Li 2023 (FedCIL), on embeddings and under user-level privacy",
+    params=FedCilDpParams,
+    matters=("rounds", "participation", "clip_norm"),
+    module=__name__,
+    audit="dpcl_core.attacks.rounds",
+    planned="dpcl_core.methods.federated.release_schedule:rounds",
+    printed=federated.printed(
+        federated.ROUNDS,
+        left_open={
+            **federated.CLIP_OPEN,
+            "params.noise_size": "The size of the generator's input is not given.",
+            "params.consolidation_steps": "How long the server consolidates is not given.",
+            "params.consistency": "The weight of consistency is not given.",
+        },
+        always=(
+            Departure(
+                "",
+                "every client's generator",
+                "the server consolidates from the noised global generator alone",
+                "Clients' own generators would hand it what each of them holds.",
+            ),
+        ),
+    ),
+    table_names=lambda spec: ("FedCIL+DP", ""),
+    reference="FedCIL+DP",
+)
 
 Array = NDArray[np.float32]
 Labels = NDArray[np.int64]

@@ -7,23 +7,69 @@ to the keys of other classes is smallest.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
+from dpcl_core.layers import Departure
 from dpcl_core.methods.common.classifier import Rule
+from dpcl_core.methods.common.dpsgd import PublicSizes
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.federated.cards.fedta_lite import FedTaLiteParams
+from dpcl_core.methods.federated import params as federated
 from dpcl_core.methods.federated.client_release import SeenLabels, by_label, features
 from dpcl_core.methods.federated.client_training import participation
 from dpcl_core.methods.federated.slot_assignment import TaskRows
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
 from dpcl_core.privacy.mechanisms import unit_rows
 from dpcl_core.scenarios.stream import Task, generator
-from dpcl_core.spec import Cell, RunSpec
+from dpcl_core.spec import Cell, RunSpec, parameter
+
+
+class FedTaLiteParams(federated.RoundParams):
+    """Trained anchors that features are mixed with."""
+
+    learning_rate: float = parameter(0.1, "", "Step size of plain gradient descent.", gt=0, le=100)
+    mixing: float = parameter(
+        0.5, "Mixing weight α", "What the nearest anchor counts beside the feature (alpha).", ge=0, le=100
+    )
+
+
+UNKNOWN = "Its mixing equations were not at hand."
+
+
+def check(spec: RunSpec, facts: PublicSizes) -> None:
+    """Raises BadInput for a finite budget, and as `federated.check` does."""
+    for epsilon in spec.privacy.epsilons:
+        if math.isfinite(epsilon):
+            allowed = "must be inf: FedTA-lite adds no noise"
+            raise BadInput("privacy.epsilons", f"{epsilon:,.10g}", allowed, {"privacy.epsilons": (math.inf,)})
+    federated.check(spec, facts)
+
+
+CARD = federated.card(
+    name="fedta-lite",
+    title="FedTA-lite, no privacy",
+    summary="Every class has a trained anchor, which is mixed into the embeddings near it. For each class the server keeps "
+    "the prototype least like those of other classes. A simplified reading of its source, without noise: an upper line.",
+    source="After Yu et al., CVPR 2025 (FedTA); its mixing equations were not at hand",
+    params=FedTaLiteParams,
+    matters=("rounds", "participation", "mixing"),
+    module=__name__,
+    refuses=check,
+    guarantee="none",
+    assumes=lambda params: federated.SIMULATED[:1],
+    printed=federated.printed(
+        federated.ROUNDS,
+        left_open={"params.mixing": UNKNOWN},
+        always=(Departure("", "FedTA by Yu et al. 2025", "a simplified reading of FedTA", UNKNOWN),),
+    ),
+    table_names=lambda spec: ("FedTA", ""),
+)
 
 _TEMPERATURE = 0.1  # of cosines in the cross-entropy
 

@@ -8,14 +8,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
+from dpcl_core.layers import ADDED
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.federated import params as federated
 from dpcl_core.methods.federated.client_release import Collect, Question, SeenLabels, features
 from dpcl_core.methods.federated.release_schedule import ReleaseSchedule
 from dpcl_core.methods.federated.slot_assignment import Replay
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
+
+
+class LabelMeansParams(federated.ReleaseParams):
+    """The statistics released of every class; nothing is trained."""
+
+
+CARD = federated.card(
+    name="label-means",
+    title="Noisy class means",
+    summary="Each client sends the clipped mean of each of its classes once per task, and the sum gets noise. A text gets "
+    "the class with the nearest mean. No lists, no matching, no training: the baseline that a method with lists must "
+    "beat.",
+    source="Nearest class mean, released once a task under user-level privacy",
+    params=LabelMeansParams,
+    matters=("dimensions", "radius", "slots"),
+    module=__name__,
+    audit="dpcl_core.attacks.clients",
+    planned="dpcl_core.methods.federated.release_schedule:releases",
+    shares="epsilons",
+    derived=lambda params, facts: f"{facts.n_tasks} releases in all, of every client each; nothing is trained.",
+    needs_anchors=True,
+    asks_clients=True,
+    printed=ADDED,
+    table_names=lambda spec: ("Added: class means", federated.axes(spec)),
+)
 
 _FAR = -1e6  # score of labels without a release so far: below all others, and tied
 

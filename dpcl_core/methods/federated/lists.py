@@ -13,7 +13,7 @@ from scipy.linalg import solve_triangular
 from scipy.stats import rankdata
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.federated.cards.federated_params import SignatureCovariance, SignatureNorm
+from dpcl_core.methods.federated.params import SignatureCovariance, SignatureNorm
 
 # Projections of noisy statistics to valid parameters; all post-processing.
 

@@ -11,18 +11,90 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.layers import ADDED
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated import matchers
-from dpcl_core.methods.federated.cards.local_list import LocalListParams
+from dpcl_core.methods.federated import params as federated
+from dpcl_core.methods.federated.client_release import side_by_side
 from dpcl_core.methods.federated.lists import Lists, simplex
-from dpcl_core.methods.federated.matchers import EntryMatcher
+from dpcl_core.methods.federated.matchers import EntryMatcher, PublicView
 from dpcl_core.methods.federated.pooling import ServerHeadLearner, pooled
-from dpcl_core.methods.federated.published_release import noisy_lists
 from dpcl_core.methods.federated.slot_assignment import ListsObserved, NoiseStd, Replay, TaskRows
-from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.noise import noise_of
+from dpcl_core.privacy.ledger import REPLAY, Ledger
+from dpcl_core.privacy.mechanisms import ClientVectors, clipped_rows, noisy_client_vectors
+from dpcl_core.privacy.noise import Noise, noise_of
 from dpcl_core.scenarios.stream import generator
 from dpcl_core.spec import Cell, RunSpec
+
+
+class LocalListParams(federated.ListParams, federated.ReleaseParams, federated.ServerParams):
+    """One noisy list per client and task; a head trained on the server's aggregate of them."""
+
+
+CARD = federated.card(
+    name="local-list",
+    title="Noisy lists, no trusted server",
+    summary="Every client adds noise to its own list of Gaussians once per task and sends it. The server clusters the noisy "
+    "lists and trains the head on texts generated from their averages. Shows what it costs to trust no one.",
+    source=f"{federated.SOURCE}, under local trust",
+    params=LocalListParams,
+    matters=("anchors", "list_size", "matcher"),
+    module=__name__,
+    audit="dpcl_core.attacks.clients",
+    planned="dpcl_core.methods.federated.release_schedule:releases",
+    shares="epsilons",
+    derived=lambda params, facts: (
+        f"{facts.n_tasks} lists of every client, each noised before it leaves; the head costs nothing more."
+    ),
+    assumes=lambda params: federated.SIMULATED[:1],
+    needs_anchors=True,
+    printed=ADDED,
+    table_names=lambda spec: ("Added: noisy lists, no trusted server", federated.axes(spec)),
+    reference="CSLR",
+)
+
+
+_SHARE_SCALE = 0.5  # scale of shares and targets beside the means in a noisy list
+
+
+def noisy_lists(
+    lists: Lists,
+    view: PublicView,
+    multipliers: Sequence[float],
+    noises: Sequence[Noise],
+    ledgers: Sequence[Ledger],
+    *,
+    task: int,
+) -> list[Lists]:
+    """Local trust: every client clips and noises its list before sending it; one set of noisy lists per budget.
+
+    A client sends [clip(residual means, B sqrt(L)) / (B sqrt(L)) ; a shares ; a targets / sqrt(L)] with a = 0.5. The first
+    block has norm at most 1, shares sum to at most 1 and each target is clipped to 1: the sensitivity is sqrt(1 + 2 a²). The
+    server decodes means m0 + U r, and shares and targets on the simplex; covariances are the diagonal of the public one.
+
+    `multipliers`: noise over sensitivity, one per budget.
+    """
+    (n, length), n_classes = lists.weights.shape, lists.targets.shape[2]
+    scale, root = view.radius * np.sqrt(length), np.sqrt(length)
+    present = np.where(lists.weights[:, :, None] > 0, view.residuals(lists.means), 0.0)
+    residuals = clipped_rows(side_by_side(present), scale) / scale
+    targets = _SHARE_SCALE * side_by_side(clipped_rows(lists.targets, 1.0)) / root
+    vectors = np.concatenate([residuals, _SHARE_SCALE * lists.weights, targets], axis=1)
+    bound = float(np.sqrt(1 + 2 * _SHARE_SCALE**2))
+    part = ClientVectors(REPLAY, vectors, bound, [multiplier * bound for multiplier in multipliers])
+    what = f"every client's list of {length}, noised at home"
+    received = noisy_client_vectors(part, noises, ledgers, task=task, what=what)
+    width = residuals.shape[1]
+    variances = np.broadcast_to(np.diag(view.covariance), lists.means.shape)
+    return [
+        Lists(
+            simplex(rows[:, width : width + length] / _SHARE_SCALE),
+            view.restored(scale * rows[:, :width].reshape(n, length, -1)),
+            variances,
+            simplex(root / _SHARE_SCALE * rows[:, width + length :].reshape(n, length, n_classes)),
+        )
+        for rows in received
+    ]
 
 
 class LocalList(ServerHeadLearner):

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.federated.cards.federated_params import ListParams
 from dpcl_core.methods.federated.lists import Element, Lists, Signature
+from dpcl_core.methods.federated.params import ListParams
 from dpcl_core.privacy.mechanisms import unit_rows
 from dpcl_core.scenarios.stream import generator
 

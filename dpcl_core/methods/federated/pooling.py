@@ -14,10 +14,10 @@ from scipy.optimize import linear_sum_assignment
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.classifier import Rule as classifier_Rule
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.federated.cards.federated_params import ServerParams
 from dpcl_core.methods.federated.client_release import Collect, SeenLabels, features
 from dpcl_core.methods.federated.client_training import Head, trained
 from dpcl_core.methods.federated.matchers import Rule, margins, slots, squared_distances
+from dpcl_core.methods.federated.params import ServerParams
 from dpcl_core.methods.federated.release_schedule import ReleaseSchedule
 from dpcl_core.methods.federated.slot_assignment import ListsObserved, Replay, TaskRows, sampled
 from dpcl_core.privacy.ledger import Ledger

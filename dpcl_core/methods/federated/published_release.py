@@ -1,4 +1,4 @@
-"""The paper's releases: four statistics of every slot averaged under noise (Eq 2), and lists noised on the client."""
+"""The paper's releases: four statistics of every slot, averaged under noise (Eq 2) or noised on each client."""
 
 from __future__ import annotations
 
@@ -12,13 +12,10 @@ from numpy.typing import NDArray
 
 from dpcl_core.methods.federated.client_release import expected_clients, side_by_side
 from dpcl_core.methods.federated.lists import Lists, psd, simplex
-from dpcl_core.methods.federated.matchers import PublicView
 from dpcl_core.methods.federated.slot_assignment import Replay
 from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors, clipped_rows, noisy_client_sums, noisy_client_vectors
 from dpcl_core.privacy.noise import Batches, Noise
-
-_SHARE_SCALE = 0.5  # scale of shares and targets beside the means in a noisy list
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,43 +203,3 @@ def _covariances(means: NDArray[np.float64], seconds: NDArray[np.float64], floor
     if seconds.ndim == means.ndim:
         return np.maximum(seconds - means**2, floor)
     return psd(seconds - means[..., :, None] * means[..., None, :], floor)
-
-
-def noisy_lists(
-    lists: Lists,
-    view: PublicView,
-    multipliers: Sequence[float],
-    noises: Sequence[Noise],
-    ledgers: Sequence[Ledger],
-    *,
-    task: int,
-) -> list[Lists]:
-    """Local trust: every client clips and noises its list before sending it; one set of noisy lists per budget.
-
-    A client sends [clip(residual means, B sqrt(L)) / (B sqrt(L)) ; a shares ; a targets / sqrt(L)] with a = 0.5. The first
-    block has norm at most 1, shares sum to at most 1 and each target is clipped to 1: the sensitivity is sqrt(1 + 2 a²). The
-    server decodes means m0 + U r, and shares and targets on the simplex; covariances are the diagonal of the public one.
-
-    `multipliers`: noise over sensitivity, one per budget.
-    """
-    (n, length), n_classes = lists.weights.shape, lists.targets.shape[2]
-    scale, root = view.radius * np.sqrt(length), np.sqrt(length)
-    present = np.where(lists.weights[:, :, None] > 0, view.residuals(lists.means), 0.0)
-    residuals = clipped_rows(side_by_side(present), scale) / scale
-    targets = _SHARE_SCALE * side_by_side(clipped_rows(lists.targets, 1.0)) / root
-    vectors = np.concatenate([residuals, _SHARE_SCALE * lists.weights, targets], axis=1)
-    bound = float(np.sqrt(1 + 2 * _SHARE_SCALE**2))
-    part = ClientVectors(REPLAY, vectors, bound, [multiplier * bound for multiplier in multipliers])
-    what = f"every client's list of {length}, noised at home"
-    received = noisy_client_vectors(part, noises, ledgers, task=task, what=what)
-    width = residuals.shape[1]
-    variances = np.broadcast_to(np.diag(view.covariance), lists.means.shape)
-    return [
-        Lists(
-            simplex(rows[:, width : width + length] / _SHARE_SCALE),
-            view.restored(scale * rows[:, :width].reshape(n, length, -1)),
-            variances,
-            simplex(root / _SHARE_SCALE * rows[:, width + length :].reshape(n, length, n_classes)),
-        )
-        for rows in received
-    ]

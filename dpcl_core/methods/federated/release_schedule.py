@@ -15,7 +15,6 @@ from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.dpsgd import PublicSizes, each_task
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated import client_release
-from dpcl_core.methods.federated.cards.federated_params import ListParams, ReleaseParams, RoundParams
 from dpcl_core.methods.federated.client_release import (
     Collect,
     EvenSlots,
@@ -27,6 +26,7 @@ from dpcl_core.methods.federated.client_release import (
 )
 from dpcl_core.methods.federated.lists import ListLearner, Lists
 from dpcl_core.methods.federated.matchers import EntryMatcher, PublicEmbeddings, public_modes
+from dpcl_core.methods.federated.params import ListParams, ReleaseParams, RoundParams
 from dpcl_core.methods.federated.slot_assignment import Draws, ListsObserved, NoiseStd, Replay, TaskRows, listed, matched
 from dpcl_core.privacy import accounting
 from dpcl_core.privacy.accounting import noise_multiplier, subsampled_gaussian

@@ -1,31 +1,25 @@
-"""A LoRA-adapted language model for one (epsilon, seed) cell: input encoding, noise, noisy copies and label scoring."""
+"""A LoRA-adapted language model for one (epsilon, seed) cell: input encoding, noise, noisy copies and label scoring.
+
+Its module and those of its methods load torch with the first model, not before.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
-from torch.nn import functional
 
-from dpcl_core.backbones import causal, plain_language
-from dpcl_core.backbones.causal import Adapted
+from dpcl_core.backbones import plain_language
+from dpcl_core.backbones.packaged import BUNDLED
 from dpcl_core.data.texts import TOKEN
 from dpcl_core.errors import BadInput
-from dpcl_core.events import Progress
-from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT, Schedule, diverged
+from dpcl_core.events import Note, Progress
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.per_example_gradients import noisy_means
-from dpcl_core.methods.language import evaluation, lazy_learner, losses, public_text
-from dpcl_core.methods.language.cards.network_params import SHORTEST, LanguageParams
-from dpcl_core.methods.language.forks import Forks
-from dpcl_core.methods.language.gradients import Batch, Fixed, Gradients, Reading, TextLoss, batch_of, clean
-from dpcl_core.methods.language.losses import task_loss
+from dpcl_core.methods.language import public_text
+from dpcl_core.methods.language.params import SHORTEST, LanguageParams
 from dpcl_core.methods.language.public_text import (
     FIRST,
     TEXT,
@@ -44,6 +38,11 @@ from dpcl_core.privacy.text_mechanisms import noisy_embeddings, noisy_labels
 from dpcl_core.scenarios.stream import Examples, Task, generator
 from dpcl_core.spec import Cell, RunSpec
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from dpcl_core.methods.language.gradients import Batch, Reading, TextLoss
+
 # Training loops for a language model's low-rank adapters, with DP-SGD or without privacy.
 #
 # Built from parts that other methods combine differently: `gradients.Gradients` sums a batch's clipped gradients,
@@ -51,102 +50,6 @@ from dpcl_core.spec import Cell, RunSpec
 
 
 STEPS_PER_PROGRESS = 5
-Penalty = Callable[[], Tensor]  # a function of the parameters alone; its gradient is added to a step after the noise
-Change = Callable[[list[Tensor]], list[Tensor]]  # maps a step's mean gradients to those it takes
-
-
-class Descent:
-    """AdamW with cosine decay: at step t = 0, 1, ... of T the rate is plan.learning_rate (1 + cos(pi t / T)) / 2."""
-
-    def __init__(self, parameters: Sequence[nn.Parameter], plan: Schedule) -> None:
-        self._parameters, self._plan, self._step = list(parameters), plan, 0
-        self._adam = torch.optim.AdamW(self._parameters, lr=plan.learning_rate)
-
-    def step(self, means: Sequence[Tensor], penalty: Penalty | None = None) -> None:
-        """One step along mean gradients that already have their noise. Adds the penalty's gradient to them.
-
-        Raises Diverged if a weight is not finite or exceeds `LARGEST_WEIGHT`.
-        """
-        for parameter, mean in zip(self._parameters, means, strict=True):
-            parameter.grad = mean
-        if penalty is not None:
-            value = penalty()
-            if value.requires_grad:  # a constant during the first task
-                for parameter, more in zip(self._parameters, _gradients(value, self._parameters), strict=True):
-                    if more is not None:
-                        parameter.grad = more if parameter.grad is None else parameter.grad + more
-        for group in self._adam.param_groups:
-            group["lr"] = self._plan.learning_rate * (1 + math.cos(math.pi * self._step / self._plan.n_steps)) / 2
-        self._adam.step()
-        if not torch.stack([(parameter.abs() <= LARGEST_WEIGHT).all() for parameter in self._parameters]).all():
-            raise diverged(self._step, self._plan)
-        self._step += 1
-
-
-def _gradients(value: Tensor, parameters: Sequence[nn.Parameter]) -> Sequence[Tensor | None]:
-    grads: Sequence[Tensor | None] = torch.autograd.grad(value, parameters, allow_unused=True)
-    return grads
-
-
-def private_steps(
-    net: Adapted,
-    texts: Prompted,
-    plan: Schedule,
-    noise_multiplier: float,
-    batches: Batches,
-    noise: Noise,
-    loss: TextLoss,
-    *,
-    device: str,
-    penalty: Penalty | None = None,
-) -> Iterator[int]:
-    """DP-SGD: yields the number of steps taken so far. The caller must have written the training to the ledger.
-
-    Each step sums the clipped gradients of a Poisson batch, adds noise and divides by the expected batch size; the
-    penalty and the optimiser come after and read no text. An empty batch takes the same noisy step. A noise multiplier of
-    0 trains without noise and without clipping. Raises Diverged.
-    """
-    gradients = Gradients(net, plan.clip_norm if noise_multiplier > 0 else math.inf)
-    descent, std = Descent(gradients.parameters, plan), plan.noise_std(noise_multiplier)
-    for step in range(plan.n_steps):
-        sums = gradients.of(batch_of(texts, batches.draw(len(texts)), device), loss)
-        means = noisy_means(sums, plan.expected_batch, std, noise, dtype=gradients.parameters[0].dtype)
-        descent.step(means, penalty)
-        yield step + 1
-
-
-def plain_steps(
-    net: Adapted,
-    texts: Prompted,
-    plan: Schedule,
-    batch_size: int,
-    order: np.random.Generator,
-    loss: TextLoss,
-    *,
-    device: str,
-    reading: Reading = clean,
-    penalty: Penalty | None = None,
-    change: Change | None = None,
-) -> Iterator[int]:
-    """Training on shuffled passes without clipping or noise: yields the number of steps taken so far.
-
-    The last batch of a pass may be smaller. Without texts there are no steps. Raises Diverged.
-    """
-    gradients = Gradients(net, math.inf)
-    descent = Descent(gradients.parameters, plan)
-    step = epoch = 0
-    while len(texts) and step < plan.n_steps:
-        shuffled = order.permutation(len(texts))
-        for start in range(0, len(shuffled), batch_size):
-            rows = shuffled[start : start + batch_size]
-            sums = gradients.of(batch_of(texts, rows, device), loss, reading, epoch)
-            means = [part / len(rows) for part in sums]
-            descent.step(means if change is None else change(means), penalty)
-            step += 1
-            yield step
-            if step == plan.n_steps:
-                return
-        epoch += 1
 
 
 def progress_of(steps: Iterator[int], total: int, task: Task, what: str) -> Iterator[Progress]:
@@ -175,9 +78,13 @@ class TrainingInputs:
     @property
     def reading(self) -> Reading:
         """How the network reads a batch of these texts."""
+        from dpcl_core.methods.language.gradients import Fixed, clean
+
         stored = self.copies
         if stored is None:
             return clean
+
+        from dpcl_core.methods.language.training import replace_text_embeddings
 
         def read(embeddings: Tensor, batch: Batch, epoch: int) -> Tensor:
             return replace_text_embeddings(embeddings, stored, batch)
@@ -186,6 +93,8 @@ class TrainingInputs:
 
     def take(self, places: NDArray[np.int64]) -> TrainingInputs:
         """The texts at these indices, in this order."""
+        import torch
+
         texts = self.texts
         chosen = Prompted(texts.ids[places], texts.role[places], texts.stop[places], texts.fork[places])
         return TrainingInputs(chosen, None if self.copies is None else self.copies[torch.from_numpy(places)])
@@ -193,6 +102,8 @@ class TrainingInputs:
 
 def joined(parts: Sequence[TrainingInputs]) -> TrainingInputs:
     """The texts of several tasks, concatenated and padded to the longest."""
+    import torch
+
     width = max(part.texts.ids.shape[1] for part in parts)
 
     def widened(planes: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:
@@ -206,19 +117,25 @@ def joined(parts: Sequence[TrainingInputs]) -> TrainingInputs:
     return TrainingInputs(prompted, torch.cat(copies) if copies else None)
 
 
-def gather_batch(table: Tensor, batch: Batch) -> Tensor:
-    """The batch's rows [b, S, ...] of per-token values [n, length, ...]; 0 outside the texts."""
-    values = table[torch.from_numpy(batch.rows).to(table.device), : batch.ids.shape[1] - FIRST]
-    missing = batch.ids.shape[1] - FIRST - values.shape[1]
-    inner = [0, 0] * (values.dim() - 2)
-    values = functional.pad(values, [*inner, FIRST, missing])
-    is_text = batch.role == TEXT
-    return values * is_text.view(*is_text.shape, *([1] * (values.dim() - 2)))
+def log_probabilities(
+    backbone: str, tokens: NDArray[np.integer], device: str, *, single: bool = False, is_filled: bool = True
+) -> NDArray[np.float32]:
+    """log P(t_i | tokens before it) of tokens [n, length] under the frozen model, in nats; 0 at padding.
 
+    `single`: in single precision on every device. `is_filled`: as of `losses.log_probabilities`.
+    """
+    if backbone == BUNDLED:
+        return plain_language.load().log_probabilities(tokens)
+    from dpcl_core.backbones import causal
+    from dpcl_core.methods.language import losses
 
-def replace_text_embeddings(embeddings: Tensor, stored: Tensor, batch: Batch) -> Tensor:
-    """Embeddings [b, S, d] in which the texts' tokens take theirs from `stored` [n, length, d]; prompts keep their own."""
-    return torch.where((batch.role == TEXT)[..., None], gather_batch(stored, batch).to(embeddings.dtype), embeddings)
+    return losses.log_probabilities(
+        causal.load(backbone, device, single=single),
+        tokens,
+        plain_language.load_tokenizer(backbone).bos,
+        device,
+        is_filled=is_filled,
+    )
 
 
 def without_tokens(texts: Prompted) -> Prompted:
@@ -227,12 +144,22 @@ def without_tokens(texts: Prompted) -> Prompted:
     return Prompted(np.where(is_text, 0, texts.ids), texts.role, texts.stop & ~is_text, texts.fork)
 
 
+def median_norm(table: NDArray[np.float32]) -> float:
+    """Median L2 norm of the rows: the default clip of embeddings."""
+    return float(np.median(np.linalg.norm(table, axis=1)))
+
+
 class AdaptedModel:
     """One cell's adapted model with its tokenizer and sources of randomness. Keeps no text, only noisy copies."""
 
+    waits: ClassVar[bool] = False  # trains only once the last task has come
+    stacks: ClassVar[bool] = False  # classifies with the adapters of all tasks
     KEPT: ClassVar[tuple[str, ...]] = ("net", "forks")  # the next task has noisy copies of its own
 
     def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext) -> None:
+        from dpcl_core.backbones import causal
+        from dpcl_core.methods.language.forks import Forks
+
         assert isinstance(spec.params, LanguageParams)
         self.params: LanguageParams = spec.params
         self.spec, self.cell, self.context = spec, cell, context
@@ -249,6 +176,13 @@ class AdaptedModel:
         self._tokenizer, self._rule = plain_language.load_tokenizer(backbone), params.reading_rule(backbone)
         self.forks = Forks() if self._rule == "choice" else None
         self.copies: Mapping[str, NDArray[np.generic]] = {}  # of the last task's texts, by name; empty if none are released
+
+    def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress | Note]:
+        """Learns a task; every use of private data enters the ledger before its output leaves."""
+        raise NotImplementedError
+
+    def recall(self, learned: Sequence[Task]) -> None:
+        """Reads again the texts that it had kept of these tasks; by default it keeps none."""
 
     def space(self, task: Task) -> tuple[int, ...]:
         """The task's label space: its public labels, ascending."""
@@ -279,6 +213,8 @@ class AdaptedModel:
 
         Raises BadInput where a text of `params.length` tokens would not fit; methods call this before they read any text.
         """
+        from dpcl_core.methods.language import evaluation
+
         self._refuse_length(task)
         if self.forks is None or task.name in self.forks:
             return
@@ -304,39 +240,31 @@ class AdaptedModel:
 
     def answers(self, task: Task) -> NDArray[np.float32]:
         """Scores [n, classes] of the test texts, read without noise; -inf for labels outside the task's label space."""
+        from dpcl_core.methods.language import evaluation
+
         self.open_forks(task)
+        classes, device = self.context.classes, self.context.device
         if self.forks is not None:
-            return evaluation.choice_scores(
-                self.net,
-                self._tokenizer,
-                planes(task.test),
-                self.forks,
-                self.context.classes,
-                task.name,
-                device=self.context.device,
-            )
+            asked = self.net, self._tokenizer, planes(task.test), self.forks, classes, task.name
+            return evaluation.choice_scores(*asked, device=device)
         assert self._rule != "choice"
-        return evaluation.label_scores(
-            self.net,
-            self._tokenizer,
-            planes(task.test),
-            self.space(task),
-            self.context.classes,
-            task.name,
-            self._rule,
-            device=self.context.device,
-        )
+        asked_of = self.net, self._tokenizer, planes(task.test), self.space(task), classes, task.name, self._rule
+        return evaluation.label_scores(*asked_of, device=device)
 
     def public_log_probs(self, inputs: Planes) -> NDArray[np.float32]:
         """log P of every token [n, length] under the frozen public model."""
-        return lazy_learner.log_probabilities(self.spec.data.backbone, inputs[:, :, TOKEN], self.context.device)
+        return log_probabilities(self.spec.data.backbone, inputs[:, :, TOKEN], self.context.device)
 
     def current_log_probs(self, inputs: Planes) -> NDArray[np.float32]:
         """log P of every token [n, length] under the current model."""
+        from dpcl_core.methods.language import losses
+
         return losses.log_probabilities(self.net.model, inputs[:, :, TOKEN], self._tokenizer.bos, self.context.device)
 
     def table(self, per_token: NDArray[np.floating]) -> Tensor:
         """Per-token values [n, length, ...] as a float32 tensor on the device, for `gather_batch`."""
+        import torch
+
         return torch.from_numpy(np.asarray(per_token, np.float32)).to(self.context.device)
 
     def public_inputs(self) -> Planes:
@@ -345,6 +273,8 @@ class AdaptedModel:
 
     def task_loss(self) -> TextLoss:
         """The loss of `params.loss`, with answers as they are read."""
+        from dpcl_core.methods.language.losses import task_loss
+
         return task_loss(self.params.loss, self.forks)
 
     def noise(self, purpose: str) -> Noise:
@@ -371,6 +301,8 @@ class AdaptedModel:
         `ratio`: noise standard deviation per coordinate, divided by the clip; `label_epsilon`: budget of the randomised
         response for every label, None for public labels; `embedding_clip`: None for the median of the embedding table.
         """
+        from dpcl_core.methods.language.training import embedding_table
+
         self.open_forks(task)
         examples = self.training_examples(task) if label_epsilon is None else task.train
         inputs, labels, table = planes(examples), examples.labels, embedding_table(self.net)
@@ -381,17 +313,3 @@ class AdaptedModel:
         copies = noisy_embeddings(table, inputs[:, :, TOKEN], ratio, clip, noise, ledger, task=task.index)
         self.copies = {"copies": copies, "answers": labels}
         return TrainingInputs(without_tokens(self.prompted(inputs, labels, task.name)), self.table(copies))
-
-
-def embedding_table(net: causal.Adapted) -> NDArray[np.float32]:
-    """The network's input embedding of each token [size, d]: a public table."""
-    layer = net.model.get_input_embeddings()  # type: ignore[operator]  # a module's attributes have no types
-    size, device = len(layer.weight), layer.weight.device
-    with torch.no_grad():
-        table: NDArray[np.float32] = net.embed(torch.arange(size, device=device)).float().cpu().numpy()
-    return table
-
-
-def median_norm(table: NDArray[np.float32]) -> float:
-    """Median L2 norm of the rows: the default clip of embeddings."""
-    return float(np.median(np.linalg.norm(table, axis=1)))

@@ -33,17 +33,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import dp_accounting as dp
 
 from dpcl_core.methods.common.dpsgd import PublicSizes
-from dpcl_core.methods.language.cards.lm_params import BaselineParams, ErParams, EwcParams, GemParams, MtlParams
+from dpcl_core.methods.language.params import Budget, BudgetPer, CopyNoise, LabelShare, LanguageParams, Length
 from dpcl_core.privacy import accounting, text_mechanisms
 from dpcl_core.privacy.accounting import LocalDpEvent
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Steps
 from dpcl_core.privacy.statement import shown
-from dpcl_core.spec import PrivacySpec, Recurrence, RunSpec
+from dpcl_core.spec import PrivacySpec, Recurrence, parameter
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +80,66 @@ class Charge:
     people_of: tuple[int, ...]
 
 
+class BaselineParams(LanguageParams):
+    """Settings of a baseline of PeCL: the language model and one of two private training mechanisms."""
+
+    trains_once: ClassVar[bool] = False  # on all tasks together, after the last has come
+    keeps_texts: ClassVar[bool] = False  # for later tasks
+    mechanism: Literal["dp-sgd", "fn"] = parameter(
+        "dp-sgd", "",
+        "dp-sgd: every text's gradient is clipped, noise is added to each step. fn: every token's embedding is clipped "
+        "and gets noise once, and whatever is made of the noisy copies is free."
+    )
+    budget: Budget = parameter(
+        "total", "Budget covers",
+        "What epsilon is for. total: everything that a person's texts are ever used for. per-task: the training of one "
+        "task alone, as published; the total is then larger, and is shown."
+    )
+    clip_norm: Length = parameter(
+        1.0, "Clipping norm C", "Longest gradient that one text contributes; not used under mechanism = fn."
+    )
+    embedding_clip: Length | None = parameter(
+        None, "Embedding norm bound",
+        "Longest embedding of a token, under mechanism = fn; empty: the median of the model's table."
+    )
+    budget_per: BudgetPer = parameter(
+        "text", "Unit of protection",
+        "Under mechanism = fn, what epsilon is for: a whole text, or one token in one place; the total is then larger, "
+        "and is shown."
+    )
+    label_share: LabelShare = parameter(
+        0.0, "Share of ε for labels",
+        "Under mechanism = fn, share of epsilon that hides the label by a random answer; 0: labels are public."
+    )
+
+    @property
+    def is_local(self) -> bool:
+        return self.mechanism == "fn"
+
+    @property
+    def is_total_asked(self) -> bool:
+        return self.budget == "total" and (self.budget_per == "text" or not self.is_local)
+
+    @property
+    def share_of_references(self) -> float:
+        """The share of epsilon that gradients on kept texts may use up; 0 for a method without them."""
+        return 0.0
+
+    def kept(self, task_size: float) -> float:
+        """Texts kept of a task of this public nominal size, on average."""
+        return 0.0
+
+    def charges(self, plan: Plan, noises: Noises, task: int) -> list[Charge]:
+        """What learning a task under DP-SGD charges, for texts of earlier tasks that it reads again, too."""
+        return [of_steps(self, plan, noises, (task,))]
+
+    def copy_noise(self, privacy: PrivacySpec, facts: PublicSizes, epsilon: float) -> CopyNoise:
+        return copy_noise(self, plan(self, privacy, facts), epsilon)
+
+
 def plan(params: BaselineParams, privacy: PrivacySpec, facts: PublicSizes) -> Plan:
     """The plan that follows from a run's settings."""
-    size, trains_once = facts.task_size, isinstance(params, MtlParams)
+    size, trains_once = facts.task_size, params.trains_once
     steps, rate = params.n_steps(size), params.sample_rate(size)
     if trains_once:
         steps, rate = steps * facts.n_tasks, params.sample_rate(size * facts.n_tasks)
@@ -101,57 +159,31 @@ def noises(params: BaselineParams, plan: Plan, epsilon: float) -> Noises:
     if params.budget == "per-task":
         one_task = accounting.noise_multiplier(epsilon, delta, plan.sample_rate, plan.n_steps, adjacency)
         return Noises(one_task, one_task)
-
-    def all_events(noises: Noises) -> Sequence[dp.DpEvent]:
-        return _worst_off(params, plan, noises)
-
-    if not isinstance(params, GemParams) or plan.n_tasks == 1:
-        return Noises(accounting.calibrated(lambda value: all_events(Noises(value)), epsilon, delta, adjacency))
+    if params.share_of_references == 0 or plan.n_tasks == 1:
+        return Noises(accounting.calibrated(lambda value: _worst_off(params, plan, value), epsilon, delta, adjacency))
     n_trainings = plan.n_tasks if plan.recurrence == "every" else 1
 
     def step_events(value: float) -> Sequence[dp.DpEvent]:
         return [accounting.subsampled_gaussian(value, plan.sample_rate, plan.n_steps)] * n_trainings
 
-    steps = accounting.calibrated(step_events, (1 - params.reference_share) * epsilon, delta, adjacency)
-    references = accounting.calibrated(lambda value: all_events(Noises(steps, value)), epsilon, delta, adjacency)
+    steps = accounting.calibrated(step_events, (1 - params.share_of_references) * epsilon, delta, adjacency)
+    references = accounting.calibrated(lambda value: _worst_off(params, plan, steps, value), epsilon, delta, adjacency)
     return Noises(steps, references)
 
 
-def charges(params: BaselineParams, plan: Plan, noises: Noises, task: int) -> list[Charge]:
-    """Ledger charges for learning a task under DP-SGD, including those for texts of earlier tasks that it reads again."""
-    if plan.trains_once:
-        all_tasks = tuple(range(plan.n_tasks))
-        return [_steps(params, plan, noises, all_tasks)] if task == plan.n_tasks - 1 else []
-    if isinstance(params, ErParams) and task > 0:
-        return [_replays(params, plan, noises, task)]
-    charges = [_steps(params, plan, noises, (task,))]
-    if isinstance(params, GemParams):
-        charges += [_references(params, plan, noises, past) for past in range(task)]
-    if isinstance(params, EwcParams) and params.fisher == "released" and task < plan.n_tasks - 1:
-        what = f"Fisher information of the task, noise {params.fisher_noise:g} times what one text adds"
-        charges.append(Charge(Steps(1, (1.0,), params.fisher_noise if noises.steps > 0 else 0.0), what, (task,)))
-    return charges
+def of_steps(params: BaselineParams, plan: Plan, noises: Noises, people_of: tuple[int, ...]) -> Charge:
+    """The charge of DP-SGD's steps on the texts of these tasks."""
+    what = f"DP-SGD, {plan.n_steps} steps, sampling rate {plan.sample_rate:g}, clipping norm {params.clip_norm:g}"
+    return Charge(Steps(plan.n_steps, (plan.sample_rate,), noises.steps), what, people_of)
 
 
 def ledger(params: BaselineParams, plan: Plan, noises: Noises) -> Ledger:
     """A ledger with every charge of DP-SGD over the whole stream."""
     book = Ledger(plan.privacy.delta, plan.privacy.adjacency, plan.recurrence)
     for task in range(plan.n_tasks):
-        for charge in charges(params, plan, noises, task):
+        for charge in params.charges(plan, noises, task):
             book.spend(charge.steps, task=task, what=charge.what, people_of=charge.people_of)
     return book
-
-
-@dataclass(frozen=True, slots=True)
-class CopyNoise:
-    """Noise on a released text under mechanism = fn.
-
-    `ratio`: noise standard deviation per embedding coordinate, divided by the clip; `epsilon_labels`: budget of the
-    randomised response on its label, inf for the label itself.
-    """
-
-    ratio: float
-    epsilon_labels: float
 
 
 def copy_noise(params: BaselineParams, plan: Plan, epsilon: float) -> CopyNoise:
@@ -187,46 +219,15 @@ def sentence(params: BaselineParams, plan: Plan, epsilon: float) -> str:
         return f"At ε = {epsilon:g}: {noise_text}, total ε {shown(total)} for a text of {params.length} tokens."
     calibrated = noises(params, plan, epsilon)
     noise_text = f"noise multiplier {calibrated.steps:g}"
-    if isinstance(params, GemParams) and plan.n_tasks > 1 and calibrated.references != calibrated.steps:
+    if params.share_of_references > 0 and plan.n_tasks > 1 and calibrated.references != calibrated.steps:
         noise_text += f", {calibrated.references:g} on references"
     return f"At ε = {epsilon:g}: {noise_text}, total ε {shown(ledger(params, plan, calibrated).epsilon())}."
 
 
-def _worst_off(params: BaselineParams, plan: Plan, noises: Noises) -> Sequence[dp.DpEvent]:
+def _worst_off(params: BaselineParams, plan: Plan, steps: float, references: float = 0.0) -> Sequence[dp.DpEvent]:
     """Events on the first task's people: later tasks charge them for everything that they charge anyone for."""
-    return next(iter(ledger(params, plan, noises).events_by_people().values()))
-
-
-def _steps(params: BaselineParams, plan: Plan, noises: Noises, people_of: tuple[int, ...]) -> Charge:
-    what = f"DP-SGD, {plan.n_steps} steps, sampling rate {plan.sample_rate:g}, clipping norm {params.clip_norm:g}"
-    return Charge(Steps(plan.n_steps, (plan.sample_rate,), noises.steps), what, people_of)
-
-
-def _replays(params: ErParams, plan: Plan, noises: Noises, task: int) -> Charge:
-    """Charge for batches that mix the task's own texts with kept ones, under one noise."""
-    rate = params.replay_rate(task, plan.task_size)
-    what = (
-        f"DP-SGD, {plan.n_steps} steps, sampling rate {plan.sample_rate:g}, of kept texts {rate:g}, clipping norm "
-        f"{params.clip_norm:g}"
-    )
-    rates = (rate,) * task + (plan.sample_rate,)
-    return Charge(Steps(plan.n_steps, rates, noises.steps), what, tuple(range(task + 1)))
-
-
-def _references(params: GemParams, plan: Plan, noises: Noises, past: int) -> Charge:
-    what = f"reference gradients of task {past + 1}, {plan.n_steps} times, clipping norm {params.clip_norm:g}"
-    return Charge(Steps(plan.n_steps, (1.0,), noises.references), what, (past,))
+    return next(iter(ledger(params, plan, Noises(steps, references)).events_by_people().values()))
 
 
 def _gaussian(noise_multiplier: float) -> dp.DpEvent:
     return dp.GaussianDpEvent(noise_multiplier) if noise_multiplier > 0 else dp.NonPrivateDpEvent()
-
-
-def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, book: Ledger) -> None:
-    """The plan of a model (`methods.planned`): trainings with all that they read again, or noisy copies."""
-    assert isinstance(spec.params, BaselineParams)
-    numbers = plan(spec.params, spec.privacy, facts)
-    if spec.params.is_local:
-        book.entries += copies_ledger(spec.params, numbers, copy_noise(spec.params, numbers, epsilon)).entries
-    else:
-        book.entries += ledger(spec.params, numbers, noises(spec.params, numbers, epsilon)).entries

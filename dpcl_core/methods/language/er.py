@@ -8,15 +8,69 @@ clipping or noise.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import ClassVar
 
 import numpy as np
 
 from dpcl_core.events import Progress
+from dpcl_core.methods.language import baseline, lazy_learner
 from dpcl_core.methods.language.adapted_model import joined
 from dpcl_core.methods.language.baseline import Baseline, Rows
-from dpcl_core.methods.language.cards.lm_params import ErParams
+from dpcl_core.methods.language.baseline_costs import BaselineParams, Charge, Noises, Plan
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.noise import Steps
 from dpcl_core.scenarios.stream import Task
+from dpcl_core.spec import parameter
+
+
+class ErParams(BaselineParams):
+    """Settings of ER: the size of the replay buffer, and how many of its texts join a step."""
+
+    buffer_share: float = parameter(
+        0.1, "Share of texts replayed", "Share of each task's texts that is kept; each is kept by chance.", gt=0, le=1
+    )
+    replay_size: int = parameter(
+        32, "Texts replayed in a batch", "Kept texts that join each step of a later task, on average.", ge=1, le=100_000
+    )
+
+    keeps_texts: ClassVar[bool] = True
+
+    def kept(self, task_size: float) -> float:
+        """Texts kept of a task of this public nominal size, on average."""
+        return self.buffer_share * task_size
+
+    def replay_rate(self, n_past: int, task_size: float) -> float:
+        """Probability that a kept text is in a step's batch after `n_past` tasks."""
+        return min(1.0, self.replay_size / (n_past * self.kept(task_size)))
+
+    def charges(self, plan: Plan, noises: Noises, task: int) -> list[Charge]:
+        """Batches mix the task's own texts with kept ones, under one noise."""
+        if task == 0:
+            return super().charges(plan, noises, task)
+        rate = self.replay_rate(task, plan.task_size)
+        what = (
+            f"DP-SGD, {plan.n_steps} steps, sampling rate {plan.sample_rate:g}, of kept texts {rate:g}, clipping norm "
+            f"{self.clip_norm:g}"
+        )
+        steps = Steps(plan.n_steps, (rate,) * task + (plan.sample_rate,), noises.steps)
+        return [Charge(steps, what, tuple(range(task + 1)))]
+
+
+CARD = baseline.card(
+    name="lm-er",
+    title="ER: experience replay",
+    summary="Fine-tunes a language model from task to task and mixes kept texts of earlier tasks into every batch. Few "
+    "texts are kept, so each is read often: under DP-SGD a kept text is charged for every step that may replay it.",
+    source="Baseline of PeCL (Zhan et al.); supervised form of CLEAR (Rolnick et al. 2019)",
+    params=ErParams,
+    module=__name__,
+    matters=("mechanism", "epochs", "buffer_share"),
+    printed=baseline.printed(
+        buffer_share="How much of a task is kept is not given.", replay_size="How many kept texts join a step is not given."
+    ),
+    table_names=partial(baseline.table_names, "ER"),
+)
 
 
 class Er(Baseline):
@@ -45,3 +99,6 @@ class Er(Baseline):
             return lambda: order.choice(n_kept, min(size, n_kept), replace=False)
         sampler = self.batches_of(self.charges[0].steps, purpose, part=0)
         return lambda: sampler.draw(n_kept)
+
+
+make_learner = partial(lazy_learner.learner, Er)

@@ -27,7 +27,6 @@ from dpcl_core.methods.language.public_text import Prompted, Ranked, answer_ids,
 if TYPE_CHECKING:
     from transformers.cache_utils import Cache
 
-
 # Canary exposure and greedy extraction for a trained language model (Carlini et al. 2019).
 
 

@@ -11,29 +11,77 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from dpcl_core.backbones.causal import Adapted
-from dpcl_core.backbones.kept_states import SIDE_BY_SIDE
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.dpsgd import noise_std
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.per_example_gradients import noisy_means
+from dpcl_core.methods.language import baseline, lazy_learner
 from dpcl_core.methods.language.adapted_model import TrainingInputs
 from dpcl_core.methods.language.baseline import Baseline, Rows
-from dpcl_core.methods.language.cards.lm_params import EwcParams
-from dpcl_core.methods.language.forks import Forks
-from dpcl_core.methods.language.gradients import Batch, Gradients, TextLoss, batches_of, log_probs, pieces_of
+from dpcl_core.methods.language.baseline_costs import BaselineParams, Charge, Noises, Plan
+from dpcl_core.methods.language.params import Positive
 from dpcl_core.methods.language.public_text import ANSWER, PAD, Answer, Prompted
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.noise import Noise
+from dpcl_core.privacy.noise import Noise, Steps
 from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell, RunSpec
+from dpcl_core.spec import Cell, RunSpec, parameter
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from dpcl_core.backbones.causal import Adapted
+    from dpcl_core.methods.language.forks import Forks
+    from dpcl_core.methods.language.gradients import Batch, TextLoss
+
+
+class EwcParams(BaselineParams):
+    """Settings of EWC: the penalty's strength, and the source of the Fisher information."""
+
+    strength: float = parameter(
+        100.0, "Penalty weight λ",
+        "How strongly weights are held: half of it times the sum of importance times change squared.", ge=0, le=1e9
+    )
+    fisher: Literal["released", "gradients", "public"] = parameter(
+        "released", "Fisher information from",
+        "Where importance (the Fisher information) comes from. released: measured on the task's texts when it is over, "
+        "with noise, which costs. gradients: worked out from the noisy gradients of its last pass, for nothing. public: "
+        "measured on public texts, for nothing. With mechanism = fn released measures noisy copies, for nothing."
+    )
+    fisher_noise: Positive = parameter(
+        20.0, "Noise of Fisher information",
+        "Noise on the measured importance over what one text adds to it at most.", ge=0.1, le=1e4
+    )
+
+    def charges(self, plan: Plan, noises: Noises, task: int) -> list[Charge]:
+        """The steps, and the Fisher information that is measured after every task but the last."""
+        steps = super().charges(plan, noises, task)
+        if self.fisher != "released" or task == plan.n_tasks - 1:
+            return steps
+        what = f"Fisher information of the task, noise {self.fisher_noise:g} times what one text adds"
+        return [*steps, Charge(Steps(1, (1.0,), self.fisher_noise if noises.steps > 0 else 0.0), what, (task,))]
+
+
+CARD = baseline.card(
+    name="lm-ewc",
+    title="EWC: elastic weight consolidation",
+    summary="Fine-tunes a language model from task to task and pulls each weight towards its value after earlier tasks, "
+    "most strongly where it mattered to them. Measuring that reads their texts once more, which costs budget.",
+    source="Baseline of PeCL (Zhan et al.); Kirkpatrick et al. 2017, online form of Schwarz et al. 2018",
+    params=EwcParams,
+    module=__name__,
+    matters=("mechanism", "epochs", "strength"),
+    printed=baseline.printed(
+        strength="How strongly weights are held is not given.",
+        fisher="How importance is made private is not said.",
+        fisher_noise="How importance is made private is not said.",
+    ),
+    table_names=partial(baseline.table_names, "EWC"),
+)
 
 Kind = TypeVar("Kind", bound=np.generic)
 
@@ -44,6 +92,8 @@ def _likelihood(log_probs: Tensor, batch: Batch) -> Tensor:
 
 def likelihood(forks: Forks | None = None) -> TextLoss:
     """-log P(answer | text): the sum over the answer's tokens, or over the choices that lead to it."""
+    from dpcl_core.methods.language.gradients import TextLoss
+
     return TextLoss(_likelihood, answers_only=True, forks=forks)
 
 
@@ -68,6 +118,11 @@ def released(
     Args: answers: of each of the task's labels; forks: of these answers, None if they have none;
     clip_norm: C, inf for neither clipping nor noise.
     """
+    import torch
+
+    from dpcl_core.methods.common.per_example_gradients import noisy_means
+    from dpcl_core.methods.language.gradients import Gradients, batches_of
+
     texts = sampled(net, inputs, answers, noise, device=device, forks=forks)
     gradients, reading = Gradients(net, clip_norm), texts.reading
     sums, loss = [torch.zeros_like(parameter, dtype=torch.float64) for parameter in gradients.parameters], likelihood(forks)
@@ -88,7 +143,6 @@ def of_noisy_gradients(squares: Sequence[Tensor], n_steps: int, expected_batch: 
     return [((part / n_steps - std**2) * expected_batch).clamp(min=0) for part in squares]
 
 
-@torch.no_grad()
 def sampled(
     net: Adapted,
     inputs: TrainingInputs,
@@ -132,10 +186,16 @@ def _resized(plane: NDArray[Kind], width: int) -> NDArray[Kind]:
 
 def _of_answer(net: Adapted, inputs: TrainingInputs, forks: Forks | None, device: str) -> NDArray[np.float64]:
     """log P(answer | text) of each text, [n], in pieces as for gradients: another draw for others would be another sum."""
+    import torch
+
+    from dpcl_core.backbones.kept_states import SIDE_BY_SIDE
+    from dpcl_core.methods.language.gradients import log_probs, pieces_of
+
     found, size = np.empty(len(inputs)), SIDE_BY_SIDE[torch.device(device).type]
     for piece in pieces_of(inputs.texts, device):
         filled = piece.filled(size)
-        losses = _likelihood(log_probs(net, filled, inputs.reading, answers_only=True, forks=forks), filled)
+        with torch.no_grad():
+            losses = _likelihood(log_probs(net, filled, inputs.reading, answers_only=True, forks=forks), filled)
         found[piece.rows] = -losses[: len(piece)].double().cpu().numpy()
     return found
 
@@ -146,6 +206,8 @@ class Consolidation:
     KEPT = ("importance", "_anchor")
 
     def __init__(self, parameters: Sequence[Tensor], strength: float) -> None:
+        import torch
+
         self._parameters, self._strength = list(parameters), strength
         self.importance = [torch.zeros_like(parameter) for parameter in self._parameters]
         self._anchor: list[Tensor] = []
@@ -157,6 +219,8 @@ class Consolidation:
 
     def penalty(self) -> Tensor:
         """(lambda / 2) sum of F_i (theta_i - theta*_i)^2; 0 during the first task."""
+        import torch
+
         if not self._anchor:
             return torch.zeros(())
         anchored = zip(self._parameters, self._anchor, self.importance, strict=True)
@@ -174,6 +238,8 @@ class Ewc(Baseline):
         self._held = Consolidation(list(self.net.trainable().values()), self.params.strength)
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
+        import torch
+
         n_steps = self.n_steps(task)
         inputs = self.open_task(task, ledger)
         gradient_fn, steps = self.task_gradient_fn(inputs, task), itertools.count(1)
@@ -209,3 +275,6 @@ class Ewc(Baseline):
             device=self.context.device,
             forks=self.forks,
         )
+
+
+make_learner = partial(lazy_learner.learner, Ewc)

@@ -1,10 +1,11 @@
 """A label as a choice: its likelihood among the names of a task's labels, with the prior of each name taken off.
 
-The names of a task's labels form a tree of tokens. Where several tokens can follow, at a fork, the model's probabilities are
-restricted to these tokens, and divided by what they are on public texts that the frozen model reads with the same question
-(normalised again): contextual calibration (Zhao et al. 2021), with public texts in place of an empty one. The likelihood of
-a label is the product over the forks on the way to it; tokens that are the only ones to follow count nothing. The prior is a
-constant made of public texts and a public network: it reads no text of the task, and no test text.
+The names of a task's labels form a tree of tokens. Where several tokens can follow, at a fork, the model's probabilities
+are restricted to these tokens, and divided by what they are on public texts that the frozen model reads with the same
+question (normalised again): contextual calibration (Zhao et al. 2021), with public texts in place of an empty one. The
+likelihood of a label is the product over the forks on the way to it; tokens that are the only ones to follow count
+nothing. The prior is a constant made of public texts and a public network: it reads no text of the task, and no test
+text.
 """
 
 from __future__ import annotations

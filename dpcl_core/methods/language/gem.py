@@ -7,20 +7,78 @@ with noise of their own (`baseline_costs`, 4): the projection sees noisy gradien
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import torch
 from scipy.optimize import nnls
-from torch import Tensor
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.language import baseline, lazy_learner
 from dpcl_core.methods.language.adapted_model import TrainingInputs
 from dpcl_core.methods.language.baseline import Baseline, Rows
-from dpcl_core.methods.language.cards.lm_params import GemParams
+from dpcl_core.methods.language.baseline_costs import BaselineParams, Charge, Noises, Plan
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.noise import Steps
 from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell, RunSpec
+from dpcl_core.spec import Cell, RunSpec, parameter
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class GemParams(BaselineParams):
+    """Settings of GEM: the memory of each task, the margin, and the budget of reference gradients."""
+
+    memory_size: int = parameter(
+        256, "", "Texts of each task kept, on average; each is kept by chance.", ge=1, le=10**6
+    )
+    margin: float = parameter(
+        0.0, "", "Least weight of each earlier task's gradient in a step that is turned; 0: only those it needs.",
+        ge=0, le=10
+    )
+    reference_share: float = parameter(
+        0.5, "Share of ε for the reference",
+        "Share of epsilon that gradients on what is kept may use up, with mechanism = dp-sgd, budget = total.",
+        ge=0.01, le=0.99
+    )
+
+    keeps_texts: ClassVar[bool] = True
+
+    @property
+    def share_of_references(self) -> float:
+        return self.reference_share
+
+    def kept(self, task_size: float) -> float:
+        """Texts kept of a task of this public nominal size, on average."""
+        return min(float(self.memory_size), task_size)
+
+    def charges(self, plan: Plan, noises: Noises, task: int) -> list[Charge]:
+        """The steps, and in each of them a gradient on the kept texts of every earlier task."""
+        what = f"{plan.n_steps} times, clipping norm {self.clip_norm:g}"
+        references = Steps(plan.n_steps, (1.0,), noises.references)
+        charges = [Charge(references, f"reference gradients of task {past + 1}, {what}", (past,)) for past in range(task)]
+        return [*super().charges(plan, noises, task), *charges]
+
+
+CARD = baseline.card(
+    name="lm-gem",
+    title="GEM: gradient episodic memory",
+    summary="Fine-tunes a language model from task to task; no step may point against the gradient on any earlier task's "
+    "kept texts. Under DP-SGD each of these gradients gets noise: every step reads all kept texts, which few budgets can "
+    "pay for.",
+    source="Baseline of PeCL (Zhan et al.); Lopez-Paz and Ranzato 2017",
+    params=GemParams,
+    module=__name__,
+    matters=("mechanism", "epochs", "memory_size"),
+    printed=baseline.printed(
+        memory_size="How much of a task is kept is not given.",
+        margin="The margin is not given.",
+        reference_share="How a budget is split is not said.",
+    ),
+    table_names=partial(baseline.table_names, "GEM"),
+)
 
 
 class Gem(Baseline):
@@ -60,6 +118,8 @@ def projected_gradient(grads: Sequence[Tensor], references: Sequence[Sequence[Te
     with one unknown per reference. Returns the gradient unchanged if it already lies in the cone. Computed in double
     precision.
     """
+    import torch
+
     if not references:
         return list(grads)
     g = _flat(grads)
@@ -77,4 +137,9 @@ def projected_gradient(grads: Sequence[Tensor], references: Sequence[Sequence[Te
 
 
 def _flat(parts: Sequence[Tensor]) -> Tensor:
+    import torch
+
     return torch.cat([part.reshape(-1).double() for part in parts])
+
+
+make_learner = partial(lazy_learner.learner, Gem)

@@ -34,13 +34,13 @@ from dpcl_core.backbones.causal import Adapted
 from dpcl_core.backbones.gpu import at_once, room
 from dpcl_core.backbones.kept_states import SIDE_BY_SIDE, STEP
 from dpcl_core.methods.common.per_example_gradients import clip_weights, hooked
-from dpcl_core.methods.language.forks import Forks
 from dpcl_core.methods.language.public_text import ANSWER, PAD, Prompted
 from dpcl_core.methods.language.sensitivity import penalty_strength
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+    from dpcl_core.methods.language.forks import Forks
 
 AT_ONCE = 64  # texts per pass where no per-text gradients are needed: a public number
 ANSWER_STEP = 4  # lengths of answers without forks are rounded up to multiples of this, in tokens

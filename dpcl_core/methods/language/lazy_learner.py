@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, Literal, Protocol, cast, runtime_checkable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, cast
 
 import dp_accounting as dp
 import numpy as np
@@ -15,12 +14,14 @@ from threadpoolctl import threadpool_limits
 from dpcl_core.backbones import plain_language
 from dpcl_core.backbones.packaged import BUNDLED
 from dpcl_core.data.texts import KIND, KINDS, LOOKALIKE, PADDING, STOP, TOKEN, Canary
-from dpcl_core.events import Fact, Leaks, Note, Progress, Retained, ScoredText, TokensScored
+from dpcl_core.events import Fact, Leaks, Progress, Retained, ScoredText, TokensScored
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.learner import LearnerEvent, PublicContext
 from dpcl_core.methods.language import public_text
-from dpcl_core.methods.language.cards.network_params import LanguageParams
-from dpcl_core.methods.language.public_text import Scorer, planes
+from dpcl_core.methods.language.adapted_model import AdaptedModel, log_probabilities
+from dpcl_core.methods.language.params import LanguageParams
+from dpcl_core.methods.language.public_text import planes
+from dpcl_core.methods.language.sculpting import Scorer
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
@@ -28,83 +29,11 @@ from dpcl_core.spec import Cell, RunSpec
 if TYPE_CHECKING:
     from dpcl_core.backbones.causal import Adapted
 
-
-# Token log-probabilities under the frozen public model (NumPy for the bundled one, torch otherwise).
-
-
-def log_probabilities(
-    backbone: str, tokens: NDArray[np.integer], device: str, *, single: bool = False, is_filled: bool = True
-) -> NDArray[np.float32]:
-    """log P(t_i | tokens before it) of tokens [n, length] under the frozen model, in nats; 0 at padding.
-
-    `single`: in single precision on every device. `is_filled`: as of `token_log_likelihoods.log_probabilities`.
-    """
-    if backbone == BUNDLED:
-        from dpcl_core.backbones import plain_language
-
-        return plain_language.load().log_probabilities(tokens)
-    from dpcl_core.backbones import causal, plain_language
-    from dpcl_core.methods.language import losses
-
-    return losses.log_probabilities(
-        causal.load(backbone, device, single=single),
-        tokens,
-        plain_language.load_tokenizer(backbone).bos,
-        device,
-        is_filled=is_filled,
-    )
-
-
 SHOWN = 4  # texts of a task that are shown token by token
 REMEMBERED, REMEMBERED_BIG = 48, 8  # texts of a task on which retention is measured; of models that are not bundled
 # Codes ranked for each number of repetitions, after each task and after the last. Fifteen can prove large epsilons, see
 # `exposure.leaks`.
 CODES_PER_TASK, CODES_AT_END = 3, 15
-
-# By method: the module in this folder, and the class of its models, made from a spec, a cell, public facts and any scorer.
-MODELS: Mapping[str, tuple[str, str]] = {
-    "pecl": ("pecl_training", "Repaired"),
-    "pecl-published": ("pecl_published_training", "Published"),
-    "lm-seqft": ("baseline", "Baseline"),
-    "lm-er": ("er", "Er"),
-    "lm-ewc": ("ewc", "Ewc"),
-    "lm-gem": ("gem", "Gem"),
-    "lm-olora": ("olora", "Olora"),
-    "lm-mtl": ("mtl", "Mtl"),
-}
-
-
-class Model(Protocol):
-    """One cell's model, as a language method provides it."""
-
-    @property
-    def net(self) -> Adapted: ...
-
-    def space(self, task: Task) -> tuple[int, ...]:
-        """The task's label space."""
-        ...
-
-    @property
-    def copies(self) -> Mapping[str, NDArray[np.generic]]:
-        """Noisy copies of the last task's texts, by name; empty for methods that release none."""
-        ...
-
-    def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress | Note]:
-        """Learns a task; every use of private data enters the ledger before its output leaves."""
-        ...
-
-    def answers(self, task: Task) -> NDArray[np.float32]:
-        """Scores [n, classes] of `task.test`; -inf for labels outside the task's label space."""
-        ...
-
-
-@runtime_checkable
-class Recalling(Protocol):
-    """A model that keeps texts."""
-
-    def recall(self, learned: Sequence[Task]) -> None:
-        """Reads again the texts that it had kept of these tasks."""
-        ...
 
 
 class LazyLearner:
@@ -115,14 +44,15 @@ class LazyLearner:
 
     KEPT = ("_scorer", "_model", "_learned", "_waits")
 
-    def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext, scorer: Scorer | None = None) -> None:
+    def __init__(
+        self, kind: type[AdaptedModel], spec: RunSpec, cell: Cell, context: PublicContext, scorer: Scorer | None = None
+    ) -> None:
         assert isinstance(spec.params, LanguageParams)
         self._spec, self._cell, self._context = spec, cell, context
-        self._rule = spec.params.eval
-        self._scorer = scorer
-        self._waits = spec.method == "lm-mtl"  # its model exists only after the last task
+        self._kind, self._scorer = kind, scorer
+        self._waits = kind.waits
         self._reports = Reports(spec, cell, context)
-        self._model: Model | None = None
+        self._model: AdaptedModel | None = None
         self._learned: dict[str, tuple[int, ...]] = {}  # the labels of each task, by its name
 
     def survey(self, streams: Mapping[int, Sequence[Task]], ledgers: Mapping[Cell, Ledger]) -> None:
@@ -162,20 +92,19 @@ class LazyLearner:
     def recall(self, learned: Sequence[Mapping[int, Task]]) -> None:
         """Reads again the texts that are kept of the tasks so far: by the model, and by the reports."""
         tasks = [of_seeds[self._cell.seed] for of_seeds in learned]
-        if isinstance(self._model, Recalling):
+        if self._model is not None:
             self._model.recall(tasks)
         for task in tasks:
             self._reports.remember(task)
 
-    def _open_model(self) -> Model:
-        module, name = MODELS[self._spec.method]
-        made = getattr(import_module(f"dpcl_core.methods.language.{module}"), name)
+    def _open_model(self) -> AdaptedModel:
         scorers = () if self._scorer is None else (self._scorer,)
-        return cast(Model, made(self._spec, self._cell, self._context, *scorers))
+        return cast("Callable[..., AdaptedModel]", self._kind)(self._spec, self._cell, self._context, *scorers)
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """Scores by the one rule of `params.eval`."""
-        return {} if self._model is None or self._waits else {self._rule: self._model.answers(task)[None]}
+        assert isinstance(self._spec.params, LanguageParams)
+        return {} if self._model is None or self._waits else {self._spec.params.eval: self._model.answers(task)[None]}
 
     def untrained(self, task: Task) -> NDArray[np.floating]:
         """Scores [n, classes] of the frozen public model, which new adapters leave as it is."""
@@ -208,8 +137,16 @@ class LazyLearner:
             "task_names": tuple(self._learned),
         }
         names, columns = tuple(self._model.net.trainable()), range(self._context.n_classes)
-        by_task, stacked = list(self._learned.values()), self._spec.method == "lm-olora"
-        return Rule("language", names, columns, competing, by_task, facts, uses_all=stacked)
+        by_task = list(self._learned.values())
+        return Rule("language", names, columns, competing, by_task, facts, uses_all=self._kind.stacks)
+
+
+def learner(
+    kind: type[AdaptedModel], spec: RunSpec, cells: Sequence[Cell], context: PublicContext, scorer: Scorer | None = None
+) -> LazyLearner:
+    """The learner of one cell with models of this kind."""
+    (cell,) = cells
+    return LazyLearner(kind, spec, cell, context, scorer)
 
 
 class Reports:
@@ -234,8 +171,7 @@ class Reports:
             return
         examples = task.train.take(_most_marked(task))
         inputs = planes(examples)
-        base = log_probabilities(self._spec.data.backbone, inputs[:, :, TOKEN], self._context.device)
-        yield self._scored(task, "base", inputs, examples.labels, base, score2)
+        yield self._scored(task, "base", inputs, examples.labels, self._public(inputs), score2)
 
     def at_start(self, net: Adapted) -> Iterator[Leaks]:
         """How the public model ranks the codes, before any text is read."""
@@ -248,7 +184,7 @@ class Reports:
             most = REMEMBERED if self._spec.data.backbone == BUNDLED else REMEMBERED_BIG
             kept = planes(task.train.take(np.arange(min(most, len(task.train)))))
             self._inputs.append(kept)
-            self._base.append(log_probabilities(self._spec.data.backbone, kept[:, :, TOKEN], self._context.device))
+            self._base.append(self._public(kept))
             self._count(planes(task.train))
 
     def _count(self, inputs: NDArray[np.int32]) -> None:
@@ -308,6 +244,10 @@ class Reports:
                 )
             )
         return TokensScored(self._cell, task.index, model, tuple(texts))
+
+    def _public(self, inputs: NDArray[np.int32]) -> NDArray[np.float32]:
+        """log P of every token under the public model."""
+        return log_probabilities(self._spec.data.backbone, inputs[:, :, TOKEN], self._context.device)
 
     def _now(self, net: Adapted, inputs: NDArray[np.int32]) -> NDArray[np.float32]:
         """log P of every token under the current model."""

@@ -1,4 +1,4 @@
-"""Per-text losses, and PeCL's unlearning term for sensitive tokens: as printed and in bounded forms.
+"""Labels as choices, per-text losses, and PeCL's unlearning term for sensitive tokens: as printed and in bounded forms.
 
 All means are taken within a text. A mean over the tokens of a batch would make one text's gradient depend on the lengths of
 the others, and no bound on one text's influence would hold.
@@ -18,13 +18,12 @@ from torch.nn import functional
 from dpcl_core.backbones.causal import Adapted
 from dpcl_core.backbones.kept_states import SIDE_BY_SIDE
 from dpcl_core.data.texts import PADDING
-from dpcl_core.methods.language.cards.network_params import Loss
-from dpcl_core.methods.language.cards.pecl import Form
 from dpcl_core.methods.language.forks import Forks
 from dpcl_core.methods.language.gradients import Batch, TextLoss
+from dpcl_core.methods.language.params import Loss, UnlearningForm
 from dpcl_core.methods.language.public_text import ANSWER, TEXT
 
-_LEARNING: tuple[Form, ...] = ("none", "printed", "flipped")  # forms that keep sensitive tokens in the task loss
+_LEARNING: tuple[UnlearningForm, ...] = ("none", "printed", "flipped")  # forms that keep sensitive tokens in the task loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class Unlearning:
     public model.
     """
 
-    form: Form = "none"
+    form: UnlearningForm = "none"
     strength: float = 1.0
     theta: float = 0.6
     margin: float = 1.0

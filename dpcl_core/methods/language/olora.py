@@ -9,40 +9,65 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor, nn
-
-from dpcl_core.backbones.causal import Adapted
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.language import baseline, lazy_learner
 from dpcl_core.methods.language.baseline import Baseline
-from dpcl_core.methods.language.cards.lm_params import OloraParams
+from dpcl_core.methods.language.baseline_costs import BaselineParams
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell, RunSpec
+from dpcl_core.spec import Cell, RunSpec, parameter
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from dpcl_core.backbones.causal import Adapted
 
 
-class WithEarlier(nn.Module):
-    """A frozen layer plus the frozen pairs of earlier tasks: W x + scale (sum of B_i A_i) x. No part of it is trained."""
+class OloraParams(BaselineParams):
+    """Settings of O-LoRA: the strength of the orthogonality penalty."""
+
+    strength: float = parameter(
+        0.5, "Penalty weight λ",
+        "What the overlap with earlier adapters counts: the sum of the squared entries of their products.", ge=0, le=1e6
+    )
+
+
+CARD = baseline.card(
+    name="lm-olora",
+    title="O-LoRA: orthogonal adapters",
+    summary="Gives every task its own low-rank adapters, which are added to those of earlier tasks and kept orthogonal "
+    "to them. Earlier adapters are outputs of private training: using them again reads no text and costs no budget.",
+    source="Baseline of PeCL (Zhan et al.); Wang et al. 2023",
+    params=OloraParams,
+    module=__name__,
+    matters=("mechanism", "epochs", "strength"),
+    printed=baseline.printed(strength="The weight of the overlap is not given."),
+    table_names=partial(baseline.table_names, "O-LoRA"),
+)
+
+
+class Earlier:
+    """The frozen pairs of earlier tasks beneath a layer, whose output they are added to: W x + scale (sum of B_i A_i) x."""
 
     KEPT = ("pairs",)
 
     def __init__(self, layer: nn.Module, scale: float) -> None:
-        super().__init__()
-        self.layer, self.scale = layer, scale
+        self.scale = scale
         self.pairs: list[tuple[Tensor, Tensor]] = []  # A [rank, inputs], B [outputs, rank]
+        layer.register_forward_hook(self._added)
 
-    def add(self, first: Tensor, second: Tensor) -> None:
-        """Adds a copy of a pair."""
-        self.pairs.append((first.detach().clone(), second.detach().clone()))
+    def _added(self, layer: nn.Module, inputs: tuple[Tensor, ...], out: Tensor) -> Tensor:
+        import torch
 
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.layer(x)
         if not self.pairs:
             return out
         first, second = torch.cat([a for a, _ in self.pairs]), torch.cat([b for _, b in self.pairs], dim=1)
-        earlier = self.scale * (x.to(first.dtype) @ first.T) @ second.T
+        earlier = self.scale * (inputs[0].to(first.dtype) @ first.T) @ second.T
         return (out + earlier).to(out.dtype)  # where the layer is in half precision, pairs are not
 
 
@@ -53,16 +78,15 @@ class Stack:
 
     def __init__(self, net: Adapted) -> None:
         self._net = net
-        self.frozen: list[WithEarlier] = []
-        for layer in net.layers.values():
-            below = WithEarlier(layer.base_layer, net.scale)  # type: ignore[arg-type]
-            layer.base_layer = below
-            self.frozen.append(below)
+        self.frozen = [Earlier(layer.base_layer, net.scale) for layer in net.layers.values()]  # type: ignore[arg-type]
 
     def freeze(self, generator: torch.Generator) -> None:
         """Freezes the trained pairs and starts new ones, A random and B = 0: the network's output does not change."""
+        import torch
+        from torch import nn
+
         for (first, second), below in zip(self._net.pairs(), self.frozen, strict=True):
-            below.add(first, second)
+            below.pairs.append((first.detach().clone(), second.detach().clone()))
             fresh = torch.empty(first.shape)
             nn.init.kaiming_uniform_(fresh, a=math.sqrt(5), generator=generator)
             with torch.no_grad():
@@ -71,6 +95,8 @@ class Stack:
 
     def overlap(self) -> Tensor:
         """Sum of the squared entries of A_i A_t^T over earlier tasks and layers; 0 during the first task."""
+        import torch
+
         pairs = zip(self._net.pairs(), self.frozen, strict=True)
         parts = [(earlier @ first.T).square().sum() for (first, _), below in pairs for earlier, _ in below.pairs]
         return torch.stack(parts).sum() if parts else torch.zeros(())
@@ -80,6 +106,7 @@ class Olora(Baseline):
     """One cell's model, with the adapters of every task."""
 
     KEPT = (*Baseline.KEPT, "_stack")
+    stacks = True
     params: OloraParams
 
     def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext) -> None:
@@ -87,8 +114,13 @@ class Olora(Baseline):
         self._stack = Stack(self.net)
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
+        import torch
+
         inputs = self.open_task(task, ledger)
         if task.index:
             self._stack.freeze(torch.Generator().manual_seed(self.cell.seed + task.index))
         gradient_fn, batches = self.task_gradient_fn(inputs, task), self.batches(inputs, task)
         yield from self._train(task, gradient_fn, batches, lambda: self.params.strength * self._stack.overlap())
+
+
+make_learner = partial(lazy_learner.learner, Olora)

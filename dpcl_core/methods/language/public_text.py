@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -12,21 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.backbones import plain_language
-from dpcl_core.data import anchors, synthetic
+from dpcl_core.data import synthetic
 from dpcl_core.data.texts import PADDING, STOP, TOKEN, Texts
 from dpcl_core.events import Leaks
 from dpcl_core.methods.language import sensitivity
-from dpcl_core.methods.language.cards.network_params import LanguageParams, Loss
-from dpcl_core.methods.language.cards.pecl_published import PublishedParams
-from dpcl_core.methods.language.cards.sculpting_params import SculptingParams
-from dpcl_core.methods.language.sensitivity import Form, Scope
-from dpcl_core.privacy.audit_bounds import GuessCounts, bound_of_guesses
-from dpcl_core.scenarios.stream import Examples, Task
-from dpcl_core.spec import Cell, PrivacySpec, RunSpec
+from dpcl_core.scenarios.stream import Examples
+from dpcl_core.spec import Cell, PrivacySpec
 
 if TYPE_CHECKING:
     from dpcl_core.backbones.plain_language import Tokenizer
-
 
 # Exposure of planted secrets, and the lower bound on epsilon that follows, from the likelihoods of all possible values.
 #
@@ -110,6 +103,8 @@ def leaks(rankings: Sequence[Ranked], *, cell: Cell, task: int, privacy: Privacy
 
 def epsilon_at_least(rankings: Sequence[Ranked], privacy: PrivacySpec) -> float:
     """Lower bound at `CONFIDENCE` on the epsilon of one text: `privacy.rank_audit_bound` for several list lengths."""
+    from dpcl_core.privacy.audit_bounds import GuessCounts, bound_of_guesses
+
     games: list[GuessCounts] = []
     for level in sorted({one.repetitions for one in rankings} - {0}):
         group = [one for one in rankings if one.repetitions == level]
@@ -237,6 +232,8 @@ def encoded(backbone: str, length: int) -> NDArray[np.int32]:
 @lru_cache(maxsize=4)
 def sentences(backbone: str, length: int) -> NDArray[np.int32]:
     """Encoded sentences of Wikipedia, or invented ones where those are missing, int32 [N_SENTENCES, length, planes]."""
+    from dpcl_core.data import anchors
+
     all_sentences = anchors.public().content
     assert isinstance(all_sentences, Texts)
     rows = np.linspace(0, len(all_sentences), N_SENTENCES, endpoint=False).astype(np.int64)
@@ -249,123 +246,9 @@ def counts(backbone: str, length: int) -> NDArray[np.int64]:
     return np.stack([sensitivity.counts(tokens[family::N_FAMILIES], size) for family in range(N_FAMILIES)])
 
 
-# Token scores of the task being learned; they set PeCL's noise, unlearning and memory.
-
-
 Planes = NDArray[np.int32]
-
-
-class Scorer:
-    """Score2 of the task being learned, and token scores from it. `printed`: keeps negative scores, as published."""
-
-    KEPT = ("_counts",)
-
-    def __init__(self, params: SculptingParams, scope: Scope, backbone: str, *, printed: bool) -> None:
-        self._params, self._scope, self._backbone, self._printed = params, scope, backbone, printed
-        self._size = plain_language.load_tokenizer(backbone).size
-        self._counts: list[NDArray[np.int64]] = []
-        self.score2 = np.zeros(self._size)
-
-    @property
-    def reads_ahead(self) -> bool:
-        """Whether texts of later tasks are counted before they arrive."""
-        return self._scope == "all"
-
-    def survey(self, tasks: Sequence[Task], classes: tuple[str, ...]) -> None:
-        """Counts the tokens of all tasks of the stream if the scope needs them. Call before opening the first task."""
-        if self.reads_ahead:
-            self._counts = [self._count(task, classes) for task in tasks]
-
-    def open(self, task: Task, classes: tuple[str, ...]) -> None:
-        """Sets `score2` [size] for the task that begins. Raises ValueError if it reads ahead without a `survey`."""
-        if self.reads_ahead and not self._counts:
-            raise ValueError("survey() must count the tokens of all tasks before open() is called")
-        if self._scope == "seen":
-            self._counts.append(self._count(task, classes))
-        public = np.zeros((0, self._size), np.int64)
-        if self._scope == "public":
-            public = counts(self._backbone, self._params.length)
-        of_tasks, newest = np.array(self._counts, np.int64).reshape(-1, self._size), len(self._counts) - 1
-        form: Form = "printed" if self._printed else "smoothed"
-        self.score2 = sensitivity.scoped_commonness(self._scope, of_tasks, public, newest, form, self._params.tau)
-
-    def least_score2(self, n_tasks: int) -> float:
-        """A public lower bound of Score2 in a stream of `n_tasks` tasks.
-
-        Shares are at most 1 and d <= N, so the printed product, mean share times log(N / (1 + d)), is at least
-        log(N / (N + 1)).
-        """
-        if self._scope == "public":
-            return float(min(0.0, self.score2.min()))
-        return math.log(n_tasks / (n_tasks + 1)) if self._printed and self._scope == "all" else 0.0
-
-    def _count(self, task: Task, classes: tuple[str, ...]) -> NDArray[np.int64]:
-        """How often each token occurs in a task's texts, prompts and answers included, as in Eq. 3, [size]."""
-        ready, counts = (
-            plain_language.load_tokenizer(self._backbone),
-            sensitivity.counts(planes(task.train)[:, :, TOKEN], self._size),
-        )
-        np.add.at(counts, np.array(ready.encode(template(task.name))[0], np.int64), len(task.train))
-        for label, n in zip(*np.unique(task.train.labels, return_counts=True), strict=True):
-            np.add.at(counts, np.array(answer_ids(ready, classes[label]), np.int64), n)
-        return counts
-
-    def scores(self, inputs: Planes, log_probabilities: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Score (Eq. 1) of every token [n, length]; 0 in stop words and at padding."""
-        tokens = inputs[:, :, TOKEN]
-        is_token = tokens != PADDING
-        return sensitivity.scores(
-            np.where(is_token, log_probabilities, 0.0),
-            self.score2[np.where(is_token, tokens, 0)],
-            (inputs[:, :, STOP] != 0) | ~is_token,
-            alpha=self._params.alpha,
-            clamped=not self._printed,
-        )
-
-
-def means(scores: NDArray[np.float64], inputs: Planes) -> NDArray[np.float64]:
-    """Mean score of each text's tokens [n], stop words included; 0 for a text without tokens."""
-    is_token = inputs[:, :, TOKEN] != PADDING
-    averages: NDArray[np.float64] = np.where(is_token, scores, 0.0).sum(axis=1) / np.maximum(is_token.sum(axis=1), 1)
-    return averages
 
 
 def planes(examples: Examples) -> Planes:
     """Encoded texts int32 [n, length, planes]."""
     return examples.inputs.astype(np.int32, copy=False)
-
-
-# Settings that determine a token's score and noise, of a run or as published; pages let a visitor change them.
-
-
-@dataclass(frozen=True, slots=True)
-class Dials:
-    """Settings of the score, of the noise and of the loss; the defaults are the published values.
-
-    `lower`, `upper`: nominal budgets of the most and the least noised token. `strength`: of the unlearning term.
-    """
-
-    alpha: float = sensitivity.ALPHA
-    threshold: float = sensitivity.THRESHOLD
-    lower: float = sensitivity.LOWER
-    upper: float = sensitivity.UPPER
-    delta: float = 1e-6
-    strength: float = 1.0
-    loss: Loss = "answer"
-
-
-def dials_of(spec: RunSpec, epsilon: float | None) -> Dials:
-    """The settings of a run that determine scores and noise; the published values for settings that its method lacks.
-
-    `epsilon`: the requested budget, which PeCL as published uses as the nominal budget of the least noised token.
-    """
-    params, usual = spec.params, Dials()
-    dials = replace(usual, delta=spec.privacy.delta)
-    if isinstance(params, LanguageParams):
-        dials = replace(dials, loss=params.loss)
-    if isinstance(params, SculptingParams):
-        dials = replace(dials, alpha=params.alpha, threshold=params.theta, strength=params.lambda_unlearn)
-    if isinstance(params, PublishedParams):
-        upper = epsilon if epsilon is not None and math.isfinite(epsilon) else usual.upper
-        dials = replace(dials, lower=params.eps_lower, upper=max(upper, params.eps_lower))
-    return dials

@@ -12,12 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.common.dpsgd import PublicSizes
-from dpcl_core.methods.language import baseline_costs, pecl_costs
-from dpcl_core.methods.language.cards.lm_params import BaselineParams
-from dpcl_core.methods.language.cards.network_params import Loss
-from dpcl_core.methods.language.cards.pecl import PeclParams
-from dpcl_core.spec import RunSpec
+from dpcl_core.methods.language.params import Loss
 
 Floats = NDArray[np.floating]
 Scope = Literal["all", "seen", "public", "off"]
@@ -184,17 +179,3 @@ def loss_weights(
                 raise ValueError("gap is None: the hinge needs the difference from the public model's cross-entropy")
             active = np.asarray(gap) < margin
             return np.where(excess > 0, np.where(active, -strength * excess, 0.0), base)
-
-
-# The noise on a text's noisy copy, for methods that make one copy and train on it alone.
-
-
-def copy_noise(spec: RunSpec, facts: PublicSizes, epsilon: float) -> tuple[float, float]:
-    """Noise standard deviation of an embedding divided by the clip, and epsilon of a label; 0 and inf without noise."""
-    params = spec.params
-    if isinstance(params, PeclParams):
-        noises = pecl_costs.noises(params, spec.privacy, facts, epsilon)
-        return noises.ratio, noises.labels
-    assert isinstance(params, BaselineParams)
-    copies = baseline_costs.copy_noise(params, baseline_costs.plan(params, spec.privacy, facts), epsilon)
-    return copies.ratio, copies.epsilon_labels

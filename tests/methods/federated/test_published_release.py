@@ -11,6 +11,7 @@ from scipy.stats import norm
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.federated.lists import Lists
+from dpcl_core.methods.federated.local_list import noisy_lists
 from dpcl_core.methods.federated.matchers import PublicView, assign, public_modes
 from dpcl_core.methods.federated.pooling import pooled
 from dpcl_core.methods.federated.published_release import (
@@ -18,7 +19,6 @@ from dpcl_core.methods.federated.published_release import (
     SlotSums,
     Statistics,
     average_received,
-    noisy_lists,
     noisy_slot_sums,
     noisy_statistics,
 )
@@ -234,7 +234,7 @@ def test_a_list_of_a_client_who_wants_to_be_seen_is_no_longer_than_the_bound(mon
         seen.append(part)
         return np.asarray(part.vectors)[None]
 
-    monkeypatch.setattr("dpcl_core.methods.federated.published_release.noisy_client_vectors", kept)
+    monkeypatch.setattr("dpcl_core.methods.federated.local_list.noisy_client_vectors", kept)
     noisy_lists(adversarial(np.random.default_rng(2)), VIEW, [1.0], [ReleaseNoise()], [ledger()], task=0)
     lengths = np.linalg.norm(seen[0].vectors, axis=1)
     assert lengths.max() <= seen[0].bound + 1e-12

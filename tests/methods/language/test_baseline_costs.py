@@ -10,8 +10,13 @@ import pytest
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.dpsgd import PublicSizes
 from dpcl_core.methods.language import baseline_costs
-from dpcl_core.methods.language.cards import baselines
-from dpcl_core.methods.language.cards.lm_params import BaselineParams, ErParams, EwcParams, GemParams, MtlParams, OloraParams
+from dpcl_core.methods.language.baseline import check
+from dpcl_core.methods.language.baseline_costs import BaselineParams
+from dpcl_core.methods.language.er import ErParams
+from dpcl_core.methods.language.ewc import EwcParams
+from dpcl_core.methods.language.gem import GemParams
+from dpcl_core.methods.language.mtl import MtlParams
+from dpcl_core.methods.language.olora import OloraParams
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.accounting import Pld
 from dpcl_core.scenarios.catalog import SourceIncremental
@@ -116,19 +121,15 @@ def test_replay_and_own_texts_share_one_noise() -> None:
 def test_a_task_charges_those_whose_texts_it_reads() -> None:
     plan = baseline_costs.plan(GemParams(), PRIVACY, FACTS)
     assert [
-        charge.people_of for charge in baseline_costs.charges(GemParams(), plan, baseline_costs.Noises(1.0, 1.0), 2)
+        charge.people_of for charge in GemParams().charges(plan, baseline_costs.Noises(1.0, 1.0), 2)
     ] == [(2,), (0,), (1,)]
-    replay = baseline_costs.charges(
-        ErParams(), baseline_costs.plan(ErParams(), PRIVACY, FACTS), baseline_costs.Noises(1.0), 2
-    )
+    replay = ErParams().charges(baseline_costs.plan(ErParams(), PRIVACY, FACTS), baseline_costs.Noises(1.0), 2)
     assert [charge.people_of for charge in replay] == [(0, 1, 2)]
-    last = baseline_costs.charges(
-        EwcParams(), baseline_costs.plan(EwcParams(), PRIVACY, FACTS), baseline_costs.Noises(1.0), 5
-    )
+    last = EwcParams().charges(baseline_costs.plan(EwcParams(), PRIVACY, FACTS), baseline_costs.Noises(1.0), 5)
     assert len(last) == 1  # nothing comes after the last task: what held it would be measured for nothing
     joint = baseline_costs.plan(MtlParams(), PRIVACY, FACTS)
-    assert [baseline_costs.charges(MtlParams(), joint, baseline_costs.Noises(1.0), task) for task in range(5)] == [[]] * 5
-    assert baseline_costs.charges(MtlParams(), joint, baseline_costs.Noises(1.0), 5)[0].people_of == (0, 1, 2, 3, 4, 5)
+    assert [MtlParams().charges(joint, baseline_costs.Noises(1.0), task) for task in range(5)] == [[]] * 5
+    assert MtlParams().charges(joint, baseline_costs.Noises(1.0), 5)[0].people_of == (0, 1, 2, 3, 4, 5)
 
 
 @pytest.mark.parametrize("params", ALL)
@@ -198,5 +199,5 @@ def test_the_accountant_of_the_table_is_the_librarys_own() -> None:
 def test_settings_that_no_bound_holds_for_are_refused(params: BaselineParams, privacy: PrivacySpec, field: str) -> None:
     spec = RunSpec(method="lm-seqft", params=params, privacy=privacy, scenario=SourceIncremental())
     with pytest.raises(BadInput) as refused:
-        baselines.check(spec, FACTS)
+        check(spec, FACTS)
     assert refused.value.field == field

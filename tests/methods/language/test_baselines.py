@@ -16,13 +16,14 @@ from dpcl_core.backbones.causal import Adapted
 from dpcl_core.backbones.kept_states import SIDE_BY_SIDE, STEP
 from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.language import ewc
-from dpcl_core.methods.language.adapted_model import Descent, TrainingInputs, joined
+from dpcl_core.methods.language.adapted_model import TrainingInputs, joined
 from dpcl_core.methods.language.ewc import Consolidation
 from dpcl_core.methods.language.gem import projected_gradient
 from dpcl_core.methods.language.gradients import Batch, Gradients, batch_of, log_probs
 from dpcl_core.methods.language.losses import task_loss
 from dpcl_core.methods.language.olora import Stack
 from dpcl_core.methods.language.public_text import ANSWER, PAD, TEXT, answer_ids, prompted
+from dpcl_core.methods.language.training import Descent
 from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.spec import Cell
 from tests.methods.language import tiny
@@ -99,7 +100,7 @@ class TestFisher:
             shapes.add(tuple(batch.ids.shape))
             return log_probs(net, batch, *args, **more)
 
-        monkeypatch.setattr(ewc, "log_probs", noted)
+        monkeypatch.setattr("dpcl_core.methods.language.gradients.log_probs", noted)
         net = Adapted(tiny.frozen(width=576, n_layer=1).to(dtype), 3, 6.0, 0)  # type: ignore[arg-type]
         strings = ["cat " * (1 + place % 3) for place in range(19)]
         longest = "a long text about cats and dogs that goes on and on and on " * 2

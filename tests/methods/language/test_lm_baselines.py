@@ -20,15 +20,16 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.dpsgd import ROUNDING, PublicSizes, Schedule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.language import baseline_costs, gem, public_text
-from dpcl_core.methods.language.adapted_model import Descent, TrainingInputs, joined, private_steps
+from dpcl_core.methods.language.adapted_model import TrainingInputs, joined
 from dpcl_core.methods.language.baseline import Baseline
-from dpcl_core.methods.language.cards.lm_params import BaselineParams, GemParams
-from dpcl_core.methods.language.cards.network_params import LanguageParams
+from dpcl_core.methods.language.baseline_costs import BaselineParams
 from dpcl_core.methods.language.er import Er
-from dpcl_core.methods.language.gem import Gem
+from dpcl_core.methods.language.gem import Gem, GemParams
 from dpcl_core.methods.language.gradients import Gradients, batch_of
 from dpcl_core.methods.language.lazy_learner import LazyLearner
 from dpcl_core.methods.language.losses import task_loss
+from dpcl_core.methods.language.params import LanguageParams
+from dpcl_core.methods.language.training import Descent, private_steps
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, noise_of
 from dpcl_core.scenarios.catalog import SourceIncremental

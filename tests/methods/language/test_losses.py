@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from dpcl_core.methods.language import sensitivity
-from dpcl_core.methods.language.cards.pecl import Form
 from dpcl_core.methods.language.gradients import Batch, batch_of, log_probs
 from dpcl_core.methods.language.losses import Unlearning, pecl_loss, task_loss
+from dpcl_core.methods.language.params import UnlearningForm
 from dpcl_core.methods.language.public_text import ANSWER, TEMPLATE, TEXT
 from tests.methods.language import tiny
 
 ALL = np.arange(len(tiny.STRINGS))
-BOUNDED: tuple[Form, ...] = ("mask", "unlikelihood", "npo", "hinge")
+BOUNDED: tuple[UnlearningForm, ...] = ("mask", "unlikelihood", "npo", "hinge")
 
 
 def batch() -> Batch:
@@ -59,7 +59,7 @@ def test_published_weights_are_those_of_the_card(loss: str, sign: int, strength:
 
 @pytest.mark.parametrize("loss", ["full", "answer"])
 @pytest.mark.parametrize("form", ["printed", "flipped", "mask", "hinge"])
-def test_weights_equal_those_that_pages_show(form: Form, loss: str) -> None:
+def test_weights_equal_those_that_pages_show(form: UnlearningForm, loss: str) -> None:
     given = batch()
     likely, scores, reference = drawn(given)
     unlearning = Unlearning(form, 2.0, 0.5, margin=0.7)
@@ -88,7 +88,7 @@ def test_no_gradient_flows_through_the_scores() -> None:
 
 
 @pytest.mark.parametrize("form", BOUNDED)
-def test_bounded_forms_take_sensitive_tokens_out_of_the_task(form: Form) -> None:
+def test_bounded_forms_take_sensitive_tokens_out_of_the_task(form: UnlearningForm) -> None:
     """Without their own term nothing of them is left, and other tokens count as before."""
     without, scores, given = weights("full", Unlearning(form, 0.0, 0.6))
     plain, _, _ = weights("full", Unlearning("none"))
@@ -119,7 +119,7 @@ def test_template_and_padding_have_no_part_in_unlearning() -> None:
     assert found[given.role == TEXT].all()
 
 
-def step_on_one_token(form: Form, margin: float, rate: float = 1e-3) -> tuple[float, float]:
+def step_on_one_token(form: UnlearningForm, margin: float, rate: float = 1e-3) -> tuple[float, float]:
     """How much log p of one sensitive token rises in a gradient step on its text, and the length of that step's gradient."""
     net = tiny.adapted()
     given = batch_of(tiny.texts(), np.array([1]), "cpu")

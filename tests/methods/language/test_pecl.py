@@ -21,14 +21,14 @@ from dpcl_core.data.texts import STOP, TOKEN, Canary, Texts
 from dpcl_core.events import Leaks, Note, Progress, Retained, TokensScored
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import Surveying
-from dpcl_core.methods.language import adapted_model, lazy_learner, pecl_costs, pecl_published_training, pecl_training
-from dpcl_core.methods.language.adapted_model import AdaptedModel, embedding_table, median_norm
-from dpcl_core.methods.language.cards.pecl import PeclParams
-from dpcl_core.methods.language.cards.pecl_published import PublishedParams
+from dpcl_core.methods.language import adapted_model, pecl, pecl_published, training
+from dpcl_core.methods.language.adapted_model import AdaptedModel, median_norm
 from dpcl_core.methods.language.gradients import Memory, batch_of, clean, log_probs
-from dpcl_core.methods.language.pecl_published_training import NoisyInputs, Published
-from dpcl_core.methods.language.pecl_training import Repaired
-from dpcl_core.methods.language.public_text import FIRST, TEXT, Scorer, answer_ids, planes, template
+from dpcl_core.methods.language.pecl import PeclParams, Repaired
+from dpcl_core.methods.language.pecl_published import NoisyInputs, Published, PublishedParams
+from dpcl_core.methods.language.public_text import FIRST, TEXT, answer_ids, planes, template
+from dpcl_core.methods.language.sculpting import Scorer
+from dpcl_core.methods.language.training import embedding_table
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.text_mechanisms import clipped
 from dpcl_core.scenarios.stream import Examples, Task
@@ -146,7 +146,7 @@ def local_copies(
 ) -> tuple[list[NDArray[np.float32]], Ledger]:
     """What the network read of every text in every step of the local mode."""
     seen: list[NDArray[np.float32]] = []
-    inner = adapted_model.replace_text_embeddings
+    inner = training.replace_text_embeddings
 
     def watched(embeddings: torch.Tensor, stored: torch.Tensor, batch: object) -> torch.Tensor:
         found = inner(embeddings, stored, batch)  # type: ignore[arg-type]
@@ -156,7 +156,7 @@ def local_copies(
         seen.append(whole[:, FIRST:])
         return found
 
-    monkeypatch.setattr(adapted_model, "replace_text_embeddings", watched)
+    monkeypatch.setattr(training, "replace_text_embeddings", watched)
     _, ledger, _ = trained(given, tasks)
     return seen, ledger
 
@@ -183,7 +183,7 @@ def test_local_noise_is_the_same_on_every_token_stop_words_too(monkeypatch: pyte
     (seen,), _ = local_copies(monkeypatch, given, tasks)
     rows, table = planes(tasks[0].train), embedding_table(AdaptedModel(given, next(given.cells()), known()).net)
     assert isinstance(given.params, PeclParams)
-    clip, ratio = median_norm(table), pecl_costs.noises(given.params, given.privacy, known(n_tasks=1), 8.0).ratio
+    clip, ratio = median_norm(table), pecl.noises(given.params, given.privacy, known(n_tasks=1), 8.0).ratio
     noise = (seen - clipped(table, clip)[np.maximum(rows[:, :, TOKEN], 0)]) / (clip * ratio)
     inside, stop = rows[:, :, TOKEN] >= 0, rows[:, :, STOP] != 0
     for chosen in (inside & stop, inside & ~stop):
@@ -195,13 +195,13 @@ def test_local_noise_is_the_same_on_every_token_stop_words_too(monkeypatch: pyte
 def test_local_training_never_sees_a_raw_token(monkeypatch: pytest.MonkeyPatch) -> None:
     """After the release nothing of a text but its length is left in what is trained on."""
     found = []
-    inner = pecl_training.plain_steps
+    inner = training.plain_steps
 
     def watched(net: object, texts: object, *args: object, **options: object) -> Iterator[int]:
         found.append(texts)
         return inner(net, texts, *args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(pecl_training, "plain_steps", watched)
+    monkeypatch.setattr(training, "plain_steps", watched)
     trained(spec(epsilon=8.0, adjacency="replace", mode="local"), stream(n_tasks=1))
     inside = found[0].role == TEXT
     assert inside.any()
@@ -303,7 +303,7 @@ def test_a_task_is_held_as_strongly_as_its_own_mean_score_says(method: str, monk
     for task in stream():
         rows = planes(task.train)
         is_token = rows[:, :, TOKEN] >= 0
-        likely = np.where(is_token, lazy_learner.log_probabilities("lm-tiny", rows[:, :, TOKEN], "cpu"), 0.0)
+        likely = np.where(is_token, adapted_model.log_probabilities("lm-tiny", rows[:, :, TOKEN], "cpu"), 0.0)
         scores = np.where(rows[:, :, STOP] != 0, 0.0, 1 - np.exp(0.5 * likely.astype(np.float64)))
         by_text = scores.sum(axis=1) / is_token.sum(axis=1)
         expected.append(scores.sum() / is_token.sum() if method == "pecl-published" else by_text.mean())
@@ -316,13 +316,13 @@ def test_a_task_is_held_as_strongly_as_its_own_mean_score_says(method: str, monk
 def test_scores_under_the_base_model_do_not_change_during_training(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Check 16; under "current" they do: what is memorised is no longer sensitive."""
     seen: list[NDArray[np.float64]] = []
-    inner = pecl_published_training.NoisyInputs._begin
+    inner = pecl_published.NoisyInputs._begin
 
     def watched(self: NoisyInputs, epoch: int) -> None:
         inner(self, epoch)
         seen.append(self._scores.copy())
 
-    monkeypatch.setattr(pecl_published_training.NoisyInputs, "_begin", watched)
+    monkeypatch.setattr(pecl_published.NoisyInputs, "_begin", watched)
     given = spec("pecl-published", 10.0, score_model=model, epochs=3, loss="full", learning_rate=0.01)
     trained(given, stream(n_tasks=1))
     assert len(seen) >= 3
@@ -344,7 +344,7 @@ def test_current_scores_of_the_repaired_loss_are_the_formulas() -> None:
     batch = batch_of(subject.prompted(rows, task.train.labels, task.name), np.arange(len(rows)), "cpu")
     with torch.no_grad():
         likely = log_probs(subject.net, batch)
-    found = pecl_training.current_scores(likely, batch, torch.from_numpy(scorer.score2).float(), 0.5).numpy()
+    found = pecl.current_scores(likely, batch, torch.from_numpy(scorer.score2).float(), 0.5).numpy()
     width = min(LENGTH, found.shape[1] - FIRST)
     np.testing.assert_allclose(found[:, FIRST : FIRST + width], expected[:, :width], rtol=0, atol=1e-5)
     assert not found[:, FIRST + width :].any()
@@ -438,7 +438,7 @@ def test_the_first_words_need_no_torch() -> None:
         "import sys\n"
         "import numpy as np\n"
         "from dpcl_core import checks\n"
-        "from dpcl_core.backbones.language import reader\n"
+        "from dpcl_core.backbones import plain_language as reader\n"
         "from dpcl_core.data.texts import TextForm, Texts\n"
         "from dpcl_core.events import TokensScored\n"
         "from dpcl_core.methods import catalog\n"

@@ -15,9 +15,9 @@ from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.dpsgd import PublicSizes
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.language import pecl_costs
-from dpcl_core.methods.language.cards.pecl import PeclParams
-from dpcl_core.methods.language.cards.pecl_published import NO_GUARANTEE, PublishedParams
+from dpcl_core.methods.language import pecl
+from dpcl_core.methods.language.pecl import PeclParams
+from dpcl_core.methods.language.pecl_published import NO_GUARANTEE, PublishedParams
 from dpcl_core.privacy import accounting
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Recurrence, RunSpec
@@ -71,10 +71,10 @@ def test_a_budget_for_people_in_every_task_covers_all_of_them() -> None:
         PublicContext(n_inputs=0, n_classes=4, public=(), n_people=24, n_tasks=3, recurrence="every"),
     )
     assert isinstance(given.params, PeclParams)
-    noise = pecl_costs.noises(given.params, given.privacy, everyone, 4.0)
-    life = list(pecl_costs.events(given.params, given.privacy, 24.0, noise.multiplier)) * 3
+    noise = pecl.noises(given.params, given.privacy, everyone, 4.0)
+    life = list(pecl.events(given.params, given.privacy, 24.0, noise.multiplier)) * 3
     assert 3.9 < accounting.Pld().epsilon(life, 1e-3, "add-remove") <= 4.0
-    per_task = pecl_costs.noises(given.params.model_copy(update={"budget": "per-task"}), given.privacy, everyone, 4.0)
+    per_task = pecl.noises(given.params.model_copy(update={"budget": "per-task"}), given.privacy, everyone, 4.0)
     assert per_task.multiplier < noise.multiplier
 
 
@@ -82,7 +82,7 @@ def test_local_copies_of_people_in_every_task_and_their_labels_keep_one_budget()
     given = spec(epsilon=4.0, adjacency="replace", mode="local", label_share=0.25)
     everyone = PublicContext(n_inputs=0, n_classes=4, public=(), n_people=24, n_tasks=3, recurrence="every")
     assert isinstance(given.params, PeclParams)
-    noise = pecl_costs.noises(given.params, given.privacy, everyone, 4.0)
+    noise = pecl.noises(given.params, given.privacy, everyone, 4.0)
     assert 3 * noise.labels == pytest.approx(1.0)
     copy = dp.GaussianDpEvent(noise.ratio / math.sqrt(given.params.length))
     life = [copy, accounting.LocalDpEvent(noise.labels)] * 3
@@ -145,8 +145,8 @@ def test_mean_scores_that_cost_the_whole_budget_are_refused_before_the_start(adj
         middle = math.sqrt(low * high)
         low, high = (middle, high) if is_refused(middle) else (low, middle)
     with pytest.raises(BadInput, match=r"epsilon = 1\.0: must be larger"):
-        pecl_costs.noises(given(0.99 * low).params, given(low).privacy, everyone, 1.0)
-    assert pecl_costs.noises(given(1.05 * high).params, given(high).privacy, everyone, 1.0).multiplier > 0
+        pecl.noises(given(0.99 * low).params, given(low).privacy, everyone, 1.0)
+    assert pecl.noises(given(1.05 * high).params, given(high).privacy, everyone, 1.0).multiplier > 0
 
 
 def test_a_list_of_nominal_budgets_is_refused() -> None:

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from dpcl_core.errors import Diverged
 from dpcl_core.methods.common.dpsgd import ROUNDING, Schedule
-from dpcl_core.methods.language.adapted_model import Descent, plain_steps, private_steps
 from dpcl_core.methods.language.gradients import Batch, Gradients, batch_of
 from dpcl_core.methods.language.losses import task_loss
+from dpcl_core.methods.language.training import Descent, plain_steps, private_steps
 from dpcl_core.privacy.noise import Batches, SeededNoise
 from dpcl_core.spec import Cell
 from tests.methods.language import tiny
@@ -130,7 +130,7 @@ def test_a_penalty_adds_to_the_noisy_mean_as_it_is() -> None:
             seen.append(tiny.row([parameter.grad for parameter in self._parameters]))  # type: ignore[misc]
 
     patched = pytest.MonkeyPatch()
-    patched.setattr("dpcl_core.methods.language.adapted_model.Descent", Watched)
+    patched.setattr("dpcl_core.methods.language.training.Descent", Watched)
     plan, rows = Schedule(0.5, 1, 0.4, 0.05, 4.0), [0, 1, 2]
     trained(1.3, Drawn(rows), plan)
     net = tiny.adapted()

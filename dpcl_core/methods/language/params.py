@@ -1,8 +1,9 @@
-"""Settings of all methods that train a language model: encoding, adapters and training."""
+"""What all methods that train a language model share: settings of encoding, adapters and training, and the paper's."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal
 
@@ -10,9 +11,10 @@ from pydantic import Field
 
 from dpcl_core.backbones.packaged import BUNDLED
 from dpcl_core.errors import BadInput
+from dpcl_core.layers import Printed, Values, setting
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.common.dpsgd import ROUNDING_ASSUMED, PublicSizes
-from dpcl_core.spec import Inputs, Params, RunSpec
+from dpcl_core.spec import Inputs, Params, PrivacySpec, RunSpec, parameter
 
 Loss = Literal["answer", "full"]
 Evaluation = Literal["rank", "whole", "generate"]
@@ -20,53 +22,58 @@ Budget = Literal["total", "per-task"]
 BudgetPer = Literal["text", "token"]
 LAST_BLOCKS = 2  # adapted where `layers` leaves it open
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
 # Bounded so that noise of its square, divided by a large batch, still has a grid in single precision (`privacy.rounded`).
 Length = Annotated[float, Field(ge=1e-9, le=1e6, allow_inf_nan=False)]
 LabelShare = Annotated[float, Field(ge=0, le=0.99, allow_inf_nan=False)]
 SHORTEST = 4  # the least `length`, in tokens
 
 
+@dataclass(frozen=True, slots=True)
+class CopyNoise:
+    """Noise on a released copy of a text.
+
+    `ratio`: noise standard deviation per embedding coordinate, divided by the clip; `epsilon_labels`: budget of the
+    randomised response on its label, inf for the label itself.
+    """
+
+    ratio: float
+    epsilon_labels: float
+
+
 class LanguageParams(Params):
     """Settings of every method that trains a language model's low-rank adapters (LoRA, Hu et al. 2022) on texts."""
 
-    length: int = Field(
-        64, ge=SHORTEST, le=1024, title="Text length in tokens",
-        description="Tokens kept of each text; what comes after is cut off."
+    length: int = parameter(
+        64, "Text length in tokens", "Tokens kept of each text; what comes after is cut off.", ge=SHORTEST, le=1024
     )
-    epochs: int = Field(3, ge=1, le=1000, description="Passes over a task, on average where batches are drawn at random.")
-    batch_size: int = Field(32, ge=1, le=100_000, description="Texts in a batch; expected ones where it is drawn at random.")
-    learning_rate: Positive = Field(2e-3, le=10, description="Step size of AdamW at the start; it falls as a cosine does.")
-    lora_rank: int = Field(
-        8, ge=1, le=256, title="LoRA rank", description="Rank of what is added to the attention's projections."
+    epochs: int = parameter(3, "", "Passes over a task, on average where batches are drawn at random.", ge=1, le=1000)
+    batch_size: int = parameter(
+        32, "", "Texts in a batch; expected ones where it is drawn at random.", ge=1, le=100_000
     )
-    lora_alpha: Positive = Field(
-        16.0, le=1000, title="LoRA scale α",
-        description="LoRA's alpha: what is added counts alpha / rank times."
+    learning_rate: Positive = parameter(2e-3, "", "Step size of AdamW at the start; it falls as a cosine does.", le=10)
+    lora_rank: int = parameter(8, "LoRA rank", "Rank of what is added to the attention's projections.", ge=1, le=256)
+    lora_alpha: Positive = parameter(
+        16.0, "LoRA scale α", "LoRA's alpha: what is added counts alpha / rank times.", le=1000
     )
-    loss: Loss = Field(
-        "answer",
-        title="Loss on",
-        description="answer: only the label is learned, given the text. full: the text as well, token by token."
+    loss: Loss = parameter(
+        "answer", "Loss on",
+        "answer: only the label is learned, given the text. full: the text as well, token by token."
     )
-    layers: int = Field(
-        0,
-        ge=0,
-        le=1000,
-        title="Layers trained",
-        description="How many last blocks of the model are adapted; more than it has: all. 0: all of the bundled model, the "
-        "last two of others. What comes before them is computed once for each text and kept.",
+    layers: int = parameter(
+        0, "Layers trained",
+        "How many last blocks of the model are adapted; more than it has: all. 0: all of the bundled model, the last two "
+        "of others. What comes before them is computed once for each text and kept.", ge=0, le=1000
     )
-    adapts: Literal["attention", "all"] = Field(
-        "attention",
-        title="Adapted layers",
-        description="attention: its input projections are adapted. all: every linear map of these blocks.",
+    adapts: Literal["attention", "all"] = parameter(
+        "attention", "Adapted layers",
+        "attention: its input projections are adapted. all: every linear map of these blocks."
     )
-    eval: Evaluation = Field(
-        "rank",
-        title="Answering",
-        description="How an answer is read, and learned. rank: as a choice among the task's labels, after what each has on "
-        "public texts is taken off; with the bundled model as under whole. whole: the label whose whole name is likeliest "
-        "after the text. generate: what the model writes, which has to be a label's name letter by letter.",
+    eval: Evaluation = parameter(
+        "rank", "Answering",
+        "How an answer is read, and learned. rank: as a choice among the task's labels, after what each has on public "
+        "texts is taken off; with the bundled model as under whole. whole: the label whose whole name is likeliest after "
+        "the text. generate: what the model writes, which has to be a label's name letter by letter."
     )
 
     @property
@@ -95,6 +102,10 @@ class LanguageParams(Params):
     def is_local(self) -> bool:
         """Whether each text is released once as a noisy copy, and training reads only that copy."""
         return False
+
+    def copy_noise(self, privacy: PrivacySpec, facts: PublicSizes, epsilon: float) -> CopyNoise:
+        """The noise of a budget on each noisy copy, for methods that make them."""
+        return CopyNoise(0.0, math.inf)
 
     def n_steps(self, task_size: float) -> int:
         """Optimiser steps in a task of this public nominal size."""
@@ -181,8 +192,54 @@ def derived_by_size(params: Params, facts: PublicSizes) -> str:
     return f"{steps[0]:,} to {steps[-1]:,} steps a task, by its number of texts; {params.batch_size} texts in a batch."
 
 
-# What the cards of all language methods have in common.
-language_card = partial(
+# Forms of PeCL's term that unlearns, see `losses.Unlearning`.
+UnlearningForm = Literal["none", "hinge", "mask", "unlikelihood", "npo", "printed", "flipped"]
+
+
+# What the paper prints for all of its methods, and what it leaves open.
+
+PAPER = "Zhan et al., PeCL"
+
+
+def _per_source(spec: RunSpec) -> Values | None:
+    """3,000; None where `data.train_per_class` already reports the difference."""
+    return (3000,) if setting(spec, "data.train_per_class") is None else None
+
+
+PRINTED = {
+    "data.dataset": Printed(
+        (),
+        "The posts on mental illness and the Yahoo topics could not be found or ask for an agreement.",
+        words="FOMC, Yelp, AG News, Amazon, Reddit's mental illness, Yahoo",
+        is_of_scale=True,
+    ),
+    "data.train_per_class": Printed(
+        (None,), "Texts are kept by the class.", words="3,000 texts of each task", is_of_scale=True
+    ),
+    "data.train_per_source": Printed(
+        _per_source, "A few texts take minutes.", words="3,000 texts of each task", is_of_scale=True
+    ),
+    "data.test_per_class": Printed((None,), "Fewer test examples take less time.", is_of_scale=True),
+    "data.backbone": Printed(("hf:meta-llama/Llama-2-7b-hf",), "A small model runs on two cores.", is_of_scale=True),
+    "scenario.kind": Printed(("source-incremental",), "Tasks are not the datasets."),
+    "params.epochs": Printed((3,), "Another number of passes over a task."),
+    "params.batch_size": Printed((32,), "Tasks of a few texts have no batches of 32."),
+    "params.learning_rate": Printed((5e-4,), "The small model hardly moves at the printed step size."),
+    "privacy.delta": Printed((1e-6,), "The printed noise depends on δ."),
+}
+LEFT_OPEN = {
+    "params.length": "The length of texts, their prompts and the list of stop words are not given.",
+    "params.lora_rank": "The rank of LoRA and the layers that have it are not given.",
+    "params.lora_alpha": "LoRA's alpha is not given.",
+    "params.adapts": "The rank of LoRA and the layers that have it are not given.",
+    "params.layers": "The rank of LoRA and the layers that have it are not given.",
+    "params.loss": "Both are named, and not which one was used.",
+    "params.eval": "How an answer is read is not given.",
+}
+
+
+# The card of a language method, unless the method says otherwise.
+card = partial(
     MethodCard,
     packages=("torch",),
     shares="cell",

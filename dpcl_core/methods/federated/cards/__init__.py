@@ -1,1 +1,0 @@
-"""Cards of the federated family."""
