@@ -40,19 +40,19 @@ def _worst_case(spec: RunSpec, game: Game) -> Audited:
 def _head(method: str, **changes: Any) -> Audited:
     raw = {**presets.raw("digits-peft-head"), "method": method, "privacy": {"epsilons": [1.0], "delta": 1e-5}, **changes}
     spec = checks.parse(raw)
-    return _worst_case(spec, feature_games.peft_games(spec, 1.0)[0])
+    return _worst_case(spec, feature_games.worst_case_game(spec, 1.0))
 
 
 def _network() -> Audited:
     spec = _spec("dp-agem", scenario={"kind": "split", "tasks": 5})
-    return _worst_case(spec, lifelong_games.distinct_label_game(spec))
+    return _worst_case(spec, lifelong_games.distinct_label_game(spec, 1.0))
 
 
 def _of_texts(method: str, adjacency: str = "add-remove", **params: Any) -> Audited:
     data = {"dataset": "pii-synthetic", "backbone": language_games.BACKBONE}
     given: dict[str, Any] = {"data": data, "params": params, "scenario": {"kind": "source-incremental"}}
     spec = _spec(method, privacy={"adjacency": adjacency}, **given)
-    return _worst_case(spec, language_games.text_games(spec, 1.0)[0])
+    return _worst_case(spec, language_games.worst_case_game(spec, 1.0))
 
 
 def _of_adapters(adapter: str) -> Audited:
@@ -63,8 +63,8 @@ def _of_adapters(adapter: str) -> Audited:
 def _of_clients(method: str) -> Audited:
     spec = _spec(method, scenario={"kind": "federated", "clients": 20})
     if method in ("dp-fedavg", "fedcil-dp"):
-        return _worst_case(spec, federated_games.round_game(spec))
-    return _worst_case(spec, federated_games.release_game(spec, is_natural=False))
+        return _worst_case(spec, federated_games.round_game(spec, 1.0))
+    return _worst_case(spec, federated_games.release_game(spec, 1.0, is_natural=False))
 
 
 def _cosine() -> Audited:

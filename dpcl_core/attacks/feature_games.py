@@ -49,8 +49,8 @@ _COSINE_CLASSES, _N_FEATURES = (0, 1, 2), 16
 _COSINE_ADVERSARY = "sees everything that is released after each task, knows every other example and the example in question"
 
 
-def cosine_games(spec: RunSpec, epsilon: float) -> list[Game]:
-    """Two games: on a worst-case example, and on a real digit.
+def cosine_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
+    """The game on a worst-case example, or on a real digit.
 
     The neighbours: tasks of known examples, and the same with one more example whose label occurs nowhere else (under
     "replace" its features change sign, or its label is one that the others have). If people recur, the example is in every
@@ -58,11 +58,6 @@ def cosine_games(spec: RunSpec, epsilon: float) -> list[Game]:
     label list is read from the data, he only checks whether the label is in it. A learned list would omit a unique label, so
     there the example shares its label with enough others for it to be listed.
     """
-    return [cosine_game(spec, epsilon, is_natural=is_natural) for is_natural in (False, True)]
-
-
-def cosine_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
-    """The game on one example, a real digit if `is_natural`."""
     is_read = spec.labels == "data"
     crowd, pair = _cosine_examples(spec, epsilon, is_natural=is_natural)
     n_people, n_inputs = _N_TASKS * (len(crowd) + 1), crowd.table.shape[1]
@@ -136,23 +131,27 @@ _HEAD_ADVERSARY = (
 _HEAD_DIGIT_ADVERSARY = "sees the weights after each task, knows every other example and the digit in question"
 
 
-def peft_games(spec: RunSpec, epsilon: float) -> list[Game]:
-    """Two games: on many worst-case examples in one training, and on a real digit.
+def worst_case_game(spec: RunSpec, epsilon: float) -> Game:
+    """A game with many worst-case persons in one training, on the last layer or on adapters."""
+    assert isinstance(spec.params, PeftParams)
+    return head_worst_case_game(spec, epsilon) if spec.params.adapter == "head" else adapter_worst_case_game(spec)
+
+
+def real_digit_game(spec: RunSpec, epsilon: float) -> Game:
+    """A game on one real digit among others, on the last layer or on adapters."""
+    assert isinstance(spec.params, PeftParams)
+    return head_real_digit_game(spec, epsilon) if spec.params.adapter == "head" else adapter_real_digit_game(spec)
+
+
+def head_worst_case_game(spec: RunSpec, epsilon: float, n_persons: int = _N_ON_AXES) -> Game:
+    """A game with many persons on orthogonal axes. The two sides swap who takes part.
 
     A worst-case example lies along an axis that no other features use, and is long enough for its gradient to be clipped in
     every step: the weights on its axis carry only its own gradients and noise, except through the bias. So one training
     tests many persons, each of whom takes part by a coin of the audit. Under "replace" a person who does not take part has
     the other label instead. The statistics are the difference of the two classes' weights on the axis, after either task,
-    and the difference between tasks. Adapters are attacked by `adapter_games`.
+    and the difference between tasks.
     """
-    assert isinstance(spec.params, PeftParams)
-    if spec.params.adapter != "head":
-        return adapter_games(spec)
-    return [head_worst_case_game(spec, epsilon), head_real_digit_game(spec, epsilon)]
-
-
-def head_worst_case_game(spec: RunSpec, epsilon: float, n_persons: int = _N_ON_AXES) -> Game:
-    """A game with many persons on orthogonal axes. The two sides swap who takes part."""
     assert isinstance(spec.params, PeftParams)
     # Long enough to be clipped as long as the wrong class has probability above 0.35 / length, short enough for the weights
     # to leave both classes likely.
@@ -226,18 +225,6 @@ _ADAPTER_DIGIT_ADVERSARY = "sees adapter and last layer after each task, knows e
 _HOW = "how far adapter and last layer moved along the example's gradient"
 
 
-def adapter_games(spec: RunSpec) -> list[Game]:
-    """Two games: on many worst-case pictures in one training, and on a real digit.
-
-    A task has two steps, each with a sampling rate of one half: the first moves the last layer alone, the second all trained
-    weights. Last layers begin at zero, so gradients of examples with distinct labels are nearly orthogonal. The attacker
-    projects the change of all weights after either task on an example's clipped gradient at the initial weights. Under
-    "replace" a person who does not take part has the same picture with another label. Uses public label lists; learned lists
-    are attacked with last layers alone.
-    """
-    return [adapter_worst_case_game(spec), adapter_real_digit_game(spec)]
-
-
 def _on_bundled_network(spec: RunSpec, **params: float) -> RunSpec:
     """The settings that are played: one pass over the task, on the bundled network."""
     data = spec.data.model_copy(update={"backbone": BACKBONE})
@@ -246,7 +233,14 @@ def _on_bundled_network(spec: RunSpec, **params: float) -> RunSpec:
 
 
 def adapter_worst_case_game(spec: RunSpec) -> Game:
-    """A game with many persons of distinct labels. The two sides swap who takes part."""
+    """A game with many persons of distinct labels. The two sides swap who takes part.
+
+    A task has two steps, each with a sampling rate of one half: the first moves the last layer alone, the second all trained
+    weights. Last layers begin at zero, so gradients of examples with distinct labels are nearly orthogonal. The attacker
+    projects the change of all weights after either task on an example's clipped gradient at the initial weights. Under
+    "replace" a person who does not take part has the same picture with another label. Uses public label lists; learned lists
+    are attacked with last layers alone.
+    """
     spec = _on_bundled_network(spec, sample_rate=0.5)
     pixels = np.random.default_rng(0).integers(0, 256, (_N_LABELLED, _SIDE, _SIDE, 3))
     pictures, labels = pixels.astype(np.uint8), np.arange(_N_LABELLED, dtype=np.int64)
@@ -375,10 +369,8 @@ def _last_inputs(network: Adapted, drawn: NDArray[np.uint8]) -> Floats:
     return torch.cat(pieces).double().numpy()
 
 
+_PEFT = Audit({"learner": play.through_learner(worst_case_game, real_digit_game)}, trials=20_000, planted=planted_game)
 AUDITS = {
-    "cosine": Audit({"learner": play.through_learner(cosine_games)}, trials=12_000, planted=cosine_axes_game),
-    **dict.fromkeys(
-        ("peft-ensemble", "naive", "non-cl"),
-        Audit({"learner": play.through_learner(peft_games)}, trials=20_000, planted=planted_game),
-    ),
+    "cosine": Audit({"learner": play.worst_and_natural(cosine_game)}, trials=12_000, planted=cosine_axes_game),
+    **dict.fromkeys(("peft-ensemble", "naive", "non-cl"), _PEFT),
 }

@@ -41,14 +41,6 @@ _ADVERSARY = (
 _N_TARGETS, _ROWS, _N_PUBLIC = 100, 12, 300
 
 
-def release_games(spec: RunSpec, epsilon: float) -> list[Game]:
-    """Two games: on clients whose statistics reach the clipping norm, and on clients with real digits.
-
-    A fair coin decides whether each is in, or under "replace" sends the opposite.
-    """
-    return [release_game(spec, is_natural=is_natural) for is_natural in (False, True)]
-
-
 def _cheaper(spec: RunSpec, anchors: NDArray[np.float32]) -> RunSpec:
     """The same settings with minimal training of the head and without the simulator's view of lists.
 
@@ -70,9 +62,10 @@ def _cheaper(spec: RunSpec, anchors: NDArray[np.float32]) -> RunSpec:
     return spec.model_copy(update={"params": params.model_copy(update=update), "data": unseen})
 
 
-def release_game(spec: RunSpec, *, is_natural: bool, n_targets: int = _N_TARGETS) -> Game:
-    """The game on clients' vectors or lists.
+def release_game(spec: RunSpec, epsilon: float, *, is_natural: bool, n_targets: int = _N_TARGETS) -> Game:
+    """The game on clients' vectors or lists: their statistics reach the clipping norm, or their rows are real digits.
 
+    A fair coin decides whether each is in, or under "replace" sends the opposite.
     Each target client has rows of one label of its own. For lists that clients noise themselves all have the same label,
     because each list is a separate release.
     """
@@ -147,23 +140,20 @@ _N_USERS = 3000  # public number of clients: large enough for noise to hardly mo
 _MOST_ROUNDS, _MOST_HIDDEN = 10, 8
 
 
-def round_games(spec: RunSpec, epsilon: float) -> list[Game]:
-    """Two games: on many worst-case clients, and on one client with real digits.
+def natural_round_game(spec: RunSpec, epsilon: float) -> Game:
+    """A game on one client with real digits."""
+    pixels, classes = digits()
+    rows = np.concatenate([pixels[classes == digit][: _OWN_ROWS // 2] for digit in (0, 1)])
+    return replace(_round_game(spec, rows, np.arange(_OWN_ROWS) % 2, 1, "real digits"), most=_MOST_NATURAL)
+
+
+def round_game(spec: RunSpec, epsilon: float, n_targets: int = _N_IN_MODEL) -> Game:
+    """A game with many clients on orthogonal axes, in the first task or in every one; a coin decides who is in.
 
     A worst-case client has rows along axes of its own, so that some weights carry only its updates and noise, and steps so
     long that its update is clipped. The attacker projects the model's change in either task on the change of these weights
     by one update. Under "replace" an absent client is there with its rows negated. Uses few rounds and a small head; the
     noise is calibrated for these settings as for any.
-    """
-    pixels, classes = digits()
-    rows = np.concatenate([pixels[classes == digit][: _OWN_ROWS // 2] for digit in (0, 1)])
-    natural = _round_game(spec, rows, np.arange(_OWN_ROWS) % 2, 1, "real digits")
-    return [round_game(spec), replace(natural, most=_MOST_NATURAL)]
-
-
-def round_game(spec: RunSpec, n_targets: int = _N_IN_MODEL) -> Game:
-    """A game with many clients on orthogonal axes, in the first task or in every one; a coin decides who is in.
-
     FedCIL has one target client: clients' synthetic samples move all weights, so no weights belong to one client alone.
     """
     n_targets = 1 if isinstance(spec.params, FedCilDpParams) else n_targets
@@ -232,13 +222,13 @@ def _flat(seen: Seen) -> Floats:
 
 
 def _planted_clients_game(spec: RunSpec, epsilon: float) -> Game:
-    return release_game(spec, is_natural=False, n_targets=N_CLIENTS)
+    return release_game(spec, epsilon, is_natural=False, n_targets=N_CLIENTS)
 
 
-_RELEASES = Audit({"learner": play.through_learner(release_games)}, trials=6000, planted=_planted_clients_game)
-_ROUNDS = Audit({"learner": play.through_learner(round_games)}, trials=4000)
+_RELEASES = Audit({"learner": play.worst_and_natural(release_game)}, trials=6000, planted=_planted_clients_game)
+_ROUNDS = Audit({"learner": play.through_learner(round_game, natural_round_game)}, trials=4000)
 AUDITS = {
     **dict.fromkeys(("cslr-server-head", "cslr-central", "dp-stat-share", "label-means", "local-list"), _RELEASES),
-    "dp-fedavg": replace(_ROUNDS, planted=lambda spec, epsilon: round_game(spec, N_IN_ROUNDS)),
+    "dp-fedavg": replace(_ROUNDS, planted=lambda spec, epsilon: round_game(spec, epsilon, N_IN_ROUNDS)),
     "fedcil-dp": _ROUNDS,
 }

@@ -47,19 +47,16 @@ N_RECORDS = 2000  # planted texts if each is noised by itself
 _CLASSES = ("good", "poor")
 
 
-def text_games(spec: RunSpec, epsilon: float) -> list[Game]:
-    """Two games: on many worst-case texts in one training, and on a real sentence.
+def worst_case_game(spec: RunSpec, epsilon: float) -> Game:
+    """A game on worst-case texts: in adapters, or of noisy copies."""
+    is_copied = methods.card(spec.method).noises_embeddings(spec.params)
+    return copy_game(spec, epsilon, is_natural=False) if is_copied else distinct_answer_game(spec)
 
-    The target texts are in the first of two tasks. The second has none, so any change along their gradients in that task
-    comes from stored texts. Both tasks take one full-batch step: the whole budget is spent at the initial adapters. Texts
-    have similar gradients, so the least similar of many candidates are the targets. The attacker projects the adapters'
-    change on a text's clipped gradient at the initial adapters; AdamW keeps little more than each coordinate's sign, which
-    costs about a fifth of the signal. Under "replace" a person who does not take part has the same text with another answer.
-    Noisy copies have games of their own (`copy_game`): on two worst-case texts, and on two real sentences.
-    """
-    if methods.card(spec.method).noises_embeddings(spec.params):
-        return [copy_game(spec, epsilon, is_natural=is_natural) for is_natural in (False, True)]
-    return [distinct_answer_game(spec), real_sentence_game(spec)]
+
+def natural_game(spec: RunSpec, epsilon: float) -> Game:
+    """A game on real sentences: in adapters, or of noisy copies."""
+    is_copied = methods.card(spec.method).noises_embeddings(spec.params)
+    return copy_game(spec, epsilon, is_natural=True) if is_copied else real_sentence_game(spec)
 
 
 def planted_game(spec: RunSpec, epsilon: float) -> Game:
@@ -96,7 +93,14 @@ _HOW = "how far the adapters moved along the text's gradient"
 
 
 def distinct_answer_game(spec: RunSpec) -> Game:
-    """A game with many persons who have one-token texts and distinct answers. The two sides swap who takes part."""
+    """A game with many persons who have one-token texts and distinct answers. The two sides swap who takes part.
+
+    The target texts are in the first of two tasks. The second has none, so any change along their gradients in that task
+    comes from stored texts. Both tasks take one full-batch step: the whole budget is spent at the initial adapters. Texts
+    have similar gradients, so the least similar of many candidates are the targets. The attacker projects the adapters'
+    change on a text's clipped gradient at the initial adapters; AdamW keeps little more than each coordinate's sign, which
+    costs about a fifth of the signal. Under "replace" a person who does not take part has the same text with another answer.
+    """
     spec, takes_part = _full_batch(spec), partial(play.coins, n=_N_PERSONS)
     drawn = np.random.default_rng(0).choice(_words(), _N_PERSONS, replace=False)
     known = _text_context(spec, tuple(drawn.tolist()))
@@ -397,11 +401,9 @@ def _tasks_of_person(facts: PublicSizes) -> int:
     return facts.n_tasks if facts.recurrence == "every" else 1
 
 
-_LEARNER = play.through_learner(text_games)
+_TRIALS, _LEARNER = 4800, play.through_learner(worst_case_game, natural_game)
+_BASELINE = Audit({"learner": _LEARNER}, _TRIALS, planted=planted_game)
 AUDITS = {
-    "pecl": Audit({"learner": _LEARNER, "life": audit_of_life}, trials=4800, planted=planted_game),
-    **dict.fromkeys(
-        ("lm-seqft", "lm-er", "lm-ewc", "lm-gem", "lm-olora", "lm-mtl"),
-        Audit({"learner": _LEARNER}, trials=4800, planted=planted_game),
-    ),
+    "pecl": Audit({"learner": _LEARNER, "life": audit_of_life}, _TRIALS, planted=planted_game),
+    **dict.fromkeys(("lm-seqft", "lm-er", "lm-ewc", "lm-gem", "lm-olora", "lm-mtl"), _BASELINE),
 }

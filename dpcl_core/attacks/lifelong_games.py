@@ -157,18 +157,6 @@ _AGEM_DIGIT_ADVERSARY = (
 _HOW = "how far the weights moved along the example's gradient"
 
 
-def agem_games(spec: RunSpec, epsilon: float) -> list[Game]:
-    """Two games: on many worst-case examples in one training, and on a real digit.
-
-    The stream has one task, so that the whole budget is spent on it without replay. Examples with distinct labels have
-    nearly orthogonal gradients, mostly in their own rows of the last layer, and all are clipped. So one training tests many
-    persons, each of whom takes part by a coin of the audit; under "replace" a person who does not take part has another
-    label instead. The attacker projects the change of the weights on the difference of the two clipped gradients at the
-    initial weights.
-    """
-    return [distinct_label_game(spec), real_digit_game(spec)]
-
-
 def random_half(seed: int) -> NDArray[np.bool_]:
     """Who takes part, bool [_N_PERSONS]: a random half, as a fixed number adds no variance to the scores."""
     drawn: NDArray[np.bool_] = generator(seed, "who takes part").permutation(np.arange(_N_PERSONS) % 2 == 0)
@@ -176,9 +164,19 @@ def random_half(seed: int) -> NDArray[np.bool_]:
 
 
 def distinct_label_game(
-    spec: RunSpec, n_persons: int = _N_PERSONS, takes_part: Callable[[int], NDArray[np.bool_]] = random_half
+    spec: RunSpec,
+    epsilon: float,
+    n_persons: int = _N_PERSONS,
+    takes_part: Callable[[int], NDArray[np.bool_]] = random_half,
 ) -> Game:
-    """A game with many persons of distinct labels. The two sides swap who takes part."""
+    """A game with many persons of distinct labels. The two sides swap who takes part.
+
+    The stream has one task, so that the whole budget is spent on it without replay. Examples with distinct labels have
+    nearly orthogonal gradients, mostly in their own rows of the last layer, and all are clipped. So one training tests many
+    persons, each of whom takes part by a coin of the audit; under "replace" a person who does not take part has another
+    label instead. The attacker projects the change of the weights on the difference of the two clipped gradients at the
+    initial weights.
+    """
     assert isinstance(spec.params, DpAgemParams)
     features = np.random.default_rng(0).standard_normal((n_persons, 64)) * 8 * max(1.0, spec.params.clip_norm)
     rows, labels = features.astype(np.float32), np.arange(n_persons, dtype=np.int64)
@@ -194,7 +192,7 @@ def distinct_label_game(
     return Game(spec, known, streams, score, f"{_HOW} (worst-case examples)", _AGEM_ADVERSARY, takes_part=takes_part)
 
 
-def real_digit_game(spec: RunSpec) -> Game:
+def real_digit_game(spec: RunSpec, epsilon: float) -> Game:
     """A game on one real digit among others; under "replace" a digit of the next class takes its place."""
     pixels, classes = digits()
     n_classes = int(classes.max()) + 1
@@ -212,7 +210,7 @@ def real_digit_game(spec: RunSpec) -> Game:
 
 def planted_labels_game(spec: RunSpec, epsilon: float) -> Game:
     """The game of an audit of a network in one training, whose bound needs independent coins."""
-    game = distinct_label_game(spec, N_LABELS, partial(play.coins, n=N_LABELS))
+    game = distinct_label_game(spec, epsilon, N_LABELS, partial(play.coins, n=N_LABELS))
     return replace(game, attack=f"{_HOW} (examples with labels of their own)")
 
 
@@ -243,17 +241,6 @@ _CLASSES = (0, 1)
 _SUMS_ADVERSARY = "sees the released sums of every task, knows every other example and the example in question"
 
 
-def sum_games(spec: RunSpec, epsilon: float) -> list[Game]:
-    """Two games: on a worst-case example, and on a real digit.
-
-    The neighbours are as far apart as possible: one example more or less; under "replace" one negated or, for features
-    without negative values, replaced by an orthogonal one. The attacker projects the releases on the neighbours' difference,
-    the most powerful test against Gaussian noise: the first task, all tasks together, and the first minus the second.
-    Training steps read the released sums only, so one step suffices.
-    """
-    return [sum_game(spec, is_natural=is_natural) for is_natural in (False, True)]
-
-
 def _on_few_features(spec: RunSpec, n_features: int) -> RunSpec:
     """The settings that are played: few features, and one step on the released sums."""
     assert isinstance(spec.params, CoeffMemoryParams)
@@ -261,8 +248,14 @@ def _on_few_features(spec: RunSpec, n_features: int) -> RunSpec:
     return spec.model_copy(update={"params": params})
 
 
-def sum_game(spec: RunSpec, *, is_natural: bool) -> Game:
-    """The game on one example, a real digit if `is_natural`."""
+def sum_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
+    """The game on a worst-case example, or on a real digit.
+
+    The neighbours are as far apart as possible: one example more or less; under "replace" one negated or, for features
+    without negative values, replaced by an orthogonal one. The attacker projects the releases on the neighbours' difference,
+    the most powerful test against Gaussian noise: the first task, all tasks together, and the first minus the second.
+    Training steps read the released sums only, so one step suffices.
+    """
     spec, own_values = _on_few_features(spec, _N_FEATURES), spec.data.backbone == "pixels"
     crowd, pair = _sum_examples(own_values=own_values, is_natural=is_natural)
     known = _sum_context(spec, crowd.table.shape[1], len(crowd) + 1)
@@ -383,7 +376,7 @@ _N_DIGITS = 10
 _RECORDS_ADVERSARY = "sees the stored noisy copies of one record and knows the two records that it may have been made from"
 
 
-def audit_of_records(spec: RunSpec, trials: int) -> list[Audited]:
+def audit_of_records(spec: RunSpec, trials: int) -> Sequence[Audited]:
     """Two attacks for every budget of the spec: on two worst-case records, and on two digits.
 
     The worst-case records differ as much as possible, in values and in label. The attacker uses the likelihood ratio of the
@@ -392,8 +385,7 @@ def audit_of_records(spec: RunSpec, trials: int) -> list[Audited]:
     Args: trials: learners on each side. Raises BadInput as the method's card does.
     """
     check(spec, PublicSizes(n_people=trials, n_tasks=1, n_classes=_N_DIGITS))
-    games = play.through_learner(lambda spec, epsilon: [record_game(spec, epsilon, is_natural=n) for n in (False, True)])
-    return list(games(spec, trials))
+    return play.worst_and_natural(record_game)(spec, trials)
 
 
 def record_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
@@ -464,10 +456,9 @@ def _log_ratio(local: Randomiser, copy: Floats, one: Floats, other: Floats) -> f
     return float((away - near) / local.scale) if local.scale > 0 else float(away - near)
 
 
+_AGEM = {"learner": play.through_learner(distinct_label_game, real_digit_game), "life": audit_of_life}
 AUDITS = {
-    "dp-agem": Audit(
-        {"learner": play.through_learner(agem_games), "life": audit_of_life}, trials=3200, planted=planted_labels_game
-    ),
-    "dp-coeff-memory": Audit({"learner": play.through_learner(sum_games)}, trials=4000, planted=one_hot_game),
+    "dp-agem": Audit(_AGEM, trials=3200, planted=planted_labels_game),
+    "dp-coeff-memory": Audit({"learner": play.worst_and_natural(sum_game)}, trials=4000, planted=one_hot_game),
     "independent-laplace": Audit({"learner": audit_of_records}, trials=6000, planted=planted_records_game),
 }

@@ -24,17 +24,8 @@ from dpcl_core.attacks.play import CONFIDENCE, START, SURELY, Floats, Game, Rele
 from dpcl_core.data.texts import TextForm
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.privacy import gaussian
-from dpcl_core.privacy.audit_bounds import (
-    Area,
-    Audited,
-    Bound,
-    Coins,
-    counting_bound,
-    epsilon_of,
-    gaussian_one_run_bound,
-    least_right,
-)
+from dpcl_core.privacy import audit_bounds, gaussian
+from dpcl_core.privacy.audit_bounds import Area, Audited, Bound, Coins
 from dpcl_core.privacy.gaussian import SENSITIVITY
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
@@ -131,9 +122,9 @@ def judged(
 
 @lru_cache(maxsize=1024)
 def _bounds(guesses: Coins, delta: float, confidence: float, is_gaussian: bool) -> Mapping[Bound, float]:
-    bounds: dict[Bound, float] = {"counting": counting_bound(guesses, delta, confidence)}
+    bounds: dict[Bound, float] = {"counting": audit_bounds.counting_bound(guesses, delta, confidence)}
     if is_gaussian:
-        bounds["gaussian"] = epsilon_of(gaussian_one_run_bound(guesses, confidence), delta)
+        bounds["gaussian"] = audit_bounds.epsilon_of(audit_bounds.gaussian_one_run_bound(guesses, confidence), delta)
     return bounds
 
 
@@ -162,7 +153,8 @@ def _detects(guesses: Coins, accounted: float, delta: float, confidence: float) 
 @lru_cache(maxsize=1024)
 def _right_needed(n: int, r: int, accounted: float, delta: float, confidence: float) -> int:
     """The smallest number of right guesses, of r among n coins, that proves more than the accounted epsilon."""
-    return least_right(n, r, lambda coins: epsilon_of(gaussian_one_run_bound(coins, confidence), delta) > accounted)
+    bound = audit_bounds.gaussian_one_run_bound
+    return audit_bounds.least_right(n, r, lambda coins: audit_bounds.epsilon_of(bound(coins, confidence), delta) > accounted)
 
 
 def _chance_right(mu: float, share: float) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
 from typing import Generic, TypeVar
 
@@ -23,16 +23,8 @@ from dpcl_core.data import load
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated.cards.federated_params import ReleaseParams
-from dpcl_core.privacy.audit_bounds import (
-    Area,
-    Audited,
-    Bound,
-    bound_of_counts,
-    detectable,
-    gaussian_bound,
-    lower_bound,
-    one_way_bound,
-)
+from dpcl_core.privacy import audit_bounds
+from dpcl_core.privacy.audit_bounds import Area, Audited, Bound
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise
 from dpcl_core.privacy.text_mechanisms import Randomiser
@@ -114,14 +106,19 @@ class Game:
         return np.concatenate(took_part), np.concatenate(stayed_away), accounted
 
 
-def through_learner(games: Callable[[RunSpec, float], Sequence[Game]]) -> Attacker:
+def through_learner(*games: Callable[[RunSpec, float], Game]) -> Attacker:
     """The attack that plays these games at every budget."""
 
     def attack(spec: RunSpec, trials: int) -> list[Audited]:
-        budgets = spec.privacy.epsilons
-        return [game.audited(epsilon, game.n_each(trials)) for epsilon in budgets for game in games(spec, epsilon)]
+        made = ((epsilon, game(spec, epsilon)) for epsilon in spec.privacy.epsilons for game in games)
+        return [game.audited(epsilon, game.n_each(trials)) for epsilon, game in made]
 
     return attack
+
+
+def worst_and_natural(game: Callable[..., Game]) -> Attacker:
+    """The attack that plays a game on a worst-case person, and on a natural one (`is_natural`), at every budget."""
+    return through_learner(partial(game, is_natural=False), partial(game, is_natural=True))
 
 
 def released(
@@ -258,11 +255,11 @@ def judged(
         chosen = max(range(took_part.shape[1]), key=lambda k: Area.of(took_part[:cut, k], stayed_away[:cut, k]).value)
     one, other = took_part[cut:, chosen], stayed_away[cut:, chosen]
     level = 1 - (1 - confidence) / 2 if is_gaussian else confidence
-    bounds: dict[Bound, float] = {"counting": lower_bound(one, other, delta, level)}
+    bounds: dict[Bound, float] = {"counting": audit_bounds.lower_bound(one, other, delta, level)}
     detects = None
     if is_gaussian:
-        bounds["gaussian"] = gaussian_bound(one, other, delta, level)
-        factor = detectable(Area.of(one, other), accounted, delta, level)
+        bounds["gaussian"] = audit_bounds.gaussian_bound(one, other, delta, level)
+        factor = audit_bounds.detectable(Area.of(one, other), accounted, delta, level)
         detects = None if factor is None or factor < 0.05 else f"noise × {int(100 * factor) / 100:g}"
     best: Bound = max(reversed(bounds), key=lambda name: bounds[name])  # a tie at 0 goes to the sharper one
     measured = min(len(one), len(other))
@@ -278,7 +275,7 @@ def of_mechanism(
     claimed: float, accounted: float, took_part: Floats, stayed_away: Floats, delta: float, attack: str, adversary: str
 ) -> Audited:
     """The result from the scores [n] of releases that the mechanism alone made."""
-    bound, n = lower_bound(took_part, stayed_away, delta, CONFIDENCE), len(took_part)
+    bound, n = audit_bounds.lower_bound(took_part, stayed_away, delta, CONFIDENCE), len(took_part)
     return Audited(claimed, accounted, bound, delta, CONFIDENCE, n - n // 2, attack, adversary)
 
 
@@ -308,7 +305,7 @@ class Guesses:
 
     def lower_bound(self, delta: float, *, is_one_way: bool = False) -> float:
         """Lower bound on epsilon (Clopper and Pearson, half of the error probability for each rate)."""
-        bound = one_way_bound if is_one_way else bound_of_counts
+        bound = audit_bounds.one_way_bound if is_one_way else audit_bounds.bound_of_counts
         return bound(self.hits, self.n, self.false_alarms, self.n, delta, CONFIDENCE)
 
 

@@ -40,7 +40,7 @@ def asked(method: str, adjacency: str = "add-remove", **params: Any) -> RunSpec:
 
 
 def audited(spec: RunSpec, trials: int, *, is_natural: bool = False) -> Audited:
-    game = federated_games.release_game(spec, is_natural=is_natural)
+    game = federated_games.release_game(spec, 1.0, is_natural=is_natural)
     return game.audited(1.0, trials // len(game.takes_part(0)))
 
 
@@ -95,7 +95,7 @@ def test_one_noise_for_both_tasks_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def rounds_audited(method: str, n_learners: int, epsilon: float = 8.0, **params: Any) -> Audited:
-    return federated_games.round_game(asked(method, rounds=4, **params)).audited(epsilon, n_learners)
+    return federated_games.round_game(asked(method, rounds=4, **params), epsilon).audited(epsilon, n_learners)
 
 
 @pytest.mark.slow

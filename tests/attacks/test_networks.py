@@ -23,7 +23,8 @@ def spec(epsilon: float = 8.0, **privacy: Any) -> RunSpec:
 
 
 def worst_case(chosen: RunSpec, n_learners: int = 4) -> Audited:
-    return lifelong_games.distinct_label_game(chosen).audited(chosen.privacy.epsilons[0], n_learners)
+    epsilon = chosen.privacy.epsilons[0]
+    return lifelong_games.distinct_label_game(chosen, epsilon).audited(epsilon, n_learners)
 
 
 @pytest.mark.usefixtures("fixed_noise")

@@ -51,7 +51,7 @@ def test_the_sums_of_a_lifelong_run_are_added_up() -> None:
 
 @pytest.mark.usefixtures("fixed_noise")
 def test_sabotage_of_the_sums_is_called_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    game = lifelong_games.sum_game(spec("dp-coeff-memory", "add-remove"), is_natural=False)
+    game = lifelong_games.sum_game(spec("dp-coeff-memory", "add-remove"), 8.0, is_natural=False)
     with monkeypatch.context() as patch:
         mutants.scaled_noise(patch, "dpcl_core.methods.lifelong.quadratic", 0.4)
         assert game.audited(8.0, 150).exceeds
