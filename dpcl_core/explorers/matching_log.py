@@ -355,10 +355,8 @@ class Rematch:
         signal, noises = dict(now.signal), dict(now.noise)
         if noise:
             away = np.linalg.norm(self.lists.means - self.public.view.centre, axis=-1)
-            signal[ENTRY], noises[ENTRY] = (
-                float(away[self.lists.weights > 0].mean()),
-                noise * self.prototypes.shape[1] ** 0.5,
-            )
+            signal[ENTRY] = float(away[self.lists.weights > 0].mean())
+            noises[ENTRY] = noise * self.prototypes.shape[1] ** 0.5
         n_compared = int((self._compared_part[1] >= 0).sum()) if is_long(self.modes) else None
         event = projection_maps.signatures(now.cell, now.task, now.round, matched, self._maps(m))
         return replace(event, demanded=now.demanded, signal=signal, noise=noises, n_compared=n_compared)
