@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
-    from dpcl_core.attacks.play import Game
+    from dpcl_core.attacks.play import Attacker, Game
 
 # A module contains `AUDITS`: the audits of its methods by the method's name.
 MODULES: Mapping[str, str] = {
@@ -31,7 +30,6 @@ MODULES: Mapping[str, str] = {
     ),
 }
 TRIALS = 2000  # default number of releases on each side
-Attacker = Callable[[RunSpec, int], Sequence[Audited]]
 
 
 @dataclass(frozen=True, slots=True)

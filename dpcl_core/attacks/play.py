@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from dpcl_core.attacks.catalog import Attacker
 from dpcl_core.backbones import extractor
 from dpcl_core.data import load
 from dpcl_core.methods import catalog as methods
@@ -34,6 +33,7 @@ from dpcl_core.spec import Cell, DataSpec, RunSpec
 Seen = Mapping[str, NDArray[np.generic]]  # what a learner released after a task, by name
 Released = Sequence[Seen]  # one learner's releases, task by task
 Floats = NDArray[np.float64]
+Attacker = Callable[[RunSpec, int], Sequence[Audited]]  # settings and releases a side, to results for each budget
 Streams = Callable[[int, bool], Sequence[Task]]  # the tasks for a seed, with the person (True) or without
 START = 0  # seed of the initial weights, which are public: shared by all trainings, so common parts are computed once
 CONFIDENCE = 0.95
