@@ -20,11 +20,11 @@ from dpcl_core import paths
 from dpcl_core.backbones import extractor
 from dpcl_core.data import load
 from dpcl_core.elements import calculator, element
-from dpcl_core.explorers import cosine_replay
 from dpcl_core.explorers.tokens import Dials, edges
 from dpcl_core.lessons import modes
 from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.spec import Cell
+from scripts import one_person
 from scripts.make_playground import DATA, DELTA
 
 SHOWN = (2, 0, 3, 4, 8, 6)  # the classes of the people to choose from: the first training picture of each
@@ -36,7 +36,7 @@ def digits() -> dict[str, Any]:
     train, test = ((extractor.features("pixels", part.images), part.labels) for part in (dataset.train, dataset.test))
     people = np.array([np.flatnonzero(train[1] == label)[0] for label in SHOWN])
     noise = SeededNoise(Cell(math.inf, 0), "take one person out")
-    return cosine_replay.one_person_encode(cosine_replay.one_person_prepare(train, test, people, DELTA, noise))
+    return one_person.encode(one_person.prepare(train, test, people, DELTA, noise))
 
 
 def curve() -> list[list[float]]:

@@ -10,19 +10,23 @@ Public teaching data only: the files hold unnoised class sums (as products with 
 from __future__ import annotations
 
 import json
+from base64 import b64encode
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpcl_core import events, paths
 from dpcl_core.backbones import extractor
 from dpcl_core.data import load
 from dpcl_core.elements.calculator import STOPS, TASKS
-from dpcl_core.explorers import cosine_replay
-from dpcl_core.explorers.cosine_replay import promised
+from dpcl_core.events import JsonValue
+from dpcl_core.explorers.cosine_replay import ReplayData, is_used, promised
 from dpcl_core.figures.statistics import interval_factor
-from dpcl_core.privacy.noise import SeededNoise
+from dpcl_core.privacy.mechanisms import unit_rows
+from dpcl_core.privacy.noise import Noise, SeededNoise
 from dpcl_core.scenarios import incremental
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.scenarios.stream import Examples, Table
@@ -32,6 +36,7 @@ SETTINGS: tuple[LabelSetting, ...] = ("prior-const", "prior")
 SEEDS = (0, 1, 2, 3, 4)
 DELTA = 1e-5
 DATA = DataSpec(dataset="digits", test_per_class=30)  # ten tasks of all 450 test digits would exceed what a page may send
+_STEPS = 32767  # of a 16-bit number
 
 
 def document(setting: LabelSetting, n_tasks: int) -> dict[str, Any]:
@@ -45,7 +50,7 @@ def document(setting: LabelSetting, n_tasks: int) -> dict[str, Any]:
     for row, seed in enumerate(SEEDS):
         for task in incremental.open_stream(ClassIncremental(tasks=n_tasks), table, seed).tasks:
             task_of_class[row, list(task.prior)] = task.index
-    data = cosine_replay.prepare(
+    data = prepare(
         (train.inputs, train.labels),
         (test.inputs, test.labels),
         task_of_class,
@@ -62,7 +67,74 @@ def document(setting: LabelSetting, n_tasks: int) -> dict[str, Any]:
         "seeds": list(SEEDS),
         "interval_factor": interval_factor(len(SEEDS)),  # kept here because the first page must not wait for scipy
     }
-    return {"about": about, "replay": cosine_replay.encode(data)}
+    return {"about": about, "replay": encode(data)}
+
+
+def prepare(
+    train: tuple[NDArray[np.generic], NDArray[np.int64]],
+    test: tuple[NDArray[np.generic], NDArray[np.int64]],
+    task_of_class: NDArray[np.int64],
+    setting: LabelSetting,
+    delta: float,
+    noises: Sequence[Noise],
+) -> ReplayData:
+    """Computes everything that does not depend on the budget.
+
+    A class has all its examples in one task, so its clean sum is complete after that task and P serves every task after it.
+    Under "prior-const" each task adds a fresh draw to every class, with data or without; otherwise a class gets one draw,
+    in its own task.
+
+    Args: train, test: features [n, K] and labels [n]; task_of_class [S, C], from 0; noises: one source per seed.
+    """
+    n_classes = task_of_class.shape[1]
+    tests, rows = unit_rows(test[0]), unit_rows(train[0])
+    sums = (train[1][None, :] == np.arange(n_classes)[:, None]).astype(np.float64) @ rows
+    n_tasks = int(task_of_class.max()) + 1
+    n_draws = n_tasks if setting == "prior-const" else 1
+    units = np.stack([np.stack([noise.normal(sums.shape) for _ in range(n_draws)]).cumsum(axis=0) for noise in noises])
+    return ReplayData(
+        setting=setting,
+        delta=delta,
+        n_tasks=n_tasks,
+        labels=test[1],
+        task_of_class=task_of_class,
+        clean=tests @ sums.T,
+        clean_squares=(sums**2).sum(axis=1),
+        noise=tests @ units.swapaxes(2, 3),
+        crosses=(units * sums).sum(axis=3),
+        noise_squares=(units**2).sum(axis=3),
+    )
+
+
+def encode(data: ReplayData) -> dict[str, JsonValue]:
+    """The data as a small JSON document: P and Q as 16-bit numbers, Q only where it is used.
+
+    An example is used from the task of its class on, which saves nearly half of Q.
+    """
+    return {
+        "setting": data.setting,
+        "delta": data.delta,
+        "n_tasks": data.n_tasks,
+        "n_seeds": len(data.task_of_class),
+        "n_classes": data.task_of_class.shape[1],
+        "labels": text_of(data.labels.astype("<i2")),
+        "task_of_class": text_of(data.task_of_class.astype("<i2")),
+        "clean": _rounded(data.clean),
+        "clean_squares": text_of(data.clean_squares.astype("<f4")),
+        "noise": _rounded(data.noise[is_used(data.labels, data.task_of_class, data.noise.shape[1])]),
+        "crosses": text_of(data.crosses.astype("<f4")),
+        "noise_squares": text_of(data.noise_squares.astype("<f4")),
+    }
+
+
+def _rounded(values: NDArray[np.float64]) -> dict[str, JsonValue]:
+    scale = float(np.abs(values).max(initial=0.0)) / _STEPS or 1.0
+    return {"scale": scale, "steps": text_of(np.rint(values / scale).astype("<i2"))}
+
+
+def text_of(values: NDArray[np.generic]) -> str:
+    """An array's bytes in base64."""
+    return b64encode(np.ascontiguousarray(values).tobytes()).decode("ascii")
 
 
 def guarantees(about: dict[str, Any]) -> dict[str, list[object]]:

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from dpcl_core import checks, presets
-from dpcl_core.attacks import adapters, clients, copies, cosine, heads, networks, play, rounds, texts
-from dpcl_core.methods.features.params import PeftParams
+from dpcl_core.attacks import catalog, feature_games, federated_games, language_games, lifelong_games, play
+from dpcl_core.attacks.play import Game
 from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.spec import RunSpec
 
@@ -32,48 +32,44 @@ def _spec(method: str, **changes: Any) -> RunSpec:
     return checks.parse({"method": method, "labels": "prior", "seeds": [0], "privacy": privacy, **changes})
 
 
-def _head(method: str) -> Audited:
-    spec = checks.parse({**presets.raw("digits-peft-head"), "method": method, "privacy": {"epsilons": [1.0], "delta": 1e-5}})
-    assert isinstance(spec.params, PeftParams)
-    game = heads.axes(spec, spec.params, 1.0)
-    return play.audited(spec, 1.0, math.ceil(heads.TRIALS / len(game.takes_part(0))), game)
+def _worst_case(spec: RunSpec, game: Game) -> Audited:
+    """The audit's result with the method's default number of persons on each side."""
+    return game.audited(1.0, game.n_each(catalog.trials(spec.method)))
+
+
+def _head(method: str, **changes: Any) -> Audited:
+    raw = {**presets.raw("digits-peft-head"), "method": method, "privacy": {"epsilons": [1.0], "delta": 1e-5}, **changes}
+    spec = checks.parse(raw)
+    return _worst_case(spec, feature_games.worst_case_game(spec, 1.0))
 
 
 def _network() -> Audited:
     spec = _spec("dp-agem", scenario={"kind": "split", "tasks": 5})
-    game = networks.distinct_labels(spec)
-    return play.audited(spec, 1.0, math.ceil(networks.TRIALS / len(game.takes_part(0))), game)
+    return _worst_case(spec, lifelong_games.distinct_label_game(spec, 1.0))
 
 
 def _of_texts(method: str, adjacency: str = "add-remove", **params: Any) -> Audited:
-    data = {"dataset": "pii-synthetic", "backbone": texts.BACKBONE}
+    data = {"dataset": "pii-synthetic", "backbone": language_games.BACKBONE}
     given: dict[str, Any] = {"data": data, "params": params, "scenario": {"kind": "source-incremental"}}
     spec = _spec(method, privacy={"adjacency": adjacency}, **given)
-    if play.is_local(spec):
-        return copies.audit(spec, texts.TRIALS)[0]
-    played = texts.short(spec)
-    game = texts.distinct_answers(played)
-    return play.audited(played, 1.0, math.ceil(texts.TRIALS / len(game.takes_part(0))), game)
+    return _worst_case(spec, language_games.worst_case_game(spec, 1.0))
 
 
 def _of_adapters(adapter: str) -> Audited:
-    raw = {**presets.raw("digits-peft-head"), "data": {"dataset": "digits", "backbone": adapters.BACKBONE}}
-    spec = checks.parse({**raw, "params": {"adapter": adapter}, "privacy": {"epsilons": [1.0], "delta": 1e-5}})
-    return adapters.audit(spec, adapters.MOST)[0]
+    data = {"dataset": "digits", "backbone": feature_games.BACKBONE}
+    return _head("peft-ensemble", data=data, params={"adapter": adapter})
 
 
 def _of_clients(method: str) -> Audited:
     spec = _spec(method, scenario={"kind": "federated", "clients": 20})
     if method in ("dp-fedavg", "fedcil-dp"):
-        played, game, trials = rounds.short(spec), rounds.game(rounds.short(spec)), rounds.TRIALS
-    else:
-        (played, game), trials = clients.game(spec, is_natural=False), clients.TRIALS
-    return play.audited(played, 1.0, math.ceil(trials / len(game.takes_part(0))), game)
+        return _worst_case(spec, federated_games.round_game(spec, 1.0))
+    return _worst_case(spec, federated_games.release_game(spec, 1.0, is_natural=False))
 
 
 def _cosine() -> Audited:
     spec = checks.parse({"privacy": {"epsilons": [1.0]}})
-    return play.audited(spec, 1.0, cosine.TRIALS, cosine.game(spec, 1.0, is_natural=False))
+    return _worst_case(spec, feature_games.cosine_game(spec, 1.0, is_natural=False))
 
 
 AUDITS: Mapping[str, Callable[[], Audited]] = {
@@ -100,9 +96,9 @@ AIMS: Mapping[str, float] = {
 def _alarms() -> int:
     """How many of 200 short audits of the cosine learner prove more than is accounted, at a level of 5 %."""
     spec = checks.parse({"privacy": {"epsilons": [1.0]}})
-    game, alarms = cosine.game(spec, 1.0, is_natural=False), 0
+    game, alarms = feature_games.cosine_game(spec, 1.0, is_natural=False), 0
     for _ in range(SHORT):
-        one, other, accounted = play.scores(spec, 1.0, 600, game, 600)
+        one, other, accounted = game.scores(1.0, 600)
         alarms += play.judged(one, other, 1.0, accounted, 1e-5, "", "", is_gaussian=True).exceeds
     return alarms
 

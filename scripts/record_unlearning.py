@@ -26,11 +26,11 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from dpcl_core import paths
-from dpcl_core.attacks import planted_canaries
-from dpcl_core.attacks.planted_canaries import LEVELS, Outcome, Score, Settings, Variant
 from dpcl_core.backbones import catalog, packaged
 from dpcl_core.methods.language.losses import Unlearning
 from dpcl_core.methods.language.params import Loss, UnlearningForm
+from scripts import planted_canaries
+from scripts.planted_canaries import LEVELS, Outcome, Score, Settings, Variant
 
 COMMAND = "python scripts/record_unlearning.py"
 SMOLLM2 = "smollm2"

@@ -288,8 +288,9 @@ def test_audit_of_a_claimed_epsilon_by_a_named_attack_and_by_all(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from dpcl_core.attacks import l2dp_games
+    from dpcl_core.attacks.play import Guesses
 
-    monkeypatch.setattr(l2dp_games, "likelihood_game", lambda *game: l2dp_games.Game(game[-1], 0, game[-1]))  # takes seconds
+    monkeypatch.setattr(l2dp_games, "likelihood_game", lambda *game: Guesses(game[-1], 0, game[-1]))  # takes seconds
     file = tmp_path / "claims.toml"
     settings = 'method = "l2dp-ml"\nprivacy.epsilons = [0.5]\nparams.batch_size = 50\ndata.dataset = "digits"\n'
     file.write_text(f'{settings}scenario = {{ kind = "class-incremental", tasks = 5 }}\n', encoding="utf-8")

@@ -141,7 +141,7 @@ def test_every_place_that_it_names_is_there() -> None:
     for target in re.findall(r"\]\(([\w./]+)\)", TEXT):
         assert (ROOT / target).exists(), target
     for path, table in (
-        ("dpcl_core/attacks/one_run.py", "GAMES"), ("dpcl_core/attacks/play.py", "REFUSED"), ("app.py", "PAGES"),
+        ("dpcl_core/attacks/catalog.py", "MODULES"), ("dpcl_core/attacks/play.py", "REFUSED"), ("app.py", "PAGES"),
         ("tests/test_neighbours.py", "METHODS"), ("tests/attacks/units.py", "UNITS"), ("dpcl_core/lessons/text.py", "PARTS"),
     ):  # fmt: skip
         assert f"`{table}`" in TEXT

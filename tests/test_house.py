@@ -96,9 +96,9 @@ PAGES = [ROOT / "app.py", *sorted((ROOT / "pages").rglob("*.py"))]
 # An attack plays one method, or several of a family: which of them it is decides what is planted and read off.
 ATTACKS_THAT_TELL_METHODS_APART = {
     "play.py": 3,  # says what one training cannot audit of the families that `one_run` plays, and loads none of it
-    "clients.py": 3,  # leaves a head next to no work, whether the server trains it or clients do
-    "rounds.py": 2,  # a generator is another network than a head, and has no weights of one client alone
-    "texts.py": 1,  # the loss of PeCL has a term more
+    # Leaves a head next to no work, whether the server trains it or clients do; a generator is another network than a head.
+    "federated_games.py": 5,
+    "language_games.py": 1,  # the loss of PeCL has a term more
 }
 # Branches on settings within their own family: what shared code there does with the parts that settings are made of.
 BRANCHES_WITHIN = {"methods.features": 0, "methods.lifelong": 1, "methods.language": 3, "methods.federated": 8}

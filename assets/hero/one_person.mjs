@@ -1,4 +1,4 @@
-// The arithmetic of dpcl_core/explorers/cosine_replay.py, in the browser: two releases, their difference, and an accuracy.
+// The arithmetic of scripts/one_person.py, in the browser: two releases, their difference, and an accuracy.
 // Appended to drag/replay.mjs, which has `sigma` and the readers of numbers. The two are tested against each other.
 
 // The document that `encode` of one_person.py wrote.

@@ -1,82 +1,88 @@
-"""Catalog of audits: the attacking module of each method, and its named attacks if it has several."""
+"""Catalog of audits: which module attacks each method. Loads the module only when its audit is asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.spec import RunSpec
 
-# A module contains `audit`; with several attacks, also `ATTACKS`, by name, and `audited`, which takes one of these names; if
-# settings decide what is released, also `fitting`, the names of the attacks that fit these settings.
+if TYPE_CHECKING:
+    from dpcl_core.attacks.play import Attacker, Game
+
+# A module contains `AUDITS`: the audits of its methods by the method's name.
 MODULES: Mapping[str, str] = {
-    "cosine": "dpcl_core.attacks.cosine",
-    "peft-ensemble": "dpcl_core.attacks.heads",
-    "naive": "dpcl_core.attacks.heads",
-    "non-cl": "dpcl_core.attacks.heads",
-    "dp-agem": "dpcl_core.attacks.networks",
-    "l2dp-ml": "dpcl_core.attacks.l2dp_ml",
-    "dp-coeff-memory": "dpcl_core.attacks.coefficients",
-    "independent-laplace": "dpcl_core.attacks.inversion_audit",
-    "pecl-published": "dpcl_core.attacks.pecl_published",
-    "pecl": "dpcl_core.attacks.planted_canaries",
-    **dict.fromkeys(("lm-seqft", "lm-er", "lm-ewc", "lm-gem", "lm-olora", "lm-mtl"), "dpcl_core.attacks.texts"),
-    "cslr-published": "dpcl_core.attacks.cslr_published",
-    "cslr-server-head": "dpcl_core.attacks.clients",
-    "cslr-central": "dpcl_core.attacks.clients",
-    "dp-stat-share": "dpcl_core.attacks.clients",
-    "label-means": "dpcl_core.attacks.clients",
-    "local-list": "dpcl_core.attacks.clients",
-    "dp-fedavg": "dpcl_core.attacks.rounds",
-    "fedcil-dp": "dpcl_core.attacks.rounds",
+    **dict.fromkeys(("cosine", "peft-ensemble", "naive", "non-cl"), "dpcl_core.attacks.feature_games"),
+    **dict.fromkeys(("dp-agem", "dp-coeff-memory", "independent-laplace"), "dpcl_core.attacks.lifelong_games"),
+    "l2dp-ml": "dpcl_core.attacks.l2dp_games",
+    "pecl-published": "dpcl_core.attacks.token_noise_games",
+    **dict.fromkeys(
+        ("pecl", "lm-seqft", "lm-er", "lm-ewc", "lm-gem", "lm-olora", "lm-mtl"), "dpcl_core.attacks.language_games"
+    ),
+    "cslr-published": "dpcl_core.attacks.cslr_games",
+    **dict.fromkeys(
+        ("cslr-server-head", "cslr-central", "dp-stat-share", "label-means", "local-list", "dp-fedavg", "fedcil-dp"),
+        "dpcl_core.attacks.federated_games",
+    ),
 }
 TRIALS = 2000  # default number of releases on each side
 
 
-class Audit(Protocol):
-    """Attacks a method: one or more results for each budget of the spec, from `trials` releases on each side."""
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """How a method is audited: its attacks by name, the default one first.
 
-    def __call__(self, spec: RunSpec, trials: int) -> Sequence[Audited]: ...
+    An attack maps settings and a number of releases on each side to one or more results for each budget. `trials`: that
+    number by default, large enough for a positive lower bound. `fitting`: names the attacks that fit a run's releases, the
+    default one first; None: all attacks fit. `planted`: the game of an audit in one training at a budget; None if there is
+    none (`play.refusal` says why).
+    """
+
+    attacks: Mapping[str, Attacker]
+    trials: int = TRIALS
+    fitting: Callable[[RunSpec], tuple[str, ...]] | None = None
+    planted: Callable[[RunSpec, float], Game] | None = None
+
+
+def audit_of(method: str) -> Audit:
+    """The audit of a method. Raises BadInput for a method without an audit."""
+    methods.card(method)
+    if method not in MODULES:
+        raise BadInput("method", method, f"has no audit; audited are {', '.join(MODULES)}")
+    return cast(Audit, import_module(MODULES[method]).AUDITS[method])
 
 
 def names(method: str) -> tuple[str, ...]:
     """The names of a method's attacks, the default one first; empty if it has at most one."""
-    return tuple(getattr(import_module(MODULES[method]), "ATTACKS", ())) if method in MODULES else ()
+    attacks = tuple(audit_of(method).attacks) if method in MODULES else ()
+    return attacks if len(attacks) > 1 else ()
 
 
 def fitting(spec: RunSpec) -> tuple[str, ...]:
     """The names of a method's attacks that fit the releases of a run with these settings."""
-    select = getattr(import_module(MODULES[spec.method]), "fitting", None) if spec.method in MODULES else None
-    return names(spec.method) if select is None else cast("tuple[str, ...]", select(spec))
+    select = audit_of(spec.method).fitting if spec.method in MODULES else None
+    return names(spec.method) if select is None else select(spec)
 
 
 def trials(method: str) -> int:
-    """Default number of releases on each side of a method's audit, large enough for a positive lower bound."""
-    return int(getattr(import_module(_module(method)), "TRIALS", TRIALS))
+    """Default number of releases on each side of a method's audit."""
+    return audit_of(method).trials
 
 
-def auditor(method: str, attack: str | None = None) -> Audit:
-    """The audit function of a method, for a named attack or the default one.
+def auditor(method: str, attack: str | None = None) -> Attacker:
+    """The attack of that name on a method, or the default one.
 
     Raises BadInput for a method without an audit, or without an attack of that name.
     """
-    module = import_module(_module(method))
+    attacks = audit_of(method).attacks
     if attack is None:
-        return cast(Audit, module.audit)
+        return lambda spec, trials: attacks[next(iter(fitting(spec) or attacks))](spec, trials)
     if attack not in names(method):
         named = ", ".join(names(method))
         allowed = f"must be one of {named}" if named else f"must be left out: {method} has one only"
         raise BadInput("--attack", attack, allowed)
-    return partial(module.audited, attack=attack)
-
-
-def _module(method: str) -> str:
-    methods.card(method)
-    if method not in MODULES:
-        raise BadInput("method", method, f"has no audit; audited are {', '.join(MODULES)}")
-    return MODULES[method]
+    return attacks[attack]

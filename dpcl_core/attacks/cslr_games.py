@@ -8,24 +8,31 @@ clients: the choice hardly matters, and no private data are read.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.attacks.play import CONFIDENCE, Attack
+from dpcl_core.attacks import play
+from dpcl_core.attacks.catalog import Audit
+from dpcl_core.attacks.play import Attack, Guesses
+from dpcl_core.data import catalog as datasets
+from dpcl_core.errors import BadInput
 from dpcl_core.methods.federated.client_training import Clients, Head, LocalPlan, averaged, client_draws, local_updates
+from dpcl_core.methods.federated.cslr_published import CslrPublishedParams
 from dpcl_core.methods.federated.lists import ListLearner, Lists
 from dpcl_core.methods.federated.pooling import pooled
 from dpcl_core.methods.federated.published_release import SlotSums, noisy_slot_sums
 from dpcl_core.privacy import gaussian
-from dpcl_core.privacy.audit_bounds import Audited, bound_of_counts
-from dpcl_core.privacy.cslr_accounting import N_STATISTICS
+from dpcl_core.privacy.audit_bounds import Audited
+from dpcl_core.privacy.cslr_accounting import N_STATISTICS, printed_multiplier
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, Noise, ReleaseNoise
+from dpcl_core.scenarios import catalog as scenarios
+from dpcl_core.spec import RunSpec
 
 Floats = NDArray[np.float64]
 Rule = Literal["nearest", "hungarian"]
@@ -54,21 +61,14 @@ class Setting:
     list_size: int = 0
 
 
-# Gives a remark on the result, and how many of n releases with the client, and of n without, the attacker calls "with".
-Play = Callable[[Setting, Noise, int], tuple[str, int, int]]
-
-
 def audited(setting: Setting, attack: str, trials: int) -> Audited:
     """The result of one of the `ATTACKS` on this setting, from `trials` releases a side, times the attack's `times`."""
     chosen = ATTACKS[attack]
-    n = chosen.n_releases(trials)
-    remark, hits, alarms = chosen.play(setting, ReleaseNoise(), n)
-    bound = bound_of_counts(hits, n, alarms, n, setting.delta, CONFIDENCE)
-    description = f"{chosen.attack}{remark}"
-    return Audited(setting.claimed, math.inf, bound, setting.delta, CONFIDENCE, n, description, chosen.adversary)
+    guesses = chosen.play(setting, ReleaseNoise(), chosen.n_releases(trials))
+    return chosen.result(guesses, setting.claimed, setting.delta)
 
 
-def _rounds(setting: Setting, noise: Noise, n: int) -> tuple[str, int, int]:
+def _rounds(setting: Setting, noise: Noise, n: int) -> Guesses:
     """Log-likelihood ratio over all rounds, for a client whose statistics reach the clipping norm.
 
     Projected on what the client sends, a round's sum is sqrt(statistics) or 0, by the round's one coin, plus noise of the
@@ -89,10 +89,10 @@ def _rounds(setting: Setting, noise: Noise, n: int) -> tuple[str, int, int]:
             scores += np.logaddexp(math.log1p(-rate), math.log(rate) + odds) if rate < 1 else odds
         return scores
 
-    return "", *_counts(lambda count: scores(1.0, count), lambda count: scores(0.0, count), n, setting.delta)
+    return play.guessed_by_score(partial(scores, 1.0), partial(scores, 0.0), n, setting.delta)
 
 
-def _lists(setting: Setting, noise: Noise, n: int) -> tuple[str, int, int]:
+def _lists(setting: Setting, noise: Noise, n: int) -> Guesses:
     """Log-likelihood ratio over all lists of a client that noises them itself; each list reaches the clipping norm.
 
     The server sees whose lists they are, and so the rounds of each client. Projected on what the client would send, the sum
@@ -109,10 +109,10 @@ def _lists(setting: Setting, noise: Noise, n: int) -> tuple[str, int, int]:
         odds: Floats = seen if sigma == 0 else share * (2 * seen - share * times) / (2 * sigma**2)
         return odds
 
-    return "", *_counts(lambda count: scores(1.0, count), lambda count: scores(0.0, count), n, setting.delta)
+    return play.guessed_by_score(partial(scores, 1.0), partial(scores, 0.0), n, setting.delta)
 
 
-def _pooled(setting: Setting, noise: Noise, n: int) -> tuple[str, int, int]:
+def _pooled(setting: Setting, noise: Noise, n: int) -> Guesses:
     """One round of all clients, under noise that would meet the claim if the printed sensitivity held: Eq 2, n times."""
     lists, person = _neighbours(setting.rule, setting.n_groups)
     others = lists.take(np.delete(np.arange(len(lists)), person))
@@ -138,10 +138,10 @@ def _pooled(setting: Setting, noise: Noise, n: int) -> tuple[str, int, int]:
 
     times = length / math.sqrt(N_STATISTICS)
     remark = f"; one client less moves the sums by {times:.1f} times what is granted"
-    return remark, *_counts(lambda count: scores(lists, count), lambda count: scores(others, count), n, setting.delta)
+    return replace(play.guessed_by_score(partial(scores, lists), partial(scores, others), n, setting.delta), remark=remark)
 
 
-def _head(setting: Setting, noise: Noise, n: int) -> tuple[str, int, int]:
+def _head(setting: Setting, noise: Noise, n: int) -> Guesses:
     """Rounds of a small head: compares the average with that of the other clients. Without noise, n rounds suffice."""
     hits = alarms = 0
     head = Head(_WIDTH, 2, 0)
@@ -157,18 +157,7 @@ def _head(setting: Setting, noise: Noise, n: int) -> tuple[str, int, int]:
         known = averaged(start, updates[:-1])  # the attacker knows all other clients and their random draws
         hits += not np.array_equal(averaged(start, updates), known)
         alarms += not np.array_equal(averaged(start, updates[:-1]), known)
-    return "", hits, alarms
-
-
-def _counts(first: Callable[[int], Floats], second: Callable[[int], Floats], n: int, delta: float) -> tuple[int, int]:
-    """Hits and false alarms at a score threshold that the attacker chooses on n simulated releases of each side."""
-    inside, without = np.sort(first(n)), np.sort(second(n))
-    cuts = np.union1d(np.quantile(np.concatenate([inside, without]), np.linspace(0, 1, 201)), (inside[0] + without[-1]) / 2)
-    hits, alarms = (n - np.searchsorted(sample, cuts) for sample in (inside, without))
-    proved = np.array([bound_of_counts(int(a), n, int(b), n, delta) for a, b in zip(hits, alarms, strict=True)])
-    best = cuts[proved == proved.max()]
-    cut = best[len(best) // 2]  # the middle of equally good cuts: far from both samples if they are separated
-    return int((first(n) >= cut).sum()), int((second(n) >= cut).sum())
+    return Guesses(hits, alarms, n)
 
 
 @lru_cache(maxsize=8)
@@ -217,7 +206,7 @@ def _flat(sums: SlotSums) -> Floats:
     return np.concatenate([part.ravel() for part in (sums.weights, sums.means, sums.seconds, sums.targets)])
 
 
-ATTACKS: Mapping[str, Attack[Play]] = {
+ATTACKS: Mapping[str, Attack[Setting]] = {
     "rounds": Attack(
         "The noise over all rounds",
         "likelihood ratio of all rounds' noisy sums together, granting the printed sensitivity",
@@ -248,3 +237,42 @@ ATTACKS: Mapping[str, Attack[Play]] = {
         most=100,
     ),
 }
+
+
+def fitting(spec: RunSpec) -> tuple[str, ...]:
+    """The attacks that fit the run's releases: with noisy lists, clients release only these and the head."""
+    assert isinstance(spec.params, CslrPublishedParams)
+    return ("lists", "head") if spec.params.noisy_lists else ("rounds", "pooled", "head")
+
+
+def _run_audited(spec: RunSpec, epsilon: float, attack: str, trials: int) -> Audited:
+    """One of the attacks at one budget. Raises BadInput for an attack on a release that these settings do not make."""
+    if attack not in fitting(spec):
+        is_noisy = "true" if "lists" in fitting(spec) else "false"
+        allowed = f"must be one of {', '.join(fitting(spec))} with params.noisy_lists = {is_noisy}"
+        raise BadInput("--attack", attack, allowed)
+    return audited(setting(spec, epsilon), attack, trials)
+
+
+def setting(spec: RunSpec, epsilon: float) -> Setting:
+    """The noise and the rounds of a run at a claimed budget; no noise at infinity."""
+    params = spec.params
+    assert isinstance(params, CslrPublishedParams)
+    dataset = datasets.facts_of(spec.data)
+    n_tasks = scenarios.check(spec.scenario, dataset.n_classes, dataset.sources)
+    n_of_client = n_tasks if spec.scenario.recurrence == "every" else 1
+    # Transport decides like an assignment here, but is a hundred times slower; a random order is no clustering.
+    rule: Rule = "nearest" if params.rule == "nearest" and params.matcher != "random" else "hungarian"
+    return Setting(
+        claimed=epsilon,
+        noise_multiplier=printed_multiplier(epsilon) if math.isfinite(epsilon) else 0.0,
+        n_rounds=n_of_client * params.rounds,
+        sample_rate=params.participation,
+        delta=spec.privacy.delta,
+        rule=rule,
+        n_groups=params.modes_per_task,
+        list_size=params.list_size if params.noisy_lists else 0,
+    )
+
+
+AUDITS = {"cslr-published": Audit(play.of_claim(ATTACKS, _run_audited), fitting=fitting)}

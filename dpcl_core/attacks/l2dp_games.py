@@ -4,6 +4,10 @@ Theorem 2 of Lai et al. claims an epsilon for the whole learning process; no led
 with noise of the run's scale, and each states what its attacker sees. The choice and number of records hardly matter: the
 attacks do not require small noise.
 
+L2DP-ML draws noise once and shares it among all records (Lai et al. 2022, Algorithms 1 and 2). The attacker knows two data
+sets that differ in one record, or in its label; he sees a release from one of them and guesses which, by a rule fixed
+beforehand. He knows everything else, as differential privacy allows, but neither the noise nor its scale.
+
 The likelihood test fits the noise of Algorithm 1 under each candidate data set. One step maps d + b noise numbers to d * b
 parameters, deterministically. The parameters that two neighbouring data sets can reach therefore hardly ever coincide, and a
 least-squares fit of the noise shows which set made a release.
@@ -11,7 +15,6 @@ least-squares fit of the noise shows which set made a release.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,42 +23,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from dpcl_core.attacks.play import CONFIDENCE, Attack
-from dpcl_core.backbones import extractor
-from dpcl_core.data import load
+from dpcl_core.attacks import play
+from dpcl_core.attacks.catalog import Audit
+from dpcl_core.attacks.play import Attack, Guesses
+from dpcl_core.data import catalog as datasets
+from dpcl_core.data.dataset import Form
+from dpcl_core.methods.common.dpsgd import of_spec
 from dpcl_core.methods.lifelong import claim
-from dpcl_core.privacy.audit_bounds import Audited, bound_of_counts
+from dpcl_core.methods.lifelong.l2dp_ml import L2dpMlParams
+from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.privacy.noise import Noise, ReleaseNoise
-from dpcl_core.spec import DataSpec
-
-# Attacks on noise that is drawn once and shared by all records, as in L2DP-ML (Lai et al. 2022, Algorithms 1 and 2).
-#
-# Each is a membership game with a rule fixed beforehand: the attacker knows two data sets that differ in one record (or in
-# its label), sees a release from one of them and guesses which. He knows everything else, as differential privacy allows,
-# but neither the noise nor its scale. The fourth attack, which needs a search, is in `l2dp_games`.
-
+from dpcl_core.spec import RunSpec
 
 Floats = NDArray[np.float64]
 Keep = Callable[[Floats], Floats]
 _BLOCK = 100  # games whose singular values are computed at once
-
-
-@dataclass(frozen=True, slots=True)
-class Game:
-    """How often an attacker guessed "the first data set" for `n` releases from the first, and for `n` from the second."""
-
-    hits: int
-    false_alarms: int
-    n: int
-
-    @property
-    def share_right(self) -> float:
-        """Share of correct guesses; 0.5 is chance."""
-        return (self.hits + self.n - self.false_alarms) / (2 * self.n)
-
-    def lower_bound(self, delta: float, confidence: float = 0.95) -> float:
-        """Lower bound on epsilon (Clopper and Pearson, half of the error probability for each rate)."""
-        return bound_of_counts(self.hits, self.n, self.false_alarms, self.n, delta, confidence)
 
 
 def difference(kept: Floats, known_row: int, known: Floats) -> Floats:
@@ -67,7 +49,7 @@ def difference(kept: Floats, known_row: int, known: Floats) -> Floats:
     return estimates
 
 
-def difference_game(keep: Keep, records: Floats, other: Floats, n: int) -> Game:
+def difference_game(keep: Keep, records: Floats, other: Floats, n: int) -> Guesses:
     """Differencing the memory: decides whether the last record or `other` [d] is in the data. The attacker knows the first.
 
     He subtracts its noise and guesses the nearer candidate: the best rule if noise remains, and exact if none does. `keep`
@@ -81,7 +63,7 @@ def difference_game(keep: Keep, records: Floats, other: Floats, n: int) -> Game:
         estimate = difference(keep(data), 0, records[0])[-1]
         return bool(np.square(estimate - first).sum() < np.square(estimate - other).sum())
 
-    return Game(sum(guesses_first(records) for _ in range(n)), sum(guesses_first(changed) for _ in range(n)), n)
+    return Guesses(sum(guesses_first(records) for _ in range(n)), sum(guesses_first(changed) for _ in range(n)), n)
 
 
 def encoder_gradient(records: Floats, theta: Floats, chi1: Floats, chi2: Floats) -> Floats:
@@ -111,7 +93,7 @@ def second_singular_value(gradient: Floats, cross: Floats) -> Floats:
     return np.asarray(values, dtype=np.float64)
 
 
-def rank_one_game(noise: Noise, scale: float, records: Floats, other: Floats, theta: Floats, n: int) -> Game:
+def rank_one_game(noise: Noise, scale: float, records: Floats, other: Floats, theta: Floats, n: int) -> Guesses:
     """Rank-one test: decides from one gradient of a linear encoder whether the last record or `other` is in the data.
 
     The attacker knows the other records and the weights; he guesses the data set with the smaller second singular value.
@@ -130,7 +112,7 @@ def rank_one_game(noise: Noise, scale: float, records: Floats, other: Floats, th
             count += int((first < second).sum())
         return count
 
-    return Game(guesses(records), guesses(changed), n)
+    return Guesses(guesses(records), guesses(changed), n)
 
 
 def label_scores(first: Floats, second: Floats, hidden: tuple[Floats, Floats], labels: Floats, row: int) -> Floats:
@@ -144,7 +126,7 @@ def label_scores(first: Floats, second: Floats, hidden: tuple[Floats, Floats], l
     return scores
 
 
-def label_game(noise: Noise, scale: float, hidden: tuple[Floats, Floats], labels: Floats, other: int, n: int) -> Game:
+def label_game(noise: Noise, scale: float, hidden: tuple[Floats, Floats], labels: Floats, other: int, n: int) -> Guesses:
     """Labels from two steps: decides whether the last record has its true label or `other`; all else is known.
 
     The attacker guesses the label with more evidence in the difference of the two steps. Args: scale: Laplace scale of chi3,
@@ -160,7 +142,7 @@ def label_game(noise: Noise, scale: float, hidden: tuple[Floats, Floats], labels
         scores = label_scores(first, second, hidden, hidden_labels, len(labels) - 1)
         return bool(scores[true_label] > scores[other])
 
-    return Game(sum(guesses_true(labels) for _ in range(n)), sum(guesses_true(changed) for _ in range(n)), n)
+    return Guesses(sum(guesses_true(labels) for _ in range(n)), sum(guesses_true(changed) for _ in range(n)), n)
 
 
 _LENGTHS = np.concatenate([sign * np.geomspace(1, 600, 40) for sign in (1.0, -1.0)])  # candidate lengths of the noise vector
@@ -245,7 +227,7 @@ class Hypothesis:
         return jacobian.reshape(b * d, d + b)
 
 
-def likelihood_game(noise: Noise, scale: float, records: Floats, other: Floats, theta: Floats, n: int) -> Game:
+def likelihood_game(noise: Noise, scale: float, records: Floats, other: Floats, theta: Floats, n: int) -> Guesses:
     """Decides from one step's released parameters whether the last record or `other` is in the data.
 
     The attacker knows the other records, the weights before and the learning rate; he fits the noise under both data sets
@@ -260,7 +242,7 @@ def likelihood_game(noise: Noise, scale: float, records: Floats, other: Floats, 
         released = step(data, theta, chi1, 2 * chi2)
         return first.residual(released) < second.residual(released)
 
-    return Game(sum(guesses_first(records) for _ in range(n)), sum(guesses_first(changed) for _ in range(n)), n)
+    return Guesses(sum(guesses_first(records) for _ in range(n)), sum(guesses_first(changed) for _ in range(n)), n)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,13 +261,34 @@ class Setting:
 def audited(setting: Setting, attack: str, trials: int, delta: float) -> Audited:
     """The result of one of the `ATTACKS` on this noise, from `trials` releases a side (at most the attack's `most`)."""
     chosen = ATTACKS[attack]
-    n = chosen.n_releases(trials)
-    game = chosen.play(setting, ReleaseNoise(), n)
-    bound = game.lower_bound(delta, CONFIDENCE)
-    return Audited(setting.epsilon, math.inf, bound, delta, CONFIDENCE, n, chosen.attack, chosen.adversary)
+    guesses = chosen.play(setting, ReleaseNoise(), chosen.n_releases(trials))
+    return chosen.result(guesses, setting.epsilon, delta)
 
 
-def _differencing(setting: Setting, noise: Noise, n: int) -> Game:
+def setting(spec: RunSpec, epsilon: float) -> Setting:
+    """The noise of a run at a budget, from public settings alone.
+
+    The budget's split depends on the norm of the initial weights; this uses one draw, and the run's own differs a little.
+    Examples whose shape is known only from their files count as 32x32 in colour.
+    """
+    params, form = spec.params, Form(datasets.card(spec.data.dataset).shape or (32, 32, 3), 0.0, 1.0)
+    assert isinstance(params, L2dpMlParams)
+    facts = of_spec(spec)
+    n_mean = params.batch_size if params.algorithm == "batches" else int(facts.task_size)
+    sizes = claim.sizes(form, facts.n_classes)
+    norm = first_norm(sizes, form.planes[2], params.theta_norm)
+    plan = claim.plan(sizes, params.delta_r, n_mean, epsilon, params.encoder_share, norm)
+    return Setting(epsilon, params.encoder_share, plan.input_scale, plan.scale2)
+
+
+def first_norm(sizes: claim.Sizes, n_channels: int, rule: claim.ThetaNorm) -> float:
+    """‖θ1‖ of one draw of an encoder's initial weights: normal, of variance 2 / (inputs of a unit)."""
+    width = round((sizes.n_patch / n_channels) ** 0.5)
+    shape = (sizes.n_hidden // sizes.n_positions, n_channels, width, width)
+    return claim.theta_norm(np.random.default_rng(0).normal(0, (2 / sizes.n_patch) ** 0.5, shape), rule)
+
+
+def _differencing(setting: Setting, noise: Noise, n: int) -> Guesses:
     records, scale = _pictures()[0], setting.input_scale
 
     def keep(data: Floats) -> Floats:
@@ -295,13 +298,13 @@ def _differencing(setting: Setting, noise: Noise, n: int) -> Game:
     return difference_game(keep, records[:_N_MEMORY], records[_N_MEMORY], n)
 
 
-def _rank_one(setting: Setting, noise: Noise, n: int) -> Game:
+def _rank_one(setting: Setting, noise: Noise, n: int) -> Guesses:
     records, scale = _pictures()[0], setting.input_scale
     theta = _weights(records.shape[1], _N_UNITS, (2 / records.shape[1]) ** 0.5)
     return rank_one_game(noise, scale, records[:_N_BATCH], records[_N_BATCH], theta, n)
 
 
-def _labels(setting: Setting, noise: Noise, n: int) -> Game:
+def _labels(setting: Setting, noise: Noise, n: int) -> Guesses:
     records, labels = (part[:_N_BATCH] for part in _pictures())
     before = _weights(records.shape[1], records.shape[1], (2 / records.shape[1]) ** 0.5)
     after = before + _weights(records.shape[1], records.shape[1], 0.01, seed=1)  # one small step of the layers below
@@ -310,7 +313,7 @@ def _labels(setting: Setting, noise: Noise, n: int) -> Game:
     return label_game(noise, setting.output_scale, (hidden[0], hidden[1]), labels, int(other), n)
 
 
-def _likelihood(setting: Setting, noise: Noise, n: int) -> Game:
+def _likelihood(setting: Setting, noise: Noise, n: int) -> Guesses:
     """Uses a small network of its own, for which the same formulas split the run's budget and set the noise."""
     records = _pictures()[0]
     theta = _weights(records.shape[1], _TOY_UNITS, _TOY_WEIGHTS)
@@ -323,9 +326,8 @@ def _likelihood(setting: Setting, noise: Noise, n: int) -> Game:
 @lru_cache(maxsize=1)
 def _pictures() -> tuple[Floats, Floats]:
     """The bundled digits, public: pixels [n, 64] in [-1, 1], one-hot labels [n, 10]."""
-    split = load.load(DataSpec(dataset="digits")).train
-    pixels = 2 * extractor.features("pixels", split.images).astype(np.float64) - 1
-    return pixels, np.eye(int(split.labels.max()) + 1)[split.labels]
+    pixels, classes = play.digits()
+    return 2 * pixels.astype(np.float64) - 1, np.eye(int(classes.max()) + 1)[classes]
 
 
 def _weights(n_inputs: int, n_units: int, std: float, seed: int = 0) -> Floats:
@@ -334,8 +336,7 @@ def _weights(n_inputs: int, n_units: int, std: float, seed: int = 0) -> Floats:
     return weights
 
 
-Play = Callable[[Setting, Noise, int], Game]
-ATTACKS: Mapping[str, Attack[Play]] = {
+ATTACKS: Mapping[str, Attack[Setting]] = {
     "differencing": Attack(
         "Subtract two records of the memory",
         "differencing the memory: one known record opens all others",
@@ -363,4 +364,12 @@ ATTACKS: Mapping[str, Attack[Play]] = {
         _likelihood,
         most=100,
     ),
+}
+AUDITS = {
+    "l2dp-ml": Audit(
+        play.of_claim(
+            ATTACKS,
+            lambda spec, epsilon, name, trials: audited(setting(spec, epsilon), name, trials, spec.privacy.delta),
+        )
+    )
 }

@@ -1,4 +1,8 @@
-"""Audits through the learner: runs a method on two neighbouring streams, as a run would, and scores its releases."""
+"""The auditor: plays a method's own learner on two neighbouring streams, scores its releases, and bounds epsilon.
+
+A method's games are plug-ins: a `Game` says who the neighbours are and how an attacker scores a release. An `Attack` is a
+game against a published claim, played through the mechanism alone.
+"""
 
 from __future__ import annotations
 
@@ -18,84 +22,103 @@ from dpcl_core.data import load
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated.params import ReleaseParams
-from dpcl_core.privacy.audit_bounds import Area, Audited, Bound, detectable, gaussian_bound, lower_bound
+from dpcl_core.privacy import audit_bounds
+from dpcl_core.privacy.audit_bounds import Area, Audited, Bound
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.noise import Noise
 from dpcl_core.privacy.text_mechanisms import Randomiser
 from dpcl_core.scenarios.stream import Examples, Task, generator
 from dpcl_core.spec import Cell, DataSpec, RunSpec
 
-# An attack of a game against a published claim: its name, its attacker's knowledge and its number of releases.
-
-
-CONFIDENCE = 0.95
-Play = TypeVar("Play")
-
-
-@dataclass(frozen=True, slots=True)
-class Attack(Generic[Play]):
-    """One attack, and what its attacker is assumed to see and to know.
-
-    `play`: a function that plays the game for a number of releases on each side. `times`: releases for each requested one,
-    for attacks whose releases are cheap and reveal little; `most`: the largest number that does not take minutes.
-    """
-
-    title: str
-    attack: str
-    adversary: str
-    play: Play
-    times: int = 1
-    most: int | None = None
-
-    def n_releases(self, trials: int) -> int:
-        """Releases on each side for `trials` requested ones."""
-        return min(trials * self.times, self.most or trials * self.times)
-
-
 Seen = Mapping[str, NDArray[np.generic]]  # what a learner released after a task, by name
 Released = Sequence[Seen]  # one learner's releases, task by task
 Floats = NDArray[np.float64]
-START = 0  # seed of the initial adapters, which are public: shared by all trainings, so common parts are computed once
+Attacker = Callable[[RunSpec, int], Sequence[Audited]]  # settings and releases a side, to results for each budget
+Streams = Callable[[int, bool], Sequence[Task]]  # the tasks for a seed, with the person (True) or without
+START = 0  # seed of the initial weights, which are public: shared by all trainings, so common parts are computed once
+CONFIDENCE = 0.95
 SURELY = 0.999  # confidence of the second audit, on fresh releases, without which no method is called wrong
 _CHOOSING = 0.1  # share of the releases used to choose among an attack's statistics; the rest measures the chosen one
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Neighbours:
-    """Values and labels of the known examples, of the person's example and, under "replace", of its replacement."""
-
-    known: Floats
-    labels: NDArray[np.int64]
-    person: Floats
-    label: int
-    other: Floats | None
-    other_label: int
-
-    def examples(self, side: bool | None) -> Examples:
-        """Data with the person (True), with the replacement, if any (False), or with the known examples alone (None)."""
-        extra, label = (self.person, self.label) if side else (self.other, self.other_label)
-        if side is None or extra is None:
-            return Examples(self.known, self.labels)
-        return Examples(np.vstack([self.known, extra]), np.append(self.labels, label))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Game:
     """Neighbouring streams, and the statistics by which an attacker distinguishes them. `score` uses only what he knows.
 
-    `tasks`: maps seed and side to a stream (True: the person takes part; False: not, or under "replace" another one in his
-    place). `score`: maps a seed and its learner's releases to statistics for each target person [persons, statistics];
-    high values are evidence of taking part. `takes_part` [persons]: who of several persons is in on side True, for a seed;
-    the others are in on side False. `start`: the seed of all learners; None: each has its own.
+    `spec`: the settings that are played. `tasks`: maps seed and side to a stream (True: the person takes part; False: not,
+    or under "replace" another one in his place). `score`: maps a seed and its learner's releases to statistics for each
+    target person [persons, statistics]; high values are evidence of taking part. `takes_part` [persons]: who of several
+    persons is in on side True, for a seed; the others are in on side False. `start`: the seed of all learners; None: each
+    has its own. `most`: most learners on each side that do not take minutes; None: no limit. `at_once`: how many learners
+    run together. `planted`, `n_learners`: in an audit in one training, the planted unit and the number of learners, one
+    unless each planted record is released separately.
     """
 
+    spec: RunSpec
     known: PublicContext
-    tasks: Callable[[int, bool], Sequence[Task]]
+    tasks: Streams
     score: Callable[[int, Released], Floats]
     attack: str
     adversary: str
     is_gaussian: bool = True
     takes_part: Callable[[int], NDArray[np.bool_]] = lambda seed: np.ones(1, dtype=np.bool_)
     start: int | None = None
+    most: int | None = None
+    at_once: int = 500
+    planted: str = "examples"
+    n_learners: int = 1
+
+    def n_each(self, trials: int) -> int:
+        """Learners on each side for `trials` persons on each side."""
+        n_learners = math.ceil(trials / len(self.takes_part(0)))
+        return n_learners if self.most is None else min(n_learners, self.most)
+
+    def audited(self, epsilon: float, n_learners: int) -> Audited:
+        """The result from `n_learners` on each side. A bound above the ledger's epsilon is checked again, on fresh releases
+        at higher confidence.
+
+        So a correct method is called wrong with probability at most 0.05 times 0.001.
+        """
+        first = self._judged(epsilon, n_learners, CONFIDENCE)
+        return self._judged(epsilon, n_learners, SURELY) if first.exceeds else first
+
+    def _judged(self, epsilon: float, n_learners: int, confidence: float) -> Audited:
+        took_part, stayed_away, accounted = self.scores(epsilon, n_learners)
+        return judged(
+            took_part, stayed_away, epsilon, accounted, self.spec.privacy.delta, self.attack, self.adversary,
+            is_gaussian=self.is_gaussian, confidence=confidence,
+        )  # fmt: skip
+
+    def scores(self, epsilon: float, n_learners: int) -> tuple[Floats, Floats, float]:
+        """Scores [n, statistics] of persons who took part, scores of those who did not, and the epsilon of a ledger."""
+        took_part: list[Floats] = []
+        stayed_away: list[Floats] = []
+        accounted = math.nan
+        for side, first in product((True, False), range(0, n_learners, self.at_once)):
+            seeds = range(first, min(n_learners, first + self.at_once))
+            streams = lambda seed, side=side: self.tasks(seed, side)  # noqa: E731
+            with threadpool_limits(1):  # in many small steps threads would wait for each other
+                for seed, seen, ledger in released(self.spec, epsilon, seeds, self.known, streams, self.start):
+                    statistics, present = self.score(seed, seen), self.takes_part(seed) == side
+                    took_part.append(statistics[present])
+                    stayed_away.append(statistics[~present])
+                    accounted = ledger.epsilon() if math.isnan(accounted) else accounted
+        return np.concatenate(took_part), np.concatenate(stayed_away), accounted
+
+
+def through_learner(*games: Callable[[RunSpec, float], Game]) -> Attacker:
+    """The attack that plays these games at every budget."""
+
+    def attack(spec: RunSpec, trials: int) -> list[Audited]:
+        made = ((epsilon, game(spec, epsilon)) for epsilon in spec.privacy.epsilons for game in games)
+        return [game.audited(epsilon, game.n_each(trials)) for epsilon, game in made]
+
+    return attack
+
+
+def worst_and_natural(game: Callable[..., Game]) -> Attacker:
+    """The attack that plays a game on a worst-case person, and on a natural one (`is_natural`), at every budget."""
+    return through_learner(partial(game, is_natural=False), partial(game, is_natural=True))
 
 
 def released(
@@ -142,31 +165,58 @@ def context(spec: RunSpec, *, n_inputs: int, n_classes: int, n_people: int, n_ta
     )
 
 
-def tasks_of(first: Examples, others: Examples, known: PublicContext, names: Sequence[str] = ()) -> list[Task]:
-    """A stream with the examples `first` in the first task, or in every task if people recur, and `others` elsewhere."""
+def stream(first: Examples, others: Examples, known: PublicContext, names: Sequence[str] = ()) -> list[Task]:
+    """A stream with the examples `first` in the first task, or in every task if people recur, and `others` elsewhere.
+
+    All examples are in one table, as in a run.
+    """
+    table = np.concatenate([first.inputs, others.inputs])
+    rows = np.split(np.arange(len(table)), [len(first)])
+    first, others = (
+        Examples(table, part.labels, part.users, places) for part, places in zip((first, others), rows, strict=True)
+    )
     train = [first if task == 0 or known.recurrence == "every" else others for task in range(known.n_tasks)]
     shown = names or [f"task {task + 1}" for task in range(known.n_tasks)]
     return [Task(task, shown[task], part, others, known.public) for task, part in enumerate(train)]
 
 
-def stream(targets: Examples, crowd: Examples, known: PublicContext, names: Sequence[str] = ()) -> list[Task]:
-    """The stream of `tasks_of`, with all examples in one table, as in a run."""
-    table = np.concatenate([part.table for part in (targets, crowd)])
-    first = Examples(table, targets.labels, rows=np.arange(len(targets)))
-    others = Examples(table, crowd.labels, rows=len(targets) + np.arange(len(crowd)))
-    return tasks_of(first, others, known, names)
-
-
-def targets(
+def many_persons(
+    spec: RunSpec,
+    known: PublicContext,
     rows: NDArray[np.generic],
     labels: NDArray[np.int64],
     changed: NDArray[np.int64],
-    present: NDArray[np.bool_],
-    spec: RunSpec,
-) -> Examples:
-    """The examples of persons who take part; under "replace" also those of the others, with their `changed` labels."""
-    included = np.arange(len(labels)) if spec.privacy.adjacency == "replace" else np.flatnonzero(present)
-    return Examples(rows[included], np.where(present, labels, changed)[included])
+    takes_part: Callable[[int], NDArray[np.bool_]],
+    crowd: Examples | None = None,
+    names: Sequence[str] = (),
+) -> Streams:
+    """The streams of a game on many persons, one row each, with a known `crowd`. The two sides swap who takes part.
+
+    Under "replace" a person who does not take part has the same row with the `changed` label.
+    """
+    others = Examples(rows[:0], labels[:0]) if crowd is None else crowd
+
+    def tasks(seed: int, side: bool) -> Sequence[Task]:
+        present = takes_part(seed) == side
+        kept = np.arange(len(labels)) if spec.privacy.adjacency == "replace" else np.flatnonzero(present)
+        own = np.where(present, labels, changed)[kept]
+        first = Examples(np.concatenate([rows[kept], others.inputs]), np.append(own, others.labels))
+        return stream(first, others, known, names)
+
+    return tasks
+
+
+def one_person(spec: RunSpec, known: PublicContext, crowd: Examples, pair: Examples, names: Sequence[str] = ()) -> Streams:
+    """The streams of a game on one person in a known `crowd`: the first of the `pair`.
+
+    Under "replace" the second of the pair takes the first one's place on side False.
+    """
+    place = {True: [0], False: [1] if spec.privacy.adjacency == "replace" else []}
+    by_side = {}
+    for side, chosen in place.items():
+        labels = np.append(crowd.labels, pair.labels[chosen])
+        by_side[side] = stream(Examples(np.concatenate([crowd.inputs, pair.inputs[chosen]]), labels), crowd, known, names)
+    return lambda seed, side: by_side[side]
 
 
 def coins(seed: int, n: int) -> NDArray[np.bool_]:
@@ -179,47 +229,6 @@ def label_log_odds(local: Randomiser, n_labels: int) -> float:
     """Log-likelihood ratio of a noisy label; 1 if the label is always the true one, where any value would do."""
     kept, other = local.chances(n_labels)
     return math.log(kept / other) if other > 0 else 1.0
-
-
-def _side(game: Game, side: bool, seed: int) -> Sequence[Task]:
-    return game.tasks(seed, side)
-
-
-def scores(spec: RunSpec, epsilon: float, trials: int, game: Game, at_once: int) -> tuple[Floats, Floats, float]:
-    """Scores [n, statistics] of persons who took part, scores of those who did not, and the epsilon of a learner's ledger.
-
-    Runs `trials` learners on each side.
-    """
-    took_part: list[Floats] = []
-    stayed_away: list[Floats] = []
-    accounted = math.nan
-    for side, start in product((True, False), range(0, trials, at_once)):
-        seeds = range(start, min(trials, start + at_once))
-        with threadpool_limits(1):  # in many small steps threads would wait for each other
-            for seed, seen, ledger in released(spec, epsilon, seeds, game.known, partial(_side, game, side), game.start):
-                statistics, present = game.score(seed, seen), game.takes_part(seed) == side
-                took_part.append(statistics[present])
-                stayed_away.append(statistics[~present])
-                accounted = ledger.epsilon() if math.isnan(accounted) else accounted
-    return np.concatenate(took_part), np.concatenate(stayed_away), accounted
-
-
-def audited(spec: RunSpec, epsilon: float, trials: int, game: Game, at_once: int = 500) -> Audited:
-    """The audit's result. A bound above the ledger's epsilon is checked again, on fresh releases at higher confidence.
-
-    So a correct method is called wrong with probability at most 0.05 times 0.001.
-    Args: trials: learners on each side; at_once: how many of them run together.
-    """
-    result = _played(spec, epsilon, trials, game, at_once, CONFIDENCE)
-    return _played(spec, epsilon, trials, game, at_once, SURELY) if result.exceeds else result
-
-
-def _played(spec: RunSpec, epsilon: float, trials: int, game: Game, at_once: int, confidence: float) -> Audited:
-    took_part, stayed_away, accounted = scores(spec, epsilon, trials, game, at_once)
-    return judged(
-        took_part, stayed_away, epsilon, accounted, spec.privacy.delta, game.attack, game.adversary,
-        is_gaussian=game.is_gaussian, confidence=confidence,
-    )  # fmt: skip
 
 
 def judged(
@@ -246,11 +255,11 @@ def judged(
         chosen = max(range(took_part.shape[1]), key=lambda k: Area.of(took_part[:cut, k], stayed_away[:cut, k]).value)
     one, other = took_part[cut:, chosen], stayed_away[cut:, chosen]
     level = 1 - (1 - confidence) / 2 if is_gaussian else confidence
-    bounds: dict[Bound, float] = {"counting": lower_bound(one, other, delta, level)}
+    bounds: dict[Bound, float] = {"counting": audit_bounds.lower_bound(one, other, delta, level)}
     detects = None
     if is_gaussian:
-        bounds["gaussian"] = gaussian_bound(one, other, delta, level)
-        factor = detectable(Area.of(one, other), accounted, delta, level)
+        bounds["gaussian"] = audit_bounds.gaussian_bound(one, other, delta, level)
+        factor = audit_bounds.detectable(Area.of(one, other), accounted, delta, level)
         detects = None if factor is None or factor < 0.05 else f"noise × {int(100 * factor) / 100:g}"
     best: Bound = max(reversed(bounds), key=lambda name: bounds[name])  # a tie at 0 goes to the sharper one
     measured = min(len(one), len(other))
@@ -260,6 +269,96 @@ def judged(
         claimed, accounted, bounds[best], delta, confidence, measured, attack, adversary,
         through="learner", detects=detects, bound=best, bounds=bounds,
     )  # fmt: skip
+
+
+def of_mechanism(
+    claimed: float, accounted: float, took_part: Floats, stayed_away: Floats, delta: float, attack: str, adversary: str
+) -> Audited:
+    """The result from the scores [n] of releases that the mechanism alone made."""
+    bound, n = audit_bounds.lower_bound(took_part, stayed_away, delta, CONFIDENCE), len(took_part)
+    return Audited(claimed, accounted, bound, delta, CONFIDENCE, n - n // 2, attack, adversary)
+
+
+# Games against published claims, through the mechanism: the attacker guesses by a rule that is fixed beforehand.
+
+
+Setting = TypeVar("Setting")
+
+
+@dataclass(frozen=True, slots=True)
+class Guesses:
+    """How often an attacker guessed "the first data set" for `n` releases from the first, and for `n` from the second.
+
+    `remark`: what else a result says of the attack. `claimed`: the attacked budget, where it is not the setting's.
+    """
+
+    hits: int
+    false_alarms: int
+    n: int
+    remark: str = ""
+    claimed: float = math.nan
+
+    @property
+    def share_right(self) -> float:
+        """Share of correct guesses; 0.5 is chance."""
+        return (self.hits + self.n - self.false_alarms) / (2 * self.n)
+
+    def lower_bound(self, delta: float, *, is_one_way: bool = False) -> float:
+        """Lower bound on epsilon (Clopper and Pearson, half of the error probability for each rate)."""
+        bound = audit_bounds.one_way_bound if is_one_way else audit_bounds.bound_of_counts
+        return bound(self.hits, self.n, self.false_alarms, self.n, delta, CONFIDENCE)
+
+
+@dataclass(frozen=True, slots=True)
+class Attack(Generic[Setting]):
+    """One attack on a claim, and what its attacker is assumed to see and to know.
+
+    `play`: plays the game for a number of releases on each side. `times`: releases for each requested one, for attacks whose
+    releases are cheap and reveal little; `most`: the largest number that does not take minutes.
+    """
+
+    title: str
+    attack: str
+    adversary: str
+    play: Callable[[Setting, Noise, int], Guesses]
+    times: int = 1
+    most: int | None = None
+
+    def n_releases(self, trials: int) -> int:
+        """Releases on each side for `trials` requested ones."""
+        return min(trials * self.times, self.most or trials * self.times)
+
+    def result(self, guesses: Guesses, claimed: float, delta: float, *, is_one_way: bool = False) -> Audited:
+        """The audit's result; no ledger confirms the claim."""
+        bound, how = guesses.lower_bound(delta, is_one_way=is_one_way), f"{self.attack}{guesses.remark}"
+        return Audited(claimed, math.inf, bound, delta, CONFIDENCE, guesses.n, how, self.adversary)
+
+
+def of_claim(
+    attacks: Mapping[str, Attack[Setting]], audited: Callable[[RunSpec, float, str, int], Audited]
+) -> dict[str, Attacker]:
+    """The attacks on a claim by name, each at every budget; `audited` takes settings, budget, name and releases a side."""
+
+    def named(attack: str) -> Attacker:
+        return lambda spec, trials: [audited(spec, epsilon, attack, trials) for epsilon in spec.privacy.epsilons]
+
+    return {name: named(name) for name in attacks}
+
+
+def guessed_by_score(
+    first: Callable[[int], Floats], second: Callable[[int], Floats], n: int, delta: float, *, is_one_way: bool = False
+) -> Guesses:
+    """Guesses "first" above a score threshold that the attacker chooses on n simulated releases of each side."""
+    inside, without = np.sort(first(n)), np.sort(second(n))
+    seen = np.concatenate([inside, without])
+    more = np.linspace(seen.min(), seen.max(), 201) if is_one_way else (inside[0] + without[-1]) / 2
+    cuts = np.union1d(np.quantile(seen, np.linspace(0, 1, 201)), more)
+    hits, alarms = (n - np.searchsorted(sample, cuts) for sample in (inside, without))
+    simulated = [Guesses(int(a), int(b), n) for a, b in zip(hits, alarms, strict=True)]
+    proved = np.array([guesses.lower_bound(delta, is_one_way=is_one_way) for guesses in simulated])
+    best = cuts[proved == proved.max()]
+    cut = best[len(best) // 2]  # the middle of equally good cuts: far from both samples if they are separated
+    return Guesses(int((first(n) >= cut).sum()), int((second(n) >= cut).sum()), n)
 
 
 # Runs that cannot be audited in one training, with the reasons. The audits are in `one_run`, which this does not load.
@@ -293,11 +392,8 @@ def refusal(spec: RunSpec) -> str | None:
     return None if why is None else f"cannot be audited in one training: {why}"
 
 
-# Public examples for audits, so that no run's own data are read.
-
-
 @lru_cache(maxsize=1)
 def digits() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """The bundled handwritten digits: pixels [n, 64] in [0, 1], labels [n]."""
+    """The bundled handwritten digits, public, so that no run's own data are read: pixels [n, 64] in [0, 1], labels [n]."""
     split = load.load(DataSpec(dataset="digits")).train
     return extractor.features("pixels", split.images), split.labels

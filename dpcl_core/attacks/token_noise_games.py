@@ -1,4 +1,4 @@
-"""Five games against PeCL's token noise as published (Zhan et al., Eqs. 4 to 6), each through the mechanism itself.
+"""Games against noise on tokens: five against PeCL's as published (Zhan et al., Eqs. 4 to 6), and embedding inversion.
 
 Eq. 6 claims, for two texts that differ in token i alone, Pr[M(x) in S] <= e^eps_i Pr[M(x') in S] + delta, with eps_i of the
 token in x. In every game x has a token with the most noise, for which the paper's claim is strongest; the attacker guesses
@@ -9,24 +9,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from dpcl_core.attacks.l2dp_games import Game
-from dpcl_core.attacks.play import CONFIDENCE, Attack
-from dpcl_core.backbones import plain_language
+from dpcl_core.attacks import play
+from dpcl_core.attacks.catalog import Audit
+from dpcl_core.attacks.play import CONFIDENCE, Attack, Floats, Guesses
+from dpcl_core.backbones import packaged, plain_language
+from dpcl_core.errors import BadInput
+from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.common.dpsgd import PublicSizes, of_spec
 from dpcl_core.methods.language import sensitivity
-from dpcl_core.privacy.audit_bounds import Audited, one_way_bound
+from dpcl_core.methods.language.params import LanguageParams
+from dpcl_core.methods.language.pecl_published import PublishedParams
+from dpcl_core.privacy.audit_bounds import Audited, lower_bound, one_way_bound
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise, ReleaseNoise
 from dpcl_core.privacy.statement import shown
-from dpcl_core.privacy.text_mechanisms import clipped, printed_ratios, published_embeddings
+from dpcl_core.privacy.text_mechanisms import (
+    clipped,
+    noisy_embeddings,
+    printed_ratio,
+    printed_ratios,
+    published_embeddings,
+)
+from dpcl_core.spec import RunSpec
 
-Floats = NDArray[np.float64]
 _WIDTH = 64  # of the embeddings, where the game can choose: small; wider ones reveal more
 _TEXTS = (
     "The committee said that inflation was below target and that rates would stay low for longer.",
@@ -57,21 +69,16 @@ class Setting:
         return np.zeros(budgets.shape) if math.isinf(self.upper) else printed_ratios(budgets, self.delta)
 
 
-Play = Callable[[Setting, Noise, int], tuple[Game, float]]  # the game and the claimed budget of the token in question
-
-
 def audited(setting: Setting, attack: str, trials: int) -> Audited:
     """The result of one of the `ATTACKS` on this noise, from `trials` releases on each side, times the attack's `times`.
 
     `claimed`: the nominal budget of the token in question. Without noise, every attack is the one on exact vectors.
     """
-    chosen = ATTACKS[attack]
-    is_noisy = math.isfinite(setting.upper)
+    chosen, is_noisy = ATTACKS[attack], math.isfinite(setting.upper)
     n = chosen.n_releases(trials) if is_noisy else trials
-    game, claimed = (chosen.play if is_noisy else _exact)(setting, ReleaseNoise(), n)
-    bound = one_way_bound(game.hits, n, game.false_alarms, n, setting.delta, CONFIDENCE)
-    description = f"{chosen.attack}; nominal ε of the token: {shown(claimed)}"
-    return Audited(claimed, math.inf, bound, setting.delta, CONFIDENCE, n, description, chosen.adversary)
+    guesses = (chosen.play if is_noisy else _exact)(setting, ReleaseNoise(), n)
+    remark = f"; nominal ε of the token: {shown(guesses.claimed)}"
+    return chosen.result(replace(guesses, remark=remark), guesses.claimed, setting.delta, is_one_way=True)
 
 
 def _released(setting: Setting, table: Floats, tokens: list[int], ratios: Floats, noise: Noise, n: int) -> Floats:
@@ -82,7 +89,7 @@ def _released(setting: Setting, table: Floats, tokens: list[int], ratios: Floats
     return published_embeddings(table, texts, levels, 1.0, noise, book, task=0).astype(np.float64)
 
 
-def _level(setting: Setting, noise: Noise, n: int) -> tuple[Game, float]:
+def _level(setting: Setting, noise: Noise, n: int) -> Guesses:
     """Two tokens with the same embedding: one with the most noise, one with twice its nominal budget (or the largest).
 
     With one noise level per text: half of the tokens have score 1, the others 0, and the target has 1 or 0.
@@ -99,11 +106,11 @@ def _level(setting: Setting, noise: Noise, n: int) -> tuple[Game, float]:
         squares: Floats = np.square(released - clipped(table, 1.0)[0]).sum(axis=(1, 2))
         return squares
 
-    game = _game(setting, n, lambda count: lengths(levels[0], count), lambda count: lengths(levels[1], count))
-    return game, float(nominal[0])
+    first, second = (partial(lengths, level) for level in levels)
+    return replace(play.guessed_by_score(first, second, n, setting.delta, is_one_way=True), claimed=float(nominal[0]))
 
 
-def _exact(setting: Setting, noise: Noise, n: int) -> tuple[Game, float]:
+def _exact(setting: Setting, noise: Noise, n: int) -> Guesses:
     """The token with the most noise, or a stop word instead. Guesses "stop word" only for its exact vector."""
     table = np.eye(2, _WIDTH)
     stop_word = clipped(table, 1.0)[1]
@@ -114,10 +121,10 @@ def _exact(setting: Setting, noise: Noise, n: int) -> tuple[Game, float]:
         seen = _released(setting, table, [token], levels[token : token + 1], noise, n)[:, 0]
         return int((seen != stop_word).any(axis=1).sum())
 
-    return Game(guesses(0), guesses(1), n), setting.lower
+    return Guesses(guesses(0), guesses(1), n, claimed=setting.lower)
 
 
-def _opposite(setting: Setting, noise: Noise, n: int, n_releases: int) -> tuple[Game, float]:
+def _opposite(setting: Setting, noise: Noise, n: int, n_releases: int) -> Guesses:
     """Two tokens with the most noise and opposite embeddings, 2C apart, from the mean of n_releases with fresh noise.
 
     One coordinate is enough: the others contain only noise. The threshold is the one that would prove most if the counts
@@ -136,10 +143,10 @@ def _opposite(setting: Setting, noise: Noise, n: int, n_releases: int) -> tuple[
         seen = sum(_released(setting, table, [token], ratio, noise, n)[:, 0, 0] for _ in range(n_releases)) / n_releases
         return int((seen > cut).sum())
 
-    return Game(guesses(0), guesses(1), n), setting.lower
+    return Guesses(guesses(0), guesses(1), n, claimed=setting.lower)
 
 
-def _context(setting: Setting, noise: Noise, n: int) -> tuple[Game, float]:
+def _context(setting: Setting, noise: Noise, n: int) -> Guesses:
     """One token changes, and the attacker sees only the later ones: their probabilities change, and so does their noise.
 
     Uses the bundled model's probabilities, without Score2. The attacker uses the likelihood ratio of the later vectors'
@@ -160,20 +167,9 @@ def _context(setting: Setting, noise: Noise, n: int) -> tuple[Game, float]:
         ratios: Floats = np.square(released - clipped(table, 1.0)[later]).sum(axis=2) @ weights
         return ratios
 
-    game = _game(setting, n, lambda count: odds(levels[0], count), lambda count: odds(levels[1], count))
-    return game, float(nominal[0, place])
-
-
-def _game(setting: Setting, n: int, first: Callable[[int], Floats], second: Callable[[int], Floats]) -> Game:
-    """The game with a score threshold that the attacker chooses on n simulated releases of each side."""
-    with_first, without = np.sort(first(n)), np.sort(second(n))
-    seen = np.concatenate([with_first, without])
-    cuts = np.union1d(np.quantile(seen, np.linspace(0, 1, 201)), np.linspace(seen.min(), seen.max(), 201))
-    hits, alarms = (n - np.searchsorted(sample, cuts) for sample in (with_first, without))
-    proved = np.array([one_way_bound(int(a), n, int(b), n, setting.delta) for a, b in zip(hits, alarms, strict=True)])
-    best = cuts[proved == proved.max()]
-    cut = best[len(best) // 2]  # the middle of equally good cuts: far from both samples if they are separated
-    return Game(int((first(n) >= cut).sum()), int((second(n) >= cut).sum()), n)
+    first, second = (partial(odds, level) for level in levels)
+    guesses = play.guessed_by_score(first, second, n, setting.delta, is_one_way=True)
+    return replace(guesses, claimed=float(nominal[0, place]))
 
 
 @lru_cache(maxsize=1)
@@ -199,7 +195,7 @@ def _neighbours() -> tuple[NDArray[np.int64], NDArray[np.float32], int]:
     return texts, log_p, place
 
 
-ATTACKS: Mapping[str, Attack[Play]] = {
+ATTACKS: Mapping[str, Attack[Setting]] = {
     "level": Attack(
         "The noise level alone",
         "length of one noisy vector: the noise level tells the token",
@@ -233,4 +229,155 @@ ATTACKS: Mapping[str, Attack[Play]] = {
         lambda setting, noise, n: _opposite(setting, noise, n, setting.n_epochs),
         times=100,
     ),
+}
+
+
+def setting(spec: RunSpec, epsilon: float) -> Setting:
+    """The noise of a run in which the least noised token has nominal budget `epsilon`."""
+    params = spec.params
+    assert isinstance(params, PublishedParams)
+    is_sentence = params.granularity == "sentence"
+    return Setting(params.eps_lower, epsilon, spec.privacy.delta, params.epochs, params.length, is_sentence)
+
+
+# Embedding inversion: names tokens by the nearest row of the public embedding table. NumPy only, for pages.
+#
+# The bound is of a game between two tokens at one position of a text, the two whose clipped embeddings are farthest apart.
+# The attacker looks at the place between them, which is the likelihood ratio of Gaussian noise. The noise is that of the
+# run's own mechanism: as published, with the nominal budget of the least noised token and anew in every epoch; if noise is
+# drawn once, one release. The table is that of the run's own language model. Fresh noise in every epoch averages out: n
+# releases of a token equal one release with noise smaller by sqrt(n).
+
+
+Rows = NDArray[np.floating]
+Table = NDArray[np.float32]
+Tokens = NDArray[np.int64]
+INVERSION = "inversion"
+_COMPARED = 2_000_000  # numbers compared at once
+_MOST_NAMED = 2000  # tokens whose share is measured, a public sample of a larger table
+_BLOCK = 1000  # rows compared with all others at once
+_INVERSION_ADVERSARY = (
+    "sees the noisy embeddings of one token, of every epoch where each has fresh noise, and knows the public table and the "
+    "two tokens that it may be"
+)
+
+
+def noisy_mean_rows(rows: Rows, noise_std: Rows, n_releases: int, noise: Noise) -> Floats:
+    """The mean of `n_releases` noisy copies of clipped rows [m, d], each with fresh noise of standard deviation [m].
+
+    One draw is enough: the mean's noise is Gaussian, smaller by sqrt(n_releases). A deviation of 0 adds no noise.
+    """
+    std = np.asarray(noise_std, np.float64)[:, None] / math.sqrt(n_releases)
+    return rows + std * noise.normal(rows.shape)
+
+
+def nearest_rows(table: Rows, vectors: Rows) -> tuple[Tokens, Floats]:
+    """Index of the nearest table row [N, d] for each vector [m, d], and its distance; the first one of ties.
+
+    The table must be clipped like the rows that the vectors were made from (`privacy.embeddings.clipped`).
+    """
+    places, distances = [np.zeros(0, np.int64)], [np.zeros(0)]
+    rows = np.asarray(table, np.float64)
+    squares = (rows**2).sum(axis=1)
+    step = max(1, _COMPARED // len(rows))
+    for start in range(0, len(vectors), step):
+        part = np.asarray(vectors[start : start + step], np.float64)
+        place = (squares[None, :] - 2 * part @ rows.T).argmin(axis=1)
+        places.append(place)
+        distances.append(np.linalg.norm(part - rows[place], axis=1))  # not from squares: an exact row has distance 0
+    return np.concatenate(places), np.concatenate(distances)
+
+
+def has_noisy_embeddings(spec: RunSpec) -> bool:
+    """Whether the method adds noise to embeddings."""
+    return methods.card(spec.method).noises_embeddings(spec.params)
+
+
+def inversion_audited(spec: RunSpec, trials: int) -> list[Audited]:
+    """The game at every budget of the spec, and the share of tokens that the nearest row identifies.
+
+    `claimed`: the budget of the spec (as published, the target token's nominal one); `accounted`: the cost of a whole
+    text's embeddings. Args: trials: releases on each side. Raises BadInput if the method adds no noise to embeddings, and
+    what `causal.load` raises.
+    """
+    if not has_noisy_embeddings(spec):
+        allowed = f"must be left out: {spec.method} adds no noise to embeddings with these settings"
+        raise BadInput("--attack", INVERSION, allowed)
+    facts = of_spec(spec)
+    embeddings = _embeddings(spec.data.backbone)
+    table = clipped(embeddings / np.median(np.linalg.norm(embeddings, axis=1)), 1.0)  # in units of C, as runs clip
+    return [_inverted(spec, facts, table, epsilon, trials) for epsilon in spec.privacy.epsilons]
+
+
+Copies = Callable[[Table, Tokens], Table]  # one noisy copy of each token [m, d]
+
+
+def _copies_of(spec: RunSpec, facts: PublicSizes, epsilon: float) -> tuple[Copies, int, float]:
+    """The releases of a token: what makes one noisy copy, how many of them the attacker sees, and the accounted epsilon."""
+    params, privacy = spec.params, spec.privacy
+    assert isinstance(params, LanguageParams)
+    if methods.is_nominal(spec.method):
+        level = printed_ratio(epsilon, privacy.delta)
+
+        def printed(table: Table, tokens: Tokens) -> Table:
+            book, levels = Ledger(privacy.delta, "replace", "once"), np.full((len(tokens), 1), level)
+            return published_embeddings(table, tokens[:, None], levels, 1.0, ReleaseNoise(), book, task=0)[:, 0]
+
+        return printed, params.epochs, math.inf
+    ratio = params.copy_noise(spec.privacy, facts, epsilon).ratio
+    n_texts = facts.n_tasks if facts.recurrence == "every" else 1
+    book = Ledger(privacy.delta, privacy.adjacency, facts.recurrence)
+
+    def once(table: Table, texts: Tokens, task: int = 0) -> Table:
+        return noisy_embeddings(table, texts, ratio, 1.0, ReleaseNoise(), book, task=task)
+
+    for task in range(n_texts):
+        once(np.zeros((1, 1), np.float32), np.zeros((1, params.length), np.int64), task)
+    accounted = book.epsilon()
+    return lambda table, tokens: once(table, tokens[:, None])[:, 0], n_texts, accounted
+
+
+def _inverted(spec: RunSpec, facts: PublicSizes, table: Table, epsilon: float, n: int) -> Audited:
+    copies, times, accounted = _copies_of(spec, facts, epsilon)
+
+    def seen(tokens: Tokens) -> Floats:
+        total = sum(copies(table, tokens).astype(np.float64) for _ in range(times))
+        return np.asarray(total) / times
+
+    named = np.random.default_rng(0).permutation(len(table))[:_MOST_NAMED]
+    share = float((nearest_rows(table, seen(named))[0] == named).mean())
+    pair, delta = _farthest(table), spec.privacy.delta
+    along = table[pair[0]].astype(np.float64) - table[pair[1]]
+    scores = [seen(np.full(n, token)) @ along for token in pair]
+    which = "all tokens" if len(named) == len(table) else f"{len(named):,} tokens drawn from them"
+    drawn = f"{times} noisy embeddings" if times > 1 else "one noisy embedding"
+    attack = f"embedding inversion: the nearest of {len(table):,} rows names {100 * share:.1f} % of {which} from {drawn}"
+    bound = lower_bound(scores[0], scores[1], delta, CONFIDENCE)
+    return Audited(epsilon, accounted, bound, delta, CONFIDENCE, n, attack, _INVERSION_ADVERSARY)
+
+
+def _farthest(table: Table) -> tuple[int, int]:
+    """The indices of the two rows with the largest distance."""
+    squares, best = np.square(table).sum(axis=1), (-1.0, 0, 0)
+    for start in range(0, len(table), _BLOCK):
+        rows = table[start : start + _BLOCK]
+        apart = squares[start : start + _BLOCK, None] + squares[None, :] - 2 * rows @ table.T
+        first, second = divmod(int(apart.argmax()), len(table))
+        best = max(best, (float(apart[first, second]), start + first, second))
+    return best[1], best[2]
+
+
+def _embeddings(backbone: str) -> Table:
+    """The model's public table of embeddings [size, width]."""
+    if backbone == packaged.BUNDLED:
+        return plain_language.load().embeddings
+    from dpcl_core.backbones import causal  # loads torch
+
+    return causal.embedding_table(causal.load(backbone, single=True))
+
+
+AUDITS = {
+    "pecl-published": Audit(
+        play.of_claim(ATTACKS, lambda spec, epsilon, name, trials: audited(setting(spec, epsilon), name, trials))
+    )
 }

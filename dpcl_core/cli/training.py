@@ -391,7 +391,7 @@ def tuning(options: argparse.Namespace) -> TuneSpec:
 
 def audit(options: argparse.Namespace) -> int:
     from dpcl_core.attacks import catalog as attacks
-    from dpcl_core.attacks import inversion_audit
+    from dpcl_core.attacks import token_noise_games
     from dpcl_core.cli import output
     from dpcl_core.runs import audits as runs_audits
     from dpcl_core.runs import budgets
@@ -407,11 +407,12 @@ def audit(options: argparse.Namespace) -> int:
     elif options.attack == runs_audits.NAME:
         budgets.check(output.opened(options.store), spec, "numbers")
         results = runs_audits.audited(spec)
-    elif options.attack == inversion_audit.NAME:
-        results = inversion_audit.audited(spec, options.trials or attacks.TRIALS)
+    elif options.attack == token_noise_games.INVERSION:
+        results = token_noise_games.inversion_audited(spec, options.trials or attacks.TRIALS)
     else:
         attack_names = attacks.fitting(spec)
-        text_audits = [part.NAME for part in (runs_audits, inversion_audit) if part.is_offered(spec)]
+        text_audits = [runs_audits.NAME] if runs_audits.is_offered(spec) else []
+        text_audits += [token_noise_games.INVERSION] if token_noise_games.has_noisy_embeddings(spec) else []
         if text_audits and options.attack not in (None, "all", *attack_names):
             raise BadInput(
                 "--attack", options.attack, f"must be one of {', '.join([*attack_names, *text_audits])}, all, or left out"

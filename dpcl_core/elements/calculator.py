@@ -89,7 +89,7 @@ class Source:
     """One stream under one label setting, at many budgets.
 
     `labels`: "data" also where a stream reads its tasks' lists from the examples.
-    `replay`: the document of `cosine_replay.encode` if any budget can be shown; else `table` holds every stop.
+    `replay`: the document that `cosine_replay.decode` reads if any budget can be shown; else `table` holds every stop.
     `interval_factor`: half width of the 95 % interval over seeds, in standard deviations (None: too few seeds for a band).
     `recorded`: the scores between which a trained run's accuracy is read.
     """

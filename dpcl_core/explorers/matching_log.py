@@ -1,24 +1,28 @@
-"""Records matched client lists for visualisation (simulation on public data only; the server never sees them)."""
+"""Records matched client lists for visualisation, and matches recorded ones again.
+
+Simulation on public data only; the server never sees any of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.data import catalog as datasets
-from dpcl_core.events import Event, Signatures
-from dpcl_core.explorers import matching, projection_maps, rematching
+from dpcl_core.events import AnchorScores, Event, Signatures
+from dpcl_core.explorers import matching, projection_maps
 from dpcl_core.methods.common.learner import LearnerEvent, Observation, PublicContext
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated.lists import Lists, Signature
-from dpcl_core.methods.federated.matchers import EntryMatcher, PublicEmbeddings
+from dpcl_core.methods.federated.matchers import EntryMatcher, PublicEmbeddings, PublicView, Rule
 from dpcl_core.methods.federated.params import ListParams
 from dpcl_core.methods.federated.slot_assignment import ListsObserved, NoiseStd, Replay
-from dpcl_core.spec import Cell, RunSpec
+from dpcl_core.spec import Cell, Params, RunSpec
 
 _MEAN, _SECOND = "mean on public axes", "second moment, were it released"
 _WHOLE_MEAN, _WHOLE_SECOND = "mean", "second moment"
@@ -67,7 +71,7 @@ class MatchingLog:
         self._space: _Space | None = None
         self._lists: list[Lists] = []
         self._measured_lists: Lists | None = None  # the task's lists that were measured last
-        self._measurements = projection_maps.Measured()
+        self._measurements: dict[str, Any] = {}  # fields of the event
         self._kept: set[int] = set()  # tasks whose lists are in the log in full
         self._n_tasks, self._is_first_budget = context.n_tasks, self._cells[0].epsilon == spec.privacy.epsilons[0]
         self._has_homes = context.recurrence == "once"  # each client belongs to one task
@@ -92,14 +96,19 @@ class MatchingLog:
             self._measured_lists = lists
             self._measurements = self._measured(space, joined, clients, modes, is_last=is_last)
         for cell, parts, std in zip(self._cells, observed.parts, observed.stds, strict=True):
-            matched = self._matched(space, joined, clients, features, modes, parts, std)
-            measured = replace(
-                self._measurements,
+            targets = np.concatenate([part.targets for part in parts])
+            matched = projection_maps.matched_by(
+                space.compared, joined, features, np.concatenate([part.means for part in parts]), targets,
+                clients=clients, modes=modes, names=self._group_names(targets), mode_names=self._names,
+                noise_std=std.mean, noise_axes=space.public.view.axes,
+            )  # fmt: skip
+            event = replace(
+                projection_maps.signatures(cell, task, observed.round, matched, space.maps),
                 demanded={"central": std.mean, "local": std.local},
                 signal=_signal(lists, space.public, std),
                 noise=_noise(space.public, std),
+                **self._measurements,
             )
-            event = projection_maps.signatures(cell, task, observed.round, matched, space.maps, measured)
             yield self._with_full_lists(event, space, lists, parts)
 
     def _all_lists(self) -> tuple[Lists, NDArray[np.int64]]:
@@ -124,35 +133,6 @@ class MatchingLog:
         entries = matching.full_lists(lists, _modes(lists), clients, has_homes=self._has_homes)
         return replace(event, lists=entries, public=public)
 
-    def _matched(
-        self,
-        space: _Space,
-        joined: Lists,
-        clients: NDArray[np.int64],
-        features: NDArray[np.float64],
-        modes: NDArray[np.int64],
-        parts: Sequence[Replay],
-        std: NoiseStd,
-    ) -> projection_maps.Matched:
-        means = np.concatenate([part.means for part in parts])
-        targets = np.concatenate([part.targets for part in parts])
-        groups = space.compared.of_means(means, np.full(means.shape[1], 1 / means.shape[1]), targets)
-        return projection_maps.Matched(
-            lists=joined,
-            clients=clients,
-            ids=space.compared.assigned(features, joined.weights, groups),
-            features=features,
-            prototype_features=groups,
-            prototypes=means,
-            names=self._group_names(targets),
-            mode_names=self._names,
-            modes=modes,
-            matcher=space.compared.name,
-            is_one_to_one=space.compared.rule == "hungarian" and 2 <= joined.weights.shape[1] <= len(groups),
-            noise_std=std.mean,
-            noise_axes=space.public.view.axes,
-        )
-
     def _group_names(self, targets: NDArray[np.float64]) -> tuple[str, ...]:
         labels = targets.argmax(axis=1).tolist()
         counts = [labels[:place].count(label) for place, label in enumerate(labels)]
@@ -164,38 +144,36 @@ class MatchingLog:
 
     def _measured(
         self, space: _Space, compared: Lists, clients: NDArray[np.int64], modes: NDArray[np.int64], *, is_last: bool
-    ) -> projection_maps.Measured:
-        """Agreement of the matchers' groups of these lists with the labels; empty where there is only one label.
+    ) -> dict[str, Any]:
+        """Agreement of the matchers' groups of these lists with the labels, by field of the event; empty for one label.
 
         Long lists are subsampled, since all entries would take minutes: only clients whose full lists are logged, and
         nothing where covariances are matrices. Optimal transport is left out: it takes thirty times as long as any other.
         """
         n_entries, n_compared = int((modes >= 0).sum()), None
-        if rematching.is_long(modes):
+        if is_long(modes):
             if compared.covariances.ndim != 3:
-                return projection_maps.Measured()
+                return {}
             encoded = matching.encoded_clients_of_all(self._lists, self._n_tasks, has_homes=self._has_homes)
             first = np.isin(clients, encoded)
-            compared, modes = rematching.subsample(compared.take(np.flatnonzero(first)), modes[first])
+            compared, modes = subsample(compared.take(np.flatnonzero(first)), modes[first])
             n_compared = int((modes >= 0).sum())
         if len(set(modes[modes >= 0].tolist())) < 2:
-            return projection_maps.Measured()
+            return {}
         view, anchors = space.public.view, space.signature.anchors
         rule = "nearest" if self._params.rule == "ot" else self._params.rule
         usual = matching.usual(view, anchors, rule)
         run_matcher = {space.compared.name: matching.Matcher(space.compared.features, space.compared.rule)}
         quick = {name: matcher for name, matcher in {**usual, **run_matcher}.items() if matcher.rule != "ot"}
-        measured = projection_maps.Measured(
-            agreement=matching.agreement(compared, modes, quick, view, 0), n_compared=n_compared
-        )
+        measured = {"agreement": matching.agreement(compared, modes, quick, view, 0), "n_compared": n_compared}
         if not is_last or compared.covariances.ndim != 3:
             return measured
-        return replace(
-            measured,
-            noise_levels=matching.LEVELS,
-            agreement_at=matching.under_noise(compared, modes, usual, view, [0]),
-            anchors=matching.anchor_scores(compared, modes, anchors, view, rule, 0, n_entries),
-        )
+        return {
+            **measured,
+            "noise_levels": matching.LEVELS,
+            "agreement_at": matching.under_noise(compared, modes, usual, view, [0]),
+            "anchors": matching.anchor_scores(compared, modes, anchors, view, rule, 0, n_entries),
+        }
 
 
 def _modes(lists: Lists) -> NDArray[np.int64]:
@@ -252,3 +230,235 @@ class Observer:
                 raise TypeError(f"no explorer handles {type(event).__name__}")
             else:
                 yield event
+
+
+# Position-based subsample of long lists on which matchers are compared: by position only, so that it favours none.
+
+
+LONGEST = 80  # most entries of a list compared in full: an assignment costs their number cubed
+SUBSAMPLE_SIZE = 32  # entries kept of a longer list
+
+
+def is_long(modes: NDArray[np.int64]) -> bool:
+    """Whether lists with these modes [n, L] are too long to be compared in full."""
+    return bool(modes.shape[1] > LONGEST)
+
+
+def subsample(lists: Lists, modes: NDArray[np.int64]) -> tuple[Lists, NDArray[np.int64]]:
+    """Long lists, of diagonal covariances, cut to at most `SUBSAMPLE_SIZE` entries each, and their modes int64.
+
+    Keeps entries of known mode: the first entry of every mode before the second of any, in their original order. Shorter
+    results are padded with entries of weight zero and mode -1. Raises ValueError for full covariances.
+    """
+    if lists.covariances.ndim != 3:
+        raise ValueError("subsample: full covariances")
+    places = [_chosen(row) for row in modes]
+    length, d = max(map(len, places), default=0), lists.means.shape[2]
+    exists = np.arange(length) < np.array([len(row) for row in places])[:, None]
+    at = np.zeros(exists.shape, dtype=np.int64)
+    at[exists] = np.concatenate(places)
+    weights, kept_modes = np.take_along_axis(lists.weights, at, axis=1), np.take_along_axis(modes, at, axis=1)
+    means, covariances, targets = (
+        np.take_along_axis(values, at[..., None], axis=1) for values in (lists.means, lists.covariances, lists.targets)
+    )
+    mask = exists[..., None]
+    shortened = Lists(weights * exists, means * mask, np.where(mask, covariances, 1 / d), targets * mask)
+    return shortened, np.where(exists, kept_modes, -1)
+
+
+def _chosen(modes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Ascending positions of the entries of one list that are kept, from its modes [L]."""
+    candidates = np.flatnonzero(modes >= 0)
+    same = modes[candidates][:, None] == modes[candidates]
+    nth = np.tril(same, -1).sum(axis=1)
+    return np.sort(candidates[np.argsort(nth, kind="stable")[:SUBSAMPLE_SIZE]])
+
+
+# What-if: a run's recorded lists matched again with fewer anchors or added noise. Not a release.
+#
+# Everything is computed from the run's recorded lists of public or simulated data, rounded as recorded: nothing is trained,
+# no ledger is charged, and no result of the run changes.
+
+
+ENTRY = "mean of one entry, under this noise"
+_STARTS = 3  # starts of a clustering, for speed: a run uses up to twenty, and may differ in the second digit
+_BY_ANCHORS = ("anchors, raw", "anchors, ranked", matching.CENTRED)
+
+
+@dataclass(frozen=True, eq=False)
+class Rematch:
+    """One round of a run, and the inputs to match it again.
+
+    `lists`: the recorded clients' clean lists, the tasks so far concatenated; `modes` int64 [n, L]; `clients` int64 [n]: the
+    lists' clients; `has_homes`: whether each client belongs to one task and has a list of that task only; `prototypes`
+    [K, d] as released; `has_variances`: whether entries' own covariances were recorded.
+    """
+
+    now: Signatures
+    params: ListParams
+    public: PublicEmbeddings
+    run_maps: projection_maps.ProjectionMaps
+    lists: Lists
+    modes: NDArray[np.int64]
+    clients: NDArray[np.int64]
+    has_homes: bool
+    prototypes: NDArray[np.float64]
+    has_variances: bool
+
+    @classmethod
+    def of(cls, events: Sequence[Signatures], now: Signatures, params: Params) -> Rematch | None:
+        """From all of a run's events; None where they do not hold this seed's full lists."""
+        of_seed = [event for event in events if event.cell.seed == now.cell.seed]
+        recorded = next((event.public for event in of_seed if event.public is not None), None)
+        tasks = {event.task: event.lists for event in of_seed if event.lists is not None and event.task <= now.task}
+        if recorded is None or now.prototypes.full is None or sorted(tasks) != list(range(now.task + 1)):
+            return None
+        assert isinstance(params, ListParams)  # only methods with lists record them
+        in_order = [tasks[task] for task in sorted(tasks)]
+        lists, modes, clients = matching.lists_of(in_order, recorded.variance)
+        anchors, d = matching.rows_of(recorded.anchors), len(recorded.centre)
+        axes = matching.rows_of(recorded.axes).T
+        public = PublicEmbeddings(
+            anchors, anchors, PublicView(np.array(recorded.centre), axes, recorded.variance * np.eye(d), 1.0)
+        )
+        signature = Signature(anchors, params.signature_covariance, params.signature_norm, public.view.covariance)
+        mean_centre, *mean_axes = map(np.array, recorded.mean_map)
+        signature_centre, *signature_axes = map(np.array, recorded.signature_map)
+        maps = projection_maps.ProjectionMaps(
+            signature, mean_centre, np.stack(mean_axes, axis=1), signature_centre, np.stack(signature_axes, axis=1)
+        )
+        return cls(
+            now, params, public, maps, lists, modes, clients,
+            has_homes=any(task.client for task in in_order),
+            prototypes=matching.rows_of(now.prototypes.full),
+            has_variances=all(task.log_variances is not None for task in in_order),
+        )  # fmt: skip
+
+    @property
+    def n_anchors(self) -> int:
+        """The run's number of anchors."""
+        return len(self.public.anchors)
+
+    def event(self, m: int, noise: float) -> Signatures:
+        """The round as matched by the first m anchors, with this noise on every coordinate of every entry.
+
+        Prototypes and the ellipses around them stay as released by the run. Agreement, sweep and anchors' scores are left
+        empty: they take longer, and have methods of their own.
+        """
+        lists, compared, now = _noised(self.lists, noise), self._compared(m), self.now
+        features, targets = matchers.list_features(lists, compared.features), np.zeros((len(self.prototypes), 1))
+        matched = projection_maps.matched_by(
+            compared, lists, features, self.prototypes, targets,
+            clients=self.clients, modes=self.modes, names=now.prototypes.name, mode_names=now.mode_names,
+            noise_std=now.demanded.get("central", 0.0), noise_axes=self.public.view.axes,
+        )  # fmt: skip
+        signal, noises = dict(now.signal), dict(now.noise)
+        if noise:
+            away = np.linalg.norm(self.lists.means - self.public.view.centre, axis=-1)
+            signal[ENTRY] = float(away[self.lists.weights > 0].mean())
+            noises[ENTRY] = noise * self.prototypes.shape[1] ** 0.5
+        n_compared = int((self._compared_part[1] >= 0).sum()) if is_long(self.modes) else None
+        event = projection_maps.signatures(now.cell, now.task, now.round, matched, self._maps(m))
+        return replace(event, demanded=now.demanded, signal=signal, noise=noises, n_compared=n_compared)
+
+    def agreement(self, m: int, noise: float) -> dict[str, float]:
+        """Agreement of every matcher's groups with the true modes on these lists; anchor matchers use the first m anchors.
+
+        Without noise the lists are the run's: its own measurements on the same entries are reused. Long lists are
+        subsampled, as in a run.
+        """
+        if not self.has_truth:
+            return {}
+        matchers = self._matchers(m)
+        recorded = {
+            name: value for name, value in self.now.agreement.items() if name in matchers and not self._reads_anchors(name)
+        } if not noise and self._is_compared_alike else {}  # fmt: skip
+        remaining = {name: matcher for name, matcher in matchers.items() if name not in recorded}
+        lists, modes = self._compared_part
+        noised = _noised(lists, noise)
+        computed = matching.agreement(noised, modes, remaining, self.public.view, 0, most_starts=_STARTS)
+        return {name: {**recorded, **computed}[name] for name in matchers}
+
+    def sweep(self, m: int) -> dict[str, tuple[float, ...]]:
+        """`agreement` at every level of noise."""
+        if not self.has_truth:
+            return {}
+        matchers = self._matchers(m)
+        recorded = {
+            name: tuple(values) for name, values in self.now.agreement_at.items() if not self._reads_anchors(name)
+        } if self._is_compared_alike else {}  # fmt: skip
+        names = [name for name in matching.SWEPT if name in matchers]
+        remaining, view = [name for name in names if name not in recorded], self.public.view
+        computed = matching.under_noise(*self._compared_part, matchers, view, [0], remaining, most_starts=_STARTS)
+        return {name: {**recorded, **computed}[name] for name in names}
+
+    def scores(self, noise: float) -> AnchorScores | None:
+        """Separation and agreement by number of anchors, on lists with this noise."""
+        if not self.has_truth:
+            return None
+        lists, modes = self._compared_part
+        n_entries = int((self.modes >= 0).sum())
+        anchors, view = self.public.anchors, self.public.view
+        return matching.anchor_scores(_noised(lists, noise), modes, anchors, view, self._rule, 0, n_entries)
+
+    @property
+    def is_part(self) -> bool:
+        """Whether only the first clients' full lists were recorded."""
+        return not set(self.now.entries.client) <= set(self.clients.tolist())
+
+    @cached_property
+    def _compared_part(self) -> tuple[Lists, NDArray[np.int64]]:
+        """The lists on which matchers are compared, and their modes."""
+        return subsample(self.lists, self.modes) if is_long(self.modes) else (self.lists, self.modes)
+
+    @property
+    def _is_compared_alike(self) -> bool:
+        """Whether the run compared the same entries: both take the first ones, so equal counts mean equal entries."""
+        in_run = self.now.n_compared
+        n_entries = in_run if in_run is not None else sum(mode >= 0 for mode in self.now.entries.mode)
+        return int((self._compared_part[1] >= 0).sum()) == n_entries
+
+    @property
+    def has_truth(self) -> bool:
+        """Whether there are at least two true modes."""
+        return len(set(self.modes[self.modes >= 0].tolist())) > 1
+
+    @property
+    def _rule(self) -> Rule:
+        return "nearest" if self.params.rule == "ot" else self.params.rule  # optimal transport takes 30 times as long
+
+    def _matchers(self, m: int) -> dict[str, matching.Matcher]:
+        """The matchers that a run compares, the run's own last; without optimal transport."""
+        usual = matching.usual(self.public.view, self.public.anchors[:m], self._rule)
+        compared = self._compared(m)
+        by_name = {**usual, compared.name: matching.Matcher(compared.features, compared.rule)}
+        return {
+            name: matcher
+            for name, matcher in by_name.items()
+            if matcher.rule != "ot" and (self.has_variances or name not in _BY_ANCHORS[:2])
+        }
+
+    def _reads_anchors(self, matcher: str) -> bool:
+        return matcher in _BY_ANCHORS or matcher.startswith("signature")
+
+    def _compared(self, m: int) -> EntryMatcher:
+        return EntryMatcher.of(self.params, replace(self.public, anchors=self.public.anchors[:m]))
+
+    def _maps(self, m: int) -> projection_maps.ProjectionMaps:
+        """The run's maps; fewer anchors get their own axes, Procrustes-aligned to the run's map so that it does not flip."""
+        if m == self.n_anchors:
+            return self.run_maps
+        points = self.public.anchors
+        spread = np.broadcast_to(np.maximum(points.var(axis=0), 1e-6), points.shape)
+        fresh = projection_maps.ProjectionMaps.of(points, replace(self.run_maps.signature, anchors=points[:m]))
+        before, after = (maps.signatures(points, spread) for maps in (self.run_maps, fresh))
+        left, _, right = np.linalg.svd(after.T @ (before - before.mean(axis=0)))
+        turned = fresh.signature_axes @ left @ right
+        return replace(
+            fresh, mean_centre=self.run_maps.mean_centre, mean_axes=self.run_maps.mean_axes, signature_axes=turned
+        )
+
+
+def _noised(lists: Lists, noise: float) -> Lists:
+    """The lists with noise of one draw for all levels, so that entries move along straight lines as noise grows."""
+    return matching.noised(lists, noise, np.random.default_rng(0)) if noise else lists

@@ -5,15 +5,16 @@ The server never sees any of it, and it may be computed only from public or simu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.events import AnchorScores, ListEntries, Prototypes, Signatures
+from dpcl_core.events import ListEntries, Prototypes, Signatures
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated.lists import Lists, Signature
+from dpcl_core.methods.federated.matchers import EntryMatcher
 from dpcl_core.spec import Cell
 
 _N_FITTED = 500  # most public points to which a map's axes are fitted
@@ -82,30 +83,26 @@ class Matched:
     mode_names: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """Measurements that accompany a matching; see `events.Signatures`. Empty fields are not shown."""
+def matched_by(
+    compared: EntryMatcher,
+    lists: Lists,
+    features: NDArray[np.float64],
+    prototypes: NDArray[np.float64],
+    targets: NDArray[np.float64],
+    **shown: Any,
+) -> Matched:
+    """The lists, whose `features` the matcher compares, matched to released prototypes [K, d]. `shown`: all other fields."""
+    groups = compared.of_means(prototypes, np.full(prototypes.shape[1], 1 / prototypes.shape[1]), targets)
+    return Matched(
+        lists=lists, ids=compared.assigned(features, lists.weights, groups), features=features, prototype_features=groups,
+        prototypes=prototypes, matcher=compared.name,
+        is_one_to_one=compared.rule == "hungarian" and 2 <= lists.weights.shape[1] <= len(groups), **shown,
+    )  # fmt: skip
 
-    agreement: Mapping[str, float] = field(default_factory=dict)
-    noise_levels: tuple[float, ...] = ()
-    agreement_at: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    demanded: Mapping[str, float] = field(default_factory=dict)
-    signal: Mapping[str, float] = field(default_factory=dict)
-    noise: Mapping[str, float] = field(default_factory=dict)
-    anchors: AnchorScores | None = None
-    n_compared: int | None = None
 
-
-def signatures(
-    cell: Cell,
-    task: int,
-    round: int,
-    matched: Matched,
-    maps: ProjectionMaps,
-    measured: Measured | None = None,
-) -> Signatures:
-    """The event of one round. Entries without rows are left out."""
-    lists, measured = matched.lists, measured or Measured()
+def signatures(cell: Cell, task: int, round: int, matched: Matched, maps: ProjectionMaps) -> Signatures:
+    """The event of one round, without measurements. Entries without rows are left out."""
+    lists = matched.lists
     exists = lists.weights > 0
     means = maps.means(lists.means)[exists]
     points = maps.signatures(lists.means, lists.covariances)[exists]
@@ -130,15 +127,13 @@ def signatures(
         prototypes=_prototypes(matched, maps),
         shown=maps.shown(lists),
         matcher=matched.matcher,
-        agreement=dict(measured.agreement),
-        noise_levels=measured.noise_levels,
-        agreement_at=dict(measured.agreement_at),
-        demanded=dict(measured.demanded),
-        signal=dict(measured.signal),
-        noise=dict(measured.noise),
-        anchors=measured.anchors,
+        agreement={},
+        noise_levels=(),
+        agreement_at={},
+        demanded={},
+        signal={},
+        noise={},
         mode_names=matched.mode_names,
-        n_compared=measured.n_compared,
     )
 
 

@@ -18,7 +18,7 @@ from typing import TextIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.attacks import inversion_audit
+from dpcl_core.attacks import token_noise_games
 from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import Span, Texts
 from dpcl_core.errors import BadInput, DataMissing
@@ -72,8 +72,8 @@ class Reader:
         if len(ids) != len(ratios):
             return {"tokens": None}
         rows, clip_norm = self._table()
-        seen = inversion_audit.seen(rows[ids], ratios * clip_norm, n_releases, ReleaseNoise())
-        nearest, _ = inversion_audit.nearest(rows, seen)
+        seen = token_noise_games.noisy_mean_rows(rows[ids], ratios * clip_norm, n_releases, ReleaseNoise())
+        nearest, _ = token_noise_games.nearest_rows(rows, seen)
         ready = plain_language.load_tokenizer(self._backbone)
         return {"tokens": [ready.shown(token) for token in nearest.tolist()], "right": (nearest == np.array(ids)).tolist()}
 

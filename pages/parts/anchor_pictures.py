@@ -210,11 +210,11 @@ def _subsample_caption(event: Signatures) -> None:
     n_entries = len(event.entries.client)
     if event.n_compared is None or event.n_compared == n_entries:
         return
-    from dpcl_core.explorers import rematching
+    from dpcl_core.explorers import matching_log
 
     st.caption(
         f"The lists are long, so {event.n_compared:,} of {n_entries:,} entries were compared: from the first clients of "
-        f"every task, at most {rematching.SUBSAMPLE_SIZE} of a list, taking one of each kind before a second of any."
+        f"every task, at most {matching_log.SUBSAMPLE_SIZE} of a list, taking one of each kind before a second of any."
     )
 
 

@@ -23,7 +23,7 @@ from pages.parts.state import View
 from pages.parts.text import plain
 
 if TYPE_CHECKING:
-    from dpcl_core.explorers.rematching import Rematch
+    from dpcl_core.explorers.matching_log import Rematch
 
 
 FIELDS: list[link.Field[Any]] = [
@@ -141,7 +141,7 @@ def _source(result: Result, now: Signatures) -> Rematch | None:
 def _rematch(
     run_id: str, cell: Cell, task: int, round: int, _all: Sequence[Signatures], _now: Signatures, _params: Params
 ) -> Rematch | None:
-    from dpcl_core.explorers.rematching import Rematch
+    from dpcl_core.explorers.matching_log import Rematch
 
     return Rematch.of(_all, _now, _params)
 

@@ -156,9 +156,9 @@ def event(setup: Setup) -> Signatures:
         std = modes.std_of_released(world, setup.budget)
         spread = {"local": modes.std_of_lists(world, setup.budget), "central": std}
     signal, noise = modes.lengths(world, std)
-    measured = projection_maps.Measured(demanded=spread, signal=signal, noise=noise)
     cell = Cell(math.inf if setup.is_local else setup.budget, setup.draw)
-    return projection_maps.signatures(cell, 0, setup.round, matched, _maps(setup), measured)
+    found = projection_maps.signatures(cell, 0, setup.round, matched, _maps(setup))
+    return replace(found, demanded=spread, signal=signal, noise=noise)
 
 
 def rounds(setup: Setup) -> tuple[tuple[Signatures, ...], int]:

@@ -398,7 +398,7 @@ def _read(text: ScoredText, ratios: NDArray[np.float64], n_releases: int) -> Rea
     """The nearest token of each noisy embedding; `ratios` [m]: σ / C, 0 for no noise. None if the text has other tokens."""
     import numpy as np
 
-    from dpcl_core.attacks import inversion_audit
+    from dpcl_core.attacks import token_noise_games
     from dpcl_core.backbones import plain_language
     from dpcl_core.privacy.noise import ReleaseNoise
     from dpcl_core.privacy.text_mechanisms import clipped
@@ -409,8 +409,8 @@ def _read(text: ScoredText, ratios: NDArray[np.float64], n_releases: int) -> Rea
     table = plain_language.load().embeddings
     clip_norm = float(np.median(np.linalg.norm(table, axis=1)))
     rows = clipped(table, clip_norm)
-    seen = inversion_audit.seen(rows[tokens], ratios * clip_norm, n_releases, ReleaseNoise())
-    nearest, _ = inversion_audit.nearest(rows, seen)
+    seen = token_noise_games.noisy_mean_rows(rows[tokens], ratios * clip_norm, n_releases, ReleaseNoise())
+    nearest, _ = token_noise_games.nearest_rows(rows, seen)
     vocabulary = plain_language.load_tokenizer("lm-tiny")
     return Read(
         tuple(vocabulary.shown(token) for token in nearest.tolist()),

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from dpcl_core import checks, presets
-from dpcl_core.attacks import adapters, catalog, play
+from dpcl_core.attacks import catalog, feature_games
 from dpcl_core.methods.features import adapters as features_adapters
 from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.spec import RunSpec
@@ -33,7 +33,7 @@ def audited(
 def test_persons_are_found_to_a_part_and_stay_below(
     method: str, adapter: Literal["film", "lora"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adapters, "_MOST_NATURAL", 6)
+    monkeypatch.setattr(feature_games, "_MOST_NATURAL", 6)
     adjacency = "replace" if method == "naive" else "add-remove"
     worst, natural = audited(method, adapter, 64, adjacency=adjacency)
     assert 0 <= worst.lower_bound <= worst.accounted
@@ -43,15 +43,14 @@ def test_persons_are_found_to_a_part_and_stay_below(
 @pytest.mark.slow
 @pytest.mark.usefixtures("fixed_noise")
 def test_a_tenth_of_the_noise_and_missing_clipping_are_called_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adapters, "_MOST_NATURAL", 6)
+    monkeypatch.setattr(feature_games, "_MOST_NATURAL", 6)
     with monkeypatch.context() as patch:
         mutants.scaled_noise(patch, "dpcl_core.methods.features.trainer", 0.1)
         assert audited("peft-ensemble", "lora", 128, 1.0)[0].exceeds
     chosen = spec("peft-ensemble", "film", 1.0)
-    params = chosen.params.model_copy(update={"epochs": 1, "sample_rate": 0.5, "clip_norm": 0.05})
-    short = chosen.model_copy(update={"params": params, "labels": "prior"})
-    game = adapters.distinct_labels(short, params)  # type: ignore[arg-type]
+    params = chosen.params.model_copy(update={"clip_norm": 0.05})
+    game = feature_games.adapter_worst_case_game(chosen.model_copy(update={"params": params}))
     with monkeypatch.context() as patch:
         honest = features_adapters.clipped_sums
         patch.setattr(features_adapters, "clipped_sums", lambda grads, clip_norm: honest(grads, 1e9))
-        assert play.audited(short, 1.0, 6, game).exceeds
+        assert game.audited(1.0, 6).exceeds

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from dpcl_core import checks
-from dpcl_core.attacks import clients, play, rounds
+from dpcl_core.attacks import catalog as audits
+from dpcl_core.attacks import federated_games
 from dpcl_core.methods import catalog
 from dpcl_core.methods.federated.client_release import WeightedSlots
 from dpcl_core.privacy.audit_bounds import Audited
@@ -39,8 +40,8 @@ def asked(method: str, adjacency: str = "add-remove", **params: Any) -> RunSpec:
 
 
 def audited(spec: RunSpec, trials: int, *, is_natural: bool = False) -> Audited:
-    played, game = clients.game(spec, is_natural=is_natural)
-    return play.audited(played, 1.0, trials // len(game.takes_part(0)), game)
+    game = federated_games.release_game(spec, 1.0, is_natural=is_natural)
+    return game.audited(1.0, trials // len(game.takes_part(0)))
 
 
 @pytest.mark.usefixtures("fixed_noise")
@@ -94,8 +95,7 @@ def test_one_noise_for_both_tasks_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def rounds_audited(method: str, n_learners: int, epsilon: float = 8.0, **params: Any) -> Audited:
-    spec = rounds.short(asked(method, rounds=4, **params))
-    return play.audited(spec, epsilon, n_learners, rounds.game(spec))
+    return federated_games.round_game(asked(method, rounds=4, **params), epsilon).audited(epsilon, n_learners)
 
 
 @pytest.mark.slow
@@ -120,22 +120,21 @@ def test_of_rounds_with_inventions_an_audit_shows_rather_that_there_is_noise(mon
 @pytest.mark.slow
 @pytest.mark.usefixtures("fixed_noise")
 def test_of_rounds_both_clients_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "_MOST_NATURAL", 10)
-    found = rounds.audit(asked("dp-fedavg", "replace", rounds=2), 100)
+    monkeypatch.setattr(federated_games, "_MOST_NATURAL", 10)
+    found = audits.auditor("dp-fedavg")(asked("dp-fedavg", "replace", rounds=2), 100)
     assert ["real digits" in one.attack for one in found] == [False, True]
     assert all(0 <= one.lower_bound <= one.accounted for one in found)
 
 
 @pytest.mark.slow
 def test_ten_audits_in_three_minutes_each_prove_point_three_nine_times() -> None:
-    found = [audited(asked("label-means"), clients.TRIALS).lower_bound for _ in range(10)]
+    found = [audited(asked("label-means"), audits.trials("label-means")).lower_bound for _ in range(10)]
     print("class means of clients, epsilon 1:", " ".join(f"{one:.2f}" for one in found))
     assert sorted(found)[1] >= 0.3
 
 
 def test_every_method_of_clients_that_says_proved_has_an_audit_through_its_learner() -> None:
-    from dpcl_core.attacks import catalog as audits
-
     for name, card in catalog.CARDS.items():
         if card.scenarios == ("federated",) and card.guarantee == "proved":
             assert import_module(audits.MODULES[name]).__name__.startswith("dpcl_core.attacks."), name
+            assert "learner" in audits.audit_of(name).attacks, name

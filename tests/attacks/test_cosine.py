@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import norm
 
 from dpcl_core import checks, cli
-from dpcl_core.attacks import cosine, play
+from dpcl_core.attacks import catalog, feature_games, play
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.audit_bounds import Audited, lower_bound
 from tests.attacks import mutants
@@ -21,7 +21,7 @@ LEARNER = "dpcl_core.methods.features.cosine"
 
 def audited(trials: int, epsilon: float = 1.0, adjacency: str = "add-remove", **settings: Any) -> list[Audited]:
     raw = {"privacy": {"epsilons": [epsilon], "adjacency": adjacency}, **settings}
-    return cosine.audit(checks.parse(raw), trials)
+    return list(catalog.auditor("cosine")(checks.parse(raw), trials))
 
 
 @pytest.mark.usefixtures("fixed_noise")
@@ -101,7 +101,7 @@ def test_the_terminal_ends_with_status_1_where_more_is_proved_than_accounted(
 
 @pytest.mark.slow
 def test_ten_audits_in_twenty_seconds_each_prove_point_six_nine_times() -> None:
-    found = [audited(cosine.TRIALS)[0].lower_bound for _ in range(10)]
+    found = [audited(catalog.trials("cosine"))[0].lower_bound for _ in range(10)]
     print("cosine, epsilon 1:", " ".join(f"{one:.2f}" for one in found))
     assert sorted(found)[1] >= 0.6
 
@@ -110,10 +110,10 @@ def test_ten_audits_in_twenty_seconds_each_prove_point_six_nine_times() -> None:
 def test_200_short_audits_with_real_noise_raise_no_more_than_18_alarms() -> None:
     """At a level of 5 % more have a chance of 0.6 %."""
     spec = checks.parse({"privacy": {"epsilons": [1.0]}})
-    game = cosine.game(spec, 1.0, is_natural=False)
+    game = feature_games.cosine_game(spec, 1.0, is_natural=False)
     alarms = 0
     for _ in range(200):
-        one, other, accounted = play.scores(spec, 1.0, 600, game, 600)
+        one, other, accounted = game.scores(1.0, 600)
         alarms += play.judged(one, other, 1.0, accounted, 1e-5, "", "", is_gaussian=True).exceeds
     print("cosine, false alarms of 200:", alarms)
     assert alarms <= 18

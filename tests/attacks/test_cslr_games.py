@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from dpcl_core.attacks import catalog as audits
-from dpcl_core.attacks import cslr_games, cslr_published
+from dpcl_core.attacks import cslr_games
 from dpcl_core.attacks.cslr_games import ATTACKS, Setting
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy import cslr_accounting, gaussian
@@ -45,10 +45,10 @@ def test_noise_that_keeps_a_budget_is_not_accused(sample_rate: float, n_rounds: 
 def test_a_round_of_the_game_is_one_gaussian_of_half_the_multiplier() -> None:
     """Without sampling the optimal test's rates are known: mu = 2 sqrt(T) / sigma. False alarm below 1e-6."""
     n, setting = 20_000, Setting(4.0, 8.0, 4, 1.0, DELTA)
-    _, hits, alarms = ATTACKS["rounds"].play(setting, ReleaseNoise(), n)
+    guesses = ATTACKS["rounds"].play(setting, ReleaseNoise(), n)
     mu = 2 * math.sqrt(4) / 8.0
-    cut = stats.norm.isf(alarms / n)
-    assert abs(hits / n - stats.norm.sf(cut - mu)) < 5 * math.sqrt(2 * 0.25 / n) + 1e-3
+    cut = stats.norm.isf(guesses.false_alarms / n)
+    assert abs(guesses.hits / n - stats.norm.sf(cut - mu)) < 5 * math.sqrt(2 * 0.25 / n) + 1e-3
 
 
 @pytest.mark.parametrize("rule", ["hungarian", "nearest"])
@@ -82,16 +82,16 @@ def test_clustering_breaks_a_claim_that_its_noise_would_keep() -> None:
 def test_a_head_in_the_clear_tells_for_certain() -> None:
     found = cslr_games.audited(PRINTED, "head", 1000)
     assert found.trials == 100
-    _, hits, alarms = ATTACKS["head"].play(PRINTED, ReleaseNoise(), 20)
-    assert (hits, alarms) == (20, 0)
+    guesses = ATTACKS["head"].play(PRINTED, ReleaseNoise(), 20)
+    assert (guesses.hits, guesses.false_alarms) == (20, 0)
 
 
 def test_without_noise_every_attack_is_always_right() -> None:
     # Everyone is in every round: the attacker's threshold comes from trial runs, and a client in fewer rounds could miss it.
     clean = replace(PRINTED, claimed=math.inf, noise_multiplier=0.0, n_rounds=50, sample_rate=1.0)
     for name in ("rounds", "head"):
-        _, hits, alarms = ATTACKS[name].play(clean, ReleaseNoise(), 20)
-        assert (hits, alarms) == (20, 0), name
+        guesses = ATTACKS[name].play(clean, ReleaseNoise(), 20)
+        assert (guesses.hits, guesses.false_alarms) == (20, 0), name
 
 
 def _spec(method: str, epsilons: tuple[float, ...], **more: object) -> RunSpec:
@@ -110,11 +110,11 @@ def _spec(method: str, epsilons: tuple[float, ...], **more: object) -> RunSpec:
 
 def test_a_runs_own_settings_are_what_is_attacked() -> None:
     spec = _spec("cslr-published", (1.0, 4.0, math.inf), params={"rounds": 10, "participation": 0.5})
-    found = [cslr_published.setting(spec, epsilon) for epsilon in spec.privacy.epsilons]
+    found = [cslr_games.setting(spec, epsilon) for epsilon in spec.privacy.epsilons]
     assert [one.noise_multiplier for one in found] == [3.20, 1.45, 0.0]
     assert {(one.n_rounds, one.sample_rate, one.n_groups, one.rule) for one in found} == {(50, 0.5, 4, "hungarian")}
     assert audits.names("cslr-published") == tuple(ATTACKS)
-    assert [one.claimed for one in cslr_published.audit(spec, 100)] == [1.0, 4.0, math.inf]
+    assert [one.claimed for one in audits.auditor("cslr-published")(spec, 100)] == [1.0, 4.0, math.inf]
 
 
 def test_lists_noised_at_home_are_what_is_attacked() -> None:
@@ -122,11 +122,11 @@ def test_lists_noised_at_home_are_what_is_attacked() -> None:
     own = {"rounds": 1, "participation": 1.0, "noisy_lists": True, "list_size": 1, "modes_per_task": 1}
     scenario = {"kind": "federated", "clients": 20, "tasks": 2}
     spec = _spec("cslr-published", (1.0, math.inf), params=own, scenario=scenario)
-    assert [one.list_size for one in map(partial(cslr_published.setting, spec), (1.0, math.inf))] == [1, 1]
+    assert [one.list_size for one in map(partial(cslr_games.setting, spec), (1.0, math.inf))] == [1, 1]
     assert audits.fitting(spec) == ("lists", "head")
-    bounded, clear = cslr_published.audit(spec, 2000)
+    bounded, clear = audits.auditor("cslr-published")(spec, 2000)
     most = gaussian.epsilon(3.20 / math.sqrt(2 * 4), 1e-5)  # two tasks, sqrt(1 + 3) long each
     assert 0.3 < bounded.lower_bound < most  # six and ten deviations away
     assert clear.lower_bound > 5
     with pytest.raises(BadInput, match=r"--attack = pooled: must be one of lists, head with params\.noisy_lists = true"):
-        cslr_published.audited(spec, 100, "pooled")
+        audits.auditor("cslr-published", "pooled")(spec, 100)

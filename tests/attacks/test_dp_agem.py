@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dpcl_core import checks
-from dpcl_core.attacks import catalog, networks
+from dpcl_core.attacks import catalog, lifelong_games
 from dpcl_core.methods.lifelong import odometer
 from dpcl_core.methods.lifelong.odometer import Noises
 from dpcl_core.privacy.audit_bounds import Audited
@@ -52,6 +52,6 @@ def test_a_rule_that_forgets_the_replays_is_refuted(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_long_life_is_attacked_in_part_and_in_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(networks, "_MOST_STEPS", 50)
+    monkeypatch.setattr(lifelong_games, "_MOST_STEPS", 50)
     (whole,) = audited(2000)
     assert 0 < whole.lower_bound < whole.accounted

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
-from dpcl_core.attacks import inversion_audit
+from dpcl_core.attacks import token_noise_games
 from dpcl_core.explorers.tokens import auroc
 from dpcl_core.privacy import text_mechanisms
 from dpcl_core.privacy.noise import SeededNoise
@@ -34,8 +34,10 @@ def expected_recovery(ratio: float, n_rows: int, n_releases: int = 1) -> float:
 def share_recovered(table: NDArray[np.float64], tokens: NDArray[np.int64], ratio: float, n_releases: int) -> float:
     """Share of tokens that a nearest-row attacker identifies, for rows clipped to length 2."""
     rows = clipped(table, 2.0)
-    seen = inversion_audit.seen(rows[tokens], np.full(len(tokens), 2 * ratio), n_releases, SeededNoise(CELL, "1"))
-    return float((inversion_audit.nearest(rows, seen)[0] == tokens).mean())
+    seen = token_noise_games.noisy_mean_rows(
+        rows[tokens], np.full(len(tokens), 2 * ratio), n_releases, SeededNoise(CELL, "1")
+    )
+    return float((token_noise_games.nearest_rows(rows, seen)[0] == tokens).mean())
 
 
 @pytest.mark.parametrize(
@@ -77,8 +79,8 @@ def test_simulation_agrees_with_the_closed_form(epsilon: float, n: int) -> None:
 def test_the_mean_of_releases_has_the_noise_it_says() -> None:
     rows = np.zeros((200, 100))
     std = np.linspace(0.5, 2, 200)
-    once = inversion_audit.seen(rows, std, 1, SeededNoise(CELL, "0"))
-    nine = inversion_audit.seen(rows, std, 9, SeededNoise(CELL, "0"))
+    once = token_noise_games.noisy_mean_rows(rows, std, 1, SeededNoise(CELL, "0"))
+    nine = token_noise_games.noisy_mean_rows(rows, std, 9, SeededNoise(CELL, "0"))
     assert nine == pytest.approx(once / 3)
     assert (once / std[:, None]).std() == pytest.approx(1, abs=5 / math.sqrt(2 * once.size))
 
@@ -89,10 +91,10 @@ def test_without_noise_every_token_is_read() -> None:
 
 
 def test_nearest_equals_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inversion_audit, "_EMBEDDING_INVERSION_BLOCK", 700)  # several blocks
+    monkeypatch.setattr(token_noise_games, "_COMPARED", 700)  # several blocks
     generator = np.random.default_rng(2)
     table, vectors = generator.standard_normal((60, 5)), generator.standard_normal((40, 5))
-    places, distances = inversion_audit.nearest(table, vectors)
+    places, distances = token_noise_games.nearest_rows(table, vectors)
     for vector, place, distance in zip(vectors, places, distances, strict=True):
         every = [math.dist(vector, row) for row in table]
         assert place == int(np.argmin(every))
@@ -106,9 +108,9 @@ def test_published_noise_gives_stop_words_away_and_one_noise_for_all_does_not() 
     tokens = np.arange(400)
     is_stop = tokens % 4 == 0
     published = np.where(is_stop, 0.0, printed(10.0))
-    noisy = inversion_audit.seen(table[tokens], published, 1, SeededNoise(CELL, "2"))
-    np.testing.assert_array_equal(inversion_audit.nearest(table, noisy)[1] == 0, is_stop)
-    even = inversion_audit.seen(table[tokens], np.full(400, printed(10.0)), 1, SeededNoise(CELL, "2"))
-    evidence = -inversion_audit.nearest(table, even)[1]
+    noisy = token_noise_games.noisy_mean_rows(table[tokens], published, 1, SeededNoise(CELL, "2"))
+    np.testing.assert_array_equal(token_noise_games.nearest_rows(table, noisy)[1] == 0, is_stop)
+    even = token_noise_games.noisy_mean_rows(table[tokens], np.full(400, printed(10.0)), 1, SeededNoise(CELL, "2"))
+    evidence = -token_noise_games.nearest_rows(table, even)[1]
     # 100 against 300: the standard error of a chance AUROC is sqrt(401 / (12 * 100 * 300)) = 0.0334.
     assert auroc(evidence, is_stop) == pytest.approx(0.5, abs=5 * 0.0334)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dpcl_core import checks
-from dpcl_core.attacks import inversion_audit
-from dpcl_core.attacks.inversion_audit import nearest, seen
+from dpcl_core.attacks import token_noise_games
+from dpcl_core.attacks.token_noise_games import inversion_audited, nearest_rows, noisy_mean_rows
 from dpcl_core.backbones import plain_language
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy.noise import ReleaseNoise
@@ -38,11 +38,11 @@ def share(sentence: str) -> float:
 
 def test_published_noise_is_read_through_as_often_as_the_simulation_says() -> None:
     """Least noised token, three epochs. Two shares of 1,536 tokens are 0.09 apart with a chance below 1e-8."""
-    (found,) = inversion_audit.audited(spec("pecl-published", [10.0], epochs=3), 500)
+    (found,) = inversion_audited(spec("pecl-published", [10.0], epochs=3), 500)
     table = plain_language.load().embeddings
     clip_norm = float(np.median(np.linalg.norm(table, axis=1)))
     rows, stds = clipped(table, clip_norm), np.full(len(table), clip_norm * printed_ratio(10.0, DELTA))
-    expected = float((nearest(rows, seen(rows, stds, 3, ReleaseNoise()))[0] == np.arange(len(rows))).mean())
+    expected = float((nearest_rows(rows, noisy_mean_rows(rows, stds, 3, ReleaseNoise()))[0] == np.arange(len(rows))).mean())
     assert share(found.attack) == pytest.approx(expected, abs=0.09)
     assert expected > 0.1
     assert "from 3 noisy embeddings" in found.attack
@@ -56,7 +56,7 @@ def test_published_noise_is_read_through_as_often_as_the_simulation_says() -> No
 )
 def test_one_noise_for_every_token_keeps_its_bound(method: str, params: dict[str, object]) -> None:
     """Names proved wrong by a bound have a chance below 5 % each, and far less: at 8 nothing is read."""
-    weak, strong, none = inversion_audit.audited(spec(method, [8.0, 100.0, math.inf], **params), 500)
+    weak, strong, none = inversion_audited(spec(method, [8.0, 100.0, math.inf], **params), 500)
     assert share(weak.attack) < 0.05
     assert weak.lower_bound < 1
     for found in (weak, strong):
@@ -71,22 +71,22 @@ def test_one_noise_for_every_token_keeps_its_bound(method: str, params: dict[str
 )
 def test_where_embeddings_have_no_noise_there_is_nothing_to_read_through(method: str, params: dict[str, object]) -> None:
     with pytest.raises(BadInput, match=f"--attack = inversion: must be left out: {method} adds no noise to embeddings"):
-        inversion_audit.audited(spec(method, [8.0], **params), 500)
+        inversion_audited(spec(method, [8.0], **params), 500)
 
 
 def test_the_two_tokens_lie_farthest_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the rows are compared in several blocks."""
-    monkeypatch.setattr(inversion_audit, "_BLOCK", 7)
+    monkeypatch.setattr(token_noise_games, "_BLOCK", 7)
     table = np.random.default_rng(0).normal(size=(40, 5)).astype(np.float32)
     apart = np.linalg.norm(table[:, None] - table[None], axis=2)
-    assert apart[inversion_audit._farthest(table)] == apart.max()
+    assert apart[token_noise_games._farthest(table)] == apart.max()
 
 
 def test_a_run_is_audited_on_the_table_of_its_own_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """A table of 3,000 rows, of which 2,000 are named; without noise every row is its own nearest."""
     table = np.random.default_rng(0).normal(size=(3000, 8)).astype(np.float32)
-    monkeypatch.setattr(inversion_audit, "_embeddings", {"smollm2": table}.__getitem__)
+    monkeypatch.setattr(token_noise_games, "_embeddings", {"smollm2": table}.__getitem__)
     asked = spec("pecl", [math.inf], mode="local")
     asked = asked.model_copy(update={"data": asked.data.model_copy(update={"backbone": "smollm2"})})
-    (found,) = inversion_audit.audited(asked, 100)
+    (found,) = inversion_audited(asked, 100)
     assert "the nearest of 3,000 rows names 100.0 % of 2,000 tokens drawn from them" in found.attack

@@ -8,6 +8,7 @@ import pytest
 
 from dpcl_core.attacks import l2dp_games
 from dpcl_core.attacks.l2dp_games import ATTACKS, Setting, audited
+from dpcl_core.attacks.play import Guesses
 from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.spec import Cell
 
@@ -30,7 +31,7 @@ def test_the_likelihood_test_proves_more_than_is_claimed(monkeypatch: pytest.Mon
 
     Seeded: the search may miss now and then, and a test that fails for that would say nothing.
     """
-    assert l2dp_games.Game(18, 2, 20).lower_bound(1e-5) > 0.5
+    assert Guesses(18, 2, 20).lower_bound(1e-5) > 0.5
     monkeypatch.setattr(l2dp_games, "ReleaseNoise", lambda: SeededNoise(Cell(0.5, 0), "likelihood"))
     found = audited(CLAIMED, "likelihood", 20, 1e-5)
     assert found.lower_bound > found.claimed
@@ -39,9 +40,9 @@ def test_the_likelihood_test_proves_more_than_is_claimed(monkeypatch: pytest.Mon
 def test_the_likelihood_test_takes_no_more_releases_than_seconds_allow(monkeypatch: pytest.MonkeyPatch) -> None:
     played: list[int] = []
 
-    def play(*arguments: object) -> l2dp_games.Game:
+    def play(*arguments: object) -> Guesses:
         played.append(int(str(arguments[-1])))
-        return l2dp_games.Game(1, 0, played[-1])
+        return Guesses(1, 0, played[-1])
 
     monkeypatch.setattr(l2dp_games, "likelihood_game", play)
     assert audited(CLAIMED, "likelihood", 5000, 1e-5).trials == played[0] == ATTACKS["likelihood"].most == 100

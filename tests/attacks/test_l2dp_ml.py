@@ -10,7 +10,6 @@ import torch
 
 from dpcl_core import checks
 from dpcl_core.attacks import catalog, l2dp_games
-from dpcl_core.attacks import l2dp_ml as l2dp_audit
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
@@ -30,7 +29,7 @@ def spec(dataset: str = "mnist", epsilons: tuple[float, ...] = (0.5, 2.0, math.i
 
 
 def test_a_run_is_audited_at_every_budget_and_every_claim_is_exceeded() -> None:
-    found = l2dp_audit.audit(spec(), 1000)
+    found = catalog.auditor("l2dp-ml")(spec(), 1000)
     assert [one.claimed for one in found] == [0.5, 2.0, math.inf]
     assert all(one.lower_bound == pytest.approx(5.6006, abs=1e-4) for one in found), "no error in 1,000 releases a side"
     assert all(one.accounted == math.inf for one in found)
@@ -39,7 +38,7 @@ def test_a_run_is_audited_at_every_budget_and_every_claim_is_exceeded() -> None:
 @pytest.mark.parametrize("attack", ["differencing", "rank-one", "labels", "likelihood"])
 def test_every_attack_can_be_called_by_name_and_fires(attack: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(l2dp_games, "ReleaseNoise", lambda: SeededNoise(Cell(0.5, 0), attack))  # a search may miss by chance
-    (found,) = l2dp_audit.audited(spec(epsilons=(0.5,)), 20, attack)
+    (found,) = catalog.auditor("l2dp-ml", attack)(spec(epsilons=(0.5,)), 20)
     assert found.lower_bound > 0.5
     assert found.trials == 20
 
@@ -51,15 +50,15 @@ def test_every_attack_can_be_called_by_name_and_fires(attack: str, monkeypatch: 
     ],
 )  # fmt: skip
 def test_the_attacked_noise_is_the_runs_own(params: dict[str, object], scale: float) -> None:
-    found = l2dp_audit.setting(spec(theta_norm="singular", **params), 0.5)
+    found = l2dp_games.setting(spec(theta_norm="singular", **params), 0.5)
     assert found.input_scale == pytest.approx(scale, rel=0.03)
     assert found.output_scale == pytest.approx(2 * 512 / 0.25)
-    assert l2dp_audit.setting(spec(), math.inf).input_scale == 0
+    assert l2dp_games.setting(spec(), math.inf).input_scale == 0
 
 
 def test_under_algorithm_one_the_noise_is_divided_by_a_whole_task() -> None:
     n_task = datasets.facts("mnist").n_train // 5
-    found = l2dp_audit.setting(spec(theta_norm="singular", algorithm="whole-task"), 0.5)
+    found = l2dp_games.setting(spec(theta_norm="singular", algorithm="whole-task"), 0.5)
     assert found.input_scale == pytest.approx(4_918_816 / 0.25 / n_task, rel=0.01)
 
 
@@ -68,7 +67,7 @@ def test_the_norm_of_first_weights_is_that_of_a_network() -> None:
     for form in (Form((28, 28, 1), 0.0, 1.0), Form((32, 32, 3), 0.0, 1.0), Form((100, 3), -1.0, 1.0)):
         weight = nets.build(form, 10, 0).first.weight.detach().numpy()
         for rule in rules:
-            drawn = l2dp_audit.first_norm(claim.sizes(form, 10), (*form.shape, 1)[2], rule)
+            drawn = l2dp_games.first_norm(claim.sizes(form, 10), (*form.shape, 1)[2], rule)
             assert drawn == pytest.approx(claim.theta_norm(weight, rule), rel=0.35), (form, rule)
 
 

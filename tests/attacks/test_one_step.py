@@ -9,10 +9,9 @@ import pytest
 import torch
 
 from dpcl_core import checks, presets
-from dpcl_core.attacks import adapters, one_run
+from dpcl_core.attacks import feature_games, language_games, one_run
 from dpcl_core.methods.features import adapters as features_adapters
 from dpcl_core.methods.features.adapters import Gradients
-from dpcl_core.methods.features.params import PeftParams
 from dpcl_core.methods.language import gradients as text_gradients
 from dpcl_core.spec import RunSpec
 from tests.attacks import mutants
@@ -35,16 +34,16 @@ def of_pictures(method: str, adapter: str, epsilon: float = 4.0, adjacency: str 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(one_run, "N_PICTURES", 40)
-    monkeypatch.setattr(one_run, "N_TEXTS", 64)
+    monkeypatch.setattr(feature_games, "N_PICTURES", 40)
+    monkeypatch.setattr(language_games, "N_TEXTS", 64)
 
 
 @pytest.fixture
 def fixed(fixed_noise: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same coins and noise every time."""
     monkeypatch.setattr("secrets.randbelow", lambda below: 11)
-    monkeypatch.setattr(one_run, "N_PICTURES", 130)
-    monkeypatch.setattr(one_run, "N_TEXTS", 200)
+    monkeypatch.setattr(feature_games, "N_PICTURES", 130)
+    monkeypatch.setattr(language_games, "N_TEXTS", 200)
 
 
 def test_a_first_step_of_adam_is_read_backwards() -> None:
@@ -53,9 +52,9 @@ def test_a_first_step_of_adam_is_read_backwards() -> None:
     weight = torch.nn.Parameter(torch.zeros(len(mean)))
     weight.grad = mean.clone()
     torch.optim.AdamW([weight], lr=1.0).step()
-    context = one_run._context(of_texts("lm-seqft"), 4.0, 1.0, 2)
+    context = one_run.one_step_context(of_texts("lm-seqft"), 4.0, 1.0, 2)
     before, after = {"w": np.zeros(len(mean), np.float32)}, {"w": weight.detach().numpy()}
-    found = one_run._noisy_sum(before, after, context) / context.n_people
+    found = one_run.noisy_sum(before, after, context) / context.n_people
     assert found == pytest.approx(mean.double().numpy(), rel=1e-3)
 
 
@@ -83,10 +82,9 @@ def test_those_are_taken_that_have_something_of_their_own() -> None:
 def test_pictures_are_scored_along_their_clipped_gradients(is_replaced: bool, clip_norm: float) -> None:
     """The closed form gives what automatic differentiation does, for gradients above and below the clipping norm."""
     adjacency, n = "replace" if is_replaced else "add-remove", 5
-    played, game = one_run.pictures(of_pictures("naive", "lora", 4.0, adjacency, clip_norm=clip_norm), 4.0, n)
-    assert isinstance(played.params, PeftParams)
+    game = feature_games.pictures_game(of_pictures("naive", "lora", 4.0, adjacency, clip_norm=clip_norm), 4.0, n)
     n_classes = game.known.n_classes
-    network = adapters.fresh(played.params, n_classes)
+    network = feature_games.initial_network(game.spec, n_classes)
     step = np.random.default_rng(1).uniform(-0.9, 0.9, (n_classes, network.head.in_features + 1))
     scores = game.score(0, [{"head.weight": -step[:, :-1], "head.bias": -step[:, -1]}])[:, 0]
     sums = torch.from_numpy(1e-8 * game.known.n_people * step / (1 - np.abs(step)))
@@ -141,8 +139,8 @@ def test_next_to_no_noise_is_called_an_error(
 ], ids=lambda asked: asked.method)  # fmt: skip
 def test_missing_clipping_of_texts_is_called_an_error(asked: RunSpec, fixed: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The attacker goes by clipped gradients."""
-    game = one_run.sentences(asked, 1.0, 200)
-    monkeypatch.setattr(one_run, "sentences", lambda *args: game)
+    game = language_games.planted_texts_game(asked, 1.0, 200)
+    monkeypatch.setattr(language_games, "planted_texts_game", lambda *args: game)
     honest = text_gradients.Gradients.__init__
     longer = lambda self, net, clip_norm: honest(self, net, 1e3 * clip_norm)  # noqa: E731
     monkeypatch.setattr(text_gradients.Gradients, "__init__", longer)

@@ -11,7 +11,7 @@ import pytest
 
 from dpcl_core import checks
 from dpcl_core.attacks import catalog as attacks
-from dpcl_core.attacks import pecl_published, planted_canaries
+from dpcl_core.attacks import token_noise_games
 from dpcl_core.attacks.token_noise_games import Setting
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.language import pecl
@@ -42,19 +42,19 @@ def audited(
         method="pecl", params=PeclParams.model_validate(params), data=DataSpec(dataset="digits"), scenario=scenario,
         privacy=PrivacySpec(epsilons=epsilons, delta=1e-6, adjacency=adjacency),
     )  # fmt: skip
-    return planted_canaries.audited(spec, trials, "life")
+    return list(attacks.auditor("pecl", "life")(spec, trials))
 
 
 def test_a_published_run_exceeds_its_claim() -> None:
-    (found,) = pecl_published.audit(published(), 1000)
+    (found,) = attacks.auditor("pecl-published")(published(), 1000)
     assert (found.claimed, found.accounted, found.trials) == (1.0, math.inf, 1000)
     assert 4.3 < found.lower_bound < 5.601, "six errors in 2,000 releases, one in 10,000, come with a chance below 1e-6"
     assert re.search(r"audited at least [45]\.", found.sentence())
-    assert pecl_published.audit(published(math.inf), 100)[0].lower_bound > 3
+    assert attacks.auditor("pecl-published")(published(math.inf), 100)[0].lower_bound > 3
 
 
 def test_the_attacked_noise_is_the_runs_own() -> None:
-    found = pecl_published.setting(published(8.0, eps_lower=2, epochs=4, length=32, granularity="sentence"), 8.0)
+    found = token_noise_games.setting(published(8.0, eps_lower=2, epochs=4, length=32, granularity="sentence"), 8.0)
     assert found == Setting(2, 8, 1e-6, 4, 32, True)
 
 

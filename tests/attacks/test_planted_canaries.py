@@ -12,11 +12,11 @@ from functools import cache
 import numpy as np
 import pytest
 
-from dpcl_core.attacks import planted_canaries
-from dpcl_core.attacks.planted_canaries import Mails, Outcome, Settings, Variant
 from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import PADDING, TOKEN
 from dpcl_core.methods.language.losses import Unlearning
+from scripts import planted_canaries
+from scripts.planted_canaries import Mails, Outcome, Settings, Variant
 
 FEW = Settings(length=24, epochs=60, batch_size=5)
 NONE, PRINTED = Variant("full"), Variant("full", Unlearning("printed", 10.0), "oracle")

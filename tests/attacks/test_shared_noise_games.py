@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dpcl_core.attacks import l2dp_games
+from dpcl_core.attacks.play import Guesses
 from dpcl_core.backbones import extractor
 from dpcl_core.data import load
 from dpcl_core.privacy.noise import ReleaseNoise, SeededNoise
@@ -140,7 +141,7 @@ def test_the_likelihood_test_tells_the_data_by_what_no_noise_explains(digits: tu
 
 
 def test_a_game_counts_both_kinds_of_error() -> None:
-    game = l2dp_games.Game(hits=450, false_alarms=50, n=500)
+    game = Guesses(hits=450, false_alarms=50, n=500)
     assert game.share_right == 0.9
     assert 1.5 < game.lower_bound(1e-5) < math.log(0.9 / 0.1)
-    assert l2dp_games.Game(250, 250, 500).lower_bound(0.0) == 0.0
+    assert Guesses(250, 250, 500).lower_bound(0.0) == 0.0

@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from dpcl_core import checks
-from dpcl_core.attacks import catalog, coefficients, inversion_audit
-from dpcl_core.attacks.play import audited as played
+from dpcl_core.attacks import catalog, lifelong_games
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.lifelong.independent_laplace import IndependentLaplaceParams
 from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.spec import RunSpec
 from tests.attacks import mutants
@@ -53,15 +51,14 @@ def test_the_sums_of_a_lifelong_run_are_added_up() -> None:
 
 @pytest.mark.usefixtures("fixed_noise")
 def test_sabotage_of_the_sums_is_called_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = coefficients.short(spec("dp-coeff-memory", "add-remove"))
-    game = coefficients.game(chosen, is_natural=False)
+    game = lifelong_games.sum_game(spec("dp-coeff-memory", "add-remove"), 8.0, is_natural=False)
     with monkeypatch.context() as patch:
         mutants.scaled_noise(patch, "dpcl_core.methods.lifelong.quadratic", 0.4)
-        assert played(chosen, 8.0, 150, game).exceeds
+        assert game.audited(8.0, 150).exceeds
     with monkeypatch.context() as patch:
         mutants.noise_of_all_tasks(patch, "dpcl_core.methods.lifelong.quadratic")
         assert game.known.n_tasks == 2
-        assert played(chosen, 8.0, 150, game).lower_bound > 4
+        assert game.audited(8.0, 150).lower_bound > 4
 
 
 @pytest.mark.usefixtures("fixed_noise")
@@ -82,8 +79,7 @@ def test_copies_of_a_lifelong_run_are_added_up_and_too_little_noise_is_found(mon
     assert 0 < copies(chosen)[0].lower_bound <= 8.0
     mutants.scaled_noise(monkeypatch, "dpcl_core.methods.lifelong.quadratic", 0.02)
     one = spec("independent-laplace", privacy={"epsilons": [1.0]})
-    assert isinstance(one.params, IndependentLaplaceParams)
-    assert played(one, 1.0, 200, inversion_audit.game(one, one.params, 1.0, is_natural=False)).exceeds
+    assert lifelong_games.record_game(one, 1.0, is_natural=False).audited(1.0, 200).exceeds
 
 
 def test_without_replacement_there_is_nothing_to_audit() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dpcl_core import checks
-from dpcl_core.attacks import catalog, copies, play, texts
+from dpcl_core.attacks import catalog, language_games
 from dpcl_core.attacks.play import Game
 from dpcl_core.methods.language.gradients import Gradients
 from dpcl_core.privacy.audit_bounds import Audited
@@ -29,14 +29,12 @@ def asked(method: str, epsilon: float = 8.0, adjacency: str = "add-remove", **pa
 
 
 @lru_cache(maxsize=16)
-def game(method: str, adjacency: str = "add-remove") -> tuple[RunSpec, Game]:
-    short = texts.short(asked(method, adjacency=adjacency))
-    return short, texts.distinct_answers(short)
+def game(method: str, adjacency: str = "add-remove") -> Game:
+    return language_games.distinct_answer_game(asked(method, adjacency=adjacency))
 
 
 def worst_case(method: str, n_learners: int, epsilon: float = 8.0, adjacency: str = "add-remove") -> Audited:
-    short, chosen = game(method, adjacency)
-    return play.audited(short, epsilon, n_learners, chosen)
+    return game(method, adjacency).audited(epsilon, n_learners)
 
 
 @pytest.mark.usefixtures("fixed_noise")
@@ -57,11 +55,11 @@ def test_a_tenth_of_the_noise_and_missing_clipping_are_called_errors(monkeypatch
     with monkeypatch.context() as patch:
         mutants.scaled_noise(patch, "dpcl_core.methods.language.adapted_model", 0.1)
         assert worst_case("pecl", 16, 1.0, "replace").exceeds
-    short, chosen = game("lm-seqft")
+    chosen = game("lm-seqft")
     with monkeypatch.context() as patch:
         honest = Gradients.__init__
         patch.setattr(Gradients, "__init__", lambda self, net, clip_norm: honest(self, net, 40.0 * clip_norm))
-        assert play.audited(short, 1.0, 8, chosen).exceeds
+        assert chosen.audited(1.0, 8).exceeds
 
 
 @pytest.mark.usefixtures("fixed_noise")
@@ -80,14 +78,15 @@ def test_copies_with_noisy_answers_are_read_together_and_too_little_noise_is_cal
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     chosen = asked("lm-er", 8.0, "replace", length=16, mechanism="fn", label_share=0.5)
-    assert 0.3 < copies.audit(chosen, 640)[0].lower_bound <= 8.0
+    assert 0.3 < catalog.auditor("lm-er")(chosen, 640)[0].lower_bound <= 8.0
     mutants.scaled_noise(monkeypatch, "dpcl_core.methods.language.adapted_model", 0.1)
-    assert copies.audit(asked("lm-er", 1.0, "replace", length=16, mechanism="fn"), 128)[0].exceeds
+    few = asked("lm-er", 1.0, "replace", length=16, mechanism="fn")
+    assert catalog.auditor("lm-er")(few, 128)[0].exceeds
 
 
 @pytest.mark.usefixtures("fixed_noise")
 def test_a_real_sentence_is_looked_for_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(texts, "_MOST_NATURAL", 6)
+    monkeypatch.setattr(language_games, "_MOST_NATURAL", 6)
     found = catalog.auditor("lm-gem")(asked("lm-gem", adjacency="replace"), 32)
     assert [one.attack.split("(")[1] for one in found] == ["worst-case texts)", "a real sentence)"]
     assert all(one.lower_bound <= one.accounted for one in found)

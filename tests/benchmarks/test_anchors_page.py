@@ -8,7 +8,7 @@ import pandas as pd
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from dpcl_core.events import Signatures
-from dpcl_core.explorers.rematching import Rematch
+from dpcl_core.explorers.matching_log import Rematch
 from dpcl_core.figures import matching as matchers
 from dpcl_core.figures.matching import margins, on_map
 from dpcl_core.methods.federated.params import ListParams

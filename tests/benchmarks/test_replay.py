@@ -9,6 +9,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from dpcl_core.explorers import cosine_replay
 from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.spec import Cell
+from scripts import make_playground
 
 N_TEST, SIZE, N_CLASSES = 2000, 768, 100
 
@@ -19,7 +20,7 @@ def data() -> cosine_replay.ReplayData:
     labels = np.arange(N_TEST) % N_CLASSES
     train, test = (generator.standard_normal((N_TEST, SIZE)) for _ in range(2))
     task_of_class = np.zeros((1, N_CLASSES), dtype=np.int64)
-    return cosine_replay.prepare((train, labels), (test, labels), task_of_class, "prior", 1e-5, [noise()])
+    return make_playground.prepare((train, labels), (test, labels), task_of_class, "prior", 1e-5, [noise()])
 
 
 def noise() -> SeededNoise:

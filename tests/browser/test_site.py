@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from dpcl_core.elements import calculator, element
-from dpcl_core.explorers import cosine_replay
 from dpcl_core.site import build
+from scripts import one_person
 from tests.browser.conftest import PATIENCE_MS
 from tests.browser.test_accessibility import SMALL, amiss
 from tests.browser.test_start import WORDS
@@ -82,8 +82,8 @@ def test_a_person_drowns_in_noise_without_a_server(opened: Open) -> None:
     page.get_by_role("slider", name=re.compile("Privacy budget")).press("Home")
     expect(finding).to_have_text(re.compile("The 2 drowns in noise"))
     assert picture.evaluate("drawn => drawn.toDataURL()") != before
-    data = cosine_replay.one_person_decode(element.hero_document()["digits"])  # type: ignore[arg-type]
-    share = f"{100 * cosine_replay.accuracy(data, 0.1):.0f} % of new digits recognised."
+    data = one_person.decode(element.hero_document()["digits"])  # type: ignore[arg-type]
+    share = f"{100 * one_person.accuracy(data, 0.1):.0f} % of new digits recognised."
     expect(page.locator(".hero .accuracy")).to_have_text(share)
     seen = WORDS.replace("[data-testid=stMain]", "body").replace("'style, script,", "'style, script, noscript,")
     assert page.evaluate(seen) <= 150  # the menu included, and all that no fold hides

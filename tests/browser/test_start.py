@@ -8,12 +8,12 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from dpcl_core.elements import element
-from dpcl_core.explorers import cosine_replay
+from scripts import one_person
 from tests.browser.conftest import App, Visit
 from tests.support.tiers import quick
 
 pytestmark = pytest.mark.browser
-DATA = cosine_replay.one_person_decode(element.hero_document()["digits"])  # type: ignore[arg-type]
+DATA = one_person.decode(element.hero_document()["digits"])  # type: ignore[arg-type]
 WORDS = """() => {
     let text = '';
     const walk = node => {
@@ -31,7 +31,7 @@ WORDS = """() => {
 
 
 def recognised(page: Page, epsilon: float) -> None:
-    share = f"{100 * cosine_replay.accuracy(DATA, epsilon):.0f} % of new digits recognised."
+    share = f"{100 * one_person.accuracy(DATA, epsilon):.0f} % of new digits recognised."
     expect(page.locator(".hero .accuracy")).to_have_text(share)
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from dpcl_core import paths
-from dpcl_core.attacks import inversion_audit
+from dpcl_core.attacks import token_noise_games
 from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import Texts
 from dpcl_core.explorers import tokens
@@ -75,7 +75,7 @@ def test_the_browser_scores_as_python_does() -> None:
                 is_clear |= np.isnan(wanted) | (wanted == origin)
                 assert np.array_equal(np.array([row[1][place] for row in rows])[is_clear], shades[is_clear])
     rows = clipped(model.embeddings, bound := float(np.median(np.linalg.norm(model.embeddings, axis=1))))
-    nearest, _ = inversion_audit.nearest(rows, rows[ids] + ratios[:, None] * bound * draws)
+    nearest, _ = token_noise_games.nearest_rows(rows, rows[ids] + ratios[:, None] * bound * draws)
     # Two rows may tie within the rounding of `clipped`: one in sixty could differ, a wrong formula many.
     assert (np.array(found["near"]) == nearest).mean() > 0.95
     assert 0.3 < (nearest == ids).mean() < 1

@@ -11,25 +11,25 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from dpcl_core.explorers import cosine_replay
 from dpcl_core.privacy import gaussian
+from scripts import one_person
 from tests.support import javascript
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 EPSILONS = (0.1, 1.0, 30.0, math.inf)
-DATA = cosine_replay.one_person_decode(json.loads((ASSETS / "hero" / "digits.json").read_text(encoding="utf-8")))
+DATA = one_person.decode(json.loads((ASSETS / "hero" / "digits.json").read_text(encoding="utf-8")))
 
 
 def test_without_noise_the_difference_is_the_person() -> None:
     for person, levels in enumerate(DATA.people):
-        first, second = cosine_replay.releases(DATA, person, math.inf)
+        first, second = one_person.releases(DATA, person, math.inf)
         np.testing.assert_allclose(first - second, levels / math.sqrt((levels**2).sum()), atol=1e-12)
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_the_same_noise_twice_hides_nobody(epsilon: float) -> None:
-    first, second = cosine_replay.releases(DATA, 0, epsilon, is_shared=True)
-    np.testing.assert_allclose(first - second, cosine_replay.units(DATA.people)[0], atol=1e-9)
+    first, second = one_person.releases(DATA, 0, epsilon, is_shared=True)
+    np.testing.assert_allclose(first - second, one_person.units(DATA.people)[0], atol=1e-9)
 
 
 @pytest.mark.parametrize("epsilon", [epsilon for epsilon in EPSILONS if math.isfinite(epsilon)])
@@ -37,8 +37,8 @@ def test_noise_drawn_twice_has_the_deviation_that_the_budget_requires(epsilon: f
     """A two-sided chi-square test of the difference's 640 pixels, one person of each class: a false alarm in 1e6 draws."""
     rows = np.unique(DATA.test_labels, return_index=True)[1]
     data = replace(DATA, people=DATA.tests[rows], labels=DATA.test_labels[rows])
-    noise = [np.subtract(*cosine_replay.releases(data, person, epsilon)) - hers
-             for person, hers in enumerate(cosine_replay.units(data.people))]  # fmt: skip
+    noise = [np.subtract(*one_person.releases(data, person, epsilon)) - hers
+             for person, hers in enumerate(one_person.units(data.people))]  # fmt: skip
     left = np.concatenate(noise) / (math.sqrt(2) * gaussian.sigma(epsilon, DATA.delta))
     low, high = chi2.ppf([5e-7, 1 - 5e-7], left.size) / left.size
     assert low > 1 / 1.2**2  # a deviation wrong by a factor of 1.2 is outside
@@ -73,6 +73,6 @@ def test_the_twin_in_javascript_agrees() -> None:
     budgets = [e if math.isfinite(e) else None for e in EPSILONS]
     answers = javascript.run(*sources, case, sent={"data": data, "budgets": budgets})
     for epsilon, found in zip(EPSILONS, answers, strict=True):
-        ours = [cosine_replay.releases(DATA, 1, epsilon, is_shared=same) for same in (False, True)]
+        ours = [one_person.releases(DATA, 1, epsilon, is_shared=same) for same in (False, True)]
         np.testing.assert_allclose(found["released"], ours, rtol=1e-9, atol=1e-9)
-        assert found["accuracy"] == cosine_replay.accuracy(DATA, epsilon)
+        assert found["accuracy"] == one_person.accuracy(DATA, epsilon)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from dpcl_core.events import Signatures, from_json, to_json
-from dpcl_core.explorers import matching, rematching
-from dpcl_core.explorers.rematching import ENTRY, Rematch, _noised
+from dpcl_core.explorers import matching, matching_log
+from dpcl_core.explorers.matching_log import ENTRY, Rematch, _noised
 from dpcl_core.methods.federated.params import ListParams
 from dpcl_core.spec import Cell
 from tests.support import clients
@@ -187,8 +187,8 @@ def test_of_many_clients_the_first_of_every_task_are_told(monkeypatch: pytest.Mo
 
 def test_long_lists_are_compared_in_part_by_the_run_and_anew_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same entries of the same clients: what no anchor changes is kept to the digit, the rest is close."""
-    monkeypatch.setattr(rematching, "LONGEST", 7)
-    monkeypatch.setattr(rematching, "SUBSAMPLE_SIZE", 5)
+    monkeypatch.setattr(matching_log, "LONGEST", 7)
+    monkeypatch.setattr(matching_log, "SUBSAMPLE_SIZE", 5)
     monkeypatch.setattr(matching, "MOST", 2 * 3 * 8)
     said, params = told_at_home()
     now = said[-1]

@@ -11,7 +11,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core.elements import element
-from dpcl_core.explorers import matching, rematching
+from dpcl_core.explorers import matching, matching_log
 from dpcl_core.methods.federated.params import BENCHMARKS
 from dpcl_core.papers import catalog
 from dpcl_core.runs.run import Status
@@ -256,8 +256,8 @@ def test_anchors_and_noise_of_a_run_can_be_moved(open_page: Open, store: Store, 
 def test_long_lists_of_clients_with_one_task_each_can_be_moved_and_it_says_what_was_compared(
     open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rematching, "LONGEST", 7)
-    monkeypatch.setattr(rematching, "SUBSAMPLE_SIZE", 5)
+    monkeypatch.setattr(matching_log, "LONGEST", 7)
+    monkeypatch.setattr(matching_log, "SUBSAMPLE_SIZE", 5)
     monkeypatch.setattr(matching, "MOST", 2 * 3 * 8)  # three of four clients of a task are recorded
     of, public = clients.stream(per_class=60, classes_per_task=2)
     few = {"dimensions": 4, "anchors": 20, "restarts": 1, "steps": 5, "samples": 20, "hidden": 4}

@@ -17,6 +17,7 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, PrivacySpec, RunSpec
+from scripts import make_playground
 from tests.support import javascript
 
 DELTA = 1e-5
@@ -59,7 +60,7 @@ def draws(setting: str) -> np.ndarray:
 
 def prepared(setting: str) -> cosine_replay.ReplayData:
     noises = [Recorded(own) for own in draws(setting)]
-    return cosine_replay.prepare(TRAIN, TEST, TASK_OF_CLASS, setting, DELTA, noises)  # type: ignore[arg-type]
+    return make_playground.prepare(TRAIN, TEST, TASK_OF_CLASS, setting, DELTA, noises)  # type: ignore[arg-type]
 
 
 def algorithm_1(setting: str, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
@@ -144,7 +145,7 @@ def test_noise_of_the_whole_list_accumulates_and_of_a_list_a_task_does_not() -> 
 
 def test_encoding_keeps_sixteen_bits_and_forgets_only_what_is_never_looked_at() -> None:
     data = prepared("prior-const")
-    again = cosine_replay.decode(json.loads(json.dumps(cosine_replay.encode(data))))
+    again = cosine_replay.decode(json.loads(json.dumps(make_playground.encode(data))))
     step = np.abs(data.noise).max() / 32767
     looked_at = data.task_of_class[:, None, data.labels] <= np.arange(3)[:, None]
     assert np.abs(again.noise - data.noise)[looked_at].max() <= 0.5001 * step
@@ -158,7 +159,7 @@ def test_encoding_keeps_sixteen_bits_and_forgets_only_what_is_never_looked_at() 
 @javascript.NEEDED
 @pytest.mark.parametrize("setting", ["prior", "prior-const"])
 def test_the_twin_in_javascript_agrees(setting: str) -> None:
-    document = cosine_replay.encode(prepared(setting))
+    document = make_playground.encode(prepared(setting))
     case = (
         "const data = decode(fromPython.data), budgets = fromPython.budgets.map((e) => e ?? Infinity);"
         "console.log(JSON.stringify(budgets.map((e) => ({...accuracies(data, e), sigma: sigma(e, data.delta)}))));"

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from dpcl_core.attacks import l2dp_games
-from dpcl_core.attacks.l2dp_games import Game
+from dpcl_core.attacks.play import Guesses
 from dpcl_core.methods.common.per_example_gradients import noisy_means
 from dpcl_core.privacy.coefficient_release import coefficients_std, noisy_coefficients
 from dpcl_core.privacy.gaussian import sigma
@@ -34,7 +34,7 @@ LABELS = np.array([0, 1, 0, 1, 1, 0])
 HIDDEN = tuple(RANDOM.uniform(0, 1 / 3, (6, 9)) for _ in range(2))  # of length 1 at most, as clipped gradients are
 
 
-def held(game: Game, epsilon: float) -> None:
+def held(game: Guesses, epsilon: float) -> None:
     """Exceeded with a chance below 3e-7 by a mechanism that keeps its budget; without noise nothing is missed."""
     if math.isinf(epsilon):
         assert game.share_right == 1.0
@@ -99,7 +99,7 @@ def test_the_rank_one_test(repair: str, epsilon: float) -> None:
         found = [release(data, epsilon) for _ in range(N)]
         return sum(bool(np.less(*(l2dp_games.second_singular_value(one, c) for c in candidates))) for one in found)
 
-    held(Game(cries(RECORDS), cries(changed), N), epsilon)
+    held(Guesses(cries(RECORDS), cries(changed), N), epsilon)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, math.inf])
@@ -129,7 +129,7 @@ def test_a_release_made_once_has_no_second_step_to_be_taken_from_the_first() -> 
     assert game.hits == game.false_alarms
 
 
-def _label_game(steps: Callable[[NDArray[np.int64]], list[Floats]]) -> Game:
+def _label_game(steps: Callable[[NDArray[np.int64]], list[Floats]]) -> Guesses:
     known, changed = np.eye(2)[LABELS], LABELS.copy()
     known[-1], changed[-1] = 0, 1 - LABELS[-1]
 
@@ -137,4 +137,4 @@ def _label_game(steps: Callable[[NDArray[np.int64]], list[Floats]]) -> Game:
         scores = l2dp_games.label_scores(*steps(labels), HIDDEN, known, len(LABELS) - 1)
         return bool(scores[LABELS[-1]] > scores[1 - LABELS[-1]])
 
-    return Game(sum(says_own(LABELS) for _ in range(N)), sum(says_own(changed) for _ in range(N)), N)
+    return Guesses(sum(says_own(LABELS) for _ in range(N)), sum(says_own(changed) for _ in range(N)), N)

@@ -1,0 +1,376 @@
+"""Membership games on classifiers of features: DP cosine sums, last layers and adapters trained by DP-SGD.
+
+Each method has a worst-case game, with many persons in one training where they do not disturb each other, and a game on a
+real digit. Adapters are attacked on the bundled network: noise, clipping and ledger are the same for every network. What
+needs torch imports it late: cosine sums and last layers need none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.attacks import play
+from dpcl_core.attacks.catalog import Audit
+from dpcl_core.attacks.play import Floats, Game, Released, Seen, digits
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.features.params import PeftParams
+from dpcl_core.privacy.labels import people_to_be_named
+from dpcl_core.privacy.mechanisms import unit_rows
+from dpcl_core.scenarios.stream import Examples
+from dpcl_core.spec import RunSpec
+
+if TYPE_CHECKING:
+    from dpcl_core.backbones import adaptable
+    from dpcl_core.methods.features.adapters import Adapted
+
+N_PERSONS = 2048  # planted examples, each along an axis that no other features use
+N_PICTURES = 2048  # planted pictures for adapters, each with a label that nobody else has
+_N_TASKS, _MOST_KNOWN = 2, 20_000
+
+
+def _crowd_labels(spec: RunSpec, epsilon: float) -> NDArray[np.int64]:
+    """Labels 0 and 1 in turn of the examples known to the attacker, enough of each for a learned list to include it."""
+    n_known = 20
+    if spec.labels == "dp-learned":
+        needed = people_to_be_named(spec.privacy, epsilon, _N_TASKS, _MOST_KNOWN // 4)
+        n_known = n_known if needed is None else max(n_known, 4 * needed)
+    return np.arange(n_known, dtype=np.int64) % 2
+
+
+# The DP cosine classifier: one example in the released class sums.
+
+
+_COSINE_CLASSES, _N_FEATURES = (0, 1, 2), 16
+_COSINE_ADVERSARY = "sees everything that is released after each task, knows every other example and the example in question"
+
+
+def cosine_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
+    """The game on a worst-case example, or on a real digit.
+
+    The neighbours: tasks of known examples, and the same with one more example whose label occurs nowhere else (under
+    "replace" its features change sign, or its label is one that the others have). If people recur, the example is in every
+    task. The attacker projects each task's released sums, and their difference, on the example's own contribution; if the
+    label list is read from the data, he only checks whether the label is in it. A learned list would omit a unique label, so
+    there the example shares its label with enough others for it to be listed.
+    """
+    is_read = spec.labels == "data"
+    crowd, pair = _cosine_examples(spec, epsilon, is_natural=is_natural)
+    n_people, n_inputs = _N_TASKS * (len(crowd) + 1), crowd.table.shape[1]
+    n_classes = len(_COSINE_CLASSES)
+    known = play.context(spec, n_inputs=n_inputs, n_classes=n_classes, n_people=n_people, n_tasks=_N_TASKS)
+    direction, units = np.zeros((n_classes, n_inputs)), unit_rows(pair.table)  # the person's effect on the clean sums
+    direction[pair.labels[0]] += units[0]
+    if spec.privacy.adjacency == "replace":
+        direction[pair.labels[1]] -= units[1]
+
+    def score(seed: int, seen: Released) -> Floats:
+        if is_read:
+            return np.array([[float(seen[0]["labels"][pair.labels[0]])]])
+        after = [float((np.asarray(one["sums"], dtype=np.float64) * direction).sum()) for one in seen]
+        first, second = after[0], after[1] - after[0]
+        return np.array([[first, first - second, first + second]])
+
+    example = "a real digit" if is_natural else "a worst-case example"
+    how = "is its label in the list?" if is_read else "projection of the sums on the example"
+    streams = play.one_person(spec, known, crowd, pair)
+    return Game(spec, known, streams, score, f"{how} ({example})", _COSINE_ADVERSARY, is_gaussian=not is_read)
+
+
+def _cosine_examples(spec: RunSpec, epsilon: float, *, is_natural: bool) -> tuple[Examples, Examples]:
+    """The known examples; the person's example and its replacement."""
+    labels = _crowd_labels(spec, epsilon)
+    target = 0 if spec.labels == "dp-learned" else 2  # the worst-case example has a label that nobody else has
+    own = np.array([target, 0 if spec.labels == "data" else target])
+    if is_natural:
+        pixels, digit = digits()
+        pools = [pixels[digit == k].astype(np.float64) for k in _COSINE_CLASSES]
+        known = np.stack([pools[label][1 + place // 2 % (len(pools[label]) - 1)] for place, label in enumerate(labels)])
+        return Examples(known, labels), Examples(np.stack([pools[target][0], pools[1][0]]), own)
+    random = np.random.default_rng(0)
+    known, person = random.standard_normal((len(labels), _N_FEATURES)), random.standard_normal(_N_FEATURES)
+    return Examples(known, labels), Examples(np.stack([person, -person]), own)
+
+
+def cosine_axes_game(spec: RunSpec, epsilon: float) -> Game:
+    """A game with `N_PERSONS` persons on orthogonal axes, with alternating labels; a coin decides who takes part.
+
+    The sums along a person's axis contain only that person's contribution and noise. Under "replace" a person who does not
+    take part has the other label instead.
+    """
+    n_persons, is_replaced = N_PERSONS, spec.privacy.adjacency == "replace"
+    rows, labels = np.eye(n_persons, dtype=np.float32), np.arange(n_persons, dtype=np.int64) % 2
+    n_people = n_persons * (1 if spec.scenario.recurrence == "every" else _N_TASKS)
+    known = play.context(spec, n_inputs=n_persons, n_classes=2, n_people=n_people, n_tasks=_N_TASKS)
+    takes_part, places = partial(play.coins, n=n_persons), np.arange(n_persons)
+
+    def score(seed: int, seen: Released) -> Floats:
+        after = [np.asarray(one["sums"], dtype=np.float64) for one in seen]
+        evidence = [sums[labels, places] - (sums[1 - labels, places] if is_replaced else 0) for sums in after]
+        first, second = evidence[0], evidence[1] - evidence[0]
+        return np.stack([first, first - second, first + second], axis=1)
+
+    streams = play.many_persons(spec, known, rows, labels, 1 - labels, takes_part)
+    attack, is_gaussian = "sums on the example's own axis (worst-case examples)", spec.labels != "data"
+    return Game(spec, known, streams, score, attack, _COSINE_ADVERSARY, is_gaussian=is_gaussian, takes_part=takes_part)
+
+
+# Last layers trained by DP-SGD.
+
+
+_N_ON_AXES = 256  # targets in one training, each along an axis of its own
+_AT_ONCE = 16  # trainings in parallel, few enough for one process
+_HEAD_ADVERSARY = (
+    "sees the weights after each task, knows every other example and the example in question, which lies along an axis of "
+    "its own"
+)
+_HEAD_DIGIT_ADVERSARY = "sees the weights after each task, knows every other example and the digit in question"
+
+
+def worst_case_game(spec: RunSpec, epsilon: float) -> Game:
+    """A game with many worst-case persons in one training, on the last layer or on adapters."""
+    assert isinstance(spec.params, PeftParams)
+    return head_worst_case_game(spec, epsilon) if spec.params.adapter == "head" else adapter_worst_case_game(spec)
+
+
+def real_digit_game(spec: RunSpec, epsilon: float) -> Game:
+    """A game on one real digit among others, on the last layer or on adapters."""
+    assert isinstance(spec.params, PeftParams)
+    return head_real_digit_game(spec, epsilon) if spec.params.adapter == "head" else adapter_real_digit_game(spec)
+
+
+def head_worst_case_game(spec: RunSpec, epsilon: float, n_persons: int = _N_ON_AXES) -> Game:
+    """A game with many persons on orthogonal axes. The two sides swap who takes part.
+
+    A worst-case example lies along an axis that no other features use, and is long enough for its gradient to be clipped in
+    every step: the weights on its axis carry only its own gradients and noise, except through the bias. So one training
+    tests many persons, each of whom takes part by a coin of the audit. Under "replace" a person who does not take part has
+    the other label instead. The statistics are the difference of the two classes' weights on the axis, after either task,
+    and the difference between tasks.
+    """
+    assert isinstance(spec.params, PeftParams)
+    # Long enough to be clipped as long as the wrong class has probability above 0.35 / length, short enough for the weights
+    # to leave both classes likely.
+    rows = max(4.0, 2 * spec.params.clip_norm) * np.eye(n_persons, dtype=np.float32)
+    labels, crowd = np.arange(n_persons, dtype=np.int64) % 2, _crowd_labels(spec, epsilon)
+    others = Examples(np.zeros((len(crowd), n_persons), dtype=np.float32), crowd)
+    known, takes_part = _context(spec, n_persons, 2, n_persons + len(crowd)), partial(play.coins, n=n_persons)
+    sign = np.where(labels == 0, 1.0, -1.0)
+
+    def score(seed: int, seen: Released) -> Floats:
+        return _head_statistics([sign * _contrast(one)[:-1] if one else np.zeros(n_persons) for one in seen])
+
+    return Game(
+        spec, known, play.many_persons(spec, known, rows, labels, 1 - labels, takes_part, others), score,
+        "weights on the example's own axis (worst-case examples)", _HEAD_ADVERSARY, takes_part=takes_part, at_once=_AT_ONCE,
+    )  # fmt: skip
+
+
+def head_real_digit_game(spec: RunSpec, epsilon: float) -> Game:
+    """A game on one real digit among others; under "replace" a digit of the other class takes its place."""
+    pixels, classes = digits()
+    pools = [pixels[classes == k] for k in (0, 1)]
+    labels = _crowd_labels(spec, epsilon)
+    others = np.stack([pools[label][1 + place % (len(pools[label]) - 1)] for place, label in enumerate(labels)])
+    crowd, pair = Examples(others, labels), Examples(np.stack([pools[0][0], pools[1][0]]), np.array([0, 1]))
+    known = _context(spec, pixels.shape[1], 2, len(crowd) + 1)
+    # At zero weights an example's gradient is half its row for one class, and minus that for the other.
+    one, other = np.append(pools[0][0], 1.0), np.append(pools[1][0], 1.0)
+    towards = one + (other if spec.privacy.adjacency == "replace" else 0)
+
+    def score(seed: int, seen: Released) -> Floats:
+        return _head_statistics([np.array([_contrast(one) @ towards if one else 0.0]) for one in seen])
+
+    attack = "projection of the weights on the example's gradient (a real digit)"
+    streams = play.one_person(spec, known, crowd, pair)
+    return Game(spec, known, streams, score, attack, _HEAD_DIGIT_ADVERSARY, most=200, at_once=_AT_ONCE)
+
+
+def _context(spec: RunSpec, n_inputs: int, n_classes: int, task_size: int) -> PublicContext:
+    n_people = task_size * (1 if spec.scenario.recurrence == "every" else _N_TASKS)
+    return play.context(spec, n_inputs=n_inputs, n_classes=n_classes, n_people=n_people, n_tasks=_N_TASKS)
+
+
+def _contrast(released: Seen) -> Floats:
+    """Weights of class 0 minus weights of class 1, by feature [K+1]."""
+    weights = np.asarray(released["weights"], dtype=np.float64)
+    contrast: Floats = weights[0] - weights[1]
+    return contrast
+
+
+def _head_statistics(after: Sequence[Floats]) -> Floats:
+    """Four statistics of each person's evidence after both tasks: first, second, difference and sum."""
+    first, second = after
+    return np.stack([first, second, first - second, first + second], axis=1)
+
+
+# FiLM and LoRA adapters trained by DP-SGD.
+
+
+BACKBONE = "vit-cifar100"
+MOST = 2000  # most persons on each side: every sixteen need a training
+_N_LABELLED = 16  # targets in one training, each with a label of its own
+_MOST_NATURAL = 20  # trainings on each side with the digit in question: each has only one target
+_N_CROWD, _SIDE = 7, 8
+_TOGETHER = 64  # pictures in one forward pass
+_ADAPTER_ADVERSARY = (
+    "sees adapter and last layer after each task, knows those before it, every other example and the example in question, "
+    "which has a label of its own"
+)
+_ADAPTER_DIGIT_ADVERSARY = "sees adapter and last layer after each task, knows every other example and the digit in question"
+_HOW = "how far adapter and last layer moved along the example's gradient"
+
+
+def _on_bundled_network(spec: RunSpec, **params: float) -> RunSpec:
+    """The settings that are played: one pass over the task, on the bundled network."""
+    data = spec.data.model_copy(update={"backbone": BACKBONE})
+    played = spec.params.model_copy(update={"epochs": 1, **params})
+    return spec.model_copy(update={"params": played, "data": data, "labels": "prior"})
+
+
+def adapter_worst_case_game(spec: RunSpec) -> Game:
+    """A game with many persons of distinct labels. The two sides swap who takes part.
+
+    A task has two steps, each with a sampling rate of one half: the first moves the last layer alone, the second all trained
+    weights. Last layers begin at zero, so gradients of examples with distinct labels are nearly orthogonal. The attacker
+    projects the change of all weights after either task on an example's clipped gradient at the initial weights. Under
+    "replace" a person who does not take part has the same picture with another label. Uses public label lists; learned lists
+    are attacked with last layers alone.
+    """
+    spec = _on_bundled_network(spec, sample_rate=0.5)
+    pixels = np.random.default_rng(0).integers(0, 256, (_N_LABELLED, _SIDE, _SIDE, 3))
+    pictures, labels = pixels.astype(np.uint8), np.arange(_N_LABELLED, dtype=np.int64)
+    changed, takes_part = np.roll(labels, 1), partial(play.coins, n=_N_LABELLED)
+    known = _context(spec, 0, _N_LABELLED, _N_LABELLED)
+    directions = _gradients(spec, pictures, labels, _N_LABELLED)
+    if spec.privacy.adjacency == "replace":
+        directions = directions - _gradients(spec, pictures, changed, _N_LABELLED)
+    return Game(
+        spec, known, play.many_persons(spec, known, pictures, labels, changed, takes_part),
+        lambda seed, seen: _adapter_statistics(spec, seen, directions, _N_LABELLED),
+        f"{_HOW} (worst-case examples)", _ADAPTER_ADVERSARY, takes_part=takes_part, start=play.START,
+        most=MOST // _N_LABELLED,
+    )  # fmt: skip
+
+
+def adapter_real_digit_game(spec: RunSpec) -> Game:
+    """A game on one real digit among others; under "replace" a digit of the next class takes its place."""
+    spec = _on_bundled_network(spec, sample_rate=0.5)
+    pixels, classes = digits()
+    n_classes = int(classes.max()) + 1
+    other = int(np.flatnonzero(classes == (classes[0] + 1) % n_classes)[-1])
+    chosen = np.array([0, other, *range(1, 1 + _N_CROWD)])
+    grey = np.rint(255 * pixels[chosen]).astype(np.uint8).reshape(-1, _SIDE, _SIDE, 1)
+    pictures, labels = np.repeat(grey, 3, axis=3), classes[chosen]
+    crowd, pair = Examples(pictures[2:], labels[2:]), Examples(pictures[:2], labels[:2])
+    known = _context(spec, 0, n_classes, _N_CROWD + 1)
+    target, replacement = _gradients(spec, pictures[:2], labels[:2], n_classes)
+    direction = (target - replacement if spec.privacy.adjacency == "replace" else target)[None]
+    return Game(
+        spec, known, play.one_person(spec, known, crowd, pair),
+        lambda seed, seen: _adapter_statistics(spec, seen, direction, n_classes),
+        f"{_HOW} (a real digit)", _ADAPTER_DIGIT_ADVERSARY, start=play.START, most=_MOST_NATURAL,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def _network() -> adaptable.Network:
+    from dpcl_core.backbones import adaptable
+
+    return adaptable.load(BACKBONE)
+
+
+def initial_network(spec: RunSpec, n_classes: int) -> Adapted:
+    """The initial network of every learner."""
+    from dpcl_core.methods.features import adapters
+
+    assert isinstance(spec.params, PeftParams)
+    assert spec.params.adapter != "head"
+    rank, space = spec.params.lora_rank, tuple(range(n_classes))
+    return adapters.fresh(_network(), spec.params.adapter, rank, space, n_classes, play.START).module()
+
+
+def _gradients(spec: RunSpec, pictures: NDArray[np.uint8], labels: NDArray[np.int64], n_classes: int) -> Floats:
+    """Every example's clipped gradient at the initial weights [n, weights]."""
+    import torch
+
+    from dpcl_core.methods.features.adapters import Gradients
+
+    assert isinstance(spec.params, PeftParams)
+    clipped = Gradients(initial_network(spec, n_classes), spec.params.clip_norm, 1, "cpu")
+    grads = [clipped.of(pictures[[index]], labels[[index]]) for index in range(len(labels))]
+    return np.stack([torch.cat([part.flatten() for part in parts]).double().numpy() for parts in grads])
+
+
+def _adapter_statistics(spec: RunSpec, seen: Released, directions: Floats, n_classes: int) -> Floats:
+    """Change of each task's model along each person's gradient: first, second, sum and difference [persons, 4]."""
+    before = {name: tensor.numpy() for name, tensor in initial_network(spec, n_classes).state().items()}
+    changes = [
+        np.concatenate([(before[name] - cast("NDArray[np.float32]", one[name])).ravel() for name in before]) for one in seen
+    ]
+    first, second = (directions @ step.astype(np.float64) for step in changes)
+    return np.stack([first, second, first + second, first - second], axis=1)
+
+
+def planted_game(spec: RunSpec, epsilon: float) -> Game:
+    """The game of an audit of a last layer or of adapters in one training."""
+    assert isinstance(spec.params, PeftParams)
+    if spec.params.adapter != "head":
+        return pictures_game(spec, epsilon, N_PICTURES)
+    return head_worst_case_game(spec, epsilon, N_PERSONS)
+
+
+def pictures_game(spec: RunSpec, epsilon: float, n_persons: int) -> Game:
+    """The game of random pictures, each with its own label; under "replace" each gets another unique label instead.
+
+    Last layers start at zero, so the first step moves them alone, and each example moves mostly the row of its label.
+    Clipped gradients are therefore nearly orthogonal, and the attacker projects the noisy sum on each. The labels are
+    public; learned label lists are attacked through last layers alone.
+    """
+    from dpcl_core.attacks.one_run import noisy_sum, one_step_context, one_step_game
+
+    assert isinstance(spec.params, PeftParams)
+    clip_norm, is_replaced = spec.params.clip_norm, spec.privacy.adjacency == "replace"
+    played = _on_bundled_network(spec, sample_rate=1.0, learning_rate=1.0)
+    drawn = np.random.default_rng(0).integers(0, 256, (n_persons, _SIDE, _SIDE, 3)).astype(np.uint8)
+    labels = np.arange(n_persons, dtype=np.int64)
+    n_classes = n_persons * (2 if is_replaced else 1)
+    known = one_step_context(spec, epsilon, clip_norm, n_classes)
+
+    def score(seed: int, seen: Released) -> Floats:
+        inputs = np.column_stack([_last_inputs(initial_network(played, n_classes), drawn), np.ones(n_persons)])
+        zeros = {"head.weight": np.zeros((n_classes, inputs.shape[1] - 1)), "head.bias": np.zeros(n_classes)}
+        noisy = noisy_sum(zeros, seen[0], known)
+        weight, bias = noisy[:-n_classes].reshape(n_classes, -1), noisy[-n_classes:]
+        logits = inputs @ np.column_stack([weight, bias]).T
+        # The gradient of cross-entropy at zero weights: (1 / n_classes - [own label]) times the last layer's inputs.
+        norms = np.sqrt((1 - 1 / n_classes) * np.square(inputs).sum(axis=1))
+        along = (logits.mean(axis=1, keepdims=True) - logits) * np.minimum(1, clip_norm / norms)[:, None]
+        scores: Floats = along[labels, labels] - (along[labels, n_persons + labels] if is_replaced else 0.0)
+        return scores[:, None]
+
+    own, instead = Examples(drawn, labels), Examples(drawn, n_persons + labels)
+    how = "pictures of random pixels; the first step moves the last layer alone"
+    return one_step_game(played, known, own, instead, score, how, "pictures")
+
+
+def _last_inputs(network: Adapted, drawn: NDArray[np.uint8]) -> Floats:
+    """Inputs of the last layer [n, dimensions] for pictures [n, side, side, channels]."""
+    import torch
+
+    with torch.no_grad():
+        pieces = [
+            network.features(torch.from_numpy(drawn[start : start + _TOGETHER])) for start in range(0, len(drawn), _TOGETHER)
+        ]
+    return torch.cat(pieces).double().numpy()
+
+
+_PEFT = Audit({"learner": play.through_learner(worst_case_game, real_digit_game)}, trials=20_000, planted=planted_game)
+AUDITS = {
+    "cosine": Audit({"learner": play.worst_and_natural(cosine_game)}, trials=12_000, planted=cosine_axes_game),
+    **dict.fromkeys(("peft-ensemble", "naive", "non-cl"), _PEFT),
+}
