@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -11,7 +11,9 @@ import streamlit as st
 
 from dpcl_core.elements.element import BALLOT, ROOM
 from dpcl_core.errors import BadInput, StoreTrouble
+from dpcl_core.figures import stream
 from dpcl_core.figures.picture import Picture, Provenance
+from dpcl_core.figures.stream import Axis
 from dpcl_core.lessons import text
 from dpcl_core.lessons.text import Control, Lesson, Step
 from pages.parts import figure_card, layout, link, state, visitor
@@ -76,6 +78,13 @@ class Stage:
         self.see()
         return done
 
+    def moved(self, label: str, **controls: tuple[float, ...]) -> tuple[float, ...]:
+        """The button of a step whose result follows its controls; draws these and the heading, returns their values."""
+        self.press(label, lambda: True)
+        values = tuple(self.choose(name, options) for name, options in controls.items())
+        self.see()
+        return values
+
     def see(self) -> None:
         """Draws the heading and text above the results."""
         st.subheader("See", anchor=False)
@@ -115,6 +124,37 @@ class Stage:
         self.values[name] = now if picked is None else picked
         return self.values[name]
 
+    def card(
+        self, picture: Picture, provenance: Provenance | None, table: pd.DataFrame, title: str, *, name: str = "",
+        note: str = "",
+    ) -> None:  # fmt: skip
+        """Draws a figure as a card with its numbers to download. `name`: of the card, if not the step's."""
+        key = f"lesson-{name or self.step.key}"
+        figure_card.show(picture, provenance, key=key, title=title, note=note, table=table, moved=True)
+
+    def curves(
+        self, rows: Iterable[tuple[object, ...]] | pd.DataFrame, x: Axis, y: Axis, finding: str, title: str, source: str, *,
+        chosen: float | None = None, table: pd.DataFrame | None = None,
+    ) -> None:  # fmt: skip
+        """Draws a card with a line for each series. `rows`: series, x and y. `source`: what they were computed from.
+
+        `chosen`: a place on the x axis to mark. `table`: the numbers to download, if not all rows.
+        """
+        import pandas as pd
+
+        drawn = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows), columns=["series", "x", "y"])
+        picture = stream.curves(drawn, x, y, finding, chosen=chosen, dark=self.dark)
+        numbers = drawn if table is None else table
+        self.card(picture, Provenance(source, None, ""), numbers, title, name=f"{self.lesson}-{self.step.key}")
+
+    def bars(self, rows: Iterable[tuple[str, float]], x: Axis, finding: str, title: str, source: str) -> None:
+        """Draws a card with a bar for each row, its name and its value. `source`: what they were computed from."""
+        import pandas as pd
+
+        table = pd.DataFrame(list(rows), columns=["name", "value"])
+        picture = stream.bars(table, x, finding, dark=self.dark)
+        self.card(picture, Provenance(source, None, ""), table, title, name=f"{self.lesson}-{self.step.key}")
+
     def latest(self, name: str, make: Callable[[], T], *of: object) -> T:
         """The result of `make` for these settings, recomputed when they change; only the latest is kept."""
         kept = cast("tuple[tuple[object, ...], T] | None", self.remembered(name))
@@ -131,9 +171,17 @@ class Stage:
 Act = Callable[[Stage], int]
 
 
+# The module of `pages/parts` with the functions of a lesson's steps.
+MODULES: Mapping[str, str] = {
+    "coin": "lesson_claims", "unit": "lesson_claims", "contract": "lesson_claims", "adding": "lesson_digits",
+    "digits": "lesson_digits", "forgetting": "lesson_digits", "rare": "lesson_digits", "shared": "lesson_shared",
+    "audit": "lesson_shared", "sign": "lesson_sign", "modes": "lesson_sign", "surprise": "lesson_surprise",
+}  # fmt: skip
+
+
 def act(lesson: str, step: Step) -> Act:
-    """The function of a step, of the same name in the lesson's module, imported on first use."""
-    return cast(Act, getattr(import_module(f"pages.parts.lessons.{lesson}"), step.key.replace("-", "_")))
+    """The function of a step, named as its key, in the lesson's module, which is imported on first use."""
+    return cast(Act, getattr(import_module(f"pages.parts.{MODULES[lesson]}"), step.key.replace("-", "_")))
 
 
 # A lesson in a classroom: a member's predictions are votes, and its teacher asks the class a step's question.
@@ -241,13 +289,3 @@ def chosen(view: View, width: int | None = None) -> str:
 def number(part: str) -> int:
     """The number of a part, from 1."""
     return list(text.PARTS).index(part) + 1
-
-
-# Charts on the stage of a lesson.
-
-
-def chart(stage: Stage, picture: Picture, table: pd.DataFrame, title: str, source: str) -> None:
-    """Draws a chart as a card with its numbers to download. `source`: what they were computed from."""
-    provenance = Provenance(source, None, "")
-    key = f"lesson-{stage.lesson}-{stage.step.key}"
-    figure_card.show(picture, provenance, key=key, title=title, table=table, moved=True)
