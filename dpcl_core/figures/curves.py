@@ -232,34 +232,31 @@ def _figure(
     margin = {"l": 48, "r": 84, "t": 12, "b": 40}  # the right margin has the names at the line ends
     figure = theme.figure(dark, height=_HEIGHT, xaxis=theme.task_axis(1, n_tasks), yaxis=axis, margin=margin)
     ends = [_line(figure, curve) for curve in curves]
-    _name_ends(figure, curves, ends, low, high, dark)
+    gap = max(curve.name.count(_TOTAL) + 1 for curve in curves) * _LABEL_GAP * (high - low) / 100
+    named = [
+        (curve.name.replace(_TOTAL, f",{BREAK}{_TOTAL[2:]}"), end.task, 100 * end.stats.mean, curve.colour)
+        for curve, end in zip(curves, ends, strict=True)
+    ]
+    theme.add_end_names(
+        figure, named, gap, low + gap / 2, high, dark=dark, shift=9, font={"size": 12.5}, align="left"
+    )
     return figure, ends
-
-
-def _stats_by_task(per_seed: pd.DataFrame) -> dict[int, Interval]:
-    return {int(k): interval(values.tolist()) for k, values in per_seed.groupby("after_task")["value"]}
 
 
 def _line(figure: go.Figure, curve: _Curve) -> _End:
     """Adds one line with its band or dots; gives its end."""
-    by_task = _stats_by_task(curve.rows)
+    by_task = {int(k): interval(values.tolist()) for k, values in curve.rows.groupby("after_task")["value"]}
     stats = list(by_task.values())
     x = np.array(list(by_task), dtype=np.float64) + 1
     symbol = theme.MARKERS[curve.labels]
     if all(s.n >= MIN_SEEDS for s in stats):
-        _band(figure, x, stats, curve.colour)
+        low, high = ([100 * end for s in stats if (end := getattr(s, side)) is not None] for side in ("low", "high"))
+        figure.add_trace(theme.band(x, low, high, curve.colour))
     else:
-        figure.add_trace(
-            go.Scatter(
-                x=curve.rows["after_task"] + 1,
-                y=100 * curve.rows["value"],
-                mode="markers",
-                marker={"color": theme.translucent(curve.colour, 0.55), "size": 6, "symbol": symbol},
-                name=f"{curve.name}: single seeds",
-                hovertemplate="seed %{customdata}: %{y:.1f} %<extra></extra>",
-                customdata=curve.rows["seed"],
-            )
-        )
+        marker, seeds = {"color": theme.translucent(curve.colour, 0.55), "size": 6, "symbol": symbol}, curve.rows["seed"]
+        tasks, values = curve.rows["after_task"] + 1, 100 * curve.rows["value"]
+        hover = "seed %{customdata}: %{y:.1f} %"
+        figure.add_trace(theme.marks(tasks, values, f"{curve.name}: single seeds", marker, hover, customdata=seeds))
     shown_x, shown_y = theme.decimated(x, 100 * np.array([s.mean for s in stats]))
     mode, hover = "lines+markers" if len(x) <= 30 else "lines", f"{curve.name}, task %{{x}}: %{{text}}"
     line = theme.line(shown_x, shown_y, curve.name, curve.colour, hover, dash=curve.dash, symbol=symbol, size=6, mode=mode)
@@ -269,39 +266,6 @@ def _line(figure: go.Figure, curve: _Curve) -> _End:
         line.hovertemplate = None
     figure.add_trace(line)
     return _End(int(x[-1]), stats[-1])
-
-
-def _band(figure: go.Figure, x: NDArray[np.float64], stats: Sequence[Interval], colour: str) -> None:
-    low = 100 * np.array([s.low for s in stats], dtype=np.float64)
-    high = 100 * np.array([s.high for s in stats], dtype=np.float64)
-    low_x, low = theme.decimated(x, low)
-    high_x, high = theme.decimated(x, high)
-    figure.add_trace(
-        go.Scatter(
-            x=np.concatenate([high_x, low_x[::-1]]),
-            y=np.concatenate([high, low[::-1]]),
-            fill="toself",
-            fillcolor=theme.translucent(colour, 0.15),
-            line={"width": 0},
-            mode="lines",
-            name="95 % interval over seeds",
-            hoverinfo="skip",
-        )
-    )
-
-
-def _name_ends(
-    figure: go.Figure, curves: Sequence[_Curve], ends: Sequence[_End], low: float, high: float, dark: bool
-) -> None:
-    """Names at the line ends, pushed apart where lines end close together."""
-    n_lines = max(curve.name.count(_TOTAL) + 1 for curve in curves)
-    gap = n_lines * _LABEL_GAP * (high - low) / 100
-    heights = theme.spread_labels([100 * end.stats.mean for end in ends], gap, low + gap / 2, high)
-    for curve, end, height in zip(curves, ends, heights, strict=True):
-        figure.add_annotation(
-            x=end.task, y=height, text=curve.name.replace(_TOTAL, f",{BREAK}{_TOTAL[2:]}"), showarrow=False,
-            font={"color": theme.readable(curve.colour, dark), "size": 12.5}, xanchor="left", align="left", xshift=9,
-        )  # fmt: skip
 
 
 def _amount(mean_interval: Interval) -> str:
@@ -383,6 +347,11 @@ def class_bars(
 _METRICS = ("AA", "BWT", "FWT")
 
 
+def _tick(size: int, colour: str, width: int) -> dict[str, object]:
+    """A marker: an upright stroke."""
+    return {"symbol": "line-ns", "size": size, "line": {"color": colour, "width": width}}
+
+
 def by_seed(
     metrics: pd.DataFrame, *, epsilon: float, n_tasks: int, published: Mapping[str, Sequence[float]] | None = None,
     score: str = "accuracy", standing: Standing = "bound", dark: bool = False,
@@ -409,28 +378,18 @@ def by_seed(
     )
     for kind, values in (published or {}).items():
         if kind in names:
-            figure.add_trace(
-                go.Scatter(
-                    x=list(values), y=[titles[kind]] * len(values), mode="markers", name="published",
-                    marker={"symbol": "line-ns", "size": 26, "line": {"color": inks.soft, "width": 2}},
-                    hovertemplate="published: %{x:.1f}<extra></extra>",
-                )
-            )  # fmt: skip
+            places, hover = [titles[kind]] * len(values), "published: %{x:.1f}"
+            figure.add_trace(theme.marks(list(values), places, "published", _tick(26, inks.soft, 2), hover))
     for name in names:
         values = 100 * rows.loc[rows["metric"] == name, "value"]
-        figure.add_trace(
-            go.Scatter(
-                x=values, y=[titles[name]] * len(values), mode="markers", name=name,
-                marker={"color": colour, "size": 9, "opacity": 0.75}, customdata=rows.loc[values.index, "seed"],
-                hovertemplate="seed %{customdata}: %{x:.1f}<extra></extra>",
-            )
-        )  # fmt: skip
+        marker, seeds = {"color": colour, "size": 9, "opacity": 0.75}, rows.loc[values.index, "seed"]
+        places, hover = [titles[name]] * len(values), "seed %{customdata}: %{x:.1f}"
+        figure.add_trace(theme.marks(values, places, name, marker, hover, customdata=seeds))
     figure.add_trace(
-        go.Scatter(
-            x=100 * means, y=[titles[name] for name in names], mode="markers+text", name="mean",
-            marker={"symbol": "line-ns", "size": 20, "line": {"color": inks.text, "width": 3}},
-            text=[minus(f"{100 * value:.1f}") for value in means], textposition="top center", textfont={"color": inks.text},
-            hovertemplate="mean: %{x:.1f}<extra></extra>",
+        theme.marks(
+            100 * means, [titles[name] for name in names], "mean", _tick(20, inks.text, 3), "mean: %{x:.1f}",
+            mode="markers+text", text=[minus(f"{100 * value:.1f}") for value in means], textposition="top center",
+            textfont={"color": inks.text},
         )
     )  # fmt: skip
     seeds = counted(rows["seed"].nunique(), "seed")
