@@ -194,7 +194,7 @@ def series_line(
 
 
 def add_series(drawn: go.Figure, x: Any, series: Mapping[str, Any], hover: str, *, dark: bool, **more: Any) -> None:
-    """Adds a line for each series, values [n] by name, over the same x [n]. `hover`: follows the name; `more`: as in `line`."""
+    """Adds a line for each series, values [n] by name, over x [n]. `hover`: after the name; `more`: as in `line`."""
     for index, (name, values) in enumerate(series.items()):
         drawn.add_trace(series_line(x, values, name, index, f"{name}{hover}", dark=dark, **more))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated
@@ -106,8 +105,7 @@ def load(name: str) -> Lesson:
     """The texts of a lesson. Raises BadInput naming the known lessons."""
     if name not in NAMES:
         raise unknown("lesson", name, NAMES)
-    text = (paths.assets_dir() / "lessons" / f"{name}.toml").read_text(encoding="utf-8")
-    return Lesson.model_validate(tomllib.loads(text))
+    return Lesson.model_validate(paths.asset_table(f"lessons/{name}.toml"))
 
 
 def number(name: str) -> int:
@@ -151,8 +149,7 @@ def notes(part: str) -> Notes:
 
 @lru_cache(maxsize=1)
 def _notes() -> tuple[Notes, ...]:
-    text = (paths.assets_dir() / "notes.toml").read_text(encoding="utf-8")
-    return tuple(map(Notes.model_validate, tomllib.loads(text)["parts"]))
+    return tuple(map(Notes.model_validate, paths.asset_table("notes.toml")["parts"]))
 
 
 class Edge(Spec):
@@ -172,5 +169,4 @@ class Edge(Spec):
 @lru_cache(maxsize=1)
 def edges() -> tuple[Edge, ...]:
     """All pitfalls, in the order in which they are shown."""
-    text = (paths.assets_dir() / "edges.toml").read_text(encoding="utf-8")
-    return tuple(map(Edge.model_validate, tomllib.loads(text)["edges"]))
+    return tuple(map(Edge.model_validate, paths.asset_table("edges.toml")["edges"]))

@@ -66,20 +66,20 @@ def _compared(dark: bool) -> dict[str, object]:
 SERIES = {name: accuracy(epsilons=(epsilon,)) for name, epsilon in (("A", 1.0), ("B", 8.0))}
 # By the name of the builder, and a word where it has several.
 PICTURES: dict[str, Callable[[bool], Picture]] = {
-    "anchors.diagnostics": lambda dark: grids.diagnostics(tables.anchors([TOLD]), chosen=10, dark=dark),
-    "anchors.signal_and_noise": lambda dark: grids.signal_and_noise(tables.statistics([TOLD]), dark=dark),
+    "grids.diagnostics": lambda dark: grids.diagnostics(tables.anchors([TOLD]), chosen=10, dark=dark),
+    "grids.signal_and_noise": lambda dark: grids.signal_and_noise(tables.statistics([TOLD]), dark=dark),
     "answer.picture": lambda dark: answer.picture(
         test_answer.table(a={1.0: [0.5, 0.6, 0.7]}, b={1.0: [0.6, 0.5, 0.72], math.inf: [0.9, 0.8, 0.85]}),
         standings={"b": "claimed"}, audited={("b", 1.0): 2.3456}, references=REFERENCES, dark=dark,
     ),
-    "budget.ledger": lambda dark: tokens.ledger(SPENT, dark=dark),
-    "budget.noise_growth": lambda dark: tokens.noise_growth(
+    "tokens.ledger": lambda dark: tokens.ledger(SPENT, dark=dark),
+    "tokens.noise_growth": lambda dark: tokens.noise_growth(
         {"prior": [2.0] * 4, "prior-const": [2.0 * math.sqrt(k) for k in range(1, 5)]}, dark=dark
     ),
-    "class_sums.strips": lambda dark: stream.strips(
+    "stream.strips": lambda dark: stream.strips(
         {"a": [np.arange(64.0)] * 2, "b": [np.arange(64.0), -np.arange(64.0)]}, ["0", "1"], finding="B differs.", dark=dark
     ),
-    "classes.class_bars": lambda dark: curves.class_bars(
+    "curves.class_bars": lambda dark: curves.class_bars(
         {"now": np.array([[0.9, 0.2, 0.5], [0.7, 0.4, 0.5]]), "before": np.array([[0.8, 0.3, 0.4], [0.7, 0.4, 0.5]])},
         ("cat", "dog", "ant"), colours=["#0072b2", "#d55e00"], dark=dark,
     ),
@@ -92,7 +92,7 @@ PICTURES: dict[str, Callable[[bool], Picture]] = {
     "curves.compared_over_tasks": lambda dark: curves.compared_over_tasks(SERIES, **_compared(dark)),
     "curves.forgetting_over_tasks": lambda dark: curves.forgetting_over_tasks(accuracy(), n_tasks=4, dark=dark),
     "curves.forgetting_compared": lambda dark: curves.forgetting_compared(SERIES, **_compared(dark)),
-    "difference.paired_difference": lambda dark: statistics.paired_difference(
+    "statistics.paired_difference": lambda dark: statistics.paired_difference(
         test_difference._finals(rule=lambda *at: 0.5 + 0.01 * at[1]), test_difference._finals(), names=("A", "B"), dark=dark
     ),
     "grids.accuracy_matrix": lambda dark: grids.accuracy_matrix(accuracy(), epsilon=8.0, n_tasks=6, dark=dark),
@@ -103,28 +103,28 @@ PICTURES: dict[str, Callable[[bool], Picture]] = {
     "matching.confusion": lambda dark: matching.confusion(ENTRIES, ("World", "Sports"), ("World", "Sports"), dark=dark),
     "matching.matcher_bars": lambda dark: matching.matcher_bars(AGREEMENT[AGREEMENT["noise"].isna()], dark=dark),
     "matching.agreement_by_noise": lambda dark: matching.agreement_by_noise(AGREEMENT, TOLD.demanded, chosen=0.1, dark=dark),
-    "members.members_and_ensemble": lambda dark: statistics.members_and_ensemble(MEMBERS, dark=dark),
-    "needed_epsilon.figure": lambda dark: tradeoff.figure(
+    "statistics.members_and_ensemble": lambda dark: statistics.members_and_ensemble(MEMBERS, dark=dark),
+    "tradeoff.figure": lambda dark: tradeoff.figure(
         {"A": ANSWER}, [tradeoff.sentence(ANSWER)], colours=["#0072b2"], dark=dark
     ),
-    "parallel.coordinates": lambda dark: reproduction.coordinates(
+    "reproduction.coordinates": lambda dark: reproduction.coordinates(
         test_parallel.ROWS, test_parallel.FINALS, colours=test_parallel.COLOURS, score="accuracy", dark=dark
     ),
-    "pvalues.p_value_curve": lambda dark: statistics.p_value_curve(
+    "statistics.p_value_curve": lambda dark: statistics.p_value_curve(
         p_values([0.9, 0.85, 0.7, 0.72, 0.6], [0.88, 0.8, 0.71, 0.6, 0.52]), names=("A", "B"), dark=dark
     ),
     "reproduction.published_and_ours": lambda dark: reproduction.published_and_ours(PUBLISHED, what="accuracy", dark=dark),
     "reproduction.published_and_ours, references": lambda dark: reproduction.published_and_ours(
         PUBLISHED, what="accuracy", references=REFERENCES, dark=dark
     ),
-    "scores.by_seed": lambda dark: curves.by_seed(
+    "curves.by_seed": lambda dark: curves.by_seed(
         SCORES, epsilon=4.0, n_tasks=5, published={"AA": [62.1]}, dark=dark
     ),
-    "shared_noise.accuracy_by_scale": lambda dark: stream.accuracy_by_scale(
+    "stream.accuracy_by_scale": lambda dark: stream.accuracy_by_scale(
         test_sharing.FOUND, chosen=1.4, chance=0.1, dark=dark
     ),
-    "signatures.on_map": lambda dark: matching.on_map(ENTRIES, GROUPS, space="signature", dark=dark),
-    "signatures.margins": lambda dark: matching.margins(ENTRIES, dark=dark),
+    "matching.on_map": lambda dark: matching.on_map(ENTRIES, GROUPS, space="signature", dark=dark),
+    "matching.margins": lambda dark: matching.margins(ENTRIES, dark=dark),
     "stream.stream": lambda dark: stream.stream(
         test_stream.COUNTS, homes=test_stream.HOMES, classes=test_stream.CLASSES, dark=dark
     ),
@@ -132,7 +132,7 @@ PICTURES: dict[str, Callable[[bool], Picture]] = {
         np.full((20, 30), 5), homes=[(0, 1, 2, 3)] * 20, classes=[f"class {k}" for k in range(30)], dark=dark
     ),
     "theme.nothing": lambda dark: theme.nothing("The first point appears when a model has been tested.", dark, 200),
-    "token_budget.true_costs": lambda dark: tokens.true_costs(
+    "tokens.true_costs": lambda dark: tokens.true_costs(
         test_token_budget.NOMINAL, test_token_budget.TRUE, chosen=10.0, dark=dark
     ),
     "tokens.detection": lambda dark: tokens.detection(test_tokens.detection(0.497), dark=dark),
@@ -142,24 +142,24 @@ PICTURES: dict[str, Callable[[bool], Picture]] = {
     "tokens.retained": lambda dark: tokens.retained(frames.retained(test_tokens.SAID), dark=dark),
     "tokens.exposure": lambda dark: tokens.exposure(frames.leaks(test_tokens.SAID), dark=dark),
     "tradeoff.trade_off": _trade_off,
-    "tuning.trials": lambda dark: reproduction.trials(
+    "reproduction.trials": lambda dark: reproduction.trials(
         test_tuning.a_table(0.5, math.nan, 0.4, 0.75), n_trials=20, n_validation=100, dark=dark
     ),
-    "teaching.bars": lambda dark: stream.bars(
+    "stream.bars": lambda dark: stream.bars(
         pd.DataFrame({"name": ["none", "all"], "value": [0.5, 0.9], "half": [0.1, 0.02]}),
         stream.Axis("accuracy", is_share=True), "A bar.", dark=dark,
     ),
-    "teaching.curves": lambda dark: stream.curves(
+    "stream.curves": lambda dark: stream.curves(
         pd.DataFrame({"series": ["a", "a", "b", "b"], "x": [1.0, 100.0] * 2, "y": [0.0, 1.0, 0.2, 0.4], "half": [0.1] * 4}),
         stream.Axis("ε", is_log=True), stream.Axis("share", is_share=True), "Two lines.", chosen=10.0, dark=dark,
     ),
-    "unlearning.token_weights": lambda dark: stream.token_weights(
+    "stream.token_weights": lambda dark: stream.token_weights(
         np.array([0.4, 0.6, 1.0]), {"none": np.ones(3), "turned": np.array([1.0, 1.0, -3.0])}, chosen=0.8, dark=dark
     ),
-    "unlearning.secret_nats": lambda dark: stream.secret_nats(
+    "stream.secret_nats": lambda dark: stream.secret_nats(
         {"kept": np.array([2.3, 1.0, 0.5]), "turned": np.array([2.3, 40.0, 143.0])}, most=10.0, public=2.3, dark=dark
     ),
-    "unlearning.code_exposure": lambda dark: stream.code_exposure(
+    "stream.code_exposure": lambda dark: stream.code_exposure(
         [1, 16], EXPOSURES, controls=1.4, most=13.3, dark=dark
     ),
 }
