@@ -217,9 +217,7 @@ HERO_WORDS: Final = {**paths.asset_table("hero/words.toml"), "odds": statement.O
 @lru_cache(maxsize=1)
 def hero_document() -> dict[str, object]:
     """The data of the element: public digits with their releases, the stops of the slider, and its words."""
-    stops = ["inf" if math.isinf(stop) else stop for stop in STOPS]
-    digits = json.loads((paths.assets_dir() / "hero" / "digits.json").read_text(encoding="utf-8"))
-    return {"digits": digits, "stops": stops, "words": HERO_WORDS}
+    return {"digits": json.loads(_read("hero/digits.json")), "stops": [_number(stop) for stop in STOPS], "words": HERO_WORDS}
 
 
 # The doors of Start, small pictures that a hand moves: what they are drawn from, mostly in `assets/doors/`.
@@ -262,7 +260,7 @@ def _clients() -> dict[str, object]:
 
 @lru_cache(maxsize=1)
 def _read_doors() -> Any:
-    return json.loads((paths.assets_dir() / "doors" / "doors.json").read_text(encoding="utf-8"))
+    return json.loads(_read("doors/doors.json"))
 
 
 # The ε-drag: what it is drawn from. It computes results exactly from products that contain no features
@@ -275,17 +273,11 @@ def drag_document(source: Source, start: float, panels: Sequence[str]) -> dict[s
     `start`: the initial budget. `panels`: from accuracy, matrix, classes.
     """
     return {
-        "key": source.key,
-        "stops": [_number(stop) for stop in source.stops],
-        "start": _number(start),
-        "delta": source.delta,
-        "words": dict(source.words),
-        "classes": list(source.classes),
-        "interval_factor": source.interval_factor,
-        "panels": list(panels),
-        "replay": source.replay,
+        "key": source.key, "stops": [_number(stop) for stop in source.stops], "start": _number(start),
+        "delta": source.delta, "words": dict(source.words), "classes": list(source.classes),
+        "interval_factor": source.interval_factor, "panels": list(panels), "replay": source.replay,
         "table": source.table or None,
-    }
+    }  # fmt: skip
 
 
 def _number(value: float) -> float | str:

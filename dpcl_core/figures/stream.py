@@ -284,16 +284,6 @@ class Axis:
     is_share: bool = False
     ticks: tuple[float, ...] = ()
 
-    @classmethod
-    def log(cls, title: str, ticks: tuple[float, ...] = ()) -> Axis:
-        """A logarithmic axis."""
-        return cls(title, is_log=True, ticks=ticks)
-
-    @classmethod
-    def share(cls, title: str) -> Axis:
-        """An axis of shares."""
-        return cls(title, is_share=True)
-
     def shown(self, value: float) -> str:
         """A value as text."""
         return f"{100 * value:.1f} %" if self.is_share else f"{value:,.4g}"

@@ -31,6 +31,27 @@ MAX_STEPS = 8
 _Words = Annotated[str, Field(min_length=1)]
 
 
+class Scale(Spec):
+    """An axis of a step's chart, as `figures.stream.Axis` has it. `ticks`: these places; true: wherever points are."""
+
+    title: _Words
+    is_log: bool = False
+    is_share: bool = False
+    ticks: bool | tuple[float, ...] = False
+
+
+class Chart(Spec):
+    """The chart of a step: curves, or bars where it has no `y`. `source`: what its numbers were computed from.
+
+    Title and source are empty where the step's code computes them.
+    """
+
+    title: str = ""
+    source: str = ""
+    x: Scale
+    y: Scale | None = None
+
+
 class Step(Spec):
     """One step: the question `predict` with its `choices`, the instruction `do`, then the explanation.
 
@@ -39,6 +60,7 @@ class Step(Spec):
 
     key: _Words
     title: _Words
+    chart: Chart | None = None
     predict: _Words
     choices: tuple[_Words, ...] = Field(min_length=2, max_length=4)
     do: _Words

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from statistics import fmean, stdev
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from dpcl_core import layers, published
 from dpcl_core.data import catalog as datasets
@@ -263,8 +263,7 @@ _OUTCOMES: Mapping[State, tuple[str, str]] = {  # of one claim, of several
 }
 
 
-@dataclass(frozen=True, slots=True)
-class LayerCount:
+class LayerCount(NamedTuple):
     """A layer's runs, and the claims between two runs of it. `n_here`: runs with results; `n_claims`: decided claims.
 
     "between layers" has the other claims, and no runs of its own.

@@ -9,7 +9,6 @@ import pandas as pd
 import streamlit as st
 
 from dpcl_core import presets
-from dpcl_core.figures.stream import Axis
 from dpcl_core.lessons import label as game
 from dpcl_core.papers import questions
 from dpcl_core.privacy.statement import at_least, headline, odds, odds_bound, shown
@@ -23,7 +22,6 @@ CROWDS = (10, 100, 1000, 10_000, 100_000)
 CLIPS = (500.0, 1000.0, 2000.0, 5000.0, 10_000.0, 20_000.0, 30_000.0, 50_000.0)
 INCOMES = (1e3, 3e3, 1e4, 3e4, 5e4, 1e5, 3e5, 1e6)
 N_GAMES = 20_000
-_SOURCE = "invented people, fresh noise"
 
 
 def one_answer(stage: Stage) -> int:
@@ -37,7 +35,7 @@ def one_answer(stage: Stage) -> int:
     ]
     truly = percent(float(truth[said == 1].mean()), 0)
     finding = f"Of {int((said == 1).sum())} people who said yes, {truly} would truly say so."
-    stage.bars(rows, Axis("people"), finding, "What they said", _SOURCE)
+    stage.bars(rows, finding)
     likely = game.posterior(epsilon)
     return 0 if likely > 0.99 else 2 if likely < game.SHARE + 0.01 else 1
 
@@ -58,10 +56,7 @@ def the_crowd(stage: Stage) -> int:
         f"From {game.COIN_N_PEOPLE:,} answers at ε = {epsilon:g} the estimate is {percent(estimates[2])}, true are "
         f"{percent(game.SHARE, 0)}; its standard error is {100 * half:.1f} points."
     )
-    stage.curves(
-        pd.concat([table, true]), Axis.log("people asked"), Axis.share("share of true yes"), finding, "What the crowd says",
-        _SOURCE, table=table,
-    )  # fmt: skip
+    stage.curves(pd.concat([table, true]), finding, table=table)
     return 0 if half > 0.2 else 1 if half > 0.002 else 2
 
 
@@ -83,10 +78,7 @@ def the_odds(stage: Stage) -> int:
         f"At ε = {EPSILONS[nearest]:g} the guesser was right in {percent(measured[nearest])} of {N_GAMES:,} rounds; "
         f"nobody can do better than {percent(odds_bound(EPSILONS[nearest], 0.0))}."
     )
-    stage.curves(
-        pd.concat([line, dots]), Axis.log("ε", EPSILONS), Axis.share("right guesses"), finding, "What ε allows a guesser",
-        _SOURCE, chosen=epsilon, table=dots,
-    )  # fmt: skip
+    stage.curves(pd.concat([line, dots]), finding, chosen=epsilon, table=dots)
     right = odds_bound(1.0, 0.0)
     return 0 if right < 0.55 else 1 if right < 0.9 else 2
 
@@ -103,10 +95,7 @@ def one_clerk(stage: Stage) -> int:
         f"Of {game.COIN_N_PEOPLE:,} people at ε = {epsilon:g}, the count is off by {each:.1f} people with a coin for each "
         f"answer, and by {once:.1f} with noise once: {each / once:.0f} times less."
     )
-    stage.curves(
-        rows, Axis.log("people asked"), Axis.log("error of the count, people"), finding, "Where the noise is added",
-        "closed form",
-    )  # fmt: skip
+    stage.curves(rows, finding)
     return 0 if each / once < 2 else 1 if each / once < 10 else 2
 
 
@@ -120,10 +109,7 @@ def one_large(stage: Stage) -> int:
         f"At ε = {epsilon:g} the best attacker is right about her in {percent(hers)} of rounds; about the largest "
         f"income that the noise was made for in {percent(largest)}, about one of 3,000 in {percent(ordinary)}."
     )
-    stage.curves(
-        rows, Axis.log("the person's income"), Axis.share("right guesses"), finding, "Who is found in the sum",
-        "closed form of Gaussian noise", chosen=game.LARGEST,
-    )  # fmt: skip
+    stage.curves(rows, finding, chosen=game.LARGEST)
     return 1 if hers > odds_bound(epsilon, game.DELTA) else 0
 
 
@@ -142,10 +128,7 @@ def clip_first(stage: Stage) -> int:
         f"{percent(lost / total)} cut off, {percent(noise / total)} noise. The best of these clips is "
         f"{CLIPS[best]:,.0f}, at {percent(errors[best] / total)}."
     )
-    stage.curves(
-        rows, Axis.log("clip"), Axis.log("error of the sum"), finding, "A clip, and what it costs",
-        "invented incomes; closed form of the noise", chosen=clip,
-    )  # fmt: skip
+    stage.curves(rows, finding, chosen=clip)
     return 0 if best == 0 else 2 if best == len(CLIPS) - 1 else 1
 
 
@@ -170,7 +153,7 @@ def missing(stage: Stage) -> int:
         f"“ε = {CLAIM:g}” can mean noise of {min(every):.2f} or of {max(every):.2f} on the same sum: "
         f"{max(every) / min(every):.0f} times as much."
     )
-    stage.curves(rows, Axis.log("δ"), Axis("noise (std)"), finding, f"Noise behind “ε = {CLAIM:g}”", _GAUSSIAN, chosen=delta)
+    stage.curves(rows, finding, title=f"Noise behind “ε = {CLAIM:g}”", chosen=delta)
     st.markdown(f"The whole sentence: {headline('one person', CLAIM, delta, {})} {odds(CLAIM, delta)}")
     by_delta, by_rule = found["one person more or less"][-1] / found["one person more or less"][0], every[-1] / every[7]
     return 2 if min(by_delta, by_rule) > 1.2 else 1 if by_delta > 1.2 else 0
@@ -185,10 +168,7 @@ def small_print(stage: Stage) -> int:
         f"With δ = {delta:g} the program printed {len(people)} of {game.N_PEOPLE:,} people in full; on average it prints "
         f"{game.printed(delta):.3g}."
     )
-    stage.curves(
-        rows, Axis.log("δ"), Axis.log("people printed in full"), finding, "What δ allows",
-        f"{game.N_PEOPLE:,} invented people, fresh coins", chosen=delta,
-    )  # fmt: skip
+    stage.curves(rows, finding, source=f"{game.N_PEOPLE:,} invented people, fresh coins", chosen=delta)
     expected = game.printed(0.01)
     return 0 if expected < 1 else 1 if expected < 0.5 * game.N_PEOPLE else 2
 
@@ -199,10 +179,7 @@ def two_rules(stage: Stage) -> int:
     rows = [(name, each, game.under(each, rule)) for name, rule in _RULES.items() for each in SIGMAS]
     one, other = (game.under(sigma, rule) for rule in _RULES.values())
     finding = f"Noise of {sigma:g} is ε = {shown(one)} for one person more or less, and ε = {shown(other)} for one replaced."
-    stage.curves(
-        rows, Axis.log("noise (std)", SIGMAS), Axis.log("ε"), finding, "The same noise under two rules",
-        f"{_GAUSSIAN}, δ = {game.DELTA:g}", chosen=sigma,
-    )  # fmt: skip
+    stage.curves(rows, finding, source=f"{_GAUSSIAN}, δ = {game.DELTA:g}", chosen=sigma)
     ratio = game.under(4.0, "replace") / game.under(4.0, "add-remove")
     return 0 if ratio < 1.2 else 1 if ratio > 1.6 else 2
 
@@ -231,10 +208,7 @@ def best_of(stage: Stage) -> int:
     rows += [("what is reported", n, epsilon) for n in TRIALS]
     now = game.of_trials(epsilon, int(trials))
     finding = f"{trials:g} trials at ε = {epsilon:g} have spent ε = {shown(now)} on these people, whichever is published."
-    stage.curves(
-        rows, Axis.log("settings that were tried", TRIALS), Axis("ε in all"), finding, "Trying settings",
-        f"{_GAUSSIAN}, δ = {game.DELTA:g}", chosen=trials,
-    )  # fmt: skip
+    stage.curves(rows, finding, source=f"{_GAUSSIAN}, δ = {game.DELTA:g}", chosen=trials)
     of_twenty = game.of_trials(1.0, 20)
     return 0 if of_twenty < 1.5 else 1 if of_twenty < 15 else 2
 
@@ -251,10 +225,7 @@ def luck(stage: Stage) -> int:
         f"At ε = {epsilon:g} the best of {trials:g} has {percent(best)} on average, the mean of all is {percent(mean)}: "
         f"luck adds {100 * (best - mean):.1f} points."
     )
-    stage.curves(
-        rows, Axis.log("trials of the same settings", TRIALS), Axis.share("accuracy"), finding, "The luck of the best",
-        "public digits, 400 classifiers, teaching noise", chosen=trials,
-    )  # fmt: skip
+    stage.curves(rows, finding, chosen=trials)
     flattered = game.best_of(game.scores(1.0), 20) - float(game.scores(1.0).mean())
     return 0 if flattered < 0.01 else 1 if flattered < 0.2 else 2
 
@@ -286,10 +257,7 @@ def her_photos(stage: Stage) -> int:
         f"ε = {epsilon:g} for a photo is ε = {shown(exact)} for a person with {photos:g} of them. "
         f"ε = {photos * epsilon:g} holds for her with a δ of {grown:.1g}{', which promises nothing' if grown == 1 else ''}."
     )
-    stage.curves(
-        rows, Axis.log("photos of one person", PHOTOS), Axis.log("ε of the person"), finding, "From photos to a person",
-        "closed form of Gaussian noise, δ = 1e-5", chosen=photos,
-    )  # fmt: skip
+    stage.curves(rows, finding, chosen=photos)
     st.markdown(odds(exact, game.DELTA))
     of_twenty = game.of_person(1.0, 20)
     return 0 if of_twenty < 1.5 else 1 if of_twenty <= 20 else 2
@@ -304,9 +272,7 @@ def the_person(stage: Stage) -> int:
         f"With {photos:g} photos a person and ε = {epsilon:g}: {percent(found['example'])} with a promise for a photo; "
         f"with one for a person {percent(found['group'])} by wider noise, {percent(found['clipped'])} by averaging first."
     )
-    stage.bars(
-        rows, Axis.share("accuracy"), finding, "What a promise for a person costs", "public digits, teaching noise, 20 draws"
-    )
+    stage.bars(rows, finding)
     wide = game.accuracies(1.0, 20)
     return 0 if wide["group"] > wide["clipped"] + 0.02 else 1 if wide["clipped"] > wide["group"] + 0.02 else 2
 
@@ -320,10 +286,7 @@ def a_client(stage: Stage) -> int:
         f"At ε = {epsilon:g} the noise on a mean over 20 hospitals is {hospitals:.2g}, over 10,000 patients {patients:.2g}: "
         f"{hospitals / patients:.0f} times less. A whole vector has length 1."
     )
-    stage.curves(
-        rows, Axis.log("units that are averaged"), Axis.log("noise (std)"), finding, "Few units, wide noise",
-        "closed form of Gaussian noise, δ = 1e-5",
-    )  # fmt: skip
+    stage.curves(rows, finding)
     ratio = hospitals / patients
     return 0 if ratio < 2 else 1 if ratio < 100 else 2
 
@@ -334,10 +297,7 @@ def a_word(stage: Stage) -> int:
     totals = stage.results("Add up a mail", lambda: {n: game.of_text(epsilon, n) for n in LENGTHS}, epsilon)
     rows = [("words × ε", n, n * epsilon) for n in LENGTHS] + [("composed", n, value) for n, value in totals.items()]
     finding = f"ε = {epsilon:g} for each word is ε = {shown(totals[game.N_WORDS])} for a mail of {game.N_WORDS} words."
-    stage.curves(
-        rows, Axis.log("words of the mail", tuple(map(float, LENGTHS))), Axis("ε of the mail"), finding,
-        "From words to a mail", "privacy loss distributions, δ = 1e-5",
-    )  # fmt: skip
+    stage.curves(rows, finding)
     of_one = game.of_text(1.0, game.N_WORDS)
     return 0 if of_one < 2 else 1 if of_one < 1000 else 2
 

@@ -9,7 +9,6 @@ import streamlit as st
 from numpy.typing import NDArray
 
 from dpcl_core.figures.picture import epsilon_text, minus
-from dpcl_core.figures.stream import Axis
 from dpcl_core.lessons import adding as game
 from dpcl_core.lessons import noise
 from dpcl_core.lessons.adding import ForgettingWay, Matrix, Way
@@ -26,7 +25,6 @@ EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 RELEASES = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 N_ROUNDS, N_DRAWS = 2000, 300
-_GAUSSIAN = "closed form of Gaussian noise, δ = 1e-5"
 
 
 def ten_releases(stage: Stage) -> int:
@@ -36,10 +34,7 @@ def ten_releases(stage: Stage) -> int:
     rows = [("exact", k, value) for k, value in exact.items()] + [("plain sum", k, k * epsilon) for k in RELEASES]
     now = game.total(epsilon, int(n))
     finding = f"{n:g} releases of ε = {epsilon:g} add up to ε = {shown(now)} for a person in all, not {n * epsilon:g}."
-    stage.curves(
-        rows, Axis.log("releases", RELEASES), Axis.log("ε in all"), finding, "What many releases cost together", _GAUSSIAN,
-        chosen=n,
-    )  # fmt: skip
+    stage.curves(rows, finding, chosen=n)
     of_ten = game.total(1.0, 10)
     return 0 if of_ten < 1.5 else 1 if of_ten < 7 else 2
 
@@ -59,10 +54,7 @@ def averaged(stage: Stage) -> int:
         f"At ε = {epsilon:g} for each answer, the attacker is right in {percent(measured[0])} of rounds with one; "
         f"with the average of {RELEASES[-1]:g} in {percent(measured[-1])}."
     )
-    stage.curves(
-        rows, Axis.log("answers that are averaged", RELEASES), Axis.share("right guesses"), finding, "Averaging noise away",
-        "fresh noise on an invented count",
-    )  # fmt: skip
+    stage.curves(rows, finding)
     of_hundred = game.best_of_averages(1.0, 100)
     return 0 if of_hundred < 0.6 else 1 if of_hundred < 0.97 else 2
 
@@ -76,10 +68,7 @@ def other_people(stage: Stage) -> int:
     )
     apart, together = totals.values()
     finding = f"Ten tasks of ε = {epsilon:g}: ε = {shown(apart)} if nobody is in two, {shown(together)} else."
-    stage.bars(
-        totals.items(), Axis("ε for any one person"), finding, "Who is in how many tasks",
-        "the ledger of ten Gaussian releases, δ = 1e-5",
-    )  # fmt: skip
+    stage.bars(totals.items(), finding)
     return 0 if apart < 1.01 * epsilon else 1 if apart < 0.9 * together else 2
 
 
@@ -94,9 +83,8 @@ def sampled(stage: Stage) -> int:
         f"With everybody in every step ε = {shown(totals[-1])}; with a share of {percent(RATES[nearest])} drawn at random "
         f"for each step ε = {shown(totals[nearest])}. The noise is the same."
     )
-    x = Axis("share of people in a step", is_log=True, is_share=True, ticks=RATES)
     source = f"privacy loss distributions: {game.N_STEPS:,} steps, σ = {game.SIGMA:g}, δ = 1e-5"
-    stage.curves(rows, x, Axis.log("ε"), finding, "Random batches", source, chosen=rate)
+    stage.curves(rows, finding, source=source, chosen=rate)
     ratio = totals[RATES.index(0.01)] / totals[-1]
     return 0 if ratio > 0.5 else 1 if ratio > 0.05 else 2
 
@@ -116,9 +104,7 @@ def who_was_drawn(stage: Stage) -> int:
         f"With {percent(rate)} drawn for each step, ε is {shown(secret)} while batches are secret, and up to "
         f"{shown(known)} for people in many of them once they are known."
     )
-    stage.bars(
-        found, Axis("ε"), finding, "Secret batches and known ones", f"{game.N_STEPS:,} steps, σ = {game.SIGMA:g}, δ = 1e-5"
-    )
+    stage.bars(found, finding, source=f"{game.N_STEPS:,} steps, σ = {game.SIGMA:g}, δ = 1e-5")
     return 1 if game.if_known(game.participations(0.01)[1]) > 2 * game.sampled(0.01) else 0
 
 
@@ -131,10 +117,7 @@ def afterwards(stage: Stage) -> int:
         f"At ε = {epsilon:g} the attacker is right in at most {percent(largest)} of rounds whatever was done to the count; "
         f"the best possible on the count itself is {percent(best)}."
     )
-    stage.bars(
-        shares.items(), Axis.share("right guesses"), finding, "Attacks on what was made of a release",
-        "fresh noise on an invented count",
-    )  # fmt: skip
+    stage.bars(shares.items(), finding)
     return 0 if largest < best + 0.02 and largest < odds_bound(epsilon, game.DELTA) + 0.02 else 1
 
 
@@ -230,13 +213,12 @@ def _played(stage: Stage, way: Way) -> tuple[Duel, float, float]:
 KEPT = (1.0, 2.0, 5.0, 10.0, 20.0)
 FORGETTING_EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 8.0)
 _TASKS = tuple(float(task) for task in range(1, game.N_TASKS + 1))
-_SOURCE = "public digits, two a task, no noise"
 
 
 def first_pair(stage: Stage) -> int:
     """Plain training on five tasks."""
     found = stage.results("Learn five tasks", lambda: game.learned("plain"))
-    _tasks(stage, found, "One task after another")
+    _tasks(stage, found)
     left = float(found[-1, 0])
     return 0 if left > 0.9 else 1 if left > 0.3 else 2
 
@@ -245,7 +227,7 @@ def who_competes(stage: Stage) -> int:
     """Training in which only the task's own digits compete."""
     ways: tuple[ForgettingWay, ...] = ("plain", "own labels")
     plain, own = stage.results("Learn both ways", lambda: [game.learned(way) for way in ways])
-    _ways(stage, {"all digits compete": plain, "only the task's own": own}, "Which digits compete")
+    _ways(stage, {"all digits compete": plain, "only the task's own": own})
     saved = game.forgotten(plain) - game.forgotten(own)
     return 0 if saved < 0.05 else 2 if game.forgotten(own) < 0.02 else 1
 
@@ -256,7 +238,7 @@ def keep_some(stage: Stage) -> int:
     kept = int(stage.choose("kept", KEPT))
     stage.see()
     plain, replayed = game.learned("plain"), game.learned("replay", kept)
-    _ways(stage, {"nothing kept": plain, f"{kept} of each digit kept": replayed}, "A memory of pictures")
+    _ways(stage, {"nothing kept": plain, f"{kept} of each digit kept": replayed})
     gain = float((game.learned("replay", 5)[-1] - plain[-1]).mean())
     return 0 if gain < 0.1 else 1 if gain > 0.5 else 2
 
@@ -264,7 +246,7 @@ def keep_some(stage: Stage) -> int:
 def only_add(stage: Stage) -> int:
     """The classifier of sums."""
     found = stage.results("Add up five tasks", lambda: game.learned("sums"))
-    _tasks(stage, found, "A classifier that only adds")
+    _tasks(stage, found)
     loss = game.forgotten(found)
     return 0 if loss > 0.5 else 1 if loss > 0.01 else 2
 
@@ -280,15 +262,12 @@ def with_noise(stage: Stage) -> int:
         f"At ε = {epsilon_text(epsilon)} accuracy is {percent(accuracy)} and forgetting {percent(lost)}; "
         f"without noise {percent(clean)} and {percent(clean_lost)}."
     )
-    stage.curves(
-        rows, Axis.log("ε", FORGETTING_EPSILONS), Axis.share("share of test digits"), finding, "Noise and forgetting",
-        "public digits, a list of labels for each task, teaching noise", chosen=epsilon,
-    )  # fmt: skip
+    stage.curves(rows, finding, chosen=epsilon)
     more = game.of_noise(1.0)[1] - clean_lost
     return 0 if more > 0.02 else 2 if more < -0.02 else 1
 
 
-def _tasks(stage: Stage, found: Matrix, title: str) -> None:
+def _tasks(stage: Stage, found: Matrix) -> None:
     """Draws accuracy on each task's digits after every task."""
     rows = [
         (f"task {task + 1}", _TASKS[now], found[now, task])
@@ -299,16 +278,15 @@ def _tasks(stage: Stage, found: Matrix, title: str) -> None:
         f"After five tasks {percent(found[-1, 0])} of the first two digits are recognised, {percent(found[-1].mean())} of "
         f"all; forgetting is {percent(game.forgotten(found))}."
     )
-    stage.curves(rows, Axis("tasks learned"), Axis.share("recognised"), finding, title, _SOURCE)
+    stage.curves(rows, finding)
 
 
-def _ways(stage: Stage, found: dict[str, Matrix], title: str) -> None:
+def _ways(stage: Stage, found: dict[str, Matrix]) -> None:
     """Draws mean accuracy on the tasks so far, for several ways to train."""
     rows = [(name, _TASKS[now], float(np.nanmean(one[now]))) for name, one in found.items() for now in range(game.N_TASKS)]
     ends = "; ".join(f"{name}: {percent(one[-1].mean())}" for name, one in found.items())
     finding = f"Recognised after five tasks: {ends}."
-    axis = Axis.share("recognised, of the tasks so far")
-    stage.curves(rows, Axis("tasks learned"), axis, finding, title, _SOURCE)
+    stage.curves(rows, finding)
 
 
 # Lesson "Who pays for privacy": one rare digit among common ones, under the same noise.
@@ -318,7 +296,6 @@ RARE_EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 PEOPLE = (5.0, 10.0, 20.0, 40.0, 80.0, 130.0)
 FEW = 10  # people with the rare digit, in the first steps
 _LEAST = 0.05  # a loss that counts
-_RARE_SOURCE = "public digits, one of them made rare, teaching noise, 40 draws"
 
 
 def ten_people(stage: Stage) -> int:
@@ -335,7 +312,7 @@ def ten_people(stage: Stage) -> int:
         f"At ε = {epsilon:g} noise takes {100 * (clean.rare - noisy.rare):.0f} points from the rare digit and "
         f"{100 * (clean.others - noisy.others):.0f} from the others."
     )
-    stage.bars(rows, Axis.share("recognised"), finding, "Who loses", _RARE_SOURCE)
+    stage.bars(rows, finding)
     rare, others = (getattr(clean, name) - getattr(game.recognised(1.0, FEW), name) for name in ("rare", "others"))
     return 0 if abs(rare - others) < _LEAST else 1 if rare > others else 2
 
@@ -351,10 +328,7 @@ def the_average(stage: Stage) -> int:
         f"At ε = {epsilon:g} the overall accuracy falls from {percent(clean.overall)} to {percent(noisy.overall)}, that of "
         f"the rare digit from {percent(clean.rare)} to {percent(noisy.rare)}."
     )
-    stage.bars(
-        [(name, max(0.0, value)) for name, value in lost.items()], Axis.share("lost"), finding, "One average for all",
-        _RARE_SOURCE,
-    )  # fmt: skip
+    stage.bars([(name, max(0.0, value)) for name, value in lost.items()], finding)
     return 1 if overall < 0.25 * rare else 0
 
 
@@ -366,10 +340,7 @@ def people_needed(stage: Stage) -> int:
     enough = _enough(epsilon)
     words = f"from {enough:g} people on" if enough is not None else "with none of these numbers of people"
     finding = f"At ε = {epsilon:g} the rare digit loses less than {100 * _LEAST:.0f} points {words}."
-    stage.curves(
-        rows, Axis.log("people with the rare digit", PEOPLE), Axis.share("recognised"), finding, "How many people it takes",
-        _RARE_SOURCE,
-    )  # fmt: skip
+    stage.curves(rows, finding)
     of_one = _enough(1.0) or math.inf
     return 0 if of_one <= 10 else 1 if of_one <= 40 else 2
 
@@ -383,11 +354,7 @@ def sum_and_noise(stage: Stage) -> int:
         f"At ε = {epsilon:g} the noisy sum of {PEOPLE[0]:g} people has a likeness of {found[PEOPLE[0]][0]:.2f} to the true "
         f"one, that of {PEOPLE[-1]:g} people {found[PEOPLE[-1]][0]:.2f}."
     )
-    axis = Axis("likeness (cosine)")
-    stage.curves(
-        rows, Axis.log("people in the sum", PEOPLE), axis, finding, "A sum and its noise",
-        "public digits, teaching noise, 500 draws",
-    )  # fmt: skip
+    stage.curves(rows, finding)
     beside = [math.sqrt(1 - one**2) / one for one in (game.likeness(1.0, n)[1] for n in (10, 20))]
     ratio = beside[0] / beside[1]
     return 0 if ratio < 1.2 else 1 if ratio < 1.7 else 2
@@ -414,7 +381,7 @@ def what_helps(stage: Stage) -> int:
         f"{percent(counted.rare)}, while the others fall to {percent(counted.others)}; under a shared label in "
         f"{percent(merged.rare)}."
     )
-    stage.bars(rows, Axis.share("recognised"), finding, "Remedies", _RARE_SOURCE)
+    stage.bars(rows, finding)
     return 1 if merged.rare > max(before.rare, counted.rare) + _LEAST else 0 if counted.rare > before.rare + _LEAST else 2
 
 

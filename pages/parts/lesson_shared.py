@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.attacks.l2dp_games import difference
 from dpcl_core.figures import stream
-from dpcl_core.figures.stream import Axis, scale_text
+from dpcl_core.figures.stream import scale_text
 from dpcl_core.lessons import noise, shared_noise
 from dpcl_core.lessons import noise as game
 from dpcl_core.lessons.noise import Duel
@@ -272,7 +272,7 @@ def plant(stage: Stage) -> int:
     rows = [("guessed right", float(coins.right)), ("guessed wrong", float(coins.guessed - coins.right))]
     share = coins.right / coins.guessed
     finding = f"Of the {coins.guessed} surest guesses {coins.right} are right, {percent(share)}; luck alone gives half."
-    stage.bars(rows, Axis("guesses"), finding, f"{game.N_RECORDS:,} planted records, one run", _SOURCE)
+    stage.bars(rows, finding, title=f"{game.N_RECORDS:,} planted records, one run", source=_SOURCE)
     of_one = fmean(one.right / one.guessed for one in (game.played(1.0, game.N_RECORDS) for _ in range(N_RUNS)))
     return 0 if of_one < 0.53 else 1 if of_one < 0.9 else 2
 
@@ -293,10 +293,7 @@ def what_it_proves(stage: Stage) -> int:
         f"{right:g} right guesses of {n_guessed} prove ε ≥ {at_least(plain)} without assumptions, and ε ≥ "
         f"{at_least(normal)} if the noise is Gaussian."
     )
-    stage.curves(
-        rows, Axis(f"right guesses, of {n_guessed}"), Axis("ε is proven to be at least"), finding,
-        "What right guesses prove", _SOURCE, chosen=right,
-    )  # fmt: skip
+    stage.curves(rows, finding, source=_SOURCE, chosen=right)
     least = game.audit_proven(Coins(game.N_RECORDS, n_guessed, 120))[0]
     return 0 if least == 0 else 1 if least < 0.9 else 2
 
@@ -313,9 +310,7 @@ def more_records(stage: Stage) -> int:
     rows += [("true ε", n, epsilon) for n in PLANTED]
     best = max(found[-1])
     finding = f"With {PLANTED[-1]:,} planted records the audit proves ε ≥ {at_least(best)}; true is ε = {epsilon:g}."
-    stage.curves(
-        rows, Axis.log("planted records"), Axis("ε is proven to be at least"), finding, "More planted records", _SOURCE
-    )
+    stage.curves(rows, finding, source=_SOURCE)
     return 2 if best > 1.05 * epsilon else 1 if best > 0.2 * epsilon else 0
 
 
@@ -327,8 +322,8 @@ def a_fault(stage: Stage) -> int:
     verdict = "more than was claimed: something is wrong" if bound > 1 else "no more than was claimed"
     finding = f"{coins.right} of {coins.guessed} guesses are right. That proves ε ≥ {at_least(bound)}, {verdict}."
     stage.bars(
-        [("claimed ε", 1.0), ("proven: ε at least", bound)], Axis("ε"), finding, f"Noise × {noise:g} of what ε = 1 needs",
-        _SOURCE,
+        [("claimed ε", 1.0), ("proven: ε at least", bound)], finding, title=f"Noise × {noise:g} of what ε = 1 needs",
+        source=_SOURCE,
     )  # fmt: skip
     of_a_tenth = game.audit_proven(game.played(1.0, game.N_RECORDS, 0.1))[0]
     return 1 if of_a_tenth > 2 else 0 if of_a_tenth > 1 else 2
@@ -347,6 +342,5 @@ def silence(stage: Stage) -> int:
         f"With a tenth of the noise {percent(found[0], 0)} of {N_AUDITS} audits prove more than ε = 1, with half of it "
         f"{percent(half, 0)}."
     )
-    x = Axis("noise, as a part of what is needed")
-    stage.curves(rows, x, Axis.share("audits that notice"), finding, "What an audit notices", _SOURCE)
+    stage.curves(rows, finding, source=_SOURCE)
     return 0 if half > 0.9 else 2 if half > 0.2 else 1

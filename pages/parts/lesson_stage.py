@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar, cast
 
+import pandas as pd
 import streamlit as st
 
 from dpcl_core.elements.element import BALLOT, ROOM
@@ -15,15 +16,13 @@ from dpcl_core.figures import stream
 from dpcl_core.figures.picture import Picture, Provenance
 from dpcl_core.figures.stream import Axis
 from dpcl_core.lessons import text
-from dpcl_core.lessons.text import Control, Lesson, Step
+from dpcl_core.lessons.text import Control, Lesson, Scale, Step
 from pages.parts import figure_card, layout, link, state, visitor
 from pages.parts.figure_card import mounted
 from pages.parts.state import View
 from pages.parts.text import plain
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from dpcl_core.runs.rooms import Rooms
 
 
@@ -133,27 +132,32 @@ class Stage:
         figure_card.show(picture, provenance, key=key, title=title, note=note, table=table, moved=True)
 
     def curves(
-        self, rows: Iterable[tuple[object, ...]] | pd.DataFrame, x: Axis, y: Axis, finding: str, title: str, source: str, *,
-        chosen: float | None = None, table: pd.DataFrame | None = None,
+        self, rows: Iterable[tuple[object, ...]] | pd.DataFrame, finding: str, *, chosen: float | None = None,
+        table: pd.DataFrame | None = None, title: str = "", source: str = "",
     ) -> None:  # fmt: skip
-        """Draws a card with a line for each series. `rows`: series, x and y. `source`: what they were computed from.
+        """Draws the step's chart with a line for each series. `rows`: series, x and y.
 
-        `chosen`: a place on the x axis to mark. `table`: the numbers to download, if not all rows.
+        `chosen`: a place on the x axis to mark. `table`: the numbers to download, if not all rows. `title`, `source`: of the
+        chart, where they are computed.
         """
-        import pandas as pd
-
         drawn = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows), columns=["series", "x", "y"])
+        assert self.step.chart is not None
+        x, y = _axis(self.step.chart.x, drawn["x"]), _axis(self.step.chart.y, drawn["y"])
         picture = stream.curves(drawn, x, y, finding, chosen=chosen, dark=self.dark)
-        numbers = drawn if table is None else table
-        self.card(picture, Provenance(source, None, ""), numbers, title, name=f"{self.lesson}-{self.step.key}")
+        self._chart(picture, drawn if table is None else table, title, source)
 
-    def bars(self, rows: Iterable[tuple[str, float]], x: Axis, finding: str, title: str, source: str) -> None:
-        """Draws a card with a bar for each row, its name and its value. `source`: what they were computed from."""
-        import pandas as pd
-
+    def bars(self, rows: Iterable[tuple[str, float]], finding: str, *, title: str = "", source: str = "") -> None:
+        """Draws the step's chart with a bar for each row, its name and its value; texts as in `curves`."""
         table = pd.DataFrame(list(rows), columns=["name", "value"])
-        picture = stream.bars(table, x, finding, dark=self.dark)
-        self.card(picture, Provenance(source, None, ""), table, title, name=f"{self.lesson}-{self.step.key}")
+        assert self.step.chart is not None
+        picture = stream.bars(table, _axis(self.step.chart.x, table["value"]), finding, dark=self.dark)
+        self._chart(picture, table, title, source)
+
+    def _chart(self, picture: Picture, table: pd.DataFrame, title: str, source: str) -> None:
+        chart = self.step.chart
+        assert chart is not None
+        provenance = Provenance(source or chart.source, None, "")
+        self.card(picture, provenance, table, title or chart.title, name=f"{self.lesson}-{self.step.key}")
 
     def latest(self, name: str, make: Callable[[], T], *of: object) -> T:
         """The result of `make` for these settings, recomputed when they change; only the latest is kept."""
@@ -165,6 +169,12 @@ class Stage:
     def _memory(self) -> dict[tuple[object, ...], object]:
         kept: dict[tuple[object, ...], object] = st.session_state.setdefault(f"lesson:{self.lesson}:{self.step.key}", {})
         return kept
+
+
+def _axis(scale: Scale | None, values: pd.Series) -> Axis:
+    assert scale is not None
+    ticks = tuple(sorted(set(map(float, values)))) if scale.ticks is True else scale.ticks or ()
+    return Axis(scale.title, scale.is_log, scale.is_share, ticks)
 
 
 # The function of a step draws its task and its result; it returns the index of the true choice.
