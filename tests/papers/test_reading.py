@@ -87,7 +87,7 @@ def test_a_paper_is_read_whole() -> None:
 def test_a_slip_is_told_with_its_file_and_key(old: str, new: str, said: str) -> None:
     with pytest.raises(BadInput) as refused:
         read((old, new))
-    assert str(refused.value).startswith("assets/papers/a.toml", printed_as, named, differences)
+    assert str(refused.value).startswith("assets/papers/a.toml")
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
 
