@@ -178,7 +178,7 @@ def printed_interval(
 
 def table_remarks(paper: Paper, experiment: Experiment) -> tuple[str, ...]:
     """The remarks on the tables as a whole."""
-    return tuple(note.text for note in paper.remarks if note.is_about_the_table and note.table in experiment.tables)
+    return tuple(note.text for note in paper.remarks if note.is_about(experiment.tables))
 
 
 def reasons(paper: Paper, experiment: Experiment, size: Size, runs: Iterable[Measured]) -> tuple[str, ...]:

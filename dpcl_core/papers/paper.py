@@ -6,7 +6,6 @@ import math
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from statistics import fmean, stdev
 from typing import Annotated, Any, Literal, get_args
 
@@ -161,25 +160,27 @@ def _values(side: Side, metric: str, runs: Mapping[str, Measured]) -> dict[int, 
 # Remarks on printed numbers: slips, contradictions and gaps, each with the numbers it concerns.
 
 
+_Words = Annotated[str, Field(min_length=1)]
+_Names = _Words | tuple[_Words, ...] | None
 _FIELDS = ("dataset", "method", "variant", "epsilon", "metric")
 
 
-@dataclass(frozen=True, slots=True)
-class Remark:
-    """A remark on printed numbers: a slip, a contradiction or a gap. A field that is None matches every row.
+class Remark(Spec):
+    """A remark on printed numbers: a slip, a contradiction or a gap.
 
-    A remark with no field but its table is about the table as a whole, not about single numbers. `is_doubtful`: the number
-    is very likely a misprint; it is shown as printed, but neither drawn nor used.
+    It is about every number of these tables, methods, variants, datasets and metrics; None: any. A remark with no field but
+    its table is about the table as a whole, not about single numbers. `is_doubtful`: the number is very likely a misprint;
+    it is shown as printed, but neither drawn nor used.
     """
 
-    text: str
-    table: str
-    method: str | None = None
-    variant: str | None = None
-    epsilon: float | None = None
-    metric: str | None = None
+    text: _Words
+    table: _Words | tuple[_Words, ...]
+    method: _Names = None
+    variant: str | tuple[str, ...] | None = None
+    dataset: _Names = None
+    metric: _Names = None
+    epsilon: PositiveFloat | None = None
     is_doubtful: bool = False
-    dataset: str | None = None
 
     @property
     def is_about_the_table(self) -> bool:
@@ -187,9 +188,17 @@ class Remark:
 
     def touches(self, row: Published) -> bool:
         """Whether the remark is about this number."""
-        if self.is_about_the_table or self.table != row.table:
+        if self.is_about_the_table or not _has(self.table, row.table):
             return False
-        return all(getattr(self, name) in (None, getattr(row, name)) for name in _FIELDS)
+        return all(_has(getattr(self, name), getattr(row, name)) for name in _FIELDS)
+
+    def is_about(self, tables: Sequence[str]) -> bool:
+        """Whether the remark is about one of these tables as a whole."""
+        return self.is_about_the_table and any(_has(self.table, table) for table in tables)
+
+
+def _has(named: object, value: object) -> bool:
+    return named is None or named == value or (isinstance(named, tuple) and value in named)
 
 
 PrintedAs = Callable[[RunSpec], tuple[str, str]]
@@ -277,10 +286,6 @@ class Paper:
 # Functions (the names of a run's method, the differences of a run) are in `papers.catalog`.
 
 
-_Words = Annotated[str, Field(min_length=1)]
-_Names = _Words | tuple[_Words, ...] | None
-
-
 class _Prints(Spec):
     """The printed numbers of an experiment: those of these tables (none given: all) and datasets with this prefix.
 
@@ -334,27 +339,6 @@ class _Experiment(Spec):
     earlier: _Words | None = None
 
 
-class _Remark(Spec):
-    """A remark on every number of these tables, methods, variants, datasets and metrics; None: any."""
-
-    text: _Words
-    table: _Words | tuple[_Words, ...]
-    method: _Names = None
-    variant: str | tuple[str, ...] | None = None
-    dataset: _Names = None
-    metric: _Names = None
-    epsilon: PositiveFloat | None = None
-    is_doubtful: bool = False
-
-    def remarks(self) -> tuple[Remark, ...]:
-        named = (self.table, self.method, self.variant, self.dataset, self.metric)
-        combinations = product(*(one if isinstance(one, tuple) else (one,) for one in named))
-        return tuple(
-            Remark(self.text, str(table), method, variant, self.epsilon, metric, self.is_doubtful, dataset)
-            for table, method, variant, dataset, metric in combinations
-        )
-
-
 class _File(Spec):
     title: _Words
     source: _Words
@@ -364,7 +348,7 @@ class _File(Spec):
     words: Mapping[str, _Words] = {}
     experiments: tuple[_Experiment, ...] = Field(min_length=1)
     orderings: Mapping[str, tuple[_Claimed, ...]]
-    remarks: tuple[_Remark, ...] = ()
+    remarks: tuple[Remark, ...] = ()
 
 
 def load(name: str, printed_as: PrintedAs, named: Named, departs: Departs) -> Paper:
@@ -384,9 +368,8 @@ def parsed(name: str, text: str, file: str, printed_as: PrintedAs, named: Named,
         slip = first_of(error)
         raise BadInput(f"{file}: {slip.field}", slip.value, slip.allowed) from error
     experiments = tuple(_experiment(one, record, file) for one in record.experiments)
-    remarks = tuple(remark for one in record.remarks for remark in one.remarks())
     return Paper(
-        name, record.title, record.source, experiments, remarks, printed_as, departs, named, record.nominal,
+        name, record.title, record.source, experiments, record.remarks, printed_as, departs, named, record.nominal,
         record.is_unpaired,
     )  # fmt: skip
 

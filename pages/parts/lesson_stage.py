@@ -258,18 +258,13 @@ def onward(view: View, name: str, codec: link.Codec, values: Mapping[str, object
     place = text.number(name)
     if not view["alone"]:
         label = f":primary[Exercises: {text.part(name)} →]"
-        st.page_link("pages/exercises.py", label=label, query_params={"p": part_number(name)})
+        st.page_link("pages/exercises.py", label=label, query_params={"p": str(number(text.part(name)))})
     if place < len(text.NAMES) and not view["alone"]:
         following = text.NAMES[place]
         query = codec.write({**values, "lesson": following, "step": None})
         label = f":primary[Next lesson: {text.load(following).title} →]"
         st.page_link("pages/lessons.py", label=label, query_params=view.linked(query))
     st.page_link("pages/playground.py", label=":primary[Try it in the Playground →]")
-
-
-def part_number(name: str) -> str:
-    """The part of a lesson as links of Exercises and For teachers have it."""
-    return str(list(text.PARTS).index(text.part(name)) + 1)
 
 
 def questions(of: Lesson) -> None:
