@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -62,7 +63,8 @@ def accuracy_over_tasks(
         unnamed = " One whose learned list names no label cannot be." if labels == "dp-learned" else ""
         return theme.nothing(f"The first point appears when a model has been tested.{unnamed}", dark, _HEIGHT)
     per_seed = mean_so_far(accuracy)
-    figure, _ = _accuracy_figure(_by_budget(per_seed, labels, standing, dark), n_tasks, score, references, dark)
+    curves = _by_budget(per_seed, labels, standing, dark)
+    figure, _ = _figure(curves, n_tasks, _accuracy_axis(score), dark, references)
     return Picture(figure, _accuracy_finding(per_seed, n_tasks, score, standing))
 
 
@@ -85,9 +87,9 @@ def compared_over_tasks(
     curves = _by_run(series, mean_so_far, colours, labels, standings or {})
     if not curves:
         return theme.nothing("None of the chosen runs has a point here yet.", dark, _HEIGHT)
-    figure, ends = _accuracy_figure(curves, n_tasks, score, references, dark)
-    ranked = sorted(zip(curves, ends, strict=True), key=lambda pair: -pair[1].stats.mean)
-    sentences = [f"{curve.name}: {_amount(end.stats)} after {_tasks(end.task)}" for curve, end in ranked]
+    figure, ends = _figure(curves, n_tasks, _accuracy_axis(score), dark, references)
+    ranked = sorted(zip(curves, ends, strict=True), key=lambda pair: -pair[1][1].mean)
+    sentences = [f"{curve.name}: {_amount(stats)} after {_tasks(task)}" for curve, (task, stats) in ranked]
     return Picture(figure, "; ".join(sentences) + ".")
 
 
@@ -106,7 +108,8 @@ def forgetting_over_tasks(
     per_seed = forgetting_so_far(accuracy)
     if per_seed.empty:
         return theme.nothing(_NO_FORGETTING, dark, _HEIGHT)
-    figure, _ = _forgetting_figure(_by_budget(per_seed, labels, standing, dark), n_tasks, dark)
+    curves = _by_budget(per_seed, labels, standing, dark)
+    figure, _ = _figure(curves, n_tasks, _forgetting_axis(curves), dark)
     last = int(per_seed["after_task"].max())
     final = per_seed[per_seed["after_task"] == last].groupby("epsilon")["value"].mean()
     most, least = (float(epsilon) for epsilon in (final.idxmax(), final.idxmin()))
@@ -132,10 +135,10 @@ def forgetting_compared(
     curves = _by_run(series, forgetting_so_far, colours, labels, standings or {})
     if not curves:
         return theme.nothing(_NO_FORGETTING, dark, _HEIGHT)
-    figure, ends = _forgetting_figure(curves, n_tasks, dark)
+    figure, ends = _figure(curves, n_tasks, _forgetting_axis(curves), dark)
     sentences = [
-        f"{curve.name}: {100 * end.stats.mean:.1f} points lost after {_tasks(end.task)}"
-        for curve, end in zip(curves, ends, strict=True)
+        f"{curve.name}: {100 * stats.mean:.1f} points lost after {_tasks(task)}"
+        for curve, (task, stats) in zip(curves, ends, strict=True)
     ]
     return Picture(figure, "; ".join(sentences) + ".")
 
@@ -169,12 +172,7 @@ def matrix_of(cell: pd.DataFrame) -> list[list[float | None]]:
     return matrix
 
 
-@dataclass(frozen=True, slots=True)
-class _End:
-    """The end of a line: the task (from 1), and the values there (shares) over the seeds."""
-
-    task: int
-    stats: Interval
+_End = tuple[int, Interval]  # of a line: the task (from 1), and the values there (shares) over the seeds
 
 
 def _by_budget(per_seed: pd.DataFrame, labels: LabelSetting, standing: Standing, dark: bool) -> list[_Curve]:
@@ -204,42 +202,32 @@ def _by_run(
     ]
 
 
-def _accuracy_figure(
-    curves: Sequence[_Curve], n_tasks: int, score: str, references: References | None, dark: bool
-) -> tuple[go.Figure, list[_End]]:
-    axis = theme.percent_axis(title=f"{score} on the tasks seen so far")
-    figure, ends = _figure(curves, n_tasks, axis, 0, 100, dark)
-    if references is not None:
-        theme.add_references(figure, references, dark=dark)
-    return figure, ends
+def _accuracy_axis(score: str) -> dict[str, Any]:
+    return theme.percent_axis(title=f"{score} on the tasks seen so far")
 
 
-def _forgetting_figure(curves: Sequence[_Curve], n_tasks: int, dark: bool) -> tuple[go.Figure, list[_End]]:
+def _forgetting_axis(curves: Sequence[_Curve]) -> dict[str, Any]:
     values = 115 * pd.concat([curve.rows["value"] for curve in curves])
-    low, high = min(-1.0, float(values.min())), max(10.0, float(values.max()))
-    axis: dict[str, object] = {
-        "title": "points lost since the best, mean of old tasks",
-        "range": [low, high],
-        "zeroline": True,
-    }
-    return _figure(curves, n_tasks, axis, low, high, dark)
+    ends = [min(-1.0, float(values.min())), max(10.0, float(values.max()))]
+    return {"title": "points lost since the best, mean of old tasks", "range": ends, "zeroline": True}
 
 
 def _figure(
-    curves: Sequence[_Curve], n_tasks: int, axis: dict[str, object], low: float, high: float, dark: bool
+    curves: Sequence[_Curve], n_tasks: int, axis: Mapping[str, Any], dark: bool, references: References | None = None
 ) -> tuple[go.Figure, list[_End]]:
-    """All curves, with their names at the line ends between the heights `low` and `high`; and the ends."""
+    """All curves, with their names at the line ends within the axis; and the ends."""
     margin = {"l": 48, "r": 84, "t": 12, "b": 40}  # the right margin has the names at the line ends
     figure = theme.figure(dark, height=_HEIGHT, xaxis=theme.task_axis(1, n_tasks), yaxis=axis, margin=margin)
     ends = [_line(figure, curve) for curve in curves]
+    low, high = axis["range"][0], min(axis["range"][1], 100)
     gap = max(curve.name.count(_TOTAL) + 1 for curve in curves) * _LABEL_GAP * (high - low) / 100
     named = [
-        (curve.name.replace(_TOTAL, f",{BREAK}{_TOTAL[2:]}"), end.task, 100 * end.stats.mean, curve.colour)
-        for curve, end in zip(curves, ends, strict=True)
+        (curve.name.replace(_TOTAL, f",{BREAK}{_TOTAL[2:]}"), task, 100 * stats.mean, curve.colour)
+        for curve, (task, stats) in zip(curves, ends, strict=True)
     ]
-    theme.add_end_names(
-        figure, named, gap, low + gap / 2, high, dark=dark, shift=9, font={"size": 12.5}, align="left"
-    )
+    theme.add_end_names(figure, named, gap, low + gap / 2, high, dark=dark, shift=9, font={"size": 12.5}, align="left")
+    if references is not None:
+        theme.add_references(figure, references, dark=dark)
     return figure, ends
 
 
@@ -265,7 +253,7 @@ def _line(figure: go.Figure, curve: _Curve) -> _End:
     else:
         line.hovertemplate = None
     figure.add_trace(line)
-    return _End(int(x[-1]), stats[-1])
+    return int(x[-1]), stats[-1]
 
 
 def _amount(mean_interval: Interval) -> str:

@@ -28,9 +28,7 @@ def detection(table: pd.DataFrame, *, dark: bool = False) -> Picture:
     Columns group (in their order), detector ("score" or "pattern"), auroc (in [0, 1]; NaN: undefined).
     """
     groups = list(dict.fromkeys(table["group"]))
-    figure = theme.figure(
-        dark, height=300, legend_room=48, xaxis={"showgrid": False}, yaxis=_auroc_axis(1.08), barmode="group", bargap=0.35
-    )
+    figure = _grouped(dark, 300, 48, {"showgrid": False}, _auroc_axis(1.08))
     for index, (detector, name) in enumerate((("score", "the score"), ("pattern", "capital letter, @ or two digits"))):
         rows = table[table["detector"] == detector].set_index("group")["auroc"].reindex(groups)
         colour, texts = theme.colour_of_series(index, dark), [f"{value:.2f}" for value in rows]
@@ -42,6 +40,11 @@ def detection(table: pd.DataFrame, *, dark: bool = False) -> Picture:
     defined = [text for text, group in zip(values, groups, strict=True) if not pd.isna(by[group, "score"])]
     finding = f"AUROC of the score for personal tokens: {', '.join(defined)}."
     return Picture(figure, finding if defined else "No personal token is marked here.")
+
+
+def _grouped(dark: bool, height: int, legend_room: int, x: Mapping[str, object], y: Mapping[str, object]) -> go.Figure:
+    """A figure for bars side by side."""
+    return theme.figure(dark, height=height, legend_room=legend_room, xaxis=x, yaxis=y, barmode="group", bargap=0.35)
 
 
 def _bars(
@@ -94,15 +97,8 @@ def retained(table: pd.DataFrame, *, dark: bool = False) -> Picture:
         return theme.nothing("Nothing to show yet.", dark, 300)
     last = table[table["after_task"] == table["after_task"].max()]
     means = last.groupby("of_task", as_index=False)[["ordinary", "private"]].mean()
-    figure = theme.figure(
-        dark,
-        height=300,
-        legend_room=48,
-        xaxis={"showgrid": False, "type": "category"},
-        yaxis={"title": "nats a token above the public model", "zeroline": True},
-        barmode="group",
-        bargap=0.35,
-    )
+    y = {"title": "nats a token above the public model", "zeroline": True}
+    figure = _grouped(dark, 300, 48, {"showgrid": False, "type": "category"}, y)
     names = [f"task {task + 1}" for task in means["of_task"]]
     for index, (column, name) in enumerate((("ordinary", "ordinary words: memory kept"), ("private", "personal words"))):
         colour, hover = theme.colour_of_series(2 - index, dark), f"%{{x}}, {name}: %{{y:.3f}} nats"
@@ -130,15 +126,8 @@ def exposure(table: pd.DataFrame, *, dark: bool = False) -> Picture:
     of = {"before training": early["exposure"]}
     if last >= 0:
         of |= {when: late["exposure"], _UNLIKELY_END: late["below"]}
-    figure = theme.figure(
-        dark,
-        height=320,
-        legend_room=64,
-        xaxis={"showgrid": False, "type": "category", "title": "texts that a code was planted in"},
-        yaxis={"title": "exposure, bits", "rangemode": "tozero", "zeroline": False},
-        barmode="group",
-        bargap=0.35,
-    )
+    x = {"showgrid": False, "type": "category", "title": "texts that a code was planted in"}
+    figure = _grouped(dark, 320, 64, x, {"title": "exposure, bits", "rangemode": "tozero", "zeroline": False})
     soft, names = theme.ink(dark).soft, ["never" if level == 0 else f"{level}" for level in planted]
     colours = (soft, theme.colour_of_series(1, dark), theme.colour_of_series(0, dark))
     for (name, values), colour in zip(of.items(), colours, strict=False):

@@ -183,7 +183,7 @@ def is_held(duel: Duel, sigma: float, false_alarm: float = FALSE_ALARM) -> bool:
 
     An attack under the true curve fails this with probability at most 2 `false_alarm`.
     """
-    alarms, hits = duel.curve()
+    alarms, hits = curve(duel)
     slack = [allowance(len(side), false_alarm) for side in (duel.stayed_away, duel.took_part)]
     return bool((hits <= exact_hits(np.minimum(1.0, alarms + slack[0]), sigma) + slack[1]).all())
 
