@@ -140,8 +140,8 @@ class Source:
             return self.table[self.stops.index(epsilon)]
         from dpcl_core.explorers import cosine_replay
 
-        accuracies = cosine_replay.accuracies(self._decoded, epsilon)
-        return [[row[: k + 1].tolist() for k, row in enumerate(matrix)] for matrix in accuracies]
+        replayed = cosine_replay.accuracies(self._decoded, epsilon)
+        return [[row[: k + 1].tolist() for k, row in enumerate(matrix)] for matrix in replayed]
 
     def class_accuracies(self, epsilon: float) -> NDArray[np.float64] | None:
         """Accuracies [seed, class] after the last task; None if not recorded."""

@@ -93,15 +93,8 @@ def neighbours(label: int = 9, n_others: int = 0) -> Neighbours:
     features = pixels.rows(dataset.train.images)
     of_class = np.flatnonzero(dataset.train.labels == label)
     rows = np.concatenate([np.flatnonzero(dataset.train.labels != label), of_class[:n_others]])
-    return Neighbours(
-        title=dataset.title,
-        classes=dataset.classes,
-        known=features[rows],
-        labels=dataset.train.labels[rows],
-        person=features[of_class[n_others : n_others + 1]],
-        label=label,
-        n_others=n_others,
-    )
+    person = features[of_class[n_others : n_others + 1]]
+    return Neighbours(dataset.title, dataset.classes, features[rows], dataset.train.labels[rows], person, label, n_others)
 
 
 def _released(

@@ -261,16 +261,10 @@ def to_train(method: str, epsilon: float) -> RunSpec:
 
 def _on_digits(method: str, params: Params, scenario: ScenarioSpec, privacy: PrivacySpec) -> RunSpec:
     """A run on the bundled digits, whose labels are public."""
-    data = DataSpec(dataset="digits", backbone="pixels")
     return RunSpec(
-        method=method,
-        params=params,
-        data=data,
-        scenario=scenario,
-        labels="prior-const",
-        privacy=privacy,
-        seeds=REPAIRS_SEEDS,
-    )
+        method=method, params=params, data=DataSpec(dataset="digits", backbone="pixels"), scenario=scenario,
+        labels="prior-const", privacy=privacy, seeds=REPAIRS_SEEDS,
+    )  # fmt: skip
 
 
 # Auditing one run: planted records, each in the data by a fair coin, and what right guesses of the coins prove.

@@ -43,11 +43,13 @@ class Scale(Spec):
 class Chart(Spec):
     """The chart of a step: curves, or bars where it has no `y`. `source`: what its numbers were computed from.
 
-    Title and source are empty where the step's code computes them.
+    Title and source are empty where the step's code computes them. `finding`: a template for what the step's code computes;
+    formats beside Python's are "pc" and "pc0" (percent), "eps", "least" and "budget" (as `privacy.statement` writes them).
     """
 
     title: str = ""
     source: str = ""
+    finding: _Words
     x: Scale
     y: Scale | None = None
 

@@ -34,8 +34,7 @@ def one_answer(stage: Stage) -> int:
         for answer, word in ((1, "yes"), (0, "no"))
     ]
     truly = percent(float(truth[said == 1].mean()), 0)
-    finding = f"Of {int((said == 1).sum())} people who said yes, {truly} would truly say so."
-    stage.bars(rows, finding)
+    stage.bars(rows, n_yes=int((said == 1).sum()), truly=truly)
     likely = game.posterior(epsilon)
     return 0 if likely > 0.99 else 2 if likely < game.SHARE + 0.01 else 1
 
@@ -52,11 +51,10 @@ def the_crowd(stage: Stage) -> int:
     table["half"] = [1.96 * game.estimate_std(n, epsilon) for n in CROWDS]
     true = pd.DataFrame({"series": "true share", "x": CROWDS, "y": game.SHARE})
     half = game.estimate_std(game.COIN_N_PEOPLE, epsilon)
-    finding = (
-        f"From {game.COIN_N_PEOPLE:,} answers at ε = {epsilon:g} the estimate is {percent(estimates[2])}, true are "
-        f"{percent(game.SHARE, 0)}; its standard error is {100 * half:.1f} points."
-    )
-    stage.curves(pd.concat([table, true]), finding, table=table)
+    stage.curves(
+        pd.concat([table, true]), table=table, n_people=game.COIN_N_PEOPLE, epsilon=epsilon, estimate=estimates[2],
+        true_share=game.SHARE, points=100 * half,
+    )  # fmt: skip
     return 0 if half > 0.2 else 1 if half > 0.002 else 2
 
 
@@ -74,11 +72,10 @@ def the_odds(stage: Stage) -> int:
     line = pd.DataFrame({"series": "e^ε / (1 + e^ε)", "x": grid, "y": [odds_bound(float(each), 0.0) for each in grid]})
     dots = pd.DataFrame({"series": "measured", "x": EPSILONS, "y": measured})
     nearest = min(range(len(EPSILONS)), key=lambda place: abs(EPSILONS[place] - epsilon))
-    finding = (
-        f"At ε = {EPSILONS[nearest]:g} the guesser was right in {percent(measured[nearest])} of {N_GAMES:,} rounds; "
-        f"nobody can do better than {percent(odds_bound(EPSILONS[nearest], 0.0))}."
-    )
-    stage.curves(pd.concat([line, dots]), finding, chosen=epsilon, table=dots)
+    stage.curves(
+        pd.concat([line, dots]), chosen=epsilon, table=dots, epsilon=EPSILONS[nearest], right=measured[nearest],
+        n_games=N_GAMES, most=odds_bound(EPSILONS[nearest], 0.0),
+    )  # fmt: skip
     right = odds_bound(1.0, 0.0)
     return 0 if right < 0.55 else 1 if right < 0.9 else 2
 
@@ -91,11 +88,7 @@ def one_clerk(stage: Stage) -> int:
     stds = game.estimate_std, game.clerk_std
     rows = [(name, n, std(n, epsilon) * n) for name, std in zip(names, stds, strict=True) for n in CROWDS]
     each, once = (std(game.COIN_N_PEOPLE, epsilon) * game.COIN_N_PEOPLE for std in stds)
-    finding = (
-        f"Of {game.COIN_N_PEOPLE:,} people at ε = {epsilon:g}, the count is off by {each:.1f} people with a coin for each "
-        f"answer, and by {once:.1f} with noise once: {each / once:.0f} times less."
-    )
-    stage.curves(rows, finding)
+    stage.curves(rows, n_people=game.COIN_N_PEOPLE, epsilon=epsilon, each=each, once=once, ratio=each / once)
     return 0 if each / once < 2 else 1 if each / once < 10 else 2
 
 
@@ -105,11 +98,7 @@ def one_large(stage: Stage) -> int:
     stage.results("Attack the sum", lambda: True, epsilon)
     rows = [("right guesses", one, game.found(one, epsilon)) for one in INCOMES]
     ordinary, largest, hers = (game.found(one, epsilon) for one in (3e3, game.LARGEST, 1e6))
-    finding = (
-        f"At ε = {epsilon:g} the best attacker is right about her in {percent(hers)} of rounds; about the largest "
-        f"income that the noise was made for in {percent(largest)}, about one of 3,000 in {percent(ordinary)}."
-    )
-    stage.curves(rows, finding, chosen=game.LARGEST)
+    stage.curves(rows, chosen=game.LARGEST, epsilon=epsilon, hers=hers, largest=largest, ordinary=ordinary)
     return 1 if hers > odds_bound(epsilon, game.DELTA) else 0
 
 
@@ -123,12 +112,10 @@ def clip_first(stage: Stage) -> int:
     best = min(range(len(CLIPS)), key=errors.__getitem__)
     lost, noise = game.lost_and_noise(clip, epsilon)
     total = float(game.incomes().sum())
-    finding = (
-        f"With a clip of {clip:,.0f} the sum is off by {percent(math.hypot(lost, noise) / total)}: "
-        f"{percent(lost / total)} cut off, {percent(noise / total)} noise. The best of these clips is "
-        f"{CLIPS[best]:,.0f}, at {percent(errors[best] / total)}."
-    )
-    stage.curves(rows, finding, chosen=clip)
+    stage.curves(
+        rows, chosen=clip, clip=clip, both=math.hypot(lost, noise) / total, cut=lost / total, noise=noise / total,
+        best_clip=CLIPS[best], least_error=errors[best] / total,
+    )  # fmt: skip
     return 0 if best == 0 else 2 if best == len(CLIPS) - 1 else 1
 
 
@@ -149,11 +136,10 @@ def missing(stage: Stage) -> int:
     found = {name: [game.noise_of(CLAIM, each, rule) for each in game.DELTAS] for name, rule in _RULES.items()}
     rows = [(name, x, y) for name, values in found.items() for x, y in zip(game.DELTAS, values, strict=True)]
     every = [value for values in found.values() for value in values]
-    finding = (
-        f"“ε = {CLAIM:g}” can mean noise of {min(every):.2f} or of {max(every):.2f} on the same sum: "
-        f"{max(every) / min(every):.0f} times as much."
-    )
-    stage.curves(rows, finding, title=f"Noise behind “ε = {CLAIM:g}”", chosen=delta)
+    stage.curves(
+        rows, title=f"Noise behind “ε = {CLAIM:g}”", chosen=delta, claim=CLAIM, low=min(every), high=max(every),
+        ratio=max(every) / min(every),
+    )  # fmt: skip
     st.markdown(f"The whole sentence: {headline('one person', CLAIM, delta, {})} {odds(CLAIM, delta)}")
     by_delta, by_rule = found["one person more or less"][-1] / found["one person more or less"][0], every[-1] / every[7]
     return 2 if min(by_delta, by_rule) > 1.2 else 1 if by_delta > 1.2 else 0
@@ -164,11 +150,10 @@ def small_print(stage: Stage) -> int:
     delta = stage.choose("delta", game.DELTAS)
     people = stage.results("Run the program", lambda: game.printed_now(delta), delta)
     rows = [("people printed, on average", each, game.printed(each)) for each in game.DELTAS]
-    finding = (
-        f"With δ = {delta:g} the program printed {len(people)} of {game.N_PEOPLE:,} people in full; on average it prints "
-        f"{game.printed(delta):.3g}."
-    )
-    stage.curves(rows, finding, source=f"{game.N_PEOPLE:,} invented people, fresh coins", chosen=delta)
+    stage.curves(
+        rows, source=f"{game.N_PEOPLE:,} invented people, fresh coins", chosen=delta, delta=delta, n_printed=len(people),
+        n_people=game.N_PEOPLE, expected=game.printed(delta),
+    )  # fmt: skip
     expected = game.printed(0.01)
     return 0 if expected < 1 else 1 if expected < 0.5 * game.N_PEOPLE else 2
 
@@ -178,8 +163,7 @@ def two_rules(stage: Stage) -> int:
     (sigma,) = stage.moved("Compare the rules", sigma=SIGMAS)
     rows = [(name, each, game.under(each, rule)) for name, rule in _RULES.items() for each in SIGMAS]
     one, other = (game.under(sigma, rule) for rule in _RULES.values())
-    finding = f"Noise of {sigma:g} is ε = {shown(one)} for one person more or less, and ε = {shown(other)} for one replaced."
-    stage.curves(rows, finding, source=f"{_GAUSSIAN}, δ = {game.DELTA:g}", chosen=sigma)
+    stage.curves(rows, source=f"{_GAUSSIAN}, δ = {game.DELTA:g}", chosen=sigma, sigma=sigma, one=one, other=other)
     ratio = game.under(4.0, "replace") / game.under(4.0, "add-remove")
     return 0 if ratio < 1.2 else 1 if ratio > 1.6 else 2
 
@@ -207,8 +191,7 @@ def best_of(stage: Stage) -> int:
     rows = [("all trials together", n, game.of_trials(epsilon, int(n))) for n in TRIALS]
     rows += [("what is reported", n, epsilon) for n in TRIALS]
     now = game.of_trials(epsilon, int(trials))
-    finding = f"{trials:g} trials at ε = {epsilon:g} have spent ε = {shown(now)} on these people, whichever is published."
-    stage.curves(rows, finding, source=f"{_GAUSSIAN}, δ = {game.DELTA:g}", chosen=trials)
+    stage.curves(rows, source=f"{_GAUSSIAN}, δ = {game.DELTA:g}", chosen=trials, trials=trials, epsilon=epsilon, now=now)
     of_twenty = game.of_trials(1.0, 20)
     return 0 if of_twenty < 1.5 else 1 if of_twenty < 15 else 2
 
@@ -221,11 +204,7 @@ def luck(stage: Stage) -> int:
     mean = float(values.mean())
     rows += [("mean of all", n, mean) for n in TRIALS]
     best = game.best_of(values, int(trials))
-    finding = (
-        f"At ε = {epsilon:g} the best of {trials:g} has {percent(best)} on average, the mean of all is {percent(mean)}: "
-        f"luck adds {100 * (best - mean):.1f} points."
-    )
-    stage.curves(rows, finding, chosen=trials)
+    stage.curves(rows, chosen=trials, epsilon=epsilon, trials=trials, best=best, mean=mean, points=100 * (best - mean))
     flattered = game.best_of(game.scores(1.0), 20) - float(game.scores(1.0).mean())
     return 0 if flattered < 0.01 else 1 if flattered < 0.2 else 2
 
@@ -253,11 +232,11 @@ def her_photos(stage: Stage) -> int:
     rows += [("photos × ε", k, k * epsilon) for k in PHOTOS]
     exact = game.of_person(epsilon, int(photos))
     grown = game.by_groups(epsilon, int(photos))[1]
-    finding = (
-        f"ε = {epsilon:g} for a photo is ε = {shown(exact)} for a person with {photos:g} of them. "
-        f"ε = {photos * epsilon:g} holds for her with a δ of {grown:.1g}{', which promises nothing' if grown == 1 else ''}."
-    )
-    stage.curves(rows, finding, chosen=photos)
+    nothing = ", which promises nothing" if grown == 1 else ""
+    stage.curves(
+        rows, chosen=photos, epsilon=epsilon, exact=exact, photos=photos, product=photos * epsilon, grown=grown,
+        nothing=nothing,
+    )  # fmt: skip
     st.markdown(odds(exact, game.DELTA))
     of_twenty = game.of_person(1.0, 20)
     return 0 if of_twenty < 1.5 else 1 if of_twenty <= 20 else 2
@@ -268,11 +247,9 @@ def the_person(stage: Stage) -> int:
     epsilon, photos = stage.moved("Learn the digits three times", epsilon=UNIT_EPSILONS, photos=PHOTOS)
     found = stage.latest("accuracy", lambda: game.accuracies(epsilon, int(photos)), epsilon, photos)
     rows = [(_UNIT_RULES[name], value) for name, value in found.items()]
-    finding = (
-        f"With {photos:g} photos a person and ε = {epsilon:g}: {percent(found['example'])} with a promise for a photo; "
-        f"with one for a person {percent(found['group'])} by wider noise, {percent(found['clipped'])} by averaging first."
+    stage.bars(
+        rows, photos=photos, epsilon=epsilon, example=found["example"], group=found["group"], clipped=found["clipped"]
     )
-    stage.bars(rows, finding)
     wide = game.accuracies(1.0, 20)
     return 0 if wide["group"] > wide["clipped"] + 0.02 else 1 if wide["clipped"] > wide["group"] + 0.02 else 2
 
@@ -282,11 +259,7 @@ def a_client(stage: Stage) -> int:
     (epsilon,) = stage.moved("Average", epsilon=UNIT_EPSILONS)
     rows = [("noise on each number of the mean", n, game.noise_on_mean(epsilon, n)) for n in UNITS]
     hospitals, patients = game.noise_on_mean(epsilon, 20), game.noise_on_mean(epsilon, 10_000)
-    finding = (
-        f"At ε = {epsilon:g} the noise on a mean over 20 hospitals is {hospitals:.2g}, over 10,000 patients {patients:.2g}: "
-        f"{hospitals / patients:.0f} times less. A whole vector has length 1."
-    )
-    stage.curves(rows, finding)
+    stage.curves(rows, epsilon=epsilon, hospitals=hospitals, patients=patients, ratio=hospitals / patients)
     ratio = hospitals / patients
     return 0 if ratio < 2 else 1 if ratio < 100 else 2
 
@@ -296,8 +269,7 @@ def a_word(stage: Stage) -> int:
     epsilon = stage.choose("epsilon", UNIT_EPSILONS)
     totals = stage.results("Add up a mail", lambda: {n: game.of_text(epsilon, n) for n in LENGTHS}, epsilon)
     rows = [("words × ε", n, n * epsilon) for n in LENGTHS] + [("composed", n, value) for n, value in totals.items()]
-    finding = f"ε = {epsilon:g} for each word is ε = {shown(totals[game.N_WORDS])} for a mail of {game.N_WORDS} words."
-    stage.curves(rows, finding)
+    stage.curves(rows, epsilon=epsilon, total=totals[game.N_WORDS], n_words=game.N_WORDS)
     of_one = game.of_text(1.0, game.N_WORDS)
     return 0 if of_one < 2 else 1 if of_one < 1000 else 2
 

@@ -8,13 +8,13 @@ import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 
-from dpcl_core.figures.picture import epsilon_text, minus
+from dpcl_core.figures.picture import minus
 from dpcl_core.lessons import adding as game
 from dpcl_core.lessons import noise
 from dpcl_core.lessons.adding import ForgettingWay, Matrix, Way
 from dpcl_core.lessons.noise import Duel
 from dpcl_core.privacy import statement
-from dpcl_core.privacy.statement import odds_bound, shown
+from dpcl_core.privacy.statement import odds_bound
 from dpcl_core.spec import Recurrence
 from pages.parts.layout import table
 from pages.parts.layout import table as rows_of
@@ -33,8 +33,7 @@ def ten_releases(stage: Stage) -> int:
     exact = {k: game.total(epsilon, int(k)) for k in RELEASES}
     rows = [("exact", k, value) for k, value in exact.items()] + [("plain sum", k, k * epsilon) for k in RELEASES]
     now = game.total(epsilon, int(n))
-    finding = f"{n:g} releases of ε = {epsilon:g} add up to ε = {shown(now)} for a person in all, not {n * epsilon:g}."
-    stage.curves(rows, finding, chosen=n)
+    stage.curves(rows, chosen=n, n=n, epsilon=epsilon, now=now, product=n * epsilon)
     of_ten = game.total(1.0, 10)
     return 0 if of_ten < 1.5 else 1 if of_ten < 7 else 2
 
@@ -50,11 +49,7 @@ def averaged(stage: Stage) -> int:
     best = [game.best_of_averages(epsilon, int(n)) for n in RELEASES]
     rows = [("best possible", n, value) for n, value in zip(RELEASES, best, strict=True)]
     rows += [("measured", n, value) for n, value in zip(RELEASES, measured, strict=True)]
-    finding = (
-        f"At ε = {epsilon:g} for each answer, the attacker is right in {percent(measured[0])} of rounds with one; "
-        f"with the average of {RELEASES[-1]:g} in {percent(measured[-1])}."
-    )
-    stage.curves(rows, finding)
+    stage.curves(rows, epsilon=epsilon, first=measured[0], most=RELEASES[-1], last=measured[-1])
     of_hundred = game.best_of_averages(1.0, 100)
     return 0 if of_hundred < 0.6 else 1 if of_hundred < 0.97 else 2
 
@@ -67,8 +62,7 @@ def other_people(stage: Stage) -> int:
         "Ask the ledger", lambda: {name: game.ledger(epsilon, 10, way).epsilon() for name, way in ways.items()}, epsilon
     )
     apart, together = totals.values()
-    finding = f"Ten tasks of ε = {epsilon:g}: ε = {shown(apart)} if nobody is in two, {shown(together)} else."
-    stage.bars(totals.items(), finding)
+    stage.bars(totals.items(), epsilon=epsilon, apart=apart, together=together)
     return 0 if apart < 1.01 * epsilon else 1 if apart < 0.9 * together else 2
 
 
@@ -79,12 +73,8 @@ def sampled(stage: Stage) -> int:
     stage.see()
     rows = [("a thousand steps", *point) for point in zip(RATES, totals, strict=True)]
     nearest = min(range(len(RATES)), key=lambda place: abs(RATES[place] - rate))
-    finding = (
-        f"With everybody in every step ε = {shown(totals[-1])}; with a share of {percent(RATES[nearest])} drawn at random "
-        f"for each step ε = {shown(totals[nearest])}. The noise is the same."
-    )
     source = f"privacy loss distributions: {game.N_STEPS:,} steps, σ = {game.SIGMA:g}, δ = 1e-5"
-    stage.curves(rows, finding, source=source, chosen=rate)
+    stage.curves(rows, source=source, chosen=rate, everybody=totals[-1], rate=RATES[nearest], total=totals[nearest])
     ratio = totals[RATES.index(0.01)] / totals[-1]
     return 0 if ratio > 0.5 else 1 if ratio > 0.05 else 2
 
@@ -100,11 +90,7 @@ def who_was_drawn(stage: Stage) -> int:
 
     found = stage.results("Publish the batches", both, rate)
     secret, known = found[0][1], found[-1][1]
-    finding = (
-        f"With {percent(rate)} drawn for each step, ε is {shown(secret)} while batches are secret, and up to "
-        f"{shown(known)} for people in many of them once they are known."
-    )
-    stage.bars(found, finding, source=f"{game.N_STEPS:,} steps, σ = {game.SIGMA:g}, δ = 1e-5")
+    stage.bars(found, source=f"{game.N_STEPS:,} steps, σ = {game.SIGMA:g}, δ = 1e-5", rate=rate, secret=secret, known=known)
     return 1 if game.if_known(game.participations(0.01)[1]) > 2 * game.sampled(0.01) else 0
 
 
@@ -113,11 +99,7 @@ def afterwards(stage: Stage) -> int:
     epsilon = stage.choose("epsilon", EPSILONS)
     shares = stage.results("Work on it, then attack", lambda: game.worked_on(epsilon, 10 * N_ROUNDS), epsilon)
     best, largest = game.best_of_averages(epsilon, 1), max(shares.values())
-    finding = (
-        f"At ε = {epsilon:g} the attacker is right in at most {percent(largest)} of rounds whatever was done to the count; "
-        f"the best possible on the count itself is {percent(best)}."
-    )
-    stage.bars(shares.items(), finding)
+    stage.bars(shares.items(), epsilon=epsilon, largest=largest, best=best)
     return 0 if largest < best + 0.02 and largest < odds_bound(epsilon, game.DELTA) + 0.02 else 1
 
 
@@ -258,11 +240,7 @@ def with_noise(stage: Stage) -> int:
     names = ("accuracy after five tasks", "forgetting")
     rows = [(name, each, found[each][place]) for place, name in enumerate(names) for each in FORGETTING_EPSILONS]
     (accuracy, lost), (clean, clean_lost) = game.of_noise(epsilon), game.of_noise(float("inf"))
-    finding = (
-        f"At ε = {epsilon_text(epsilon)} accuracy is {percent(accuracy)} and forgetting {percent(lost)}; "
-        f"without noise {percent(clean)} and {percent(clean_lost)}."
-    )
-    stage.curves(rows, finding, chosen=epsilon)
+    stage.curves(rows, chosen=epsilon, epsilon=epsilon, accuracy=accuracy, lost=lost, clean=clean, clean_lost=clean_lost)
     more = game.of_noise(1.0)[1] - clean_lost
     return 0 if more > 0.02 else 2 if more < -0.02 else 1
 
@@ -274,19 +252,14 @@ def _tasks(stage: Stage, found: Matrix) -> None:
         for task in range(game.N_TASKS)
         for now in range(task, game.N_TASKS)
     ]
-    finding = (
-        f"After five tasks {percent(found[-1, 0])} of the first two digits are recognised, {percent(found[-1].mean())} of "
-        f"all; forgetting is {percent(game.forgotten(found))}."
-    )
-    stage.curves(rows, finding)
+    stage.curves(rows, first=found[-1, 0], mean=found[-1].mean(), lost=game.forgotten(found))
 
 
 def _ways(stage: Stage, found: dict[str, Matrix]) -> None:
     """Draws mean accuracy on the tasks so far, for several ways to train."""
     rows = [(name, _TASKS[now], float(np.nanmean(one[now]))) for name, one in found.items() for now in range(game.N_TASKS)]
     ends = "; ".join(f"{name}: {percent(one[-1].mean())}" for name, one in found.items())
-    finding = f"Recognised after five tasks: {ends}."
-    stage.curves(rows, finding)
+    stage.curves(rows, ends=ends)
 
 
 # Lesson "Who pays for privacy": one rare digit among common ones, under the same noise.
@@ -308,11 +281,7 @@ def ten_people(stage: Stage) -> int:
         for who, name in ((f"the {game.RARE}, {FEW} people", "rare"), (f"others, about {game.most()} people", "others"))
         for how, of in (("no noise", clean), (f"ε = {epsilon:g}", noisy))
     ]
-    finding = (
-        f"At ε = {epsilon:g} noise takes {100 * (clean.rare - noisy.rare):.0f} points from the rare digit and "
-        f"{100 * (clean.others - noisy.others):.0f} from the others."
-    )
-    stage.bars(rows, finding)
+    stage.bars(rows, epsilon=epsilon, rare=100 * (clean.rare - noisy.rare), others=100 * (clean.others - noisy.others))
     rare, others = (getattr(clean, name) - getattr(game.recognised(1.0, FEW), name) for name in ("rare", "others"))
     return 0 if abs(rare - others) < _LEAST else 1 if rare > others else 2
 
@@ -324,11 +293,10 @@ def the_average(stage: Stage) -> int:
     clean, noisy = game.recognised(math.inf, FEW), game.recognised(epsilon, FEW)
     lost = {"all digits": clean.overall - noisy.overall, f"the {game.RARE} alone": clean.rare - noisy.rare}
     overall, rare = lost.values()
-    finding = (
-        f"At ε = {epsilon:g} the overall accuracy falls from {percent(clean.overall)} to {percent(noisy.overall)}, that of "
-        f"the rare digit from {percent(clean.rare)} to {percent(noisy.rare)}."
-    )
-    stage.bars([(name, max(0.0, value)) for name, value in lost.items()], finding)
+    stage.bars(
+        [(name, max(0.0, value)) for name, value in lost.items()], epsilon=epsilon, overall=clean.overall,
+        noisy_overall=noisy.overall, rare=clean.rare, noisy_rare=noisy.rare,
+    )  # fmt: skip
     return 1 if overall < 0.25 * rare else 0
 
 
@@ -339,8 +307,7 @@ def people_needed(stage: Stage) -> int:
     rows = [(name, n, game.recognised(one, int(n)).rare) for name, one in budgets.items() for n in PEOPLE]
     enough = _enough(epsilon)
     words = f"from {enough:g} people on" if enough is not None else "with none of these numbers of people"
-    finding = f"At ε = {epsilon:g} the rare digit loses less than {100 * _LEAST:.0f} points {words}."
-    stage.curves(rows, finding)
+    stage.curves(rows, epsilon=epsilon, points=100 * _LEAST, words=words)
     of_one = _enough(1.0) or math.inf
     return 0 if of_one <= 10 else 1 if of_one <= 40 else 2
 
@@ -350,11 +317,9 @@ def sum_and_noise(stage: Stage) -> int:
     (epsilon,) = stage.moved("Compare sums", epsilon=RARE_EPSILONS)
     found = {n: game.likeness(epsilon, int(n)) for n in PEOPLE}
     rows = [(name, n, found[n][place]) for place, name in ((1, "formula"), (0, "measured")) for n in PEOPLE]
-    finding = (
-        f"At ε = {epsilon:g} the noisy sum of {PEOPLE[0]:g} people has a likeness of {found[PEOPLE[0]][0]:.2f} to the true "
-        f"one, that of {PEOPLE[-1]:g} people {found[PEOPLE[-1]][0]:.2f}."
+    stage.curves(
+        rows, epsilon=epsilon, few=PEOPLE[0], of_few=found[PEOPLE[0]][0], many=PEOPLE[-1], of_many=found[PEOPLE[-1]][0]
     )
-    stage.curves(rows, finding)
     beside = [math.sqrt(1 - one**2) / one for one in (game.likeness(1.0, n)[1] for n in (10, 20))]
     ratio = beside[0] / beside[1]
     return 0 if ratio < 1.2 else 1 if ratio < 1.7 else 2
@@ -376,12 +341,7 @@ def what_helps(stage: Stage) -> int:
     rows = [(f"{name}: the {game.RARE}", one.rare) for name, one in found.items()]
     rows += [(f"{name}: other digits", one.others) for name, one in found.items()]
     before, counted, merged = found.values()
-    finding = (
-        f"At ε = {epsilon:g} the rare digit is recognised in {percent(before.rare)}; counted ten times in "
-        f"{percent(counted.rare)}, while the others fall to {percent(counted.others)}; under a shared label in "
-        f"{percent(merged.rare)}."
-    )
-    stage.bars(rows, finding)
+    stage.bars(rows, epsilon=epsilon, before=before.rare, counted=counted.rare, others=counted.others, merged=merged.rare)
     return 1 if merged.rare > max(before.rare, counted.rare) + _LEAST else 0 if counted.rare > before.rare + _LEAST else 2
 
 

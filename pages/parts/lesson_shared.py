@@ -19,7 +19,7 @@ from dpcl_core.lessons.noise import Duel
 from dpcl_core.lessons.shared_noise import Accuracies, Pictures, Recovery, Sharing
 from dpcl_core.privacy.audit_bounds import Coins
 from dpcl_core.privacy.noise import ReleaseNoise
-from dpcl_core.privacy.statement import at_least, shown
+from dpcl_core.privacy.statement import shown
 from pages.parts import train_form
 from pages.parts.layout import table
 from pages.parts.lesson_stage import Stage
@@ -271,8 +271,10 @@ def plant(stage: Stage) -> int:
     coins = stage.results("Plant, run and guess", lambda: game.played(epsilon, game.N_RECORDS), epsilon)
     rows = [("guessed right", float(coins.right)), ("guessed wrong", float(coins.guessed - coins.right))]
     share = coins.right / coins.guessed
-    finding = f"Of the {coins.guessed} surest guesses {coins.right} are right, {percent(share)}; luck alone gives half."
-    stage.bars(rows, finding, title=f"{game.N_RECORDS:,} planted records, one run", source=_SOURCE)
+    stage.bars(
+        rows, title=f"{game.N_RECORDS:,} planted records, one run", source=_SOURCE, n_guessed=coins.guessed,
+        n_right=coins.right, share=share,
+    )  # fmt: skip
     of_one = fmean(one.right / one.guessed for one in (game.played(1.0, game.N_RECORDS) for _ in range(N_RUNS)))
     return 0 if of_one < 0.53 else 1 if of_one < 0.9 else 2
 
@@ -289,11 +291,7 @@ def what_it_proves(stage: Stage) -> int:
     stage.see()
     rows = [(kind, n, found[row][place]) for place, kind in enumerate(_KINDS) for row, n in enumerate(RIGHT)]
     plain, normal = game.audit_proven(Coins(game.N_RECORDS, n_guessed, int(right)))
-    finding = (
-        f"{right:g} right guesses of {n_guessed} prove ε ≥ {at_least(plain)} without assumptions, and ε ≥ "
-        f"{at_least(normal)} if the noise is Gaussian."
-    )
-    stage.curves(rows, finding, source=_SOURCE, chosen=right)
+    stage.curves(rows, source=_SOURCE, chosen=right, right=right, n_guessed=n_guessed, plain=plain, normal=normal)
     least = game.audit_proven(Coins(game.N_RECORDS, n_guessed, 120))[0]
     return 0 if least == 0 else 1 if least < 0.9 else 2
 
@@ -309,8 +307,7 @@ def more_records(stage: Stage) -> int:
     rows = [(kind, n, found[row][place]) for place, kind in enumerate(_KINDS) for row, n in enumerate(PLANTED)]
     rows += [("true ε", n, epsilon) for n in PLANTED]
     best = max(found[-1])
-    finding = f"With {PLANTED[-1]:,} planted records the audit proves ε ≥ {at_least(best)}; true is ε = {epsilon:g}."
-    stage.curves(rows, finding, source=_SOURCE)
+    stage.curves(rows, source=_SOURCE, most=PLANTED[-1], best=best, epsilon=epsilon)
     return 2 if best > 1.05 * epsilon else 1 if best > 0.2 * epsilon else 0
 
 
@@ -320,10 +317,9 @@ def a_fault(stage: Stage) -> int:
     coins = stage.results("Audit the program", lambda: game.played(1.0, game.N_RECORDS, noise), noise)
     bound = game.audit_proven(coins)[0]
     verdict = "more than was claimed: something is wrong" if bound > 1 else "no more than was claimed"
-    finding = f"{coins.right} of {coins.guessed} guesses are right. That proves ε ≥ {at_least(bound)}, {verdict}."
     stage.bars(
-        [("claimed ε", 1.0), ("proven: ε at least", bound)], finding, title=f"Noise × {noise:g} of what ε = 1 needs",
-        source=_SOURCE,
+        [("claimed ε", 1.0), ("proven: ε at least", bound)], title=f"Noise × {noise:g} of what ε = 1 needs", source=_SOURCE,
+        n_right=coins.right, n_guessed=coins.guessed, bound=bound, verdict=verdict,
     )  # fmt: skip
     of_a_tenth = game.audit_proven(game.played(1.0, game.N_RECORDS, 0.1))[0]
     return 1 if of_a_tenth > 2 else 0 if of_a_tenth > 1 else 2
@@ -338,9 +334,5 @@ def silence(stage: Stage) -> int:
     found = stage.results(f"Audit {N_AUDITS} times for each", audited)
     rows = [("faults that are noticed", *point) for point in zip(NOISES, found, strict=True)]
     half = found[NOISES.index(0.5)]
-    finding = (
-        f"With a tenth of the noise {percent(found[0], 0)} of {N_AUDITS} audits prove more than ε = 1, with half of it "
-        f"{percent(half, 0)}."
-    )
-    stage.curves(rows, finding, source=_SOURCE)
+    stage.curves(rows, source=_SOURCE, tenth=found[0], n_audits=N_AUDITS, half=half)
     return 0 if half > 0.9 else 2 if half > 0.2 else 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, TypeVar, cast
+from string import Formatter
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pandas as pd
 import streamlit as st
@@ -13,14 +14,15 @@ import streamlit as st
 from dpcl_core.elements.element import BALLOT, ROOM
 from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.figures import stream
-from dpcl_core.figures.picture import Picture, Provenance
+from dpcl_core.figures.picture import Picture, Provenance, epsilon_text
 from dpcl_core.figures.stream import Axis
 from dpcl_core.lessons import text
 from dpcl_core.lessons.text import Control, Lesson, Scale, Step
+from dpcl_core.privacy import statement
 from pages.parts import figure_card, layout, link, state, visitor
 from pages.parts.figure_card import mounted
 from pages.parts.state import View
-from pages.parts.text import plain
+from pages.parts.text import percent, plain
 
 if TYPE_CHECKING:
     from dpcl_core.runs.rooms import Rooms
@@ -132,10 +134,10 @@ class Stage:
         figure_card.show(picture, provenance, key=key, title=title, note=note, table=table, moved=True)
 
     def curves(
-        self, rows: Iterable[tuple[object, ...]] | pd.DataFrame, finding: str, *, chosen: float | None = None,
-        table: pd.DataFrame | None = None, title: str = "", source: str = "",
+        self, rows: Iterable[tuple[object, ...]] | pd.DataFrame, *, chosen: float | None = None,
+        table: pd.DataFrame | None = None, title: str = "", source: str = "", **found: object,
     ) -> None:  # fmt: skip
-        """Draws the step's chart with a line for each series. `rows`: series, x and y.
+        """Draws the step's chart with a line for each series. `rows`: series, x and y; `found`: what its finding says.
 
         `chosen`: a place on the x axis to mark. `table`: the numbers to download, if not all rows. `title`, `source`: of the
         chart, where they are computed.
@@ -143,15 +145,19 @@ class Stage:
         drawn = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows), columns=["series", "x", "y"])
         assert self.step.chart is not None
         x, y = _axis(self.step.chart.x, drawn["x"]), _axis(self.step.chart.y, drawn["y"])
-        picture = stream.curves(drawn, x, y, finding, chosen=chosen, dark=self.dark)
+        picture = stream.curves(drawn, x, y, self._finding(found), chosen=chosen, dark=self.dark)
         self._chart(picture, drawn if table is None else table, title, source)
 
-    def bars(self, rows: Iterable[tuple[str, float]], finding: str, *, title: str = "", source: str = "") -> None:
+    def bars(self, rows: Iterable[tuple[str, float]], *, title: str = "", source: str = "", **found: object) -> None:
         """Draws the step's chart with a bar for each row, its name and its value; texts as in `curves`."""
         table = pd.DataFrame(list(rows), columns=["name", "value"])
         assert self.step.chart is not None
-        picture = stream.bars(table, _axis(self.step.chart.x, table["value"]), finding, dark=self.dark)
+        picture = stream.bars(table, _axis(self.step.chart.x, table["value"]), self._finding(found), dark=self.dark)
         self._chart(picture, table, title, source)
+
+    def _finding(self, found: Mapping[str, object]) -> str:
+        assert self.step.chart is not None
+        return _Words().vformat(self.step.chart.finding, (), found)
 
     def _chart(self, picture: Picture, table: pd.DataFrame, title: str, source: str) -> None:
         chart = self.step.chart
@@ -169,6 +175,17 @@ class Stage:
     def _memory(self) -> dict[tuple[object, ...], object]:
         kept: dict[tuple[object, ...], object] = st.session_state.setdefault(f"lesson:{self.lesson}:{self.step.key}", {})
         return kept
+
+
+class _Words(Formatter):
+    """Fills findings in; formats as `lessons.text.Chart` has them."""
+
+    def format_field(self, value: Any, spec: str) -> str:
+        written: Mapping[str, Callable[[Any], str]] = {
+            "pc": percent, "pc0": lambda share: percent(share, 0), "eps": statement.shown, "least": statement.at_least,
+            "budget": epsilon_text,
+        }  # fmt: skip
+        return written[spec](value) if spec in written else format(value, spec)
 
 
 def _axis(scale: Scale | None, values: pd.Series) -> Axis:
