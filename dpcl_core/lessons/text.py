@@ -110,7 +110,7 @@ class Lesson(Spec):
     """The texts of a lesson. `intro`: what it works with; `minutes`: its approximate length; `think`: questions after it;
     `exercises`: numbers to work out.
 
-    A step's code is the function of its key's name in `pages/parts/lessons/`, in the module of the lesson's name; of those
+    A step's code is the function of its key's name, in the module that `pages/parts/lesson_stage.py` names; of those
     `IN_BROWSER`, in `assets/lesson/`.
     """
 
